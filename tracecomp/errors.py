@@ -1,0 +1,64 @@
+"""Exceptions and the user's line.
+
+User mistakes raise the exception type that PyTorch raises (``TypeError``, ``ValueError``, ``IndexError``,
+``RuntimeError``); the classes here are for faults of the compiler itself and for refusals to capture.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+_PACKAGE = str(Path(__file__).parent)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A place in the user's program: file, line and the function around it."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+class TracecompError(RuntimeError):
+    """Base of every error that is not the user's mistake in a tensor operation."""
+
+
+class VerifyError(TracecompError):
+    """An IR breaks one of its rules; names the pass after which it was found."""
+
+
+class CaptureError(TracecompError):
+    """A program cannot be captured; says which line, why, and what to write instead."""
+
+
+class CompileError(TracecompError):
+    """A pass or codegen failed on a valid graph: a fault of the compiler."""
+
+
+def user_frame(depth: int = 1) -> FrameType | None:
+    """The innermost frame outside this package, or None when there is none."""
+    frame: FrameType | None = sys._getframe(depth)
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    return frame
+
+
+def user_source() -> Source | None:
+    """File, line and function of the innermost frame outside this package."""
+    frame = user_frame(2)
+    if frame is None:
+        return None
+    return Source(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+
+
+def at_user_line(message: str) -> str:
+    """``message`` with the user's file and line appended, when there is one."""
+    source = user_source()
+    return f"{message} (at {source})" if source else message

@@ -1,0 +1,1 @@
+"""The intermediate representations: types, graph, loops, and their printers, parsers and interpreters."""

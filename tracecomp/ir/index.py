@@ -1,0 +1,236 @@
+"""Integer index algebra: affine forms over loop variables, with floor division and remainder that simplify.
+
+An ``Index`` is ``const + sum(coefficient * atom)``. Atoms are loop variables, floor divisions, remainders, and
+integers computed at run time (a loaded gather index). Keeping the affine form explicit is what lets a later stage
+read off strides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Var:
+    """A loop variable, running over ``range(extent)``."""
+
+    name: str
+    extent: int
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        return (0, max(self.extent - 1, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class FloorDiv:
+    """``index // divisor`` where it did not simplify."""
+
+    index: Index
+    divisor: int
+
+    @property
+    def bounds(self) -> tuple[int, int] | None:
+        b = self.index.bounds
+        return b and (b[0] // self.divisor, b[1] // self.divisor)
+
+
+@dataclass(frozen=True, slots=True)
+class Mod:
+    """``index % divisor`` where it did not simplify; never negative."""
+
+    index: Index
+    divisor: int
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        return (0, self.divisor - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """An integer known at run time: a scalar expression of the loop IR, with bounds when they are known."""
+
+    expr: Any
+    bounds: tuple[int, int] | None = None
+
+
+Atom = Var | FloorDiv | Mod | Computed
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """``const + sum(coefficient * atom)``; build with ``index``, ``+``, ``*``, ``//`` and ``%``."""
+
+    terms: tuple[tuple[Atom, int], ...] = ()
+    const: int = 0
+
+    @property
+    def bounds(self) -> tuple[int, int] | None:
+        low = high = self.const
+        for atom, c in self.terms:
+            b = atom.bounds
+            if b is None:
+                return None
+            low += min(c * b[0], c * b[1])
+            high += max(c * b[0], c * b[1])
+        return (low, high)
+
+    @property
+    def is_const(self) -> bool:
+        return not self.terms
+
+    def coefficient(self, var: Var) -> int | None:
+        """The stride in ``var``; None when ``var`` also occurs inside another atom (not affine in it)."""
+        total = 0
+        for atom, c in self.terms:
+            if atom == var:
+                total += c
+            elif depends(atom, var):
+                return None
+        return total
+
+    def __add__(self, other: Index | int) -> Index:
+        if isinstance(other, int):
+            return Index(self.terms, self.const + other)
+        merged = dict(self.terms)
+        for atom, c in other.terms:
+            merged[atom] = merged.get(atom, 0) + c
+        return Index(tuple((a, c) for a, c in merged.items() if c), self.const + other.const)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Index | int) -> Index:
+        return self + other * -1
+
+    def __rsub__(self, other: int) -> Index:
+        return self * -1 + other
+
+    def __mul__(self, factor: int) -> Index:
+        if factor == 0:
+            return Index()
+        return Index(tuple((a, c * factor) for a, c in self.terms), self.const * factor)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, divisor: int) -> Index:
+        if divisor == 1:
+            return self
+        whole, rest = self._split(divisor)
+        b = rest.bounds
+        if b is not None and 0 <= b[0] and b[1] < divisor:
+            return whole
+        if rest.is_const:
+            return whole + rest.const // divisor
+        return whole + Index(((FloorDiv(rest, divisor), 1),))
+
+    def __mod__(self, divisor: int) -> Index:
+        if divisor == 1:
+            return Index()
+        _, rest = self._split(divisor)
+        b = rest.bounds
+        if b is not None and 0 <= b[0] and b[1] < divisor:
+            return rest
+        if rest.is_const:
+            return Index((), rest.const % divisor)
+        return Index(((Mod(rest, divisor), 1),))
+
+    def _split(self, divisor: int) -> tuple[Index, Index]:
+        """``(q, r)`` with ``self == q * divisor + r`` and every coefficient of ``r`` not a multiple of it."""
+        whole = Index((), self.const // divisor)
+        rest = Index((), self.const % divisor)
+        for atom, c in self.terms:
+            if c % divisor == 0:
+                whole += Index(((atom, c // divisor),))
+            else:
+                rest += Index(((atom, c),))
+        return whole, rest
+
+    def substitute(self, mapping: Mapping[Var, Index]) -> Index:
+        """This index with loop variables replaced, simplified again."""
+        result = Index((), self.const)
+        for atom, c in self.terms:
+            result += _substitute_atom(atom, mapping) * c
+        return result
+
+    def vars(self) -> set[Var]:
+        """Loop variables it depends on, those inside divisions and run-time integers included."""
+        found: set[Var] = set()
+        for atom, _ in self.terms:
+            found |= _atom_vars(atom)
+        return found
+
+    def __str__(self) -> str:
+        parts = [a_str if c == 1 else f"{c}*{a_str}" for a, c in self.terms for a_str in [_atom_str(a)]]
+        if self.const or not parts:
+            parts.append(str(self.const))
+        return " + ".join(parts)
+
+
+def index(value: int | Var | Index) -> Index:
+    """``value`` as an Index."""
+    if isinstance(value, Index):
+        return value
+    return Index(((value, 1),)) if isinstance(value, Var) else Index((), value)
+
+
+def computed(expr: Any, bounds: tuple[int, int] | None = None) -> Index:
+    """The Index of an integer expression evaluated at run time."""
+    return Index(((Computed(expr, bounds), 1),))
+
+
+def depends(atom: Atom, var: Var) -> bool:
+    """Whether the atom's value changes with ``var``."""
+    return var in _atom_vars(atom)
+
+
+def linear(position: Iterable[Index | int], shape: Iterable[int]) -> Index:
+    """The row-major offset of ``position`` in an array of ``shape``."""
+    total = Index()
+    for i, size in zip(position, shape, strict=True):
+        total = total * size + i
+    return total
+
+
+def unravel(offset: Index, shape: tuple[int, ...]) -> tuple[Index, ...]:
+    """The position, in an array of ``shape``, of a row-major offset."""
+    position: list[Index] = []
+    for axis, size in reversed(list(enumerate(shape))):
+        if axis == 0:
+            position.append(offset)
+        elif size == 1:
+            position.append(Index())
+        else:
+            position.append(offset % size)
+            offset = offset // size
+    return tuple(reversed(position))
+
+
+def _substitute_atom(atom: Atom, mapping: Mapping[Var, Index]) -> Index:
+    if isinstance(atom, Var):
+        return mapping.get(atom, index(atom))
+    if isinstance(atom, FloorDiv):
+        return atom.index.substitute(mapping) // atom.divisor
+    if isinstance(atom, Mod):
+        return atom.index.substitute(mapping) % atom.divisor
+    return computed(atom.expr.substitute(mapping), atom.bounds)
+
+
+def _atom_vars(atom: Atom) -> set[Var]:
+    if isinstance(atom, Var):
+        return {atom}
+    if isinstance(atom, Computed):
+        return set(atom.expr.vars())
+    return atom.index.vars()
+
+
+def _atom_str(atom: Atom) -> str:
+    if isinstance(atom, Var):
+        return atom.name
+    if isinstance(atom, FloorDiv):
+        return f"({atom.index} // {atom.divisor})"
+    if isinstance(atom, Mod):
+        return f"({atom.index} % {atom.divisor})"
+    return f"[{atom.expr}]"

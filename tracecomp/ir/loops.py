@@ -1,0 +1,303 @@
+"""The loop IR: what a kernel does, as data. The grammar, in full:
+
+    program = buffers, step*                         step  = call kernel(ref*) | repeat var: step*
+    kernel  = params, stmt*
+    stmt    = loop kind var: stmt*                   kind  = serial | parallel | tile | vector
+            | let name = expr                        names are assigned once
+            | store buffer[index] = expr  [where e]
+            | accumulate (name: op from init)*: stmt*     ... update name, expr*
+            | local buffer
+            | if expr: stmt*                         the condition does not vary over tile loops
+            | check expr                             false: the call fails with an index error
+    expr    = const | index | load buffer[index] [where e] | name | scalar-op(expr*) : dtype
+
+``serial`` and ``parallel`` loops run one iteration after another (parallel ones may be split among threads).
+``tile`` and ``vector`` loops run all their iterations at once, as one program over many elements: every statement
+inside is done for all elements of the surrounding tile loops before the next one. At most one ``vector`` loop
+surrounds a statement; it becomes SIMD lanes. ``tile`` loops are unrolled. Both have small static extents; cutting a
+long loop into chunks and a rest is the scheduler's work, not codegen's.
+
+``accumulate`` declares accumulators, runs its body, after which each name reads as the total. An ``update`` combines
+``op(accumulator, expr...)``. Accumulators declared inside a tile or vector loop exist once per element. An update inside a
+vector (or tile) loop that itself stands inside the ``accumulate`` goes to partial accumulator number
+``position % lanes``, where position is the vector variable's value; updates of one lane happen in loop order, and at the end the lanes are
+combined by halving (lane i with lane i + lanes/2, then lanes/4, ...). So the order of a sum is part of the program,
+not of how it is run. The op ``set`` replaces the value (a loop-carried scalar); ``fma`` takes two expressions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tracecomp.ir.index import Index, Var, index
+from tracecomp.ir.types import DType, bool_, int64
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Dense memory of ``size`` elements. Parameters of a kernel are told apart by name."""
+
+    name: str
+    dtype: DType
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    value: bool | int | float
+    dtype: DType
+
+    def substitute(self, mapping: Mapping[Var, Index]) -> Const:
+        return self
+
+    def vars(self) -> Iterator[Var]:
+        return iter(())
+
+
+@dataclass(frozen=True, slots=True)
+class IndexValue:
+    """An index used as an int64 scalar."""
+
+    index: Index
+    dtype: DType = int64
+
+    def substitute(self, mapping: Mapping[Var, Index]) -> IndexValue:
+        return IndexValue(self.index.substitute(mapping))
+
+    def vars(self) -> Iterator[Var]:
+        return iter(self.index.vars())
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """``buffer[offset]``; where ``where`` is false nothing is read and the value is zero."""
+
+    buffer: Buffer
+    offset: Index
+    where: Expr | None = None
+
+    @property
+    def dtype(self) -> DType:
+        return self.buffer.dtype
+
+    def substitute(self, mapping: Mapping[Var, Index]) -> Load:
+        where = self.where.substitute(mapping) if self.where else None
+        return Load(self.buffer, self.offset.substitute(mapping), where)
+
+    def vars(self) -> Iterator[Var]:
+        yield from self.offset.vars()
+        if self.where:
+            yield from self.where.vars()
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The value of a ``let`` or of a finished accumulator; ``over`` are the loop variables it was bound under."""
+
+    name: str
+    dtype: DType
+    over: frozenset[Var] = frozenset()
+
+    def substitute(self, mapping: Mapping[Var, Index]) -> Read:
+        return self
+
+    def vars(self) -> Iterator[Var]:
+        return iter(self.over)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A scalar operation of ``ir.scalars`` (``cast`` and ``bitcast`` go to ``dtype``)."""
+
+    op: str
+    args: tuple[Expr, ...]
+    dtype: DType
+
+    def substitute(self, mapping: Mapping[Var, Index]) -> Call:
+        return Call(self.op, tuple(a.substitute(mapping) for a in self.args), self.dtype)
+
+    def vars(self) -> Iterator[Var]:
+        for a in self.args:
+            yield from a.vars()
+
+
+Expr = Const | IndexValue | Load | Read | Call
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    name: str
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    buffer: Buffer
+    offset: Index
+    value: Expr
+    where: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    kind: str
+    var: Var
+    body: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Acc:
+    """One accumulator. ``op``: add, mul, fma, max, min, and, or, set. ``lanes``: partial accumulators (1: none)."""
+
+    name: str
+    op: str
+    dtype: DType
+    init: Expr
+    lanes: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulate:
+    accs: tuple[Acc, ...]
+    body: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    name: str
+    args: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """Scratch memory for the statements that follow in the same body; contents undefined at first."""
+
+    buffer: Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    condition: Expr
+    body: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The call fails with IndexError when the condition is false for an active element."""
+
+    condition: Expr
+
+
+Stmt = Let | Store | Loop | Accumulate | Update | Local | If | Check
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A function over buffers. Between top-level statements all threads meet; ``writes`` names the written params.
+
+    ``notes`` are provenance for people: (scope or user line) strings; not part of the kernel's identity.
+    """
+
+    name: str
+    params: tuple[Buffer, ...]
+    writes: frozenset[str]
+    body: tuple[Stmt, ...]
+    notes: tuple[str, ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Memory of a program. ``space``: "input" and "output" (``position`` in the call table) or "arena" (``position`` in bytes)."""
+
+    name: str
+    space: str
+    position: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A slot at a byte offset that may depend on the variables of surrounding ``repeat`` steps."""
+
+    slot: Slot
+    offset: Index = field(default_factory=Index)
+
+
+@dataclass(frozen=True, slots=True)
+class CallStep:
+    """Run ``kernel`` on ``args``. ``label`` names the graph nodes it computes (for profiles and index errors)."""
+
+    kernel: Kernel
+    args: tuple[Ref, ...]
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatStep:
+    var: Var
+    steps: tuple[Step, ...]
+
+
+Step = CallStep | RepeatStep
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Everything one executable does. ``inputs`` and ``outputs`` are the slots of the call table, in order."""
+
+    name: str
+    inputs: tuple[Slot, ...]
+    outputs: tuple[Slot, ...]
+    arena_bytes: int
+    steps: tuple[Step, ...]
+
+
+def cast(value: Expr, dtype: DType) -> Expr:
+    """``value`` converted to ``dtype``; the value itself when it has it already."""
+    return value if value.dtype is dtype else Call("cast", (value,), dtype)
+
+
+def in_range(i: Index, size: int) -> Expr | None:
+    """The condition ``0 <= i < size``; None when it always holds."""
+    bounds = i.bounds
+    conditions: list[Expr] = []
+    if bounds is None or bounds[0] < 0:
+        conditions.append(Call("ge", (IndexValue(i), Const(0, int64)), bool_))
+    if bounds is None or bounds[1] >= size:
+        conditions.append(Call("lt", (IndexValue(i), Const(size, int64)), bool_))
+    return both(*conditions) if conditions else None
+
+
+def both(*conditions: Expr | None) -> Expr | None:
+    """The conjunction of conditions, where None means true."""
+    result: Expr | None = None
+    for c in conditions:
+        if c is not None:
+            result = c if result is None else Call("and", (result, c), bool_)
+    return result
+
+
+def children(stmt: Stmt) -> tuple[Stmt, ...]:
+    """The statements nested directly in ``stmt``."""
+    return stmt.body if isinstance(stmt, Loop | Accumulate | If) else ()
+
+
+def with_children(stmt: Any, body: tuple[Stmt, ...]) -> Any:
+    """``stmt`` with its nested statements replaced."""
+    return replace(stmt, body=body)
+
+
+def walk(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
+    """Every statement, parents before children."""
+    for stmt in body:
+        yield stmt
+        yield from walk(children(stmt))
+
+
+__all__ = [
+    "Acc", "Accumulate", "Buffer", "Call", "CallStep", "Check", "Const", "Expr", "If", "Index", "IndexValue", "Kernel",
+    "Let", "Load", "Local", "Loop", "Program", "Read", "Ref", "RepeatStep", "Slot", "Stmt", "Step", "Store", "Update",
+    "Var", "both", "cast", "children", "in_range", "index", "walk", "with_children",
+]  # fmt: skip

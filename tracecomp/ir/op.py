@@ -1,0 +1,163 @@
+"""The operator record: one frozen value says everything about one primitive operator.
+
+Records are written under ``tracecomp/ops``; this module holds their form and the registry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tracecomp.ir.loops import Expr, Index
+from tracecomp.ir.types import TensorType
+
+KINDS = (
+    "elementwise", "reduction", "view", "pad", "concat", "contraction", "convolution", "window",
+    "gather", "scatter", "cumulative", "sort", "creation", "random", "control",
+)  # fmt: skip
+
+Infer = Callable[..., Any]
+Reader = Callable[[Sequence[Index]], Expr]
+
+
+@dataclass(frozen=True, slots=True)
+class Pointwise:
+    """Loop meaning of an elementwise operator: ``fn(*scalars, **attrs) -> Expr``."""
+
+    fn: Callable[..., Expr]
+
+
+@dataclass(frozen=True, slots=True)
+class Indexed:
+    """Loop meaning by index: ``fn(index, out_type, reads, in_types, **attrs) -> Expr``.
+
+    ``index`` is the output index (one ``Index`` per axis), ``reads[k](index)`` the scalar of operand ``k`` there.
+    Views, pads, concatenation, gathers, creation: anything whose element needs a fixed number of operand elements.
+    """
+
+    fn: Callable[..., Expr]
+
+
+@dataclass(frozen=True, slots=True)
+class Reduced:
+    """Loop meaning of a reduction over the attribute ``axes``: combine with ``op`` from ``init(dtype)``.
+
+    ``element(value, index, dtype)`` maps an operand element (and its position along the reduced axes, flattened
+    row-major) to what is combined; ``None`` is the identity. The order of combination is the one of
+    ``ir.loops.Accumulate`` and belongs to the operator's meaning.
+    """
+
+    op: str
+    element: Callable[..., Expr] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bilinear:
+    """Loop meaning of contractions and convolutions: out[o] = sum over r of lhs[f(o, r)] * rhs[g(o, r)], by FMA.
+
+    ``fn(in_types, out_type, **attrs) -> BilinearForm``.
+    """
+
+    fn: Callable[..., BilinearForm]
+
+
+@dataclass(frozen=True, slots=True)
+class BilinearForm:
+    """Named iteration space of a bilinear operator, with affine operand positions.
+
+    ``extents[name]`` is the size of a dimension; ``out`` names the output axes in order; ``reduce`` names the summed
+    dimensions, outermost first (the order of summation); ``lhs[axis]`` and ``rhs[axis]`` map a dimension name to its
+    coefficient in the operand's axis position.
+    """
+
+    extents: dict[str, int]
+    out: tuple[str, ...]
+    reduce: tuple[str, ...]
+    lhs: tuple[dict[str, int], ...]
+    rhs: tuple[dict[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Imperative:
+    """Loop meaning as statements, for operators that no index form describes (scatter, sort, cumulative).
+
+    ``fn(ins, outs, in_types, out_types, **attrs) -> list[Stmt]`` over operand and result ``Buffer`` objects.
+    """
+
+    fn: Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """An operator with regions; executed by the schedule itself (``scan``)."""
+
+
+LoopMeaning = Pointwise | Indexed | Reduced | Bilinear | Imperative | Control
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Operands for one test call, as data: ``args`` are ``(shape, dtype short name, domain)`` or Python scalars."""
+
+    args: tuple[Any, ...]
+    attrs: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class BadInput:
+    """A call that must raise ``error`` with a message matching ``match``."""
+
+    sample: Sample
+    error: type[Exception]
+    match: str
+
+
+@dataclass(frozen=True, eq=False)
+class Op:
+    """A primitive operator. See ``docs/adding-an-operator.md``.
+
+    ``infer(*types, **attrs)`` gives the result type (or a tuple of them) and is the only shape and dtype rule.
+    ``impl(*arrays, **attrs)`` is the numpy meaning, with the result dtype of ``infer``.
+    ``vjp(grads, outs, ins, **attrs)`` gives one operand gradient or None per operand, written with ``ops.prim``;
+    elementwise rules may return the broadcast shape: the caller sums to the operand's shape. ``None``: not
+    differentiable. ``saves`` says what the rule reads besides shapes: ``"ins"``, ``"outs"``, or positions of operands.
+    ``write(base, new, **attrs)``, for views, is the base with the viewed elements replaced.
+    """
+
+    name: str
+    kind: str
+    doc: str
+    infer: Infer
+    impl: Callable[..., Any]
+    loop: LoopMeaning
+    vjp: Callable[..., Sequence[Any]] | None = None
+    saves: tuple[int | str, ...] = ("ins", "outs")
+    write: Callable[..., Any] | None = None
+    attrs: dict[str, Any] = field(default_factory=dict)
+    traits: frozenset[str] = frozenset()
+    ulp: float = 0.0
+    samples: tuple[Sample, ...] = ()
+    errors: tuple[BadInput, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"operator {self.name}: unknown kind {self.kind!r}")
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+    def result_types(self, types: Iterable[TensorType], attrs: dict[str, Any]) -> tuple[TensorType, ...]:
+        result = self.infer(*types, **attrs)
+        return result if isinstance(result, tuple) else (result,)
+
+
+OPS: dict[str, Op] = {}
+
+
+def register(op: Op) -> Op:
+    """Add a record to the registry; a name may be registered once."""
+    if op.name in OPS:
+        raise ValueError(f"operator {op.name} is registered twice")
+    OPS[op.name] = op
+    return op

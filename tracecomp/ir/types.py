@@ -1,0 +1,178 @@
+"""Element types and tensor types; PyTorch's promotion lattice."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class DType:
+    """An element type. One object exists per type, so ``is`` compares.
+
+    ``kind`` is ``"bool"``, ``"int"`` or ``"float"``; ``short`` is the name in printed IR (``f32``).
+    """
+
+    name: str
+    short: str
+    kind: str
+    itemsize: int
+    signed: bool = True
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        return _numpy_dtype(self.name)
+
+    @property
+    def is_floating_point(self) -> bool:
+        return self.kind == "float"
+
+    @property
+    def is_complex(self) -> bool:
+        return False
+
+    @property
+    def is_signed(self) -> bool:
+        return self.signed
+
+    def __repr__(self) -> str:
+        return f"torch.{self.name}"
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        return (dtype_named, (self.name,))
+
+
+bool_ = DType("bool", "b1", "bool", 1, signed=False)
+uint8 = DType("uint8", "u8", "int", 1, signed=False)
+int8 = DType("int8", "i8", "int", 1)
+int16 = DType("int16", "i16", "int", 2)
+int32 = DType("int32", "i32", "int", 4)
+int64 = DType("int64", "i64", "int", 8)
+float16 = DType("float16", "f16", "float", 2)
+bfloat16 = DType("bfloat16", "bf16", "float", 2)
+float32 = DType("float32", "f32", "float", 4)
+float64 = DType("float64", "f64", "float", 8)
+
+DTYPES: tuple[DType, ...] = (
+    bool_, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64,
+)  # fmt: skip
+_BY_NAME = {t.name: t for t in DTYPES} | {t.short: t for t in DTYPES}
+
+
+def dtype_named(name: str) -> DType:
+    """The DType called ``name`` (``"float32"`` or ``"f32"``); KeyError when there is none."""
+    return _BY_NAME[name]
+
+
+@cache
+def _numpy_dtype(name: str) -> np.dtype[Any]:
+    if name == "bfloat16":
+        try:
+            import ml_dtypes
+        except ImportError as error:
+            raise ImportError("bfloat16 needs ml_dtypes: pip install 'tracecomp[bfloat16]'") from error
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(name)
+
+
+_FROM_NUMPY: dict[Any, DType] = {np.dtype(t.name): t for t in DTYPES if t.name != "bfloat16"}
+
+
+def from_numpy_dtype(dtype: np.dtype[Any]) -> DType:
+    """The DType of a numpy dtype; TypeError when tensors cannot hold it."""
+    found = _FROM_NUMPY.get(dtype)
+    if found is None:
+        if dtype.name == "bfloat16":
+            return bfloat16
+        raise TypeError(f"can't convert np.ndarray of type {dtype}; supported: {[t.name for t in DTYPES]}")
+    return found
+
+
+_INT_ORDER = (int8, int16, int32, int64)
+_FLOAT_ORDER = (float16, float32, float64)
+
+
+@cache
+def promote(a: DType, b: DType) -> DType:
+    """The smallest type that holds both, by PyTorch's table.
+
+    Source: https://docs.pytorch.org/docs/stable/tensor_attributes.html#type-promotion-doc
+    """
+    if a is b:
+        return a
+    if a.kind == "bool":
+        return b
+    if b.kind == "bool":
+        return a
+    if a.kind != b.kind:
+        return a if a.kind == "float" else b
+    if a.kind == "float":
+        if {a, b} == {float16, bfloat16}:
+            return float32
+        rank = {float16: 0, bfloat16: 0, float32: 1, float64: 2}
+        return a if rank[a] >= rank[b] else b
+    if uint8 in (a, b):
+        other = b if a is uint8 else a
+        return int16 if other is int8 else other
+    return _INT_ORDER[max(_INT_ORDER.index(a), _INT_ORDER.index(b))]
+
+
+def compute_dtype(t: DType) -> DType:
+    """The type in which arithmetic on ``t`` is done: half types compute in float32."""
+    return float32 if t in (float16, bfloat16) else t
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """Element type and shape of a value. Printed ``f32[64,784]``; a scalar is ``f32[]``."""
+
+    dtype: DType
+    shape: Shape
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def numel(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.numel * self.dtype.itemsize
+
+    def __str__(self) -> str:
+        return f"{self.dtype.short}[{','.join(map(str, self.shape))}]"
+
+
+def broadcast_shapes(*shapes: Shape) -> Shape:
+    """NumPy broadcasting of shapes; RuntimeError with PyTorch's wording on mismatch."""
+    ndim = max((len(s) for s in shapes), default=0)
+    result = [1] * ndim
+    for shape in shapes:
+        offset = ndim - len(shape)
+        for axis, size in enumerate(shape):
+            have = result[offset + axis]
+            if size == have or size == 1:
+                continue
+            if have != 1:
+                raise RuntimeError(
+                    f"The size of tensor a ({have}) must match the size of tensor b ({size}) "
+                    f"at non-singleton dimension {offset + axis}; shapes {', '.join(map(str, shapes))}"
+                )
+            result[offset + axis] = size
+    return tuple(result)
+
+
+def row_major_strides(shape: Shape) -> Shape:
+    """Strides, in elements, of a dense row-major array."""
+    strides = [1] * len(shape)
+    for axis in range(len(shape) - 2, -1, -1):
+        strides[axis] = strides[axis + 1] * shape[axis + 1]
+    return tuple(strides)

@@ -1,0 +1,50 @@
+"""Applying primitives: ``prim.exp(x)`` runs, records or builds, depending on what ``x`` is.
+
+Derivative rules are written with these calls, so one rule serves eager autograd, recording, and differentiating a
+graph. An operand class takes part by defining ``__tracecomp_apply__(op, operands, attrs)``.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from tracecomp.ir.op import OPS, Op
+
+
+def apply(op: Op, operands: tuple[Any, ...], attrs: dict[str, Any], like: Any = None) -> Any:
+    """The result (a tuple for several results) of ``op``; Python scalars among elementwise operands are constants.
+
+    ``like`` stands in for the operands of a creation operator: it says in which world the result lives.
+    """
+    for operand in (*operands, like):
+        handler = getattr(type(operand), "__tracecomp_apply__", None)
+        if handler is not None:
+            return handler(op, operands, attrs)
+    raise TypeError(f"{op.name}: no tensor among the operands {operands!r}")
+
+
+class Primitive:
+    """A registered operator as a function: ``Primitive(op)(x, y, attr=...)``."""
+
+    __slots__ = ("op",)
+
+    def __init__(self, op: Op) -> None:
+        self.op = op
+
+    def __call__(self, *operands: Any, like: Any = None, **attrs: Any) -> Any:
+        return apply(self.op, operands, attrs, like)
+
+
+class _Namespace:
+    """``prim.<name>``: every registered operator."""
+
+    @cache  # noqa: B019 - one namespace object exists for the life of the process
+    def __getattr__(self, name: str) -> Primitive:
+        op = OPS.get(name)
+        if op is None:
+            raise AttributeError(f"no primitive operator {name!r}")
+        return Primitive(op)
+
+
+prim = _Namespace()
