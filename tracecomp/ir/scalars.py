@@ -1,0 +1,95 @@
+"""The scalar operations of the loop IR: what codegen must be able to spell, and what each means in numpy.
+
+``call("exp", x)`` builds an expression with the right dtype. Adding a scalar function: one row here (name, result rule,
+numpy meaning) and one emitter in ``codegen/``, or no emitter when it is composed of others where it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tracecomp.ir import special
+from tracecomp.ir.loops import Call, Const, Expr
+from tracecomp.ir.types import DType, bool_
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarOp:
+    """``result``: "same" as the last operand (for ``select``, its branches) or "bool". ``numpy`` works on arrays."""
+
+    name: str
+    arity: int
+    result: str
+    numpy: Callable[..., Any]
+
+
+def _quiet(fn: Callable[..., Any]) -> Callable[..., Any]:
+    def run(*args: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return fn(*args)
+
+    return run
+
+
+def _shift(fn: Callable[..., Any], beyond: Callable[[Any], Any]) -> Callable[..., Any]:
+    """Shifts by a negative or too large count: like PyTorch on x86, the result of shifting everything out."""
+
+    def run(a: Any, n: Any) -> Any:
+        bits = np.asarray(a).dtype.itemsize * 8
+        out = (n < 0) | (n >= bits)
+        return np.where(out, beyond(a), fn(a, np.where(out, 0, n)))
+
+    return run
+
+
+_SAME: dict[str, tuple[int, Callable[..., Any]]] = {
+    # arithmetic; integers wrap around; idiv and irem truncate towards zero, floordiv and mod round down
+    "add": (2, np.add), "sub": (2, np.subtract), "mul": (2, np.multiply), "div": (2, np.divide),
+    "fma": (3, special.fma), "neg": (1, np.negative), "abs": (1, np.abs), "sign": (1, np.sign),
+    "floordiv": (2, special.floor_divide), "mod": (2, special.remainder), "fmod": (2, special.fmod),
+    "max": (2, np.maximum), "min": (2, np.minimum),
+    "floor": (1, np.floor), "ceil": (1, np.ceil), "trunc": (1, np.trunc), "round": (1, np.rint),
+    "sqrt": (1, np.sqrt), "copysign": (2, np.copysign), "nextafter": (2, np.nextafter),
+    # bits
+    "and": (2, np.bitwise_and), "or": (2, np.bitwise_or), "xor": (2, np.bitwise_xor), "not": (1, np.invert),
+    "shl": (2, _shift(np.left_shift, lambda a: np.zeros_like(a))),
+    "shr": (2, _shift(np.right_shift, lambda a: np.where(np.asarray(a) < 0, -1, 0).astype(np.asarray(a).dtype))),
+    "mulhi": (2, special.mulhi_unsigned),
+    # functions
+    "exp": (1, np.exp), "exp2": (1, np.exp2), "expm1": (1, np.expm1),
+    "log": (1, np.log), "log2": (1, np.log2), "log10": (1, np.log10), "log1p": (1, np.log1p),
+    "sin": (1, np.sin), "cos": (1, np.cos), "tan": (1, np.tan),
+    "asin": (1, np.arcsin), "acos": (1, np.arccos), "atan": (1, np.arctan), "atan2": (2, np.arctan2),
+    "sinh": (1, np.sinh), "cosh": (1, np.cosh), "tanh": (1, np.tanh),
+    "asinh": (1, np.arcsinh), "acosh": (1, np.arccosh), "atanh": (1, np.arctanh),
+    "sigmoid": (1, special.sigmoid), "erf": (1, special.erf), "erfc": (1, special.erfc), "erfinv": (1, special.erfinv),
+    "lgamma": (1, special.lgamma), "digamma": (1, special.digamma), "pow": (2, special.power), "hypot": (2, np.hypot),
+    "select": (3, np.where),
+}  # fmt: skip
+
+_BOOL: dict[str, tuple[int, Callable[..., Any]]] = {
+    "eq": (2, np.equal), "ne": (2, np.not_equal), "lt": (2, np.less), "le": (2, np.less_equal),
+    "gt": (2, np.greater), "ge": (2, np.greater_equal), "isnan": (1, np.isnan),
+}  # fmt: skip
+
+SCALARS: dict[str, ScalarOp] = {
+    name: ScalarOp(name, arity, rule, _quiet(fn))
+    for rule, table in (("same", _SAME), ("bool", _BOOL))
+    for name, (arity, fn) in table.items()
+}
+
+
+def call(op: str, *args: Expr) -> Expr:
+    """The expression ``op(*args)``; ``and``/``or``/``xor``/``not`` on bools are logical."""
+    rule = SCALARS[op]
+    if len(args) != rule.arity:
+        raise TypeError(f"scalar {op} takes {rule.arity} operands, got {len(args)}")
+    return Call(op, args, bool_ if rule.result == "bool" else args[-1].dtype)
+
+
+def const(value: bool | int | float, dtype: DType) -> Const:
+    return Const(value, dtype)
