@@ -47,9 +47,9 @@ def _shift(fn: Callable[..., Any], beyond: Callable[[Any], Any]) -> Callable[...
 
 
 _SAME: dict[str, tuple[int, Callable[..., Any]]] = {
-    # arithmetic; integers wrap around; idiv and irem truncate towards zero, floordiv and mod round down
+    # arithmetic; integers wrap around; floordiv and mod round down, fmod truncates
     "add": (2, np.add), "sub": (2, np.subtract), "mul": (2, np.multiply), "div": (2, np.divide),
-    "fma": (3, special.fma), "neg": (1, np.negative), "abs": (1, np.abs), "sign": (1, np.sign),
+    "fma": (3, special.fma), "neg": (1, np.negative), "abs": (1, np.abs), "sign": (1, special.sign),
     "floordiv": (2, special.floor_divide), "mod": (2, special.remainder), "fmod": (2, special.fmod),
     "max": (2, np.maximum), "min": (2, np.minimum),
     "floor": (1, np.floor), "ceil": (1, np.ceil), "trunc": (1, np.trunc), "round": (1, np.rint),

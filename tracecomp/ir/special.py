@@ -1,0 +1,276 @@
+"""Numpy meanings of scalar operations that numpy lacks or defines otherwise than PyTorch.
+
+Every function takes arrays (or numpy scalars) and returns the dtype of its operands. float32 and narrower are computed
+in float64 where a rational approximation is used, so they are correctly rounded but for rare ties.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+Array = Any
+
+
+def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
+    """``(s, e)`` with ``s == fl(a + b)`` and ``s + e == a + b`` exactly (Knuth)."""
+    s = a + b
+    bb = s - a
+    return s, (a - (s - bb)) + (b - bb)
+
+
+def _two_product(a: Array, b: Array) -> tuple[Array, Array]:
+    """``(p, e)`` with ``p == fl(a * b)`` and ``p + e == a * b`` exactly (Dekker, Veltkamp splitting)."""
+    split = 134217729.0
+    p = a * b
+    ca, cb = split * a, split * b
+    ah, bh = ca - (ca - a), cb - (cb - b)
+    al, bl = a - ah, b - bh
+    return p, ((ah * bh - p) + ah * bl + al * bh) + al * bl
+
+
+def _add_to_odd(a: Array, b: Array) -> Array:
+    """``a + b`` in float64 rounded to odd, so that a second rounding is harmless (Boldo and Melquiond, 2008)."""
+    s, e = _two_sum(a, b)
+    s, e = np.asarray(s), np.asarray(e)
+    bits = s.view(np.int64)
+    fix = (e != 0) & ((bits & 1) == 0) & np.isfinite(s)
+    return np.where(fix, np.nextafter(s, np.where(e > 0, np.inf, -np.inf)), s)
+
+
+def fma(a: Array, b: Array, c: Array) -> Array:
+    """``a * b + c`` with one rounding (float64: when nothing in between over- or underflows). Integers wrap."""
+    dtype = np.result_type(a, b, c)
+    if dtype.kind != "f":
+        return a * b + c
+    a, b, c = (np.asarray(v, np.float64) for v in (a, b, c))
+    if dtype != np.float64:
+        return _add_to_odd(a * b, c).astype(dtype)[()]
+    plain = a * b + c
+    high, low = _two_product(a, b)
+    t, t_low = _two_sum(c, low)
+    v, v_low = _two_sum(high, t)
+    exact = v + _add_to_odd(t_low, v_low)
+    return np.where(np.isfinite(exact) & np.isfinite(plain), exact, plain)[()]
+
+
+def _integer_division(a: Array, b: Array) -> bool:
+    return np.result_type(a, b).kind in "iu"
+
+
+def floor_divide(a: Array, b: Array) -> Array:
+    """Division rounded down; integers divided by zero give 0 here (operators refuse it before)."""
+    return np.floor_divide(a, b)
+
+
+def remainder(a: Array, b: Array) -> Array:
+    """The remainder with the sign of the divisor; integers modulo zero give 0 here."""
+    if _integer_division(a, b):
+        return np.remainder(a, b)
+    m = np.fmod(a, b)
+    return np.where((m != 0) & ((b < 0) != (m < 0)), m + b, m).astype(m.dtype)[()]
+
+
+def fmod(a: Array, b: Array) -> Array:
+    """The remainder with the sign of the dividend; integers modulo zero give 0 here."""
+    return np.fmod(a, b)
+
+
+def mulhi_unsigned(a: Array, b: Array) -> Array:
+    """The high 32 bits of the 64-bit product of two int32 taken as unsigned; int32."""
+    wide = np.asarray(a).astype(np.uint32).astype(np.uint64) * np.asarray(b).astype(np.uint32).astype(np.uint64)
+    return (wide >> np.uint64(32)).astype(np.uint32).view(np.int32)[()]
+
+
+def sign(x: Array) -> Array:
+    """-1, 0 or 1; 0 for NaN, as in PyTorch."""
+    return np.where(np.isnan(x), 0, np.sign(x)).astype(np.asarray(x).dtype)[()]
+
+
+def sigmoid(x: Array) -> Array:
+    """``1 / (1 + exp(-x))`` without overflow: results keep their relative precision for very negative ``x``."""
+    t = np.exp(-np.abs(x))
+    return np.where(np.asarray(x) < 0, t, np.ones_like(t)) / (1 + t)
+
+
+def power(a: Array, b: Array) -> Array:
+    """``a ** b``; an integer to a negative power is the real result truncated (0, 1 or -1), as in PyTorch."""
+    if np.result_type(a, b).kind not in "iu":
+        return np.power(a, b)
+    a, b = np.asarray(a), np.asarray(b)
+    negative = b < 0
+    whole = np.power(a, np.where(negative, 0, b).astype(b.dtype))
+    odd = (b & 1) == 1
+    inverse = np.where(a == 1, 1, np.where(a == -1, np.where(odd, -1, 1), 0))
+    return np.where(negative, inverse, whole).astype(whole.dtype)[()]
+
+
+def _in_float64(fn: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """``fn`` of flat float64 arrays as a function of any floating array, rounded to its type."""
+
+    def run(x: Array) -> Array:
+        x = np.asarray(x)
+        return fn(x.astype(np.float64).reshape(-1)).reshape(x.shape).astype(x.dtype)[()]
+
+    run.__doc__ = fn.__doc__
+    return run
+
+
+def _horner(x: Array, coefficients: Sequence[float]) -> Array:
+    """The polynomial with the highest coefficient first."""
+    total = np.full_like(x, coefficients[0])
+    for c in coefficients[1:]:
+        total = total * x + c
+    return total
+
+
+# Rational Chebyshev approximations: W. J. Cody, "Rational Chebyshev approximations for the error function",
+# Math. Comp. 23 (1969), 631-637. Highest coefficient first.
+_ERF_P = (1.85777706184603153e-1, 3.16112374387056560e0, 1.13864154151050156e2, 3.77485237685302021e2,
+          3.20937758913846947e3)  # fmt: skip
+_ERF_Q = (1.0, 2.36012909523441209e1, 2.44024637934444173e2, 1.28261652607737228e3, 2.84423683343917062e3)
+_ERFC_P = (2.15311535474403846e-8, 5.64188496988670089e-1, 8.88314979438837594e0, 6.61191906371416295e1,
+           2.98635138197400131e2, 8.81952221241769090e2, 1.71204761263407058e3, 2.05107837782607147e3,
+           1.23033935479799725e3)  # fmt: skip
+_ERFC_Q = (1.0, 1.57449261107098347e1, 1.17693950891312499e2, 5.37181101862009858e2, 1.62138957456669019e3,
+           3.29079923573345963e3, 4.36261909014324716e3, 3.43936767414372164e3, 1.23033935480374942e3)  # fmt: skip
+_TAIL_P = (1.63153871373020978e-2, 3.05326634961232344e-1, 3.60344899949804439e-1, 1.25781726111229246e-1,
+           1.60837851487422766e-2, 6.58749161529837803e-4)  # fmt: skip
+_TAIL_Q = (1.0, 2.56852019228982242e0, 1.87295284992346725e0, 5.27905102951428412e-1, 6.05183413124413191e-2,
+           2.33520497626869185e-3)  # fmt: skip
+
+
+def _erf_small(x: Array) -> Array:
+    """erf for ``|x| <= 0.46875``."""
+    z = x * x
+    return x * (_horner(z, _ERF_P) / _horner(z, _ERF_Q))
+
+
+def _erfc_positive(y: Array) -> Array:
+    """erfc for ``y > 0.46875``."""
+    y = np.minimum(y, 30.0)
+    z = 1.0 / (y * y)
+    tail = (1.0 / math.sqrt(math.pi) - z * (_horner(z, _TAIL_P) / _horner(z, _TAIL_Q))) / y
+    body = _horner(y, _ERFC_P) / _horner(y, _ERFC_Q)
+    # exp(-y*y) with the square split in two exact parts, else its rounding is amplified by y*y
+    high = np.trunc(y * 16.0) / 16.0
+    scale = np.exp(-high * high) * np.exp(-(y - high) * (y + high))
+    return scale * np.where(y <= 4.0, body, tail)
+
+
+@_in_float64
+def erf(x: Array) -> Array:
+    """The error function."""
+    y = np.abs(x)
+    with np.errstate(all="ignore"):
+        large = np.copysign(0.5 + (0.5 - _erfc_positive(np.maximum(y, 0.46875))), x)
+        return np.where(y <= 0.46875, _erf_small(np.where(y <= 0.46875, x, 0.0)), large)
+
+
+@_in_float64
+def erfc(x: Array) -> Array:
+    """The complementary error function."""
+    y = np.abs(x)
+    with np.errstate(all="ignore"):
+        tail = _erfc_positive(np.maximum(y, 0.46875))
+        large = np.where(x < 0, 2.0 - tail, tail)
+        return np.where(y <= 0.46875, 1.0 - _erf_small(np.where(y <= 0.46875, x, 0.0)), large)
+
+
+@_in_float64
+def erfinv(y: Array) -> Array:
+    """The inverse error function: Winitzki's approximation refined by Halley steps on the smaller tail."""
+    with np.errstate(all="ignore"):
+        a = np.abs(y)
+        complement = 1.0 - a
+        w = np.log1p(-a) + np.log1p(a)
+        t = 2.0 / (math.pi * 0.147) + w / 2.0
+        x = np.where(a < 1e-3, a * (math.sqrt(math.pi) / 2), np.sqrt(np.sqrt(t * t - w / 0.147) - t))
+        for _ in range(3):
+            residual = np.where(a < 0.5, erf(x) - a, complement - erfc(x))
+            step = residual / (2.0 / math.sqrt(math.pi) * np.exp(-x * x))
+            x = x - step / (1.0 + x * step)
+        x = np.where(a == 1.0, np.inf, np.where(a > 1.0, np.nan, x))
+        return np.where(a == 0.0, y, np.copysign(x, y))
+
+
+_EULER = 0.57721566490153286060651209008240243
+
+
+def _zeta_minus_one(k: int) -> float:
+    """``zeta(k) - 1`` by direct summation and the Euler-Maclaurin tail."""
+    n = 200
+    tail = n ** (1 - k) / (k - 1) + 0.5 * n**-k + k * n ** (-k - 1) / 12 - k * (k + 1) * (k + 2) * n ** (-k - 3) / 720
+    return math.fsum([i**-k for i in range(2, n)] + [tail])
+
+
+# lgamma(2 + z) = (1 - gamma) z + sum over k >= 2 of (zeta(k) - 1) (-z)^k / k   (Abramowitz and Stegun 6.1.33)
+_LGAMMA = [*((-1.0) ** k * _zeta_minus_one(k) / k for k in range(30, 1, -1)), 1.0 - _EULER, 0.0]
+# Stirling: B_2k / (2k (2k - 1)), highest first (Abramowitz and Stegun 6.1.40)
+_STIRLING = (43867 / 244188, -3617 / 122400, 1 / 156, -691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12)
+# Digamma: B_2k / (2k), highest first (Abramowitz and Stegun 6.3.18)
+_DIGAMMA = (1 / 12, -691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12)
+
+
+def _lgamma_positive(x: Array) -> Array:
+    """lgamma for ``x > 0``: a series about 2, reached by recurrence, and Stirling's above 10."""
+    low = x < 1.5
+    z = np.where(low, x - 1.0, x - 2.0)
+    tiny = x < 0.5
+    z = np.where(tiny, x, z)
+    product = np.ones_like(x)
+    y = np.where(low, 2.0, np.minimum(x, 10.0))
+    for _ in range(8):
+        over = y >= 2.5
+        y = np.where(over, y - 1.0, y)
+        product = np.where(over, product * y, product)
+    z = np.where(low, z, y - 2.0)
+    near = _horner(z, _LGAMMA) + np.log(product)
+    near = np.where(low, near - np.log1p(z), near)
+    near = np.where(tiny, near - np.log(np.where(tiny, x, 1.0)), near)
+    big = np.maximum(x, 10.0)
+    inverse = 1.0 / big
+    stirling = (big - 0.5) * (np.log(big) - 1.0) - 0.5 + 0.5 * math.log(2 * math.pi)
+    return np.where(x < 10.0, near, stirling + inverse * _horner(inverse * inverse, _STIRLING))
+
+
+def _sin_pi(x: Array) -> Array:
+    """``sin(pi * x)`` with the period removed exactly."""
+    r = x - 2.0 * np.rint(x / 2.0)
+    r = np.where(np.abs(r) > 0.5, np.copysign(1.0, r) - r, r)
+    return np.sin(np.pi * r)
+
+
+@_in_float64
+def lgamma(x: Array) -> Array:
+    """log |Gamma(x)|; infinite at 0 and the negative integers."""
+    with np.errstate(all="ignore"):
+        y = np.abs(x)
+        positive = _lgamma_positive(np.where(y == 0, 1.0, np.where(np.isinf(y), 1.0, y)))
+        reflected = np.log(np.pi / np.abs(x * _sin_pi(x))) - positive
+        result = np.where(x > 0, positive, np.where(y < 1e-300, -np.log(y), reflected))
+        pole = np.isinf(x) | ((x <= 0) & (np.floor(x) == x))
+        return np.where(np.isnan(x), x, np.where(pole, np.inf, result))
+
+
+@_in_float64
+def digamma(x: Array) -> Array:
+    """The derivative of lgamma; NaN at negative integers, minus or plus infinity at +0 and -0, as in PyTorch."""
+    with np.errstate(all="ignore"):
+        y = np.where(x < 0.5, 1.0 - x, x)
+        y = np.where(np.isfinite(y), y, 1.0)
+        total = np.zeros_like(y)
+        for _ in range(10):
+            under = y < 10.0
+            total = np.where(under, total - 1.0 / y, total)
+            y = np.where(under, y + 1.0, y)
+        z = 1.0 / (y * y)
+        value = total + np.log(y) - 0.5 / y - z * _horner(z, _DIGAMMA)
+        r = x - np.rint(x)
+        value = np.where(x < 0.5, value - np.pi / np.tan(np.pi * r), value)
+        value = np.where((x < 0) & (np.floor(x) == x), np.nan, value)
+        value = np.where(x == 0, -np.copysign(np.inf, x), value)
+        return np.where(np.isposinf(x), np.inf, np.where(np.isfinite(x), value, np.nan))
