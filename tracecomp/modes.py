@@ -1,0 +1,180 @@
+"""Modes of the current thread: gradient recording, inference, the active graph recorder, scopes of composite names."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from types import TracebackType
+from typing import Any
+
+
+class Modes(threading.local):
+    """What changes how a primitive behaves, per thread."""
+
+    grad: bool = True
+    inference: bool = False
+    anomaly: bool = False
+    recorder: Any = None
+    scopes: tuple[str, ...] = ()
+
+
+modes = Modes()
+
+
+class _ContextDecorator:
+    """A context manager that also decorates functions and generators: ``@no_grad()``, ``@no_grad``."""
+
+    def __enter__(self) -> None:
+        raise NotImplementedError
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        raise NotImplementedError
+
+    def _fresh(self) -> _ContextDecorator:
+        return type(self)()
+
+    def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        if inspect.isgeneratorfunction(fn):
+            return self._around_generator(fn)
+
+        @functools.wraps(fn)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with self._fresh():
+                return fn(*args, **kwargs)
+
+        return run
+
+    def _around_generator(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(fn)
+        def run(*args: Any, **kwargs: Any) -> Iterator[Any]:
+            generator = fn(*args, **kwargs)
+            sent: Any = None
+            while True:
+                try:
+                    with self._fresh():
+                        item = generator.send(sent)
+                except StopIteration as stop:
+                    return stop.value
+                sent = yield item
+
+        return run
+
+
+class _GradMode(_ContextDecorator):
+    """Sets the gradient mode inside."""
+
+    mode: bool
+
+    def __new__(cls, fn: Callable[..., Any] | None = None) -> Any:
+        self = object.__new__(cls)
+        return self if fn is None else self(fn)
+
+    def __enter__(self) -> None:
+        self._before = modes.grad
+        modes.grad = self.mode
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        modes.grad = self._before
+
+
+class no_grad(_GradMode):
+    """Operations inside make tensors that do not require gradients."""
+
+    mode = False
+
+
+class enable_grad(_GradMode):
+    """Operations inside record gradients, also within ``no_grad``."""
+
+    mode = True
+
+
+class set_grad_enabled(_ContextDecorator):
+    """Set the gradient mode now; as a context manager, restore it at the end."""
+
+    def __init__(self, mode: bool) -> None:
+        self._before = modes.grad
+        self._mode = modes.grad = bool(mode)
+
+    def __enter__(self) -> None:
+        modes.grad = self._mode
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        modes.grad = self._before
+
+    def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        modes.grad = self._before
+        return super().__call__(fn)
+
+    def _fresh(self) -> set_grad_enabled:
+        return set_grad_enabled(self._mode)
+
+
+class inference_mode(_ContextDecorator):
+    """Like ``no_grad``, and tensors made inside can never take part in gradient recording."""
+
+    def __new__(cls, mode: bool | Callable[..., Any] = True) -> Any:
+        self = object.__new__(cls)
+        if callable(mode):
+            self._mode = True
+            return self(mode)
+        self._mode = mode
+        return self
+
+    _mode: bool
+
+    def __enter__(self) -> None:
+        self._before = (modes.inference, modes.grad)
+        modes.inference, modes.grad = self._mode, not self._mode
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        modes.inference, modes.grad = self._before
+
+    def _fresh(self) -> Any:
+        return inference_mode(self._mode)
+
+
+def grad_enabled() -> bool:
+    """Whether operations record gradients in this thread."""
+    return modes.grad
+
+
+def is_inference_mode_enabled() -> bool:
+    """Whether this thread is inside ``inference_mode``."""
+    return modes.inference
+
+
+class scope:
+    """Names what is recorded inside: ``with scope("softmax"): ...``. Costs nothing when nothing records."""
+
+    __slots__ = ("_before", "_name")
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._before: tuple[str, ...] | None = None
+
+    def __enter__(self) -> None:
+        if modes.recorder is not None:
+            self._before = modes.scopes
+            modes.scopes = (*modes.scopes, self._name)
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if self._before is not None:
+            modes.scopes = self._before
+            self._before = None
+
+
+def host(owner: Any, key: str) -> Any:
+    """``owner[key]`` (or ``owner.key``): a plain number, or in a recording a 0-d tensor that re-reads it every call.
+
+    For hyper-parameters that change between calls, such as a learning rate.
+    """
+    value = owner[key] if isinstance(owner, Mapping) else getattr(owner, key)
+    recorder = modes.recorder
+    if recorder is None or isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    return recorder.host(owner, key, value)
