@@ -98,7 +98,9 @@ class Index:
         merged = dict(self.terms)
         for atom, c in other.terms:
             merged[atom] = merged.get(atom, 0) + c
-        return Index(tuple((a, c) for a, c in merged.items() if c), self.const + other.const)
+        terms = {a: c for a, c in merged.items() if c}
+        const = self.const + other.const
+        return _rejoin(terms, const) if any(isinstance(a, Mod) for a in terms) else _make(terms, const)
 
     __radd__ = __add__
 
@@ -167,6 +169,26 @@ class Index:
         if self.const or not parts:
             parts.append(str(self.const))
         return " + ".join(parts)
+
+
+def _make(terms: dict[Atom, int], const: int) -> Index:
+    """An Index whose terms stand in one order, so that equal sums are equal objects."""
+    if len(terms) > 1:
+        return Index(tuple(sorted(terms.items(), key=lambda t: (-abs(t[1]), _atom_str(t[0])))), const)
+    return Index(tuple(terms.items()), const)
+
+
+def _rejoin(terms: dict[Atom, int], const: int) -> Index:
+    """``c * d * (i // d) + c * (i % d)`` is ``c * i``."""
+    for atom, c in terms.items():
+        if isinstance(atom, Mod):
+            whole = atom.index // atom.divisor
+            if len(whole.terms) == 1 and whole.const == 0 and whole.terms[0][1] == 1:
+                quotient = whole.terms[0][0]
+                if terms.get(quotient) == c * atom.divisor:
+                    rest = {a: k for a, k in terms.items() if a not in (atom, quotient)}
+                    return _make(rest, const) + atom.index * c
+    return _make(terms, const)
 
 
 def index(value: int | Var | Index) -> Index:

@@ -101,7 +101,8 @@ class Read:
     over: frozenset[Var] = frozenset()
 
     def substitute(self, mapping: Mapping[Var, Index]) -> Read:
-        return self
+        over = {w for v in self.over for w in (mapping[v].vars() if v in mapping else (v,))}
+        return Read(self.name, self.dtype, frozenset(over))
 
     def vars(self) -> Iterator[Var]:
         return iter(self.over)
