@@ -18,7 +18,7 @@ def apply(op: Op, operands: tuple[Any, ...], attrs: dict[str, Any], like: Any = 
     ``like`` stands in for the operands of a creation operator: it says in which world the result lives.
     """
     for operand in (*operands, like):
-        handler = getattr(type(operand), "__tracecomp_apply__", None)
+        handler = getattr(operand, "__tracecomp_apply__", None)
         if handler is not None:
             return handler(op, operands, attrs)
     raise TypeError(f"{op.name}: no tensor among the operands {operands!r}")

@@ -1,0 +1,104 @@
+"""Derivatives of single operator applications, as short programs.
+
+An operator's ``vjp`` rule is run once per signature on graph values; dead code is dropped, so that only the wanted
+operand gradients are computed and it is known which saved operands they read. The program then runs on arrays, or on
+tensors when the derivative itself is differentiated or recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tracecomp.ir.graph import Graph, Value, attrs_key
+from tracecomp.ir.op import Op
+from tracecomp.ir.types import TensorType
+from tracecomp.ops.autodiff import Sym, sum_to, zeros_like
+
+Run = Callable[[Op, tuple[Any, ...], dict[str, Any]], Any]
+Step = tuple[Op, tuple[int, ...], tuple[int, ...], dict[str, Any]]
+
+
+class Derivative:
+    """Gradients of the wanted operands, as steps over numbered slots: operands, results, result gradients, temporaries.
+
+    ``reads`` are the slots among operands and results whose values are needed.
+    """
+
+    __slots__ = ("reads", "results", "size", "steps")
+
+    def __init__(self, steps: list[Step], results: tuple[int | None, ...], reads: frozenset[int], size: int) -> None:
+        self.steps = steps
+        self.results = results
+        self.reads = reads
+        self.size = size
+
+    def run(self, slots: list[Any], run: Run) -> list[Any]:
+        """Gradients, None where there is none; ``slots`` holds operands, results and result gradients."""
+        slots.extend([None] * (self.size - len(slots)))
+        for op, reads, writes, attrs in self.steps:
+            result = run(op, tuple([slots[i] for i in reads]), attrs)
+            if len(writes) == 1:
+                slots[writes[0]] = result
+            else:
+                for i, r in zip(writes, result, strict=True):
+                    slots[i] = r
+        return [None if i is None else slots[i] for i in self.results]
+
+
+_cache: dict[Any, Derivative] = {}
+_CACHE_LIMIT = 8192
+
+
+def derivative(
+    op: Op, attrs: dict[str, Any], types: Sequence[TensorType], outs: Sequence[TensorType], wanted: tuple[bool, ...],
+    present: tuple[bool, ...],
+) -> Derivative:
+    """The derivative of ``op`` on operands of ``types``: gradients of the ``wanted`` operands.
+
+    ``present`` says which results have a gradient; the others count as zero.
+    """
+    key = (op, attrs_key(attrs), tuple([(t.dtype, t.shape) for t in types]), wanted, present)
+    found = _cache.get(key)
+    if found is None:
+        if len(_cache) >= _CACHE_LIMIT:
+            _cache.clear()
+        found = _cache[key] = _trace(op, attrs, types, outs, wanted, present)
+    return found
+
+
+def _trace(
+    op: Op, attrs: dict[str, Any], types: Sequence[TensorType], outs: Sequence[TensorType], wanted: tuple[bool, ...],
+    present: tuple[bool, ...],
+) -> Derivative:
+    graph = Graph(f"{op.name}_vjp")
+    ins = [graph.add_input(t, f"in{i}") for i, t in enumerate(types)]
+    results = [graph.add_input(t, f"out{i}") for i, t in enumerate(outs)]
+    grads = [graph.add_input(t, f"grad{i}") for i, t in enumerate(outs)]
+    operands, outputs = [Sym(graph, v) for v in ins], [Sym(graph, v) for v in results]
+    given = [Sym(graph, g) if p else zeros_like(o) for g, p, o in zip(grads, present, outputs, strict=True)]
+    assert op.vjp is not None
+    wrt = op.vjp(given, outputs, operands, **attrs)
+    found: list[Value | None] = []
+    for want, gradient, operand in zip(wanted, wrt, operands, strict=True):
+        if want and gradient is not None:
+            found.append(sum_to(gradient, operand.shape).value)
+            graph.add_output(found[-1])
+        else:
+            found.append(None)
+    return _flatten(graph, found, len(ins) + len(results))
+
+
+def _flatten(graph: Graph, found: list[Value | None], values: int) -> Derivative:
+    slot = {i.value: n for n, i in enumerate(graph.inputs)}
+    steps: list[Step] = []
+    read: set[int] = set()
+    for node in graph.live_nodes():
+        for v in node.outputs:
+            slot[v] = len(slot)
+        ins = tuple(slot[v] for v in node.inputs)
+        read.update(ins)
+        steps.append((node.op, ins, tuple(slot[v] for v in node.outputs), node.attrs))
+    results = tuple(None if v is None else slot[v] for v in found)
+    read.update(i for i in results if i is not None)
+    return Derivative(steps, results, frozenset(i for i in read if i < values), len(slot))
