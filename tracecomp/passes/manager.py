@@ -1,0 +1,116 @@
+"""The graph passes, in order, and the one runner that times, verifies, dumps, skips and stops them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import gettempdir
+
+from tracecomp import config
+from tracecomp.dump import Dump
+from tracecomp.errors import CompileError
+from tracecomp.ir.graph import Graph
+from tracecomp.ir.printer import print_graph
+from tracecomp.ir.verify import verify
+from tracecomp.passes import canonical, cleanup, layout, simplify, split, views
+from tracecomp.passes.rewrite import Log, Rules, rewrite
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """A named function from graph to graph, with one line on what it is for."""
+
+    name: str
+    run: Callable[[Graph, Log], Graph]
+    doc: str
+
+
+SIMPLIFICATION = Rules(simplify.RULES, views.RULES)
+
+
+def simplify_graph(graph: Graph, log: Log) -> Graph:
+    """Apply every bit-exact rule to a fixed point, dropping dead nodes."""
+    return rewrite(graph, SIMPLIFICATION, log, "simplify")
+
+
+PIPELINE: tuple[Pass, ...] = (
+    Pass("simplify", simplify_graph, "bit-exact algebra on scalars and shapes"),
+    Pass("fold", cleanup.fold_constants, "compute what depends on constants only"),
+    Pass("canonical", canonical.canonicalise, "one spelling for contractions and convolutions"),
+    Pass("layout", layout.plan, "channels-last where convolutions gain from it; permutations moved and cancelled"),
+    Pass("split", split.split_reductions, "long reductions in two stages"),
+    Pass("tidy", simplify_graph, "simplify what the passes before left"),
+    Pass("dead_code", cleanup.remove_dead_code, "results of regions that nobody reads"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """The graph after one pass, what the pass did, and how long it took."""
+
+    name: str
+    graph: Graph
+    log: Log
+    seconds: float
+
+
+def run(graph: Graph, dump: Dump, passes: tuple[Pass, ...] = PIPELINE) -> list[Stage]:
+    """``graph`` after each pass, the recorded graph first; CompileError names the pass that failed.
+
+    Obeys the settings ``skip_passes``, ``stop_after``, ``verify`` and ``dump``.
+    """
+    settings = config.current()
+    unknown = set(settings.skip_passes) - {p.name for p in passes}
+    if unknown:
+        raise ValueError(f"no pass called {', '.join(sorted(unknown))}; there are {', '.join(p.name for p in passes)}")
+    stages = [Stage("recorded", graph, Log(), 0.0)]
+    dump.write("recorded", print_graph(graph))
+    for step in passes[: settings.stop_after]:
+        if step.name not in settings.skip_passes:
+            stages.append(_run_pass(step, stages[-1].graph, settings.verify))
+            dump.write(step.name, print_graph(stages[-1].graph))
+    return stages
+
+
+def _run_pass(step: Pass, graph: Graph, check: bool) -> Stage:
+    log = Log()
+    start = time.perf_counter()
+    try:
+        result = step.run(graph, log)
+        if check:
+            verify(result)
+    except Exception as error:
+        path = write_reproduction(step, graph)
+        raise CompileError(
+            f"pass {step.name} failed on graph {graph.name}: {type(error).__name__}: {error}\n"
+            f"reproduce with: python {path}"
+        ) from error
+    return Stage(step.name, result, log, time.perf_counter() - start)
+
+
+_REPRODUCTION = '''\
+"""Runs pass {name} of tracecomp on the graph on which it failed."""
+
+from tracecomp.ir.parser import parse_graph
+from tracecomp.ir.verify import verify
+from tracecomp.passes.manager import PIPELINE
+from tracecomp.passes.rewrite import Log
+
+GRAPH = r"""
+{graph}
+"""
+
+[step] = [p for p in PIPELINE if p.name == "{name}"]
+verify(step.run(parse_graph(GRAPH), Log()))
+'''
+
+
+def write_reproduction(step: Pass, graph: Graph) -> Path:
+    """A script that runs ``step`` on ``graph`` alone, in the dump folder or the system's temporary folder."""
+    folder = Path(config.current().dump or gettempdir())
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"tracecomp_reproduce_{step.name}.py"
+    path.write_text(_REPRODUCTION.format(name=step.name, graph=print_graph(graph)), encoding="utf-8")
+    return path

@@ -1,0 +1,352 @@
+"""Simplification of scalar algebra: rules that never change a result's bits.
+
+So ``x * 1`` and ``x - 0.0`` are ``x``, but ``x + 0.0`` is not (it turns -0.0 into 0.0), ``x * 0`` is not ``0`` (NaN,
+infinity), sums are never regrouped, and division becomes multiplication only by powers of two. Bits of a NaN (its
+sign and payload) carry no meaning and are not kept. Rules about shapes are in ``views``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from tracecomp.ir.graph import Value
+from tracecomp.ir.types import DType, bool_
+from tracecomp.passes.rewrite import Application, Replacement, Rewriter, Rules, constant, made_by
+
+RULES = Rules()
+
+Number = bool | int | float
+
+
+def _is_one(value: Number, dtype: DType) -> bool:
+    return value == 1
+
+
+def _is_plus_zero(value: Number, dtype: DType) -> bool:
+    return value == 0 and math.copysign(1.0, value) > 0
+
+
+def _is_zero_of_addition(value: Number, dtype: DType) -> bool:
+    """The number that leaves every other unchanged when added: -0.0 for floats, since -0.0 + 0.0 is 0.0."""
+    return value == 0 and (not dtype.is_floating_point or math.copysign(1.0, value) < 0)
+
+
+def _is_all_ones(value: Number, dtype: DType) -> bool:
+    return value == (-1 if dtype.signed else _limits(dtype)[1])
+
+
+def _is_lowest(value: Number, dtype: DType) -> bool:
+    return value == _limits(dtype)[0]
+
+
+def _is_highest(value: Number, dtype: DType) -> bool:
+    return value == _limits(dtype)[1]
+
+
+def _is_integer_one(value: Number, dtype: DType) -> bool:
+    return value == 1 and dtype.kind == "int"
+
+
+def _limits(dtype: DType) -> tuple[float, float]:
+    if dtype.is_floating_point:
+        return -math.inf, math.inf
+    if dtype is bool_:
+        return 0, 1
+    info = np.iinfo(dtype.numpy)
+    return int(info.min), int(info.max)
+
+
+Test = Callable[[Number, DType], bool]
+
+RIGHT_IDENTITY: dict[str, Test] = {
+    "add": _is_zero_of_addition, "sub": _is_plus_zero, "mul": _is_one, "div": _is_one, "floor_divide": _is_integer_one,
+    "pow": _is_one, "maximum": _is_lowest, "minimum": _is_highest, "bitwise_and": _is_all_ones,
+    "bitwise_or": _is_plus_zero, "bitwise_xor": _is_plus_zero, "shift_left": _is_plus_zero, "shift_right": _is_plus_zero,
+}  # fmt: skip
+
+COMMUTATIVE = (
+    "add", "mul", "maximum", "minimum", "eq", "ne", "bitwise_and", "bitwise_or", "bitwise_xor", "hypot",
+)  # fmt: skip
+
+MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
+
+INVOLUTIONS = ("neg", "logical_not", "bitwise_not")
+
+IDEMPOTENT_UNARY = ("abs", "sign", "floor", "ceil", "trunc", "round")
+
+IDEMPOTENT_BINARY = ("maximum", "minimum", "bitwise_and", "bitwise_or")
+
+INTEGER_VALUED = ("floor", "ceil", "trunc", "round", "sign")
+
+
+def sized_as(g: Rewriter, value: Value, a: Application) -> Value:
+    """``value`` in the shape of ``a``'s result."""
+    return value if value.shape == a.type.shape else g.apply("expand", value, shape=a.type.shape)
+
+
+def _filled(g: Rewriter, value: Number, a: Application) -> Value:
+    return g.full(value, a.type.shape, a.type.dtype)
+
+
+@RULES.on(*COMMUTATIVE)
+def constant_on_the_right(g: Rewriter, a: Application) -> Replacement:
+    """c + x -> x + c"""
+    x, y = a.inputs
+    return g.apply(a.op.name, y, x) if constant(x) is not None and constant(y) is None else None
+
+
+@RULES.on(*MIRRORED)
+def constant_right_of_comparison(g: Rewriter, a: Application) -> Replacement:
+    """c < x -> x > c"""
+    x, y = a.inputs
+    return g.apply(MIRRORED[a.op.name], y, x) if constant(x) is not None and constant(y) is None else None
+
+
+@RULES.on(*RIGHT_IDENTITY)
+def right_identity(g: Rewriter, a: Application) -> Replacement:
+    """x * 1 -> x"""
+    x, y = a.inputs
+    c = constant(y)
+    return sized_as(g, x, a) if c is not None and RIGHT_IDENTITY[a.op.name](c, x.dtype) else None
+
+
+@RULES.on("mul", "bitwise_and")
+def absorbed_by_zero(g: Rewriter, a: Application) -> Replacement:
+    """integer x * 0 -> 0"""
+    c = constant(a.inputs[1])
+    return _filled(g, c, a) if c is not None and c == 0 and not a.type.dtype.is_floating_point else None
+
+
+@RULES.on("bitwise_or")
+def absorbed_by_ones(g: Rewriter, a: Application) -> Replacement:
+    """x | all ones -> all ones"""
+    c = constant(a.inputs[1])
+    return _filled(g, c, a) if c is not None and _is_all_ones(c, a.type.dtype) else None
+
+
+@RULES.on(*INVOLUTIONS)
+def involution(g: Rewriter, a: Application) -> Replacement:
+    """neg(neg(x)) -> x"""
+    inner = made_by(a.inputs[0], a.op.name)
+    return inner.inputs[0] if inner and inner.inputs[0].type == a.type else None
+
+
+@RULES.on(*IDEMPOTENT_UNARY)
+def idempotent_unary(g: Rewriter, a: Application) -> Replacement:
+    """abs(abs(x)) -> abs(x)"""
+    return a.inputs[0] if made_by(a.inputs[0], a.op.name) else None
+
+
+@RULES.on("floor", "ceil", "trunc", "round")
+def rounding_of_whole_numbers(g: Rewriter, a: Application) -> Replacement:
+    """floor(round(x)) -> round(x)"""
+    return a.inputs[0] if made_by(a.inputs[0], *INTEGER_VALUED) else None
+
+
+@RULES.on(*IDEMPOTENT_BINARY)
+def idempotent_binary(g: Rewriter, a: Application) -> Replacement:
+    """maximum(x, x) -> x, maximum(maximum(x, y), y) -> maximum(x, y)"""
+    x, y = a.inputs
+    if x is y:
+        return x
+    inner = made_by(x, a.op.name)
+    return sized_as(g, x, a) if inner and y in inner.inputs else None
+
+
+@RULES.on("abs")
+def abs_of_neg(g: Rewriter, a: Application) -> Replacement:
+    """abs(neg(x)) -> abs(x)"""
+    inner = made_by(a.inputs[0], "neg")
+    return g.apply("abs", inner.inputs[0]) if inner else None
+
+
+@RULES.on("add", "sub")
+def add_of_neg(g: Rewriter, a: Application) -> Replacement:
+    """x + -y -> x - y, x - -y -> x + y, -x + y -> y - x"""
+    x, y = a.inputs
+    right = made_by(y, "neg")
+    if right:
+        return g.apply("sub" if a.op.name == "add" else "add", x, right.inputs[0])
+    left = made_by(x, "neg")
+    return g.apply("sub", y, left.inputs[0]) if left and a.op.name == "add" else None
+
+
+@RULES.on("mul", "div")
+def product_of_negs(g: Rewriter, a: Application) -> Replacement:
+    """-x * -y -> x * y, -x * c -> x * -c"""
+    x, y = a.inputs
+    left, right = made_by(x, "neg"), made_by(y, "neg")
+    if left and right:
+        return g.apply(a.op.name, left.inputs[0], right.inputs[0])
+    c = constant(y)
+    if left and c is not None and a.type.dtype.is_floating_point:
+        return g.apply(a.op.name, left.inputs[0], g.full(-c, y.shape, y.dtype))
+    return None
+
+
+@RULES.on("mul")
+def mul_by_minus_one(g: Rewriter, a: Application) -> Replacement:
+    """x * -1 -> -x"""
+    c = constant(a.inputs[1])
+    return sized_as(g, g.apply("neg", a.inputs[0]), a) if c == -1 and a.type.dtype.signed else None
+
+
+@RULES.on("neg")
+def neg_of_scaled(g: Rewriter, a: Application) -> Replacement:
+    """-(x * c) -> x * -c"""
+    inner = made_by(a.inputs[0], "mul", "div")
+    if inner is None or not a.type.dtype.is_floating_point:
+        return None
+    x, y = inner.inputs
+    c = constant(y)
+    return None if c is None else g.apply(inner.op.name, x, g.full(-c, y.shape, y.dtype))
+
+
+@RULES.on("div")
+def div_by_power_of_two(g: Rewriter, a: Application) -> Replacement:
+    """x / 8 -> x * 0.125: both round the same real number"""
+    x, y = a.inputs
+    c = constant(y)
+    if c is None or not math.isfinite(c) or abs(math.frexp(c)[0]) != 0.5:
+        return None
+    reciprocal = 1.0 / c
+    normal = abs(reciprocal) >= 2.0**-14 and abs(reciprocal) <= 2.0**14
+    return g.apply("mul", x, g.full(reciprocal, y.shape, y.dtype)) if normal else None
+
+
+@RULES.on("sub", "bitwise_xor")
+def integer_minus_itself(g: Rewriter, a: Application) -> Replacement:
+    """integer x - x -> 0"""
+    x, y = a.inputs
+    same = x is y and not a.type.dtype.is_floating_point
+    return _filled(g, False if a.type.dtype is bool_ else 0, a) if same else None
+
+
+REFLEXIVE = {"eq": True, "le": True, "ge": True, "ne": False, "lt": False, "gt": False}
+
+
+@RULES.on(*REFLEXIVE)
+def comparison_with_itself(g: Rewriter, a: Application) -> Replacement:
+    """integer x == x -> true, and x < x -> false even for floats"""
+    x, y = a.inputs
+    name = a.op.name
+    if x is not y or (x.dtype.is_floating_point and name not in ("lt", "gt")):
+        return None
+    return _filled(g, REFLEXIVE[name], a)
+
+
+@RULES.on("ne", "eq")
+def comparison_of_bool_with_constant(g: Rewriter, a: Application) -> Replacement:
+    """cast(b, f32) != 0 -> b"""
+    x, y = a.inputs
+    inner, c = made_by(x, "cast"), constant(y)
+    b = inner.inputs[0] if inner else x
+    if b.dtype is not bool_ or c not in (0, 1):
+        return None
+    true = (c == 1) == (a.op.name == "eq")
+    return sized_as(g, b if true else g.apply("logical_not", b), a)
+
+
+NEGATED = {"eq": "ne", "ne": "eq"}
+NEGATED_INTEGER = NEGATED | {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
+
+
+@RULES.on("logical_not")
+def negated_comparison(g: Rewriter, a: Application) -> Replacement:
+    """not (x == y) -> x != y; orderings only where there is no NaN"""
+    inner = made_by(a.inputs[0], *NEGATED_INTEGER)
+    if inner is None:
+        return None
+    table = NEGATED if inner.inputs[0].dtype.is_floating_point else NEGATED_INTEGER
+    name = table.get(inner.op.name)
+    return g.apply(name, *inner.inputs) if name else None
+
+
+@RULES.on("where")
+def where_of_constant(g: Rewriter, a: Application) -> Replacement:
+    """where(true, x, y) -> x"""
+    c = constant(a.inputs[0])
+    return None if c is None else sized_as(g, a.inputs[1 if c else 2], a)
+
+
+@RULES.on("where")
+def where_of_equals(g: Rewriter, a: Application) -> Replacement:
+    """where(c, x, x) -> x"""
+    return sized_as(g, a.inputs[1], a) if a.inputs[1] is a.inputs[2] else None
+
+
+@RULES.on("where")
+def where_of_not(g: Rewriter, a: Application) -> Replacement:
+    """where(not c, x, y) -> where(c, y, x)"""
+    inner = made_by(a.inputs[0], "logical_not")
+    negated = inner is not None and inner.inputs[0].dtype is bool_
+    return g.apply("where", inner.inputs[0], a.inputs[2], a.inputs[1]) if inner and negated else None
+
+
+@RULES.on("where")
+def where_of_where(g: Rewriter, a: Application) -> Replacement:
+    """where(c, where(c, x, _), y) -> where(c, x, y)"""
+    c, x, y = a.inputs
+    for position, branch in ((1, x), (2, y)):
+        inner = made_by(branch, "where")
+        if inner and inner.inputs[0] is c and inner.inputs[position].shape == branch.shape:
+            chosen = inner.inputs[position]
+            return g.apply("where", c, *((chosen, y) if position == 1 else (x, chosen)))
+    return None
+
+
+@RULES.on("where")
+def where_of_bools(g: Rewriter, a: Application) -> Replacement:
+    """where(c, true, false) -> c, where(c, 1.0, 0.0) -> cast(c)"""
+    c, x, y = a.inputs
+    pair = (constant(x), constant(y))
+    if pair not in ((1, 0), (0, 1)) or any(v is not None and math.copysign(1.0, v) < 0 for v in pair):
+        return None
+    chosen = c if pair == (1, 0) else g.apply("logical_not", c)
+    return sized_as(g, chosen if a.type.dtype is bool_ else g.apply("cast", chosen, dtype=a.type.dtype), a)
+
+
+def holds_exactly(wide: DType, narrow: DType) -> bool:
+    """Whether every value of ``narrow`` is a value of ``wide``."""
+    if narrow is wide or narrow is bool_:
+        return True
+    if wide is bool_ or (narrow.is_floating_point and not wide.is_floating_point):
+        return False
+    if narrow.is_floating_point:
+        return _MANTISSA[wide.name] >= _MANTISSA[narrow.name] and _EXPONENT[wide.name] >= _EXPONENT[narrow.name]
+    bits = narrow.itemsize * 8 - narrow.signed
+    if wide.is_floating_point:
+        return bits <= _MANTISSA[wide.name] and bits < 2 ** (_EXPONENT[wide.name] - 1)
+    return bits <= wide.itemsize * 8 - wide.signed and (wide.signed or not narrow.signed)
+
+
+_MANTISSA = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
+_EXPONENT = {"float16": 5, "bfloat16": 8, "float32": 8, "float64": 11}
+
+
+@RULES.on("cast")
+def cast_to_itself(g: Rewriter, a: Application) -> Replacement:
+    """cast(x: f32, f32) -> x"""
+    return a.inputs[0] if a.inputs[0].dtype is a.type.dtype else None
+
+
+@RULES.on("cast")
+def cast_of_cast(g: Rewriter, a: Application) -> Replacement:
+    """cast(cast(x: f32, f64), f32) -> x: the first cast is exact, or both drop high bits of an integer"""
+    inner = made_by(a.inputs[0], "cast")
+    if inner is None:
+        return None
+    first, middle, last = inner.inputs[0].dtype, a.inputs[0].dtype, a.type.dtype
+    exact = holds_exactly(middle, first) and not (first.is_floating_point and last.kind == "int")
+    wraps = {first.kind, middle.kind, last.kind} == {"int"} and last.itemsize <= middle.itemsize
+    return g.apply("cast", inner.inputs[0], dtype=last) if exact or wraps else None
+
+
+@RULES.on("cast")
+def cast_to_bool_of_mask(g: Rewriter, a: Application) -> Replacement:
+    """cast(x, bool) -> x != 0, which later rules understand"""
+    x = a.inputs[0]
+    return g.apply("ne", x, g.scalar(0.0 if x.dtype.is_floating_point else 0, x.dtype)) if a.type.dtype is bool_ else None
