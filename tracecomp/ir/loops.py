@@ -31,7 +31,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tracecomp.ir.index import Index, Var, index
+from tracecomp.ir.index import Index, Var, computed, index
 from tracecomp.ir.types import DType, bool_, int64
 
 
@@ -271,6 +271,15 @@ def in_range(i: Index, size: int) -> Expr | None:
     return both(*conditions) if conditions else None
 
 
+def index_from(expr: Expr, size: int) -> Index:
+    """The Index of a loaded integer that must lie in ``range(size)``.
+
+    ``checked_index`` is a marker, not a scalar operation: lowering emits ``check`` for the range before the statement
+    that uses the index, and replaces the marker by its first operand.
+    """
+    return computed(Call("checked_index", (cast(expr, int64), Const(size, int64)), int64), (0, max(size - 1, 0)))
+
+
 def both(*conditions: Expr | None) -> Expr | None:
     """The conjunction of conditions, where None means true."""
     result: Expr | None = None
@@ -300,5 +309,5 @@ def walk(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
 __all__ = [
     "Acc", "Accumulate", "Buffer", "Call", "CallStep", "Check", "Const", "Expr", "If", "Index", "IndexValue", "Kernel",
     "Let", "Load", "Local", "Loop", "Program", "Read", "Ref", "RepeatStep", "Slot", "Stmt", "Step", "Store", "Update",
-    "Var", "both", "cast", "children", "in_range", "index", "walk", "with_children",
+    "Var", "both", "cast", "children", "in_range", "index", "index_from", "walk", "with_children",
 ]  # fmt: skip

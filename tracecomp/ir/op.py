@@ -93,7 +93,17 @@ class Control:
     """An operator with regions; executed by the schedule itself (``scan``)."""
 
 
-LoopMeaning = Pointwise | Indexed | Reduced | Bilinear | Imperative | Control
+@dataclass(frozen=True, slots=True)
+class Composed:
+    """Loop meaning by other primitives: ``fn(*operands, **attrs)`` gives the result, written with ``ops.prim``.
+
+    ``ops.autodiff.expand`` replaces such nodes before fusion.
+    """
+
+    fn: Callable[..., Any]
+
+
+LoopMeaning = Pointwise | Indexed | Reduced | Bilinear | Imperative | Control | Composed
 
 
 @dataclass(frozen=True, slots=True)

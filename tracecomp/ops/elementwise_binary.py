@@ -1,0 +1,198 @@
+"""Elementwise operators of two operands, and ``where``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tracecomp.errors import at_user_line
+from tracecomp.ir import scalars, special
+from tracecomp.ir.loops import Expr
+from tracecomp.ir.op import BadInput, Op, Pointwise, Sample, register
+from tracecomp.ir.types import TensorType, bool_
+from tracecomp.ops.define import broadcast, check_dtype, elementwise, is_tensor, require
+from tracecomp.ops.prim import prim
+
+
+def _logical(scalar: str, on_bool: str) -> Any:
+    """The scalar operation, or its meaning on bool (``add`` is ``or``)."""
+
+    def fn(a: Expr, b: Expr) -> Expr:
+        return scalars.call(on_bool if a.dtype is bool_ else scalar, a, b)
+
+    return fn
+
+
+def _both(first: Any, second: Any) -> Any:
+    """``vjp`` from two rules of ``(g, a, b, out)``; a Python scalar gets no gradient."""
+
+    def vjp(grads: Any, outs: Any, ins: Any) -> Any:
+        a, b = ins
+        g = grads[0]
+        return (
+            first(g, a, b, outs[0]) if is_tensor(a) else None,
+            second(g, a, b, outs[0]) if is_tensor(b) else None,
+        )
+
+    return vjp
+
+
+elementwise("add", "a + b; bools: or", _logical("add", "or"), impl=np.add, arity=2, dtypes="any",
+            vjp=_both(lambda g, a, b, o: g, lambda g, a, b, o: g),
+            traits=("commutative", "associative", "identity:-0.0"))  # fmt: skip
+elementwise("sub", "a - b", "sub", arity=2, dtypes="number",
+            vjp=_both(lambda g, a, b, o: g, lambda g, a, b, o: prim.neg(g)), traits=("right_identity:0.0",))  # fmt: skip
+elementwise("mul", "a * b; bools: and", _logical("mul", "and"), impl=np.multiply, arity=2, dtypes="any",
+            vjp=_both(lambda g, a, b, o: prim.mul(g, b), lambda g, a, b, o: prim.mul(g, a)), saves=("ins",),
+            traits=("commutative", "associative", "identity:1"))  # fmt: skip
+elementwise("div", "a / b", "div", arity=2, domain=("any", "nonzero"), saves=("ins",),
+            vjp=_both(lambda g, a, b, o: prim.div(g, b),
+                      lambda g, a, b, o: prim.mul(prim.neg(g), prim.div(prim.div(a, b), b))),
+            traits=("right_identity:1",))  # fmt: skip
+
+
+def _integer_by_zero(fn: Any) -> Any:
+    """Integers divided by zero are an error, as in PyTorch."""
+
+    def impl(a: Any, b: Any) -> Any:
+        if np.result_type(a, b).kind in "iu" and not np.all(b):
+            raise RuntimeError(at_user_line("ZeroDivisionError"))
+        return fn(a, b)
+
+    return impl
+
+
+elementwise("floor_divide", "a / b rounded down; integers by zero: RuntimeError", "floordiv", arity=2, dtypes="number",
+            impl=_integer_by_zero(special.floor_divide), domain=("any", "nonzero"))  # fmt: skip
+elementwise("remainder", "a - b * floor(a / b), with the sign of b", "mod", arity=2, dtypes="number",
+            impl=_integer_by_zero(special.remainder), domain=("any", "nonzero"), saves=("ins",),
+            vjp=_both(lambda g, a, b, o: g,
+                      lambda g, a, b, o: prim.mul(prim.neg(g), prim.floor_divide(a, b))))  # fmt: skip
+elementwise("fmod", "a - b * trunc(a / b), with the sign of a", "fmod", arity=2, dtypes="number",
+            impl=_integer_by_zero(special.fmod), domain=("any", "nonzero"), saves=("ins",),
+            vjp=_both(lambda g, a, b, o: g,
+                      lambda g, a, b, o: prim.mul(prim.neg(g), prim.trunc(prim.div(a, b)))))  # fmt: skip
+
+
+def _pow_base(g: Any, a: Any, b: Any, out: Any) -> Any:
+    if not is_tensor(b):
+        return prim.mul(g, prim.mul(prim.pow(a, b - 1), b)) if b != 0 else prim.mul(g, 0.0)
+    slope = prim.mul(prim.pow(a, prim.sub(b, 1.0)), b)
+    return prim.where(prim.eq(b, 0.0), prim.mul(g, 0.0), prim.mul(g, slope))
+
+
+def _pow_exponent(g: Any, a: Any, b: Any, out: Any) -> Any:
+    log = prim.log(a if is_tensor(a) else prim.full(like=b, value=float(a), shape=(), dtype=b.dtype))
+    at_zero = prim.ge(b, 0.0)
+    if is_tensor(a):
+        at_zero = prim.bitwise_and(prim.eq(a, 0.0), at_zero)
+    elif a != 0:
+        return prim.mul(g, prim.mul(out, log))
+    return prim.where(at_zero, prim.mul(g, 0.0), prim.mul(g, prim.mul(out, log)))
+
+
+elementwise("pow", "a ** b; integers to negative powers truncate", "pow", arity=2, dtypes="number",
+            vjp=_both(_pow_base, _pow_exponent), saves=("ins", "outs"), traits=("costly",), ulp=4,
+            domain=("positive", "any"))  # fmt: skip
+
+
+def _sum_of_squares(a: Any, b: Any) -> Any:
+    return prim.add(prim.mul(a, a), prim.mul(b, b))
+
+
+elementwise("atan2", "the angle of the point (b, a)", "atan2", arity=2, saves=("ins",),
+            vjp=_both(lambda g, a, b, o: prim.mul(g, prim.div(b, _sum_of_squares(a, b))),
+                      lambda g, a, b, o: prim.mul(g, prim.div(prim.neg(a), _sum_of_squares(a, b)))),
+            traits=("costly",), ulp=4)  # fmt: skip
+elementwise("hypot", "sqrt(a*a + b*b) without overflow", "hypot", arity=2, saves=("ins", "outs"),
+            vjp=_both(lambda g, a, b, o: prim.mul(g, prim.div(a, o)), lambda g, a, b, o: prim.mul(g, prim.div(b, o))),
+            traits=("commutative",), ulp=2)  # fmt: skip
+
+
+def _larger(smaller_test: str) -> Any:
+    """Rule of maximum and minimum: ties share, the losing side gets nothing, NaN goes to both (as in PyTorch)."""
+
+    def one(loses: Any, tie: Any, g: Any) -> Any:
+        return prim.where(loses, 0.0, prim.where(tie, prim.mul(g, 0.5), g))
+
+    lost = getattr(prim, smaller_test)
+    return _both(
+        lambda g, a, b, o: one(lost(a, b), prim.eq(a, b), g),
+        lambda g, a, b, o: one(lost(b, a), prim.eq(a, b), g),
+    )
+
+
+elementwise("maximum", "the larger; NaN if either is; ties share the gradient", _logical("max", "or"), impl=np.maximum,
+            arity=2, dtypes="any", saves=("ins",), vjp=lambda g, o, i: _larger("lt")(g, o, i),
+            traits=("commutative", "associative", "idempotent"))  # fmt: skip
+elementwise("minimum", "the smaller; NaN if either is; ties share the gradient", _logical("min", "and"),
+            impl=np.minimum, arity=2, dtypes="any", saves=("ins",), vjp=lambda g, o, i: _larger("gt")(g, o, i),
+            traits=("commutative", "associative", "idempotent"))  # fmt: skip
+
+for _name, _doc, _traits in (
+    ("eq", "a == b", ("commutative",)),
+    ("ne", "a != b", ("commutative",)),
+    ("lt", "a < b", ()),
+    ("le", "a <= b", ()),
+    ("gt", "a > b", ()),
+    ("ge", "a >= b", ()),
+):
+    elementwise(_name, _doc, _name, arity=2, dtypes="any", result=bool_, traits=_traits)
+
+for _name, _scalar in (("bitwise_and", "and"), ("bitwise_or", "or"), ("bitwise_xor", "xor")):
+    elementwise(_name, f"bits of a {_scalar} b; logical for bool", _scalar, arity=2, dtypes="bits",
+                traits=("commutative", "associative", *(("idempotent",) if _scalar != "xor" else ())))  # fmt: skip
+elementwise("shift_left", "a * 2**b with bits lost at the top", "shl", arity=2, dtypes="int", domain=("any", "small"))
+elementwise("shift_right", "a / 2**b rounded down", "shr", arity=2, dtypes="int", domain=("any", "small"))
+
+
+def _copysign_vjp(grads: Any, outs: Any, ins: Any) -> Any:
+    a, b = ins
+    if not is_tensor(a):
+        return None, None
+    flipped = prim.ne(prim.lt(a, 0.0), prim.lt(prim.copysign(prim.add(prim.mul(a, 0.0), 1.0), b), 0.0))
+    slope = prim.where(flipped, prim.neg(grads[0]), grads[0])
+    return prim.where(prim.eq(a, 0.0), prim.mul(grads[0], 0.0), slope), None
+
+
+elementwise("copysign", "|a| with the sign of b", "copysign", arity=2, vjp=_copysign_vjp, saves=("ins",))
+elementwise("nextafter", "the next number after a towards b", "nextafter", arity=2)
+
+
+def _where_infer(condition: TensorType, a: TensorType, b: TensorType) -> TensorType:
+    require(
+        condition.dtype is bool_,
+        RuntimeError,
+        f"where expected condition to be a boolean tensor, but got a tensor with dtype {condition.dtype}",
+    )
+    dtype = check_dtype("where", (a, b), "any")
+    return TensorType(dtype, broadcast("where", (condition, a, b)))
+
+
+def _where_vjp(grads: Any, outs: Any, ins: Any) -> Any:
+    condition, a, b = ins
+    g = grads[0]
+    return (
+        None,
+        prim.where(condition, g, 0.0) if is_tensor(a) else None,
+        prim.where(condition, 0.0, g) if is_tensor(b) else None,
+    )
+
+
+register(
+    Op(
+        name="where", kind="elementwise", doc="a where the condition holds, else b", infer=_where_infer, impl=np.where,
+        loop=Pointwise(lambda c, a, b: scalars.call("select", c, a, b)), vjp=_where_vjp, saves=(0,),
+        samples=tuple(
+            Sample(((s, "b1", "any"), (t, d, "any"), (u, d, "any")))
+            for d in ("f32", "f16", "i64", "b1")
+            for s, t, u in (((2, 3), (2, 3), (2, 3)), ((3, 1), (4,), ()), ((), (2,), (1, 2)), ((0,), (1,), ()))
+        ),
+        errors=(
+            BadInput(Sample((((3,), "f32", "any"),) * 3), RuntimeError, "condition to be a boolean"),
+            BadInput(Sample((((3,), "b1", "any"), ((3,), "f32", "any"), ((3,), "f64", "any"))), RuntimeError, "one dtype"),
+            BadInput(Sample((((3,), "b1", "any"), ((4,), "f32", "any"), ((4,), "f32", "any"))), RuntimeError, "must match"),
+        ),
+    )
+)  # fmt: skip
