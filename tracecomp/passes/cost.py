@@ -1,0 +1,31 @@
+"""What an operator costs per element, in units of one vector addition, read off its scalar expression."""
+
+from __future__ import annotations
+
+from tracecomp.ir.graph import Node
+from tracecomp.ir.loops import Call, Expr, Read
+from tracecomp.ir.op import Pointwise
+from tracecomp.ir.types import compute_dtype
+
+_CHEAP = frozenset(
+    "add sub mul fma neg abs max min and or xor not shl shr select eq ne lt le gt ge isnan cast bitcast copysign "
+    "floor ceil trunc round sign".split()
+)
+_MIDDLE = {"div": 4.0, "sqrt": 5.0}
+_FUNCTION = 12.0
+
+
+def op_cost(node: Node) -> float:
+    """Cost of one element of an elementwise node."""
+    loop = node.op.loop
+    assert isinstance(loop, Pointwise)
+    operands = [Read(f"x{n}", compute_dtype(v.dtype)) for n, v in enumerate(node.inputs)]
+    return expr_cost(loop.fn(*operands, **node.attrs))
+
+
+def expr_cost(expr: Expr) -> float:
+    """Cost of evaluating an expression once."""
+    if not isinstance(expr, Call):
+        return 0.0
+    own = 1.0 if expr.op in _CHEAP else _MIDDLE.get(expr.op, _FUNCTION)
+    return own + sum(expr_cost(a) for a in expr.args)

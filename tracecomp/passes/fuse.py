@@ -1,0 +1,401 @@
+"""Which nodes share a kernel: groups over a common iteration space, with the reason where nodes stay apart.
+
+Every node that is not a view starts as a group of its own. Groups merge along producer -> consumer edges, then with
+siblings that read the same large value, when (1) their spaces agree, (2) every read between them is aligned: element to the
+same element, or row result to the same row, and (3) no dependence leads out of the merged group and back in. Merging
+never changes an order of summation, which the graph alone decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tracecomp.ir.graph import Graph, Node, Value
+from tracecomp.ir.index import Index, Var, index
+from tracecomp.ir.op import Bilinear, Indexed, Pointwise, Reduced
+from tracecomp.ir.types import Shape
+from tracecomp.passes.cost import op_cost
+from tracecomp.passes.reads import TRANSPARENT_KINDS, Space, storage
+
+MAX_NODES = 96
+SIBLING_BYTES = 4096
+INLINE_COST = 4.0
+
+
+@dataclass(frozen=True)
+class Domain:
+    """An iteration space as runs ``(extent, reduced)`` in row-major order, neighbours alike merged, ones dropped."""
+
+    runs: tuple[tuple[int, bool], ...]
+
+    @staticmethod
+    def of(shape: Shape, axes: tuple[int, ...] = ()) -> Domain:
+        runs: list[tuple[int, bool]] = []
+        for axis, extent in enumerate(shape):
+            reduced = axis in axes
+            if extent == 1:
+                continue
+            if runs and runs[-1][1] == reduced:
+                runs[-1] = (runs[-1][0] * extent, reduced)
+            else:
+                runs.append((extent, reduced))
+        return Domain(tuple(runs))
+
+    @property
+    def numel(self) -> int:
+        total = 1
+        for extent, _ in self.runs:
+            total *= extent
+        return total
+
+    @property
+    def rows(self) -> int:
+        total = 1
+        for extent, reduced in self.runs:
+            total *= 1 if reduced else extent
+        return total
+
+    @property
+    def has_reduction(self) -> bool:
+        return any(reduced for _, reduced in self.runs)
+
+    def vars(self) -> tuple[Var, ...]:
+        return tuple(Var(f"{'k' if red else 'i'}{n}", extent) for n, (extent, red) in enumerate(self.runs))
+
+    def offsets(self) -> tuple[Index, Index]:
+        """The flat position of an element, and of its row, in terms of ``vars()``."""
+        element = row = Index()
+        for var, (extent, reduced) in zip(self.vars(), self.runs, strict=True):
+            element = element * extent + index(var)
+            if not reduced:
+                row = row * extent + index(var)
+        return element, row
+
+
+@dataclass(eq=False)
+class Group:
+    """Nodes of one kernel. ``kind``: loops, bilinear, imperative or control. ``rows``: nodes with one element a row."""
+
+    id: int
+    kind: str
+    nodes: list[Node]
+    domain: Domain
+    rows: set[Node] = field(default_factory=set)
+    ancestors: int = 0
+
+    @property
+    def has_reduction(self) -> bool:
+        return any(isinstance(n.op.loop, Reduced) for n in self.nodes)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Why two nodes share a kernel or do not, in words."""
+
+    producer: Node
+    consumer: Node
+    fused: bool
+    reason: str
+
+
+@dataclass
+class Partition:
+    """The groups in an order that respects their dependences, what each stores, and what is recomputed in place."""
+
+    groups: list[Group]
+    stored: dict[Group, list[Value]]
+    inlined: set[Node]
+    decisions: list[Decision]
+
+
+class Fuser:
+    """Builds a ``Partition`` of a graph's live nodes."""
+
+    def __init__(self, graph: Graph, enabled: bool = True) -> None:
+        self.graph = graph
+        self.enabled = enabled
+        self.live = list(graph.live_nodes())
+        self.order = {node: n for n, node in enumerate(self.live)}
+        self.users = self._users()
+        self.wanted = {storage(o.value) for o in graph.outputs}
+        self.groups: dict[int, Group] = {}
+        self.group_of: dict[Node, Group] = {}
+        self.spaces: dict[Node, Space] = {}
+        self.decisions: list[Decision] = []
+
+    def _users(self) -> dict[Value, list[Node]]:
+        users: dict[Value, list[Node]] = {}
+        for node in self.live:
+            for value in dict.fromkeys(node.inputs):
+                users.setdefault(value, []).append(node)
+        return users
+
+    def run(self) -> Partition:
+        units = [n for n in self.live if self._is_unit(n)]
+        self.unit_set = set(units)
+        for node in units:
+            self._add(node)
+        if self.enabled:
+            self._merge_siblings(units)
+        inlined = self._inlined()
+        groups = self._ordered()
+        stored = {g: self._stored(g, inlined) for g in groups}
+        groups = [g for g in groups if stored[g]]
+        return Partition(groups, stored, inlined, self.decisions)
+
+    def _is_unit(self, node: Node) -> bool:
+        """Nodes that make a kernel of their own at first; views do only where their memory is asked for."""
+        if node.op.kind not in TRANSPARENT_KINDS:
+            return True
+        value = node.outputs[0]
+        if storage(value) is not value:
+            return False
+        return value in self.wanted or self._needs_memory(value)
+
+    def _needs_memory(self, value: Value) -> bool:
+        for user in self.users.get(value, ()):
+            if user.op.name == "reshape" and self._needs_memory(user.outputs[0]):
+                return True
+            if user.op.name == "reshape" and user.outputs[0] in self.wanted:
+                return True
+            if not isinstance(user.op.loop, Pointwise | Indexed | Reduced | Bilinear):
+                return True
+        return False
+
+    def _add(self, node: Node) -> None:
+        """Make a group of ``node`` and merge it with the groups it reads, the largest transfer first."""
+        group = Group(len(self.groups), _kind(node), [node], self._domain(node))
+        self.groups[group.id] = group
+        self.group_of[node] = group
+        for producer in self._producers(node):
+            group.ancestors |= self._closure(self.group_of[producer])
+        if not self.enabled:
+            return
+        producers = sorted(self._producers(node), key=lambda n: -n.outputs[0].type.nbytes)
+        for producer in producers:
+            first, second = self.group_of[producer], self.group_of[node]
+            if first is not second:
+                reason = self._try_merge(first, second)
+                self.decisions.append(Decision(producer, node, not reason, reason or "same space, aligned"))
+
+    def _domain(self, node: Node) -> Domain:
+        if isinstance(node.op.loop, Reduced):
+            return Domain.of(node.inputs[0].shape, tuple(node.attrs["axes"]))
+        return Domain.of(node.outputs[0].shape)
+
+    def _producers(self, node: Node) -> list[Node]:
+        """Units whose results ``node`` reads, through views."""
+        found: dict[Node, None] = {}
+        stack = list(node.inputs)
+        while stack:
+            value = stack.pop()
+            if value.node is None:
+                continue
+            if value.node in self.group_of and value.node is not node and not self._looked_through(value.node):
+                found[value.node] = None
+            elif value.node is not node:
+                stack.extend(value.node.inputs)
+        return list(found)
+
+    def _looked_through(self, node: Node) -> bool:
+        return node.op.kind in TRANSPARENT_KINDS
+
+    def _closure(self, group: Group) -> int:
+        return group.ancestors | (1 << group.id)
+
+    def _try_merge(self, first: Group, second: Group) -> str:
+        """Merge ``second`` (the reader) into ``first``; "" when done, else the reason why not."""
+        if len(first.nodes) + len(second.nodes) > MAX_NODES:
+            return f"kernel would have more than {MAX_NODES} nodes"
+        fit = self._fit(first, second)
+        if isinstance(fit, str):
+            return fit
+        if self._would_cycle(first, second):
+            return "another kernel stands between them"
+        domain, rows = fit
+        self._merge(first, second, domain, rows)
+        return ""
+
+    def _fit(self, first: Group, second: Group) -> tuple[Domain, set[Node]] | str:
+        """The common space and its row nodes, or the reason why there is none."""
+        if "imperative" in (first.kind, second.kind) or "control" in (first.kind, second.kind):
+            return "one of them is not a loop over independent elements"
+        if second.kind == "bilinear":
+            return "operands of a contraction are read many times"
+        if first.kind == "bilinear" and (second.has_reduction or first.domain.numel != second.domain.numel):
+            return "only elementwise results of the same shape join a contraction"
+        reason = "iteration spaces differ"
+        for domain, rows in _common_domains(first, second):
+            bad = self._misaligned(first, second, domain, rows)
+            if bad is None:
+                return domain, rows
+            reason = bad
+        return reason
+
+    def _misaligned(self, first: Group, second: Group, domain: Domain, rows: set[Node]) -> str | None:
+        element, row = domain.offsets()
+        members = set(first.nodes)
+        for node in second.nodes:
+            here = row if node in rows else element
+            for read in self._space(node).reads:
+                producer = read.value.node
+                if producer not in members:
+                    continue
+                is_row = producer in rows or isinstance(producer.op.loop, Reduced)
+                if read.offset.substitute({self._space(node).var: here}) != (row if is_row else element):
+                    return f"{node.op.name} reads {producer.op.name} at another position"
+        return None
+
+    def _space(self, node: Node) -> Space:
+        if node not in self.spaces:
+            self.spaces[node] = Space(node)
+        return self.spaces[node]
+
+    def _would_cycle(self, first: Group, second: Group) -> bool:
+        """Whether some other group depends on ``first`` and is needed by ``second``."""
+        for node in second.nodes:
+            for producer in self._producers(node):
+                group = self.group_of[producer]
+                if group is not first and group is not second and group.ancestors >> first.id & 1:
+                    return True
+        return False
+
+    def _merge(self, first: Group, second: Group, domain: Domain, rows: set[Node]) -> None:
+        first.nodes = sorted(first.nodes + second.nodes, key=self.order.__getitem__)
+        first.domain, first.rows = domain, rows
+        for node in second.nodes:
+            self.group_of[node] = first
+        del self.groups[second.id]
+        gone, kept = 1 << second.id, 1 << first.id
+        new = first.ancestors | second.ancestors & ~kept
+        first.ancestors = new & ~gone
+        for group in self.groups.values():
+            if group.ancestors & (gone | kept) and group is not first:
+                group.ancestors = group.ancestors & ~gone | kept | first.ancestors
+
+    def _merge_siblings(self, units: list[Node]) -> None:
+        """Kernels that read the same large value in the same order read it once."""
+        readers: dict[Value, list[Node]] = {}
+        for node in units:
+            if isinstance(node.op.loop, Pointwise | Reduced):
+                for read in self._space(node).reads:
+                    if read.value.type.nbytes >= SIBLING_BYTES and read.offset == index(self._space(node).var):
+                        readers.setdefault(read.value, []).append(node)
+        for nodes in readers.values():
+            for a, b in zip(nodes, nodes[1:], strict=False):
+                first, second = self.group_of[a], self.group_of[b]
+                if first is second or "bilinear" in (first.kind, second.kind):
+                    continue
+                if first.ancestors >> second.id & 1:
+                    first, second = second, first
+                if not self._indirect(first, second):
+                    self._try_merge(first, second)
+
+    def _indirect(self, first: Group, second: Group) -> bool:
+        direct = {self.group_of[p].id for n in second.nodes for p in self._producers(n)}
+        return bool(second.ancestors >> first.id & 1) and first.id not in direct
+
+    def _inlined(self) -> set[Node]:
+        """Cheap results that other kernels recompute from what is in memory anyway, instead of storing them."""
+        if not self.enabled:
+            return set()
+        inlined: set[Node] = set()
+        for node in self.live:
+            group = self.group_of.get(node)
+            if group is None or group.kind != "loops" or node.outputs[0] in self.wanted:
+                continue
+            if not isinstance(node.op.loop, Pointwise) or op_cost(node) > INLINE_COST:
+                continue
+            readers = [r for r in self._reader_units(node.outputs[0]) if self.group_of[r] is not group]
+            if readers and all(self._may_recompute(node, r) for r in readers) and self._leaves_stay(node, inlined):
+                inlined.add(node)
+        return inlined
+
+    def _reader_units(self, value: Value) -> Iterator[Node]:
+        for user in self.users.get(value, ()):
+            if self._looked_through(user):
+                yield from self._reader_units(user.outputs[0])
+            if user in self.unit_set:
+                yield user
+
+    def _may_recompute(self, node: Node, reader: Node) -> bool:
+        if not isinstance(reader.op.loop, Pointwise | Reduced) or self.group_of[reader].kind != "loops":
+            return False
+        return self._space(reader).numel <= node.outputs[0].type.numel
+
+    def _leaves_stay(self, node: Node, inlined: set[Node]) -> bool:
+        """Whether what ``node`` reads is in memory whatever happens here, and is no more than it writes (twice)."""
+        total = 0
+        for read in self._space(node).reads:
+            producer = read.value.node
+            if producer is not None and (producer in inlined or not self._stored_anyway(producer)):
+                return False
+            total += read.value.type.nbytes
+        return total <= 2 * node.outputs[0].type.nbytes + 64 or node.outputs[0].dtype.kind == "bool"
+
+    def _stored_anyway(self, node: Node) -> bool:
+        if node not in self.group_of:
+            return False
+        return any(v in self.wanted or self._leaves_group(v, self.group_of[node]) for v in node.outputs)
+
+    def _leaves_group(self, value: Value, group: Group, inlined: frozenset[Node] | set[Node] = frozenset()) -> bool:
+        """Whether some kernel other than ``group`` reads ``value`` from memory."""
+        for user in self.users.get(value, ()):
+            if user in self.unit_set and self.group_of[user] is not group:
+                return True
+            if user in self.unit_set and user in inlined and self._leaves_group(user.outputs[0], group, inlined):
+                return True
+            if self._looked_through(user) and self._leaves_group(user.outputs[0], group, inlined):
+                return True
+        return False
+
+    def _stored(self, group: Group, inlined: set[Node]) -> list[Value]:
+        stored = []
+        for node in group.nodes:
+            for value in node.outputs:
+                needed = node not in inlined and self._leaves_group(value, group, inlined)
+                if value in self.wanted or needed or group.kind in ("imperative", "control"):
+                    stored.append(value)
+        return stored
+
+    def _ordered(self) -> list[Group]:
+        """Groups after those they read; among the ready ones, by where their last node stands in the graph."""
+        remaining = sorted(self.groups.values(), key=lambda g: self.order[g.nodes[-1]])
+        done, ordered = 0, []
+        while remaining:
+            ready = next((g for g in remaining if g.ancestors & ~done & ~(1 << g.id) == 0), None)
+            if ready is None:
+                raise AssertionError("kernel groups depend on each other in a cycle")
+            ordered.append(ready)
+            remaining.remove(ready)
+            done |= 1 << ready.id
+        return ordered
+
+
+def _kind(node: Node) -> str:
+    loop = node.op.loop
+    if isinstance(loop, Pointwise | Indexed | Reduced):
+        return "loops"
+    return "bilinear" if isinstance(loop, Bilinear) else "control" if node.op.kind == "control" else "imperative"
+
+
+def _common_domains(first: Group, second: Group) -> Iterator[tuple[Domain, set[Node]]]:
+    """Spaces in which both groups could run, with the nodes that then have one element a row."""
+    a, b = first.domain, second.domain
+    if a.has_reduction and b.has_reduction:
+        if a == b:
+            yield a, first.rows | second.rows
+    elif a.has_reduction:
+        yield from _with_map(a, first.rows, second)
+    elif b.has_reduction:
+        yield from _with_map(b, second.rows, first)
+    elif a.numel == b.numel:
+        yield a, set()
+
+
+def _with_map(domain: Domain, rows: set[Node], other: Group) -> Iterator[tuple[Domain, set[Node]]]:
+    if other.domain.numel == domain.numel:
+        yield domain, rows
+    if other.domain.numel == domain.rows:
+        yield domain, rows | set(other.nodes)
