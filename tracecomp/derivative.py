@@ -12,10 +12,11 @@ from typing import Any
 
 from tracecomp.ir.graph import Graph, Value, attrs_key
 from tracecomp.ir.op import Op
-from tracecomp.ir.types import TensorType
+from tracecomp.ir.types import TensorType, from_numpy_dtype
 from tracecomp.ops.autodiff import Sym, sum_to, zeros_like
 
 Run = Callable[[Op, tuple[Any, ...], dict[str, Any]], Any]
+ArrayType = tuple[Any, tuple[int, ...]]  # numpy dtype and shape
 Step = tuple[Op, tuple[int, ...], tuple[int, ...], dict[str, Any]]
 
 
@@ -51,14 +52,14 @@ _CACHE_LIMIT = 8192
 
 
 def derivative(
-    op: Op, attrs: dict[str, Any], types: Sequence[TensorType], outs: Sequence[TensorType], wanted: tuple[bool, ...],
+    op: Op, attrs: dict[str, Any], types: Sequence[ArrayType], outs: Sequence[ArrayType], wanted: tuple[bool, ...],
     present: tuple[bool, ...],
-) -> Derivative:
+) -> Derivative:  # fmt: skip
     """The derivative of ``op`` on operands of ``types``: gradients of the ``wanted`` operands.
 
     ``present`` says which results have a gradient; the others count as zero.
     """
-    key = (op, attrs_key(attrs), tuple([(t.dtype, t.shape) for t in types]), wanted, present)
+    key = (op, attrs_key(attrs), tuple(types), wanted, present)
     found = _cache.get(key)
     if found is None:
         if len(_cache) >= _CACHE_LIMIT:
@@ -68,13 +69,13 @@ def derivative(
 
 
 def _trace(
-    op: Op, attrs: dict[str, Any], types: Sequence[TensorType], outs: Sequence[TensorType], wanted: tuple[bool, ...],
+    op: Op, attrs: dict[str, Any], types: Sequence[ArrayType], outs: Sequence[ArrayType], wanted: tuple[bool, ...],
     present: tuple[bool, ...],
-) -> Derivative:
+) -> Derivative:  # fmt: skip
     graph = Graph(f"{op.name}_vjp")
-    ins = [graph.add_input(t, f"in{i}") for i, t in enumerate(types)]
-    results = [graph.add_input(t, f"out{i}") for i, t in enumerate(outs)]
-    grads = [graph.add_input(t, f"grad{i}") for i, t in enumerate(outs)]
+    ins = [graph.add_input(_tensor_type(t), f"in{i}") for i, t in enumerate(types)]
+    results = [graph.add_input(_tensor_type(t), f"out{i}") for i, t in enumerate(outs)]
+    grads = [graph.add_input(_tensor_type(t), f"grad{i}") for i, t in enumerate(outs)]
     operands, outputs = [Sym(graph, v) for v in ins], [Sym(graph, v) for v in results]
     given = [Sym(graph, g) if p else zeros_like(o) for g, p, o in zip(grads, present, outputs, strict=True)]
     assert op.vjp is not None
@@ -87,6 +88,10 @@ def _trace(
         else:
             found.append(None)
     return _flatten(graph, found, len(ins) + len(results))
+
+
+def _tensor_type(pair: ArrayType) -> TensorType:
+    return TensorType(from_numpy_dtype(pair[0]), pair[1])
 
 
 def _flatten(graph: Graph, found: list[Value | None], values: int) -> Derivative:

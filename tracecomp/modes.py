@@ -178,3 +178,17 @@ def host(owner: Any, key: str) -> Any:
     if recorder is None or isinstance(value, bool) or not isinstance(value, int | float):
         return value
     return recorder.host(owner, key, value)
+
+
+class ModuleChanges:
+    """``epoch`` counts assignments of plain attributes (``training`` too) to modules; ``ran`` tells the recorder of one.
+
+    A recording compares the attributes of the modules that ran only when the epoch has moved.
+    """
+
+    epoch: int = 0
+
+    @staticmethod
+    def ran(module: Any) -> None:
+        """Called for every module whose forward runs while a recorder is active."""
+        modes.recorder.module_ran(module)

@@ -1,12 +1,15 @@
 """The Tensor: numpy memory with one aliasing model for gradients, in-place writes and recording.
 
 Every primitive goes through ``Tensor.__tracecomp_apply__``, every write through ``assign_``. Functions and methods
-with torch names are attached by ``tracecomp.functional``.
+with torch names are attached by ``tracecomp.functional`` and ``tracecomp.autograd``.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import warnings
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -23,18 +26,20 @@ from tracecomp.modes import (
     scope,
     set_grad_enabled,
 )
+from tracecomp.node import AccumulateGrad, CopySlices, Edge, Handle, Node, OpNode, View, add_hook, op_node
+from tracecomp.size import Size
 
 __all__ = [
-    "Tensor", "assign_", "create", "enable_grad", "grad_enabled", "host", "inference_mode",
+    "Size", "Tensor", "assign_", "create", "enable_grad", "grad_enabled", "host", "inference_mode",
     "is_inference_mode_enabled", "no_grad", "scope", "set_grad_enabled", "wrap",
 ]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
-View = tuple[Op, dict[str, Any]]
+_SCALARS = (bool, int, float)
 
 
 class Storage:
-    """Shared by a tensor and all its views: ``version`` counts writes that autograd sees."""
+    """Shared by a tensor and all its views; ``version`` counts the writes that autograd sees."""
 
     __slots__ = ("version",)
 
@@ -43,28 +48,67 @@ class Storage:
 
 
 class Tensor:
-    """An n-dimensional array with PyTorch's interface."""
+    """An n-dimensional array with PyTorch's interface.
+
+    A view holds the tensor it looks at (``_base``) and the chain of view primitives between them (``_chain``). It is
+    *linked* when its gradient history follows the base's; detached aliases are not. A linked view whose storage was
+    written since it was last looked at (``_seen``) takes its history from the base again.
+    """
 
     _data: Array
     _storage: Storage | None = None
     _base: Tensor | None = None
-    _view: View | None = None
+    _chain: tuple[View, ...] = ()
+    _linked: bool = False
+    _seen: int = 0
+    _unwritable: str | None = None
     _requires_grad: bool = False
-    _grad_fn: Any = None
+    _grad_fn: Node | None = None
+    _output_nr: int = 0
     _grad: Tensor | None = None
+    _accumulator: weakref.ref[AccumulateGrad] | None = None
+    _hooks: dict[int, Any] | None = None
+    _post_hooks: dict[int, Any] | None = None
+    _inference: bool = False
+    _value: Any = None
+    __array_priority__ = 1000
 
     @staticmethod
     def __tracecomp_apply__(op: Op, operands: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
+        """Run a primitive: numpy result, recorded node, autograd node, view relation."""
         arrays = [x._data if isinstance(x, Tensor) else x for x in operands]
-        with np.errstate(all="ignore"):
-            result = op.impl(*arrays, **attrs)
-        if isinstance(result, tuple):
-            return tuple(wrap(np.asarray(r)) for r in result)
-        return wrap(np.asarray(result))
+        try:
+            with np.errstate(all="ignore"):
+                result = op.impl(*arrays, **attrs)
+        except Exception:
+            _check_types(op, operands, attrs)
+            raise
+        outs = [_new(np.asarray(r)) for r in result] if type(result) is tuple else [_new(np.asarray(result))]
+        if op.kind == "view":
+            _link(outs[0], operands[0], (op, attrs))
+        if modes.recorder is not None:
+            modes.recorder.node(op, operands, attrs, outs)
+        if modes.grad:
+            if op.vjp is not None:
+                _track(op, operands, attrs, arrays, outs)
+        elif modes.inference:
+            for t in outs:
+                t._inference = True
+        return tuple(outs) if type(result) is tuple else outs[0]
+
+    @staticmethod
+    def _wrap(array: Array) -> Tensor:
+        return _new(array)
+
+    @staticmethod
+    def _create(name: str, **attrs: Any) -> Tensor:
+        return create(name, **attrs)
+
+    # ---- attributes
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        return self._data.shape
+    def shape(self) -> Size:
+        return Size(self._data.shape)
 
     @property
     def ndim(self) -> int:
@@ -75,21 +119,307 @@ class Tensor:
         return from_numpy_dtype(self._data.dtype)
 
     @property
-    def type_(self) -> TensorType:
-        return TensorType(self.dtype, self._data.shape)
+    def requires_grad(self) -> bool:
+        if self._linked:
+            _refresh(self)
+        return self._requires_grad or self._grad_fn is not None
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self.requires_grad_(value)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """Ask for gradients of this leaf; RuntimeError for integers and for results of operations."""
+        if self.grad_fn is not None:
+            if requires_grad:
+                return self
+            raise RuntimeError(
+                "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in "
+                "a subgraph that doesn't require differentiation use var_no_grad = var.detach()."
+            )
+        if requires_grad and self._data.dtype.kind in "biu":
+            raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
+        if requires_grad and self._inference and not modes.inference:
+            raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
+        self._requires_grad = bool(requires_grad)
+        return self
 
     @property
-    def requires_grad(self) -> bool:
-        return self._requires_grad or self._grad_fn is not None
+    def grad_fn(self) -> Node | None:
+        if self._linked:
+            _refresh(self)
+        return self._grad_fn
+
+    @property
+    def output_nr(self) -> int:
+        return self._output_nr if self.grad_fn is not None else 0
+
+    @property
+    def is_leaf(self) -> bool:
+        return self.grad_fn is None
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The accumulated gradient of a leaf (or of a tensor with ``retain_grad``), or None."""
+        if self._grad_fn is not None and self._grad is None and not self.retains_grad:
+            warnings.warn(
+                "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't "
+                "be populated during autograd.backward(). If you indeed want the .grad field to be populated for a "
+                "non-leaf Tensor, use .retain_grad() on the non-leaf Tensor.",
+                UserWarning,
+                stacklevel=2,
+            )
+        return get_grad(self)
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        if value is not None:
+            if not isinstance(value, Tensor):
+                raise TypeError(f"assigned grad expected to be a Tensor or None but got grad of type {type(value)}")
+            if value is self:
+                raise RuntimeError("can't assign Variable as its own grad")
+            if value._data.shape != self._data.shape:
+                raise RuntimeError(
+                    f"assigned grad has data of a different size: {list(value.shape)} for {list(self.shape)}"
+                )
+            if value._data.dtype != self._data.dtype:
+                raise RuntimeError(f"assigned grad has data of a different type: {value.dtype} for {self.dtype}")
+        set_grad(self, value)
+
+    @grad.deleter
+    def grad(self) -> None:
+        set_grad(self, None)
+
+    @property
+    def data(self) -> Tensor:
+        """The same memory without history; writes through it are not seen by autograd."""
+        alias = _alias(self)
+        alias._storage = Storage()
+        return alias
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        if not isinstance(value, Tensor):
+            raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
+        if modes.recorder is not None:
+            modes.recorder.replace(self, value)
+        self._data = value._data
+        self._storage = value._shared_storage()
+        self._base, self._chain, self._linked = value, (), False
+
+    @property
+    def retains_grad(self) -> bool:
+        fn = self._grad_fn
+        return fn is not None and fn.retained is not None and self._output_nr in fn.retained
+
+    @property
+    def _version(self) -> int:
+        return 0 if self._storage is None else self._storage.version
+
+    def _shared_storage(self) -> Storage:
+        if self._storage is None:
+            self._storage = Storage()
+        return self._storage
+
+    def _is_view(self) -> bool:
+        return self._base is not None
+
+    def is_inference(self) -> bool:
+        return self._inference
+
+    # ---- gradient hooks
+
+    def detach(self) -> Tensor:
+        """The same memory without history; writes through it count for autograd."""
+        alias = _alias(self)
+        alias._inference = self._inference
+        return alias
+
+    def detach_(self) -> Tensor:
+        """Forget this tensor's history; RuntimeError for a view."""
+        if self._linked:
+            raise RuntimeError("Can't detach views in-place. Use detach() instead.")
+        self._grad_fn, self._output_nr, self._requires_grad = None, 0, False
+        return self
+
+    def retain_grad(self) -> None:
+        """Keep the gradient of this result in ``.grad``."""
+        if not self.requires_grad:
+            raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
+        fn = self.grad_fn
+        if fn is not None:
+            fn.retained = {} if fn.retained is None else fn.retained
+            fn.retained[self._output_nr] = weakref.ref(self)
+
+    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> Handle:
+        """Call ``hook(grad)`` when this tensor's gradient is known; what it returns replaces it."""
+        if not self.requires_grad:
+            raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+        fn = self.grad_fn
+        if fn is not None:
+            return fn.hook_tensor(self._output_nr, hook)
+        self._hooks = {} if self._hooks is None else self._hooks
+        return add_hook(self._hooks, hook)
+
+    def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> Handle:
+        """Call ``hook(self)`` after ``.grad`` of this leaf was updated."""
+        if not self.requires_grad:
+            raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+        if self.grad_fn is not None:
+            raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+        self._post_hooks = {} if self._post_hooks is None else self._post_hooks
+        return add_hook(self._post_hooks, hook)
+
+    # ---- sizes
+
+    def numel(self) -> int:
+        return self._data.size
+
+    nelement = numel
+
+    def dim(self) -> int:
+        return self._data.ndim
+
+    ndimension = dim
+
+    def size(self, dim: int | None = None) -> Any:
+        """The shape, or its entry ``dim``; IndexError when out of range."""
+        if dim is None:
+            return self.shape
+        ndim = self._data.ndim
+        low, high = (-ndim, ndim - 1) if ndim else (-1, 0)
+        if not low <= dim <= high or ndim == 0:
+            raise IndexError(f"Dimension out of range (expected to be in range of [{low}, {high}], but got {dim})")
+        return self._data.shape[dim]
+
+    def stride(self, dim: int | None = None) -> Any:
+        """Strides in elements."""
+        strides = tuple(s // self._data.itemsize for s in self._data.strides)
+        return strides if dim is None else strides[dim]
+
+    def storage_offset(self) -> int:
+        root: Tensor = self
+        while root._base is not None:
+            root = root._base
+        return (self.data_ptr() - root.data_ptr()) // self._data.itemsize
+
+    def data_ptr(self) -> int:
+        return int(self._data.__array_interface__["data"][0])
+
+    def element_size(self) -> int:
+        return self._data.itemsize
+
+    @property
+    def itemsize(self) -> int:
+        return self._data.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self._data.nbytes
+
+    def is_contiguous(self) -> bool:
+        """Whether the elements lie densely in row-major order."""
+        return self._data.flags.c_contiguous
+
+    # ---- leaving the tensor world
+
+    def numpy(self, *, force: bool = False) -> Array:
+        """The array that shares this tensor's memory; RuntimeError when it requires grad, unless ``force``."""
+        if self.requires_grad and not force:
+            raise RuntimeError(
+                "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
+            )
+        if modes.recorder is not None:
+            modes.recorder.leave(self, "numpy()")
+        return self._data
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        array = self.numpy()
+        return array if dtype is None else array.astype(dtype, copy=False)
+
+    def item(self) -> bool | int | float:
+        """The one element as a Python number; RuntimeError when there is not exactly one."""
+        if self._data.size != 1:
+            raise RuntimeError(f"a Tensor with {self._data.size} elements cannot be converted to Scalar")
+        return _observe(self, self._data.item())  # type: ignore[no-any-return]
+
+    def tolist(self) -> Any:
+        """Nested lists of Python numbers."""
+        return _observe(self, self._data.tolist())
+
+    def __bool__(self) -> bool:
+        if self._data.size != 1:
+            many = "more than one value" if self._data.size else "no values"
+            raise RuntimeError(f"Boolean value of Tensor with {many} is ambiguous")
+        return bool(_observe(self, bool(self._data.item())))
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __index__(self) -> int:
+        if self._data.dtype.kind not in "biu" or self._data.size != 1:
+            raise TypeError("only integer tensors of a single element can be converted to an index")
+        return int(self.item())
+
+    def __len__(self) -> int:
+        if self._data.ndim == 0:
+            raise TypeError("len() of a 0-d tensor")
+        return self._data.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if self._data.ndim == 0:
+            raise TypeError("iteration over a 0-d tensor")
+        return iter([_row(self, i) for i in range(self._data.shape[0])])
 
     def __hash__(self) -> int:
         return id(self)
 
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.numpy().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        if not self.is_leaf:
+            raise RuntimeError(
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment."
+            )
+        with no_grad():
+            copy = own(self)
+        result = object.__new__(type(self))
+        result.__dict__.update({k: v for k, v in self.__dict__.items() if not k.startswith("_")})
+        result._data, result._value, result._requires_grad = copy._data, copy._value, self._requires_grad
+        memo[id(self)] = result
+        if self._grad is not None:
+            result._grad = self._grad.__deepcopy__(memo)
+        return result
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        extra = {k: v for k, v in self.__dict__.items() if not k.startswith("_")}
+        return _rebuild, (type(self), self.detach().numpy(), self._requires_grad, extra)
+
+
+_new_object = object.__new__
+
+
+def _new(array: Array) -> Tensor:
+    t = _new_object(Tensor)
+    t._data = array
+    return t
+
 
 def wrap(array: Array, cls: type[Tensor] = Tensor) -> Tensor:
-    """A new leaf tensor over ``array``'s memory."""
-    t = object.__new__(cls)
+    """A new leaf tensor over ``array``'s memory; in a recording, data that Python brought in."""
+    t = _new_object(cls)
     t._data = array
+    if modes.inference:
+        t._inference = True
+    if modes.recorder is not None:
+        modes.recorder.constant(t)
     return t
 
 
@@ -99,6 +429,208 @@ def create(name: str, **attrs: Any) -> Tensor:
     return result
 
 
+def own(t: Tensor) -> Tensor:
+    """A copy of ``t`` with memory of its own."""
+    result: Tensor = Tensor.__tracecomp_apply__(OPS["cast"], (t,), {"dtype": t.dtype})
+    return result
+
+
+def get_grad(t: Tensor) -> Tensor | None:
+    """``t.grad`` as autograd and optimizers see it."""
+    return t._grad if modes.recorder is None else modes.recorder.get_grad(t)  # type: ignore[no-any-return]
+
+
+def set_grad(t: Tensor, value: Tensor | None) -> None:
+    """Make ``value`` the gradient of ``t``."""
+    if modes.recorder is not None:
+        modes.recorder.set_grad(t, value)
+    t._grad = value
+
+
 def assign_(target: Tensor, value: Tensor) -> None:
-    """Replace ``target``'s elements by those of ``value``, a fresh result of its shape: the one way to write."""
-    np.copyto(target._data, value._data, casting="unsafe")
+    """Replace ``target``'s elements by those of ``value``, a fresh result of its shape: the one way to write.
+
+    Memory is written, the storage's version counts, and the history of the base becomes "the base with the elements
+    seen through the view replaced by ``value``". RuntimeError where PyTorch forbids the write.
+    """
+    history = modes.grad and (value.requires_grad or target.requires_grad)
+    _check_write(target, history)
+    if value._data.shape != target._data.shape:
+        raise RuntimeError(
+            f"output with shape {list(target.shape)} doesn't match the broadcast shape {list(value.shape)}"
+        )
+    if value._data.dtype != target._data.dtype:
+        value = Tensor.__tracecomp_apply__(OPS["cast"], (value,), {"dtype": target.dtype})
+    edge = gradient_edge(value) if history else None
+    before = gradient_edge(target._base if target._linked and target._base is not None else target) if history else None
+    np.copyto(target._data, value._data)
+    storage = target._shared_storage()
+    storage.version += 1
+    if modes.recorder is not None:
+        modes.recorder.write(target, value)
+    if history:
+        _rebase(target, value, before, edge)
+
+
+def _rebase(target: Tensor, value: Tensor, before: Edge, edge: Edge) -> None:
+    if edge is not None and isinstance(edge[0], OpNode):
+        edge[0].replaced(target, target)
+    base = target._base if target._linked else None
+    if base is None:
+        if edge is None or isinstance(edge[0], AccumulateGrad):
+            edge = (CopySlices(before, edge, (), target._data), 0)
+        target._grad_fn, target._output_nr = edge
+        target._requires_grad = False
+        target._seen = target._version
+        return
+    base._grad_fn, base._output_nr = CopySlices(before, edge, target._chain, base._data), 0
+    base._requires_grad = False
+
+
+def _check_write(target: Tensor, history: bool) -> None:
+    array = target._data
+    if any(s == 0 and n > 1 for s, n in zip(array.strides, array.shape, strict=True)):
+        raise RuntimeError(
+            "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+            "Please clone() the tensor before performing the operation."
+        )
+    if target._inference and not modes.inference:
+        raise RuntimeError(
+            "Inplace update to inference tensor outside InferenceMode is not allowed."
+            "You can make a clone to get a normal tensor before doing inplace update."
+        )
+    if not history:
+        return
+    if target._requires_grad and target.grad_fn is None:
+        raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+    if target._base is not None:
+        if target._linked and target._base._requires_grad and target._base.grad_fn is None:
+            raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
+        if target._unwritable is not None:
+            raise RuntimeError(target._unwritable)
+
+
+def gradient_edge(t: Tensor) -> Edge:
+    """Where the gradient of ``t`` goes: its node and result number, its accumulator, or nowhere."""
+    if t._linked:
+        _refresh(t)
+    if t._grad_fn is not None:
+        return (t._grad_fn, t._output_nr)
+    if not t._requires_grad:
+        return None
+    node = None if t._accumulator is None else t._accumulator()
+    if node is None:
+        node = AccumulateGrad(t)
+        t._accumulator = weakref.ref(node)
+    return (node, 0)
+
+
+def _track(op: Op, operands: tuple[Any, ...], attrs: dict[str, Any], arrays: list[Any], outs: list[Tensor]) -> None:
+    """Give the results a node when some operand requires grad."""
+    for x in operands:
+        if isinstance(x, Tensor) and (x._grad_fn is not None or x._requires_grad or x._linked) and x.requires_grad:
+            break
+    else:
+        return
+    if any(isinstance(x, Tensor) and x._inference for x in operands):
+        raise RuntimeError(
+            "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in "
+            "computation tracked by autograd. To work around this, you can make a clone to get a normal tensor and use "
+            "it in autograd, or use `torch.no_grad()` instead of `torch.inference_mode()`."
+        )
+    floats = [t for t in outs if t._data.dtype.kind not in "biu"]
+    if not floats:
+        return
+    edges = tuple([gradient_edge(x) if isinstance(x, Tensor) else None for x in operands])
+    dtype = next((a.dtype for x, a in zip(operands[::-1], arrays[::-1], strict=True) if isinstance(x, Tensor)), None)
+    types = [(dtype, ()) if isinstance(a, _SCALARS) else (a.dtype, a.shape) for a in arrays]
+    node = op_node(op, attrs, operands, types, edges, outs, tuple([(t._data.dtype, t._data.shape) for t in outs]))
+    for i, t in enumerate(outs):
+        if t._data.dtype.kind not in "biu":
+            t._grad_fn, t._output_nr = node, i
+
+
+NO_GRAD_VIEW = (
+    "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Given that this use case "
+    "is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view and the inplace "
+    "either both inside the no_grad block (if you don't want the inplace to be tracked) or both outside (if you want "
+    "the inplace to be tracked)."
+)
+
+
+def _link(view: Tensor, source: Tensor, step: View) -> None:
+    """Make ``view`` a view of ``source``, when they share memory."""
+    if not np.may_share_memory(view._data, source._data):
+        return
+    view._storage = source._shared_storage()
+    view._seen = view._storage.version
+    if source._linked:
+        view._base, view._chain = source._base, (*source._chain, step)
+    else:
+        view._base, view._chain = source, (step,)
+    view._linked = modes.grad
+    view._unwritable = source._unwritable
+    if not modes.grad:
+        view._unwritable = NO_GRAD_VIEW
+    if source._inference:
+        view._inference = True
+
+
+def _alias(source: Tensor) -> Tensor:
+    """The same memory, without history."""
+    alias = _new(source._data)
+    alias._storage = source._shared_storage()
+    alias._base = source
+    return alias
+
+
+def _refresh(view: Tensor) -> None:
+    """Take a linked view's history from its base again when the storage has been written since."""
+    base, storage = view._base, view._storage
+    assert base is not None and storage is not None
+    if view._seen == storage.version:
+        return
+    view._seen = storage.version
+    edge = gradient_edge(base)
+    if edge is None:
+        return
+    dtype, shape = base._data.dtype, base._data.shape
+    for op, attrs in view._chain:
+        out = op.infer(TensorType(from_numpy_dtype(dtype), shape), **attrs)
+        node = op_node(op, attrs, (None,), [(dtype, shape)], (edge,), (), ((dtype, out.shape),))
+        edge, shape = (node, 0), out.shape
+    view._grad_fn, view._output_nr = edge
+    view._requires_grad = False
+
+
+def _check_types(op: Op, operands: tuple[Any, ...], attrs: dict[str, Any]) -> None:
+    """Raise the operator's own error about operand types, if that is what is wrong."""
+    dtype = next((x.dtype for x in reversed(operands) if isinstance(x, Tensor)), None)
+    types = [
+        TensorType(x.dtype, x._data.shape) if isinstance(x, Tensor) else TensorType(dtype, ())  # type: ignore[arg-type]
+        for x in operands
+    ]
+    op.infer(*types, **attrs)
+
+
+def _observe(t: Tensor, value: Any) -> Any:
+    if modes.recorder is not None:
+        modes.recorder.observe(t, value)
+    return value
+
+
+def _row(t: Tensor, i: int) -> Tensor:
+    shape = t._data.shape
+    starts = (i,) + (0,) * (len(shape) - 1)
+    stops = (i + 1, *shape[1:])
+    row = Tensor.__tracecomp_apply__(OPS["slice"], (t,), {"starts": starts, "stops": stops, "steps": (1,) * len(shape)})
+    result: Tensor = Tensor.__tracecomp_apply__(OPS["reshape"], (row,), {"shape": shape[1:]})
+    return result
+
+
+def _rebuild(cls: type[Tensor], array: Array, requires_grad: bool, extra: dict[str, Any]) -> Tensor:
+    t = object.__new__(cls)
+    t._data = array
+    t._requires_grad = requires_grad
+    t.__dict__.update(extra)
+    return t
