@@ -1,0 +1,246 @@
+"""A group of elementwise nodes and reductions as an unscheduled loop nest.
+
+A nest runs over row variables; for each row it alternates row statements with sweeps over the inner variables. A
+sweep computes the reductions whose operands are ready and stores the results that are ready. A value needed by a later
+sweep is evaluated again, reloaded from its result, or, when it is costly, kept in scratch memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tracecomp.ir.graph import Node, Value
+from tracecomp.ir.index import Index, Var, index, linear, unravel
+from tracecomp.ir.loops import Acc, Buffer, Const, Expr, IndexValue, Load, Read, Stmt, Store, Update, cast
+from tracecomp.ir.op import Pointwise, Reduced
+from tracecomp.ir.types import DType, compute_dtype
+from tracecomp.passes.cost import op_cost
+from tracecomp.passes.evaluate import Block, Evaluator, Params
+from tracecomp.passes.fuse import Group
+
+KEEP_COST = 6.0
+KEEP_BYTES = 128 * 1024
+
+
+@dataclass
+class Sweep:
+    """One pass over the inner variables: what it accumulates, and its statements for one element."""
+
+    accs: tuple[Acc, ...]
+    body: list[Stmt]
+
+
+@dataclass
+class Nest:
+    """Row variables, inner variables, and what happens per row in order. ``scratch`` holds one row each."""
+
+    rows: list[Var]
+    inner: list[Var]
+    items: list[list[Stmt] | Sweep]
+    params: Params
+    lanes: int
+    scratch: list[Buffer] = field(default_factory=list)
+
+
+def lanes_for(extent: int) -> int:
+    """Partial accumulators of a reduction whose innermost reduced run has ``extent`` elements."""
+    return 1 if extent <= 8 else 16 if extent < 64 else 64
+
+
+def build_nest(group: Group, stored: list[Value]) -> Nest:
+    """The nest of a group; ``stored`` are the values it leaves in memory."""
+    return _Builder(group, stored).build()
+
+
+class _Builder:
+    def __init__(self, group: Group, stored: list[Value]) -> None:
+        self.group = group
+        self.stored = stored
+        self.members = set(group.nodes)
+        runs, self.vars = group.domain.runs, group.domain.vars()
+        self.rows = [v for v, (_, reduced) in zip(self.vars, runs, strict=True) if not reduced]
+        self.inner = [v for v, (_, reduced) in zip(self.vars, runs, strict=True) if reduced]
+        self.element, self.row = group.domain.offsets()
+        self.lanes = lanes_for(runs[-1][0]) if runs and runs[-1][1] else 1
+        self.params = Params()
+        self.ready = self._levels()
+        self.totals: dict[Node, Read] = {}
+        self.kept: dict[Node, tuple[int, Buffer]] = {}
+        self.sweep = 0
+        self.evaluator = Evaluator(self.members, self.params, self._supplied)
+        self.evaluator.inner_vars = frozenset(self.inner)
+
+    def _levels(self) -> dict[Node, int]:
+        """The first sweep in which each node's value can be read."""
+        ready: dict[Node, int] = {}
+        for node in self.group.nodes:
+            before = max((ready[p] for p in self._members_read(node) if p in ready), default=0)
+            ready[node] = before + isinstance(node.op.loop, Reduced)
+        return ready
+
+    def _members_read(self, node: Node) -> list[Node]:
+        """Member nodes whose values ``node`` reads, through views."""
+        found: list[Node] = []
+        stack = list(node.inputs)
+        while stack:
+            producer = stack.pop().node
+            if producer is None:
+                continue
+            if producer in self.members:
+                found.append(producer)
+            else:
+                stack.extend(producer.inputs)
+        return found
+
+    def build(self) -> Nest:
+        last = max(self.ready.values())
+        roots = self._roots(last)
+        self._choose_kept(roots, last)
+        items: list[list[Stmt] | Sweep] = []
+        row_block: Block | None = None
+        for self.sweep in range(last + 1):
+            row_block = self.evaluator.row_block = self.evaluator.block = Block(row_block)
+            items.append(row_block.stmts)
+            if self.inner:
+                sweep = self._build_sweep(roots[self.sweep], row_block)
+                if sweep.body:
+                    items.append(sweep)
+            else:
+                for node in roots[self.sweep]:
+                    self._store_full(node, row_block)
+            self.evaluator.block = row_block
+            self._store_rows(row_block)
+        scratch = [b for _, b in self.kept.values() if b.name.startswith("s")]
+        return Nest(self.rows, self.inner, items, self.params, self.lanes, scratch)
+
+    def _is_row(self, node: Node) -> bool:
+        return node in self.group.rows or isinstance(node.op.loop, Reduced)
+
+    def _roots(self, last: int) -> list[list[Node]]:
+        """Per sweep, the full results to store and the reductions to finish."""
+        roots: list[list[Node]] = [[] for _ in range(last + 1)]
+        stored = {v.node for v in self.stored}
+        for node in self.group.nodes:
+            if isinstance(node.op.loop, Reduced):
+                roots[self.ready[node] - 1].append(node)
+            elif node in stored and node not in self.group.rows:
+                roots[self.ready[node]].append(node)
+        return roots
+
+    def _choose_kept(self, roots: list[list[Node]], last: int) -> None:
+        """From the last sweep back: what is read again rather than evaluated again, and where it is kept."""
+        stored = {v.node: v for v in self.stored}
+        size = self.group.domain.numel // max(self.group.domain.rows, 1)
+        for sweep in range(last, 0, -1):
+            stack, seen = list(roots[sweep]), set(roots[sweep])
+            while stack:
+                node = stack.pop()
+                earlier = self.ready[node] < sweep and not self._is_row(node)
+                if earlier and (node in stored or node in self.kept):
+                    value = stored.get(node)
+                    if value is not None:
+                        self.kept.setdefault(node, (self.ready[node], self.params.of(value)))
+                    continue
+                if earlier and size * node.outputs[0].dtype.itemsize <= KEEP_BYTES and self._chain(node) >= KEEP_COST:
+                    buffer = Buffer(f"s{len(self.kept)}", node.outputs[0].dtype, size)
+                    self.kept[node] = (self.ready[node], buffer)
+                    roots[self.ready[node]].append(node)
+                    continue
+                for producer in self._members_read(node):
+                    if producer not in seen and not self._is_row(producer):
+                        seen.add(producer)
+                        stack.append(producer)
+
+    def _chain(self, node: Node) -> float:
+        """Cost of evaluating ``node`` again from what is in memory."""
+        own = op_cost(node) if isinstance(node.op.loop, Pointwise) else KEEP_COST
+        rest = (p for p in self._members_read(node) if not self._is_row(p) and p not in self.kept)
+        return own + sum(self._chain(p) for p in dict.fromkeys(rest)) if own < KEEP_COST else own
+
+    def _supplied(self, node: Node, position: tuple[Index, ...]) -> Expr | None:
+        if isinstance(node.op.loop, Reduced):
+            return cast(self.totals[node], node.outputs[0].dtype)
+        if node in self.kept and self.kept[node][0] < self.sweep:
+            buffer = self.kept[node][1]
+            at = self._inner_offset() if buffer.name.startswith("s") else linear(position, node.outputs[0].shape)
+            key = ("kept", node, at)
+            block = self.evaluator.block
+            found = block.find(key)
+            if found is None:
+                found = block.known[key] = self.evaluator._let(block, Load(buffer, at))
+            return found
+        return None
+
+    def _inner_offset(self) -> Index:
+        total = Index()
+        for var in self.inner:
+            total = total * var.extent + index(var)
+        return total
+
+    def _position(self, node: Node) -> tuple[Index, ...]:
+        return unravel(self.row if node in self.group.rows else self.element, node.outputs[0].shape)
+
+    def _build_sweep(self, roots: list[Node], row_block: Block) -> Sweep:
+        block = self.evaluator.block = Block(row_block)
+        accs = []
+        finished: dict[Node, Read] = {}
+        for node in [n for n in roots if not isinstance(n.op.loop, Reduced)]:
+            self._store_full(node, block)
+        for node in roots:
+            if isinstance(node.op.loop, Reduced):
+                acc, total = self._accumulate(node, node.op.loop, block)
+                accs.append(acc)
+                finished[node] = total
+        self.totals.update(finished)
+        return Sweep(tuple(accs), block.stmts)
+
+    def _accumulate(self, node: Node, loop: Reduced, block: Block) -> tuple[Acc, Read]:
+        operand = node.inputs[0]
+        value = self.evaluator.read(operand, unravel(self.element, operand.shape))
+        dtype = compute_dtype(node.outputs[0].dtype)
+        if loop.element is not None:
+            value = loop.element(value, IndexValue(self._inner_offset()), dtype)
+        name = f"a{len(self.totals)}_{len(block.stmts)}"
+        block.stmts.append(Update(name, (cast(value, dtype),)))
+        total = Read(name, dtype, frozenset(self.rows))
+        acc = Acc(name, loop.op, dtype, Const(identity(loop.op, dtype), dtype), self.lanes)
+        return acc, total
+
+    def _store_full(self, node: Node, block: Block) -> None:
+        value = node.outputs[0]
+        position = self._position(node)
+        expr = self.evaluator.read(value, position)
+        kept = self.kept.get(node)
+        if kept is not None and kept[1].name.startswith("s"):
+            block.stmts.append(Store(kept[1], self._inner_offset(), expr))
+        if value in self.stored:
+            block.stmts.append(Store(self.params.written(value), linear(position, value.shape), expr))
+
+    def _store_rows(self, block: Block) -> None:
+        """Row results: stored in the row statements of the first sweep in which they are ready."""
+        for value in self.stored:
+            node = value.node
+            assert node is not None
+            if self._is_row(node) and self.ready[node] == self.sweep:
+                position = unravel(self.row, value.shape)
+                expr = cast(self.evaluator.read(value, position), value.dtype)
+                block.stmts.append(Store(self.params.written(value), linear(position, value.shape), expr))
+
+
+def identity(op: str, dtype: DType) -> bool | int | float:
+    """What an accumulator starts from."""
+    if op in ("and", "or"):
+        return op == "and"
+    if op in ("add", "fma", "mul"):
+        return (1.0 if op == "mul" else 0.0) if dtype.kind == "float" else int(op == "mul")
+    sign = -1 if op == "max" else 1
+    if dtype.kind == "float":
+        return sign * float("inf")
+    if dtype.kind == "bool":
+        return sign > 0
+    bits = dtype.itemsize * 8
+    low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if dtype.signed else (0, 2**bits - 1)
+    return low if sign < 0 else high
+
+
+

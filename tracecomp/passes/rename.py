@@ -1,0 +1,151 @@
+"""Copies of statements: loop variables substituted, names made fresh."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from tracecomp.ir.index import Computed, FloorDiv, Index, Mod, Var, computed
+from tracecomp.ir.loops import (
+    Acc,
+    Accumulate,
+    Buffer,
+    Call,
+    Check,
+    Const,
+    Expr,
+    If,
+    IndexValue,
+    Let,
+    Load,
+    Local,
+    Loop,
+    Read,
+    Stmt,
+    Store,
+    Update,
+)
+
+Move = Callable[[Buffer, Index], Index]
+
+
+class Copier:
+    """Copies statements with ``mapping`` applied to indices and ``suffix`` added to every name bound in them.
+
+    ``move`` may shift the offset of accesses to a buffer (scratch memory kept once per SIMD lane).
+    """
+
+    def __init__(self, mapping: Mapping[Var, Index], suffix: str = "", move: Move | None = None) -> None:
+        self.mapping = mapping
+        self.suffix = suffix
+        self.move = move
+        self.names: dict[str, str] = {}
+
+    def stmts(self, body: Iterable[Stmt]) -> tuple[Stmt, ...]:
+        return tuple(self.stmt(s) for s in body)
+
+    def stmt(self, stmt: Stmt) -> Stmt:
+        match stmt:
+            case Let(name, value):
+                value = self.expr(value)
+                return Let(self._fresh(name), value)
+            case Store(buffer, offset, value, where):
+                return Store(buffer, self.at(buffer, offset), self.expr(value), where and self.expr(where))
+            case Update(name, args):
+                return Update(self._name(name), tuple(map(self.expr, args)))
+            case Accumulate(accs, body):
+                accs = tuple(Acc(self._fresh(a.name), a.op, a.dtype, self.expr(a.init), a.lanes) for a in accs)
+                return Accumulate(accs, self.stmts(body))
+            case Loop(kind, var, body):
+                return Loop(kind, var, self.stmts(body))
+            case If(condition, body):
+                return If(self.expr(condition), self.stmts(body))
+            case Check(condition):
+                return Check(self.expr(condition))
+            case Local():
+                return stmt
+
+    def expr(self, expr: Expr) -> Expr:
+        match expr:
+            case Const():
+                return expr
+            case IndexValue(i):
+                return IndexValue(self.index(i))
+            case Load(buffer, offset, where):
+                return Load(buffer, self.at(buffer, offset), where and self.expr(where))
+            case Read(name, dtype, over):
+                new = {w for v in over for w in (self.mapping[v].vars() if v in self.mapping else (v,))}
+                return Read(self._name(name), dtype, frozenset(new))
+            case Call(op, args, dtype):
+                return Call(op, tuple(map(self.expr, args)), dtype)
+
+    def at(self, buffer: Buffer, offset: Index) -> Index:
+        offset = self.index(offset)
+        return self.move(buffer, offset) if self.move else offset
+
+    def index(self, i: Index) -> Index:
+        result = Index((), i.const)
+        for atom, c in i.terms:
+            if isinstance(atom, Var):
+                part = self.mapping.get(atom, Index(((atom, 1),)))
+            elif isinstance(atom, FloorDiv):
+                part = self.index(atom.index) // atom.divisor
+            elif isinstance(atom, Mod):
+                part = self.index(atom.index) % atom.divisor
+            else:
+                part = computed(self.expr(atom.expr), atom.bounds)
+            result += part * c
+        return result
+
+    def _fresh(self, name: str) -> str:
+        self.names[name] = name + self.suffix
+        return self.names[name]
+
+    def _name(self, name: str) -> str:
+        return self.names.get(name, name)
+
+
+def indices_of(body: Iterable[Stmt]) -> Iterable[Index]:
+    """Every index in the statements, run-time integers inside indices included."""
+    for stmt in body:
+        match stmt:
+            case Let(_, value) | Check(value):
+                yield from _indices(value)
+            case Store(_, offset, value, where):
+                yield from _inside(offset)
+                yield from _indices(value)
+                if where:
+                    yield from _indices(where)
+            case Update(_, args):
+                for a in args:
+                    yield from _indices(a)
+            case Accumulate(_, inner) | Loop(_, _, inner):
+                yield from indices_of(inner)
+            case If(condition, inner):
+                yield from _indices(condition)
+                yield from indices_of(inner)
+            case Local():
+                pass
+
+
+def _indices(expr: Expr) -> Iterable[Index]:
+    match expr:
+        case IndexValue(i):
+            yield from _inside(i)
+        case Load(_, offset, where):
+            yield from _inside(offset)
+            if where:
+                yield from _indices(where)
+        case Call(_, args, _):
+            for a in args:
+                yield from _indices(a)
+        case _:
+            pass
+
+
+def _inside(i: Index) -> Iterable[Index]:
+    yield i
+    for atom, _ in i.terms:
+        if isinstance(atom, Computed):
+            yield from _indices(atom.expr)
+        elif isinstance(atom, FloorDiv | Mod):
+            yield from _inside(atom.index)
