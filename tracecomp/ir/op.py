@@ -18,7 +18,7 @@ KINDS = (
 )  # fmt: skip
 
 Infer = Callable[..., Any]
-Reader = Callable[[Sequence[Index]], Expr]
+Reader = Callable[..., Expr]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,8 @@ class Pointwise:
 class Indexed:
     """Loop meaning by index: ``fn(index, out_type, reads, in_types, **attrs) -> Expr``.
 
-    ``index`` is the output index (one ``Index`` per axis), ``reads[k](index)`` the scalar of operand ``k`` there.
+    ``index`` is the output index (one ``Index`` per axis), ``reads[k](index)`` the scalar of operand ``k`` there;
+    ``reads[k](index, condition)`` reads nothing, and gives zero, where the condition is false (``Load.where``).
     Views, pads, concatenation, gathers, creation: anything whose element needs a fixed number of operand elements.
     """
 

@@ -13,6 +13,7 @@ from tracecomp.ir.index import Index, index, linear, unravel
 from tracecomp.ir.loops import Expr
 from tracecomp.ir.op import BadInput, Indexed, Op, Sample, register
 from tracecomp.ir.types import Shape, TensorType, int64
+from tracecomp.ops.autodiff import sum_to
 from tracecomp.ops.define import check_axes, require
 from tracecomp.ops.prim import prim
 
@@ -125,17 +126,6 @@ def _expand_infer(x: TensorType, *, shape: Shape) -> TensorType:
 def _expand_source(at: Any, x: TensorType, *, shape: Shape) -> list[Index]:
     lead = len(shape) - x.ndim
     return [Index() if n == 1 else at[lead + i] for i, n in enumerate(x.shape)]
-
-
-def sum_to(g: Any, shape: Shape) -> Any:
-    """``g`` summed to ``shape``, undoing a broadcast; ``g`` itself when it has the shape."""
-    have = tuple(g.shape)
-    if have == shape:
-        return g
-    lead = len(have) - len(shape)
-    axes = tuple(range(lead)) + tuple(lead + i for i, n in enumerate(shape) if n == 1 and have[lead + i] != 1)
-    total = prim.sum(g, axes=axes) if axes else g
-    return prim.reshape(total, shape=shape) if tuple(total.shape) != shape else total
 
 
 def _expand_write(base: Any, new: Any, *, shape: Shape) -> Any:

@@ -1,0 +1,245 @@
+"""``pad``, ``concat`` and ``slice_update``: a result put together from regions of its operands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tracecomp.ir.index import Index, index
+from tracecomp.ir.loops import Call, Const, Expr, IndexValue, both, in_range
+from tracecomp.ir.op import BadInput, Indexed, Op, Sample, register
+from tracecomp.ir.scalars import call
+from tracecomp.ir.types import Shape, TensorType, bool_, int64
+from tracecomp.ops.define import check_axes, require
+from tracecomp.ops.prim import prim
+from tracecomp.ops.view import SAMPLE_DTYPES, slice_shape
+
+Ints = tuple[int, ...]
+
+
+def spread_size(n: int, interior: int) -> int:
+    """Size of an axis after ``interior`` elements are put between neighbours."""
+    return n + max(n - 1, 0) * interior
+
+
+def _padded(shape: Shape, low: Ints, high: Ints, interior: Ints) -> Shape:
+    return tuple(a + spread_size(n, i) + b for n, a, b, i in zip(shape, low, high, interior, strict=True))
+
+
+def _pad_infer(x: TensorType, *, low: Ints, high: Ints, interior: Ints, value: float) -> TensorType:
+    require(
+        len(low) == len(high) == len(interior) == x.ndim and all(i >= 0 for i in interior),
+        RuntimeError,
+        f"pad: low {low}, high {high} and interior {interior} do not describe the axes of {x}",
+    )
+    shape = _padded(x.shape, low, high, interior)
+    require(
+        all(n >= 0 for n in shape),
+        RuntimeError,
+        f"The input size {list(x.shape)}, plus negative padding {low} and {high}, resulted in a negative output size "
+        f"{list(shape)}, which is invalid",
+    )
+    return TensorType(x.dtype, shape)
+
+
+def _pad_impl(x: Any, *, low: Ints, high: Ints, interior: Ints, value: float) -> Any:
+    spread = tuple(spread_size(n, i) for n, i in zip(x.shape, interior, strict=True))
+    whole = np.full(tuple(max(a, 0) + n + max(b, 0) for n, a, b in zip(spread, low, high, strict=True)), value, x.dtype)
+    whole[tuple(slice(max(a, 0), max(a, 0) + n, i + 1) for n, a, i in zip(spread, low, interior, strict=True))] = x
+    return whole[tuple(slice(max(-a, 0), n - max(-b, 0)) for n, a, b in zip(whole.shape, low, high, strict=True))]
+
+
+def regular(at: Index, start: int, step: int, size: int) -> tuple[Index, Expr | None]:
+    """Where ``at`` falls in ``start + step * range(size)``: the place, and the condition that it is there at all."""
+    moved = index(at) - start
+    place = moved // step
+    inside = in_range(place, size)
+    if step == 1:
+        return place, inside
+    on_grid = Call("eq", (IndexValue(moved % step), Const(0, int64)), bool_)
+    return place, both(on_grid, inside)
+
+
+def inside_or(reads: Any, operand: int, place: list[Index], condition: Expr | None, otherwise: Expr) -> Expr:
+    """The operand's element where the condition holds; never read where it does not."""
+    if condition is None:
+        found: Expr = reads[operand](tuple(place))
+        return found
+    return call("select", condition, reads[operand](tuple(place), condition), otherwise)
+
+
+def _pad_loop(
+    at: Any, out: TensorType, reads: Any, in_types: Any, *, low: Ints, high: Ints, interior: Ints, value: float
+) -> Expr:
+    found = [regular(i, a, s + 1, n) for i, a, s, n in zip(at, low, interior, in_types[0].shape, strict=True)]
+    kind = {"bool": bool, "int": int, "float": float}[out.dtype.kind]
+    fill = Const(kind(value), out.dtype)
+    return inside_or(reads, 0, [p for p, _ in found], both(*(c for _, c in found)), fill)
+
+
+def _pad_vjp(grads: Any, outs: Any, ins: Any, *, low: Ints, high: Ints, interior: Ints, value: float) -> Any:
+    shape = tuple(ins[0].shape)
+    zeros = (0,) * len(shape)
+    if 0 in shape:
+        return (prim.full(like=grads[0], value=0.0, shape=shape, dtype=grads[0].dtype),)
+    undo = prim.pad(
+        grads[0], low=tuple(-a for a in low), high=tuple(-b for b in high), interior=zeros, value=0.0
+    )
+    return (prim.slice(undo, starts=zeros, stops=tuple(undo.shape), steps=tuple(i + 1 for i in interior)),)
+
+
+_PADS: tuple[tuple[Shape, Ints, Ints, Ints], ...] = (
+    ((3,), (1,), (2,), (0,)), ((2, 3), (1, 0), (0, 2), (1, 2)), ((4,), (-1,), (-2,), (0,)), ((3,), (-1,), (2,), (1,)),
+    ((), (), (), ()), ((0,), (2,), (1,), (1,)), ((2, 0), (1, 0), (0, 3), (0, 0)),
+)  # fmt: skip
+
+register(
+    Op(
+        name="pad", kind="pad", doc="value around (low, high; negative: cut off) and between (interior) the elements",
+        infer=_pad_infer, impl=_pad_impl, vjp=_pad_vjp, saves=(), loop=Indexed(_pad_loop),
+        attrs={"low": tuple, "high": tuple, "interior": tuple, "value": object},
+        samples=tuple(
+            Sample(((s, d, "any"),), {"low": a, "high": b, "interior": i, "value": v})
+            for d, v in (("f32", 0.0), ("f16", -1.5), ("i64", 7), ("b1", True)) for s, a, b, i in _PADS
+        ),
+        errors=(
+            BadInput(Sample((((3,), "f32", "any"),), {"low": (-4,), "high": (0,), "interior": (0,), "value": 0.0}),
+                     RuntimeError, "negative output size"),
+            BadInput(Sample((((3,), "f32", "any"),), {"low": (1, 1), "high": (0,), "interior": (0,), "value": 0.0}),
+                     RuntimeError, "do not describe"),
+        ),
+    )
+)  # fmt: skip
+
+
+def _concat_infer(*types: TensorType, axis: int) -> TensorType:
+    require(bool(types), ValueError, "concat: expected a non-empty list of Tensors")
+    first = types[0]
+    check_axes("concat", (axis,), first.ndim)
+    for k, t in enumerate(types):
+        require(t.dtype is first.dtype, RuntimeError, f"concat: expected operands of one dtype, got {first} and {t}")
+        require(
+            t.ndim == first.ndim and all(i == axis or n == m for i, (n, m) in enumerate(zip(t.shape, first.shape, strict=True))),
+            RuntimeError,
+            f"Sizes of tensors must match except in dimension {axis}. Expected {first} but got {t} for tensor number "
+            f"{k} in the list.",
+        )
+    total = sum(t.shape[axis] for t in types)
+    return TensorType(first.dtype, (*first.shape[:axis], total, *first.shape[axis + 1 :]))
+
+
+def _concat_loop(at: Any, out: TensorType, reads: Any, in_types: Any, *, axis: int) -> Expr:
+    """A chain of selects; operand k answers below its end."""
+    at = list(at)
+    starts = [0]
+    for t in in_types:
+        starts.append(starts[-1] + t.shape[axis])
+    parts = [k for k, t in enumerate(in_types) if t.shape[axis]]
+    result: Expr | None = None
+    for k in reversed(parts):
+        place = at[:axis] + [index(at[axis]) - starts[k]] + at[axis + 1 :]
+        if len(parts) == 1:
+            return reads[k](tuple(place))  # type: ignore[no-any-return]
+        inside = in_range(place[axis], in_types[k].shape[axis])
+        value = reads[k](tuple(place), inside)
+        below = Call("lt", (IndexValue(index(at[axis])), Const(starts[k + 1], int64)), bool_)
+        result = value if result is None else call("select", below, value, result)
+    return Const({"bool": False, "int": 0, "float": 0.0}[out.dtype.kind], out.dtype) if result is None else result
+
+
+def _concat_vjp(grads: Any, outs: Any, ins: Any, *, axis: int) -> Any:
+    g = grads[0]
+    shape = tuple(g.shape)
+    found, start = [], 0
+    for x in ins:
+        stop = start + x.shape[axis]
+        found.append(
+            prim.slice(
+                g,
+                starts=tuple(start if i == axis else 0 for i in range(len(shape))),
+                stops=tuple(stop if i == axis else n for i, n in enumerate(shape)),
+                steps=(1,) * len(shape),
+            )
+        )
+        start = stop
+    return found
+
+
+register(
+    Op(
+        name="concat", kind="concat", doc="operands one after another along axis",
+        infer=_concat_infer, impl=lambda *xs, axis: np.concatenate(xs, axis), vjp=_concat_vjp, saves=(),
+        loop=Indexed(_concat_loop), attrs={"axis": int},
+        samples=tuple(
+            Sample(tuple((s, d, "any") for s in shapes), {"axis": axis})
+            for d in SAMPLE_DTYPES
+            for axis, shapes in ((0, ((2,), (3,))), (1, ((2, 1), (2, 3), (2, 2))), (0, ((2, 3),)), (0, ((0, 2), (1, 2))),
+                                 (1, ((2, 3, 2), (2, 0, 2), (2, 1, 2))), (0, ((0,), (0,))))
+        ),
+        errors=(
+            BadInput(Sample((((2, 3), "f32", "any"), ((2, 4), "f32", "any")), {"axis": 0}),
+                     RuntimeError, "must match except in dimension"),
+            BadInput(Sample((((2,), "f32", "any"), ((2,), "f64", "any")), {"axis": 0}), RuntimeError, "one dtype"),
+            BadInput(Sample((((2,), "f32", "any"),), {"axis": 1}), IndexError, "out of range"),
+        ),
+    )
+)  # fmt: skip
+
+
+def _update_infer(base: TensorType, new: TensorType, *, starts: Ints, stops: Ints, steps: Ints) -> TensorType:
+    require(
+        base.dtype is new.dtype, RuntimeError, f"slice_update: expected operands of one dtype, got {base} and {new}"
+    )
+    inside = len(starts) == len(stops) == len(steps) == base.ndim and all(
+        0 <= a <= b <= n and s > 0 for a, b, s, n in zip(starts, stops, steps, base.shape, strict=True)
+    )
+    require(inside, IndexError, f"slice_update: {starts}, {stops}, {steps} is not a slice of {base}")
+    require(
+        slice_shape(starts, stops, steps) == new.shape,
+        RuntimeError,
+        f"slice_update: the slice {starts}, {stops}, {steps} of {base} does not have the shape of {new}",
+    )
+    return base
+
+
+def _update_impl(base: Any, new: Any, *, starts: Ints, stops: Ints, steps: Ints) -> Any:
+    result = np.array(base)
+    result[(*map(slice, starts, stops, steps), ...)] = new
+    return result
+
+
+def _update_loop(
+    at: Any, out: TensorType, reads: Any, in_types: Any, *, starts: Ints, stops: Ints, steps: Ints
+) -> Expr:
+    found = [regular(i, a, s, n) for i, a, s, n in zip(at, starts, steps, in_types[1].shape, strict=True)]
+    condition = both(*(c for _, c in found))
+    return inside_or(reads, 1, [p for p, _ in found], condition, reads[0](tuple(at)))
+
+
+def _update_vjp(grads: Any, outs: Any, ins: Any, *, starts: Ints, stops: Ints, steps: Ints) -> Any:
+    g = grads[0]
+    zeros = prim.full(like=g, value=0.0, shape=tuple(ins[1].shape), dtype=g.dtype)
+    where = {"starts": starts, "stops": stops, "steps": steps}
+    return prim.slice_update(g, zeros, **where), prim.slice(g, **where)
+
+
+register(
+    Op(
+        name="slice_update", kind="scatter", doc="base with the elements of a slice replaced by new",
+        infer=_update_infer, impl=_update_impl, vjp=_update_vjp, saves=(), loop=Indexed(_update_loop),
+        attrs={"starts": tuple, "stops": tuple, "steps": tuple},
+        samples=tuple(
+            Sample(((base, d, "any"), (slice_shape(a, b, s), d, "any")), {"starts": a, "stops": b, "steps": s})
+            for d in SAMPLE_DTYPES
+            for base, a, b, s in (((5,), (1,), (4,), (1,)), ((4, 6), (1, 0), (3, 6), (1, 3)), ((), (), (), ()),
+                                  ((3,), (2,), (2,), (1,)), ((2, 3), (0, 0), (2, 3), (1, 1)))
+        ),
+        errors=(
+            BadInput(Sample((((5,), "f32", "any"), ((2,), "f32", "any")), {"starts": (0,), "stops": (3,), "steps": (1,)}),
+                     RuntimeError, "does not have the shape"),
+            BadInput(Sample((((5,), "f32", "any"), ((6,), "f32", "any")), {"starts": (0,), "stops": (6,), "steps": (1,)}),
+                     IndexError, "is not a slice"),
+        ),
+    )
+)  # fmt: skip
