@@ -1,0 +1,66 @@
+"""Anomaly detection: where in the forward pass a failing or NaN-making backward step was created."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+
+import numpy as np
+
+from tracecomp.modes import modes
+from tracecomp.node import Node
+from tracecomp.tensor import Tensor
+
+
+class set_detect_anomaly:
+    """Turn anomaly detection on or off, now and (as a context manager) until the end of the block."""
+
+    def __init__(self, mode: bool, check_nan: bool = True) -> None:
+        self._before = modes.anomaly
+        modes.anomaly = bool(mode)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        modes.anomaly = self._before
+
+
+class detect_anomaly(set_detect_anomaly):
+    """Within the block, backward steps that fail or make NaN name the forward line that created them."""
+
+    def __init__(self, check_nan: bool = True) -> None:
+        super().__init__(True, check_nan)
+
+
+def is_anomaly_enabled() -> bool:
+    return modes.anomaly
+
+
+@contextmanager
+def explained(node: Node) -> Iterator[None]:
+    """Inside, an error is preceded by a warning with the node's forward line."""
+    try:
+        yield
+    except Exception:
+        if modes.anomaly:
+            warnings.warn(_where(node, f"Error detected in {node.name()}"), UserWarning, stacklevel=2)
+        raise
+
+
+def check_nan(node: Node, grads: Sequence[Tensor | None]) -> None:
+    """RuntimeError when a gradient that ``node`` returned has a NaN."""
+    for k, grad in enumerate(grads):
+        if grad is not None and np.isnan(grad._data).any():
+            warnings.warn(_where(node, f"Error detected in {node.name()}"), UserWarning, stacklevel=2)
+            raise RuntimeError(f"Function '{node.name()}' returned nan values in its {k}th output.")
+
+
+def _where(node: Node, message: str) -> str:
+    if node.source is None:
+        return f"{message}. No forward pass information available: enable detect anomaly during the forward pass."
+    return f"{message}. Forward call that caused the error: {node.source} in {node.source.function}"

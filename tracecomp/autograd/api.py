@@ -1,0 +1,151 @@
+"""``backward`` and ``grad``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tracecomp.autograd.engine import Target, run_backward
+from tracecomp.ir.op import OPS
+from tracecomp.tensor import Tensor, create, gradient_edge
+
+Tensors = Tensor | Sequence[Tensor]
+
+
+def backward(
+    tensors: Tensors,
+    grad_tensors: Tensor | Sequence[Tensor | None] | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Tensors | None = None,
+) -> None:
+    """Add the gradients of ``tensors`` to ``.grad`` of the leaves (or of ``inputs`` only)."""
+    outputs = _listed(tensors)
+    if inputs is not None and not isinstance(inputs, Tensor) and len(inputs) == 0:
+        raise RuntimeError("`inputs` argument to `backward` cannot be empty.")
+    grads = _root_grads(outputs, grad_tensors, len(outputs))
+    targets = None
+    if inputs is not None:
+        targets = []
+        for x in _listed(inputs):
+            edge = gradient_edge(x)
+            if edge is None:
+                raise RuntimeError("One of the differentiated Tensors does not require grad")
+            if x.grad_fn is not None:
+                x.retain_grad()
+            targets.append(edge)
+    run_backward(
+        _roots(outputs), grads, keep_graph=bool(create_graph if retain_graph is None else retain_graph),
+        create_graph=create_graph, targets=targets,
+    )  # fmt: skip
+
+
+def grad(
+    outputs: Tensors,
+    inputs: Tensors,
+    grad_outputs: Tensor | Sequence[Tensor | None] | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Any, ...]:
+    """The gradients of ``outputs`` with respect to ``inputs``, as a tuple; nothing is accumulated."""
+    outs, ins = _listed(outputs), _listed(inputs)
+    if materialize_grads and allow_unused is False:
+        raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True")
+    if is_grads_batched:
+        return _batched(outs, ins, grad_outputs, create_graph, bool(allow_unused or materialize_grads))
+    grads = _root_grads(outs, grad_outputs, len(outs))
+    targets: list[Target] = []
+    for x in ins:
+        edge = gradient_edge(x)
+        if edge is None:
+            raise RuntimeError("One of the differentiated Tensors does not require grad")
+        targets.append(edge)
+    found = run_backward(
+        _roots(outs), grads, keep_graph=bool(create_graph if retain_graph is None else retain_graph),
+        create_graph=create_graph, targets=targets, accumulate=False,
+    )  # fmt: skip
+    results = [found.get(t) for t in targets]
+    if materialize_grads:
+        return tuple(_zeros(x) if g is None else g for x, g in zip(ins, results, strict=True))
+    if not allow_unused and any(g is None for g in results):
+        raise RuntimeError(
+            "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if "
+            "this is the desired behavior."
+        )
+    return tuple(results)
+
+
+def _batched(
+    outs: list[Tensor], ins: list[Tensor], grad_outputs: Any, create_graph: bool, allow_unused: bool
+) -> tuple[Any, ...]:
+    given = _listed(grad_outputs)
+    rows = [
+        grad(outs, ins, [g[i] for g in given], True, create_graph, allow_unused=allow_unused)  # type: ignore[index]
+        for i in range(len(given[0]))
+    ]
+    return tuple(None if column[0] is None else _stack(column) for column in zip(*rows, strict=True))
+
+
+def _stack(rows: Sequence[Tensor]) -> Tensor:
+    shape = (1, *rows[0].shape)
+    apply = Tensor.__tracecomp_apply__
+    lifted = tuple(apply(OPS["reshape"], (r,), {"shape": shape}) for r in rows)
+    result: Tensor = apply(OPS["concat"], lifted, {"axis": 0})
+    return result
+
+
+def _listed(tensors: Any) -> list[Tensor]:
+    return [tensors] if isinstance(tensors, Tensor) else list(tensors)
+
+
+def _roots(outputs: Sequence[Tensor]) -> list[Target]:
+    roots = []
+    for i, t in enumerate(outputs):
+        edge = gradient_edge(t)
+        if edge is None:
+            raise RuntimeError(f"element {i} of tensors does not require grad and does not have a grad_fn")
+        roots.append(edge)
+    return roots
+
+
+def _zeros(x: Tensor) -> Tensor:
+    return create("full", value=0.0, shape=tuple(x.shape), dtype=x.dtype)
+
+
+def _root_grads(outputs: Sequence[Tensor], given: Any, count: int) -> list[Tensor]:
+    grads: list[Tensor | None] = [None] * count if given is None else _listed(given)  # type: ignore[assignment]
+    if len(grads) != count:
+        raise RuntimeError(f"got {count} tensors and {len(grads)} gradients")
+    found = []
+    for i, (out, g) in enumerate(zip(outputs, grads, strict=True)):
+        if g is None:
+            if out.requires_grad and out.numel() != 1:
+                raise RuntimeError("grad can be implicitly created only for scalar outputs")
+            g = create("full", value=1.0, shape=tuple(out.shape), dtype=out.dtype)
+        elif not isinstance(g, Tensor):
+            raise TypeError(f"gradients can be either Tensors or None, but got {type(g).__name__}")
+        elif g._data.shape != out._data.shape:
+            raise RuntimeError(
+                f"Mismatch in shape: grad_output[{i}] has a shape of {g.shape} and output[{i}] has a shape of "
+                f"{out.shape}."
+            )
+        found.append(g)
+    return found
+
+
+def _backward_method(
+    self: Tensor,
+    gradient: Tensor | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Tensors | None = None,
+) -> None:
+    """Add the gradients of this tensor to ``.grad`` of the leaves. See :func:`tracecomp.autograd.backward`."""
+    backward(self, gradient, retain_graph, create_graph, inputs)
+
+
+Tensor.backward = _backward_method  # type: ignore[attr-defined]

@@ -1,0 +1,220 @@
+"""The backward pass: runs nodes in reverse order of creation, adds up gradients, calls hooks."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tracecomp.autograd.anomaly import check_nan, explained
+from tracecomp.ir.op import OPS
+from tracecomp.ir.types import from_numpy_dtype
+from tracecomp.modes import modes
+from tracecomp.node import AccumulateGrad, CopySlices, Node, OpNode
+from tracecomp.ops.autodiff import sum_to
+from tracecomp.tensor import Tensor, assign_, get_grad, own, set_grad
+
+Target = tuple[Node, int]
+Buffers = dict[Node, list[Tensor | None]]
+
+
+def run_backward(
+    roots: Sequence[Target],
+    grads: Sequence[Tensor],
+    *,
+    keep_graph: bool,
+    create_graph: bool,
+    targets: Sequence[Target] | None = None,
+    accumulate: bool = True,
+) -> dict[Target, Tensor | None]:
+    """Send ``grads`` from ``roots`` backwards. With ``targets``, only what leads to them runs, and theirs are returned."""
+    before = modes.grad
+    modes.grad = create_graph
+    try:
+        with np.errstate(all="ignore"):
+            return _Run(keep_graph, targets, accumulate).run(roots, grads)
+    finally:
+        modes.grad = before
+
+
+class _Run:
+    """One backward pass."""
+
+    def __init__(self, keep_graph: bool, targets: Sequence[Target] | None, accumulate: bool) -> None:
+        self.keep_graph = keep_graph
+        self.accumulate = accumulate
+        self.wanted = None if targets is None else set(targets)
+        self.captured: dict[Target, Tensor | None] = {}
+        self.buffers: Buffers = {}
+
+    def run(self, roots: Sequence[Target], grads: Sequence[Tensor]) -> dict[Target, Tensor | None]:
+        for (node, number), grad in zip(roots, grads, strict=True):
+            self._arrive(node, number, grad)
+        waiting, order = _dependencies([node for node, _ in roots])
+        needed = None if self.wanted is None else _leading_to({n for n, _ in self.wanted}, order)
+        ready = [(-node.number, node) for node in self.buffers if not waiting.get(node)]
+        heapq.heapify(ready)
+        while ready:
+            _, node = heapq.heappop(ready)
+            if needed is not None and node not in needed:
+                continue
+            found = self._step(node)
+            for k, edge in enumerate(node.edges):
+                if edge is None:
+                    continue
+                child, number = edge
+                self._arrive(child, number, found[k] if k < len(found) else None)
+                waiting[child] -= 1
+                if not waiting[child]:
+                    heapq.heappush(ready, (-child.number, child))
+        return self.captured
+
+    def _arrive(self, node: Node, number: int, grad: Tensor | None) -> None:
+        slots = self.buffers.get(node)
+        if slots is None:
+            slots = self.buffers[node] = [None] * len(node.out_types)
+        if grad is not None:
+            have = slots[number]
+            slots[number] = grad if have is None else add(have, grad)
+
+    def _step(self, node: Node) -> Sequence[Tensor | None]:
+        grads = self.buffers.pop(node)
+        _tensor_hooks(node, grads)
+        if node.pre_hooks:
+            for hook in list(node.pre_hooks.values()):
+                grads = _replaced(hook(tuple(grads)), grads)
+        if self.wanted is not None:
+            for number, grad in enumerate(grads):
+                if (node, number) in self.wanted:
+                    self.captured[node, number] = grad
+        if isinstance(node, AccumulateGrad):
+            if self.accumulate and grads[0] is not None:
+                accumulate(node.variable, grads[0])
+            return ()
+        if isinstance(node, OpNode | CopySlices) and all(g is None for g in grads):
+            return ()
+        with explained(node):
+            found = _validated(node, node.backward(grads))
+        if modes.anomaly:
+            check_nan(node, found)
+        if node.post_hooks:
+            for hook in list(node.post_hooks.values()):
+                found = _replaced(hook(tuple(found), tuple(grads)), found)
+        if not self.keep_graph:
+            node.release()
+        return found
+
+
+def add(a: Tensor, b: Tensor) -> Tensor:
+    result: Tensor = Tensor.__tracecomp_apply__(OPS["add"], (a, b), {})
+    return result
+
+
+def accumulate(variable: Tensor, grad: Tensor) -> None:
+    """Add ``grad`` to ``variable.grad``: in place, unless the gradient itself is differentiated."""
+    have = get_grad(variable)
+    if have is None:
+        fresh = own(grad)
+        if not fresh._data.flags.c_contiguous and variable._data.flags.c_contiguous:
+            fresh._data = np.ascontiguousarray(fresh._data)
+        set_grad(variable, fresh)
+    elif modes.grad:
+        set_grad(variable, add(have, grad))
+    else:
+        assign_(have, add(have, grad))
+    if variable._post_hooks:
+        for hook in list(variable._post_hooks.values()):
+            hook(variable)
+
+
+def _tensor_hooks(node: Node, grads: list[Tensor | None]) -> None:
+    """Hooks and ``retain_grad`` of the tensors that the node made (or is the accumulator of)."""
+    if isinstance(node, AccumulateGrad) and node.variable._hooks:
+        _run_hooks(node.variable._hooks, grads, 0)
+    if node.tensor_hooks:
+        for number, hooks in node.tensor_hooks.items():
+            _run_hooks(hooks, grads, number)
+    for number, ref in (node.retained or {}).items():
+        tensor, grad = ref(), grads[number]
+        if tensor is not None and grad is not None:
+            have = get_grad(tensor)
+            set_grad(tensor, own(grad) if have is None else add(have, grad))
+
+
+def _run_hooks(hooks: dict[int, Any], grads: list[Tensor | None], number: int) -> None:
+    for hook in list(hooks.values()):
+        grad = grads[number]
+        if grad is None:
+            return
+        result = hook(grad)
+        if result is None:
+            continue
+        if not isinstance(result, Tensor):
+            raise TypeError(f"hook should return a Tensor or None, but got {type(result).__name__}")
+        if result._data.shape != grad._data.shape:
+            raise RuntimeError(
+                f"hook has changed the size of value: from {list(grad.shape)} to {list(result.shape)}"
+            )
+        if result._data.dtype != grad._data.dtype:
+            raise RuntimeError(f"hook has changed the type of value: from {grad.dtype} to {result.dtype}")
+        grads[number] = result
+
+
+def _replaced(result: Any, old: Sequence[Tensor | None]) -> list[Tensor | None]:
+    if result is None:
+        return list(old)
+    return list(result) if isinstance(result, tuple | list) else [result]
+
+
+def _validated(node: Node, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
+    """Gradients in the shape and dtype of the operands they belong to."""
+    found: list[Tensor | None] = list(grads)
+    for k, edge in enumerate(node.edges[: len(found)]):
+        grad = found[k]
+        if edge is None or grad is None:
+            continue
+        dtype, shape = edge[0].out_types[edge[1]]
+        if grad._data.shape != shape:
+            try:
+                fits = np.broadcast_shapes(grad._data.shape, shape) == grad._data.shape
+            except ValueError:
+                fits = False
+            if not fits:
+                raise RuntimeError(
+                    f"Function {node.name()} returned an invalid gradient at index {k} - got {list(grad.shape)} but "
+                    f"expected shape compatible with {list(shape)}"
+                )
+            grad = found[k] = sum_to(grad, shape)
+        if grad._data.dtype != dtype:
+            found[k] = Tensor.__tracecomp_apply__(OPS["cast"], (grad,), {"dtype": from_numpy_dtype(dtype)})
+    return found
+
+
+def _dependencies(roots: Sequence[Node]) -> tuple[dict[Node, int], list[Node]]:
+    """How many gradients each node waits for, and every node reached."""
+    waiting: dict[Node, int] = {}
+    seen = set(roots)
+    stack = list(seen)
+    order = []
+    while stack:
+        node = stack.pop()
+        order.append(node)
+        for edge in node.edges:
+            if edge is not None:
+                child = edge[0]
+                waiting[child] = waiting.get(child, 0) + 1
+                if child not in seen:
+                    seen.add(child)
+                    stack.append(child)
+    return waiting, order
+
+
+def _leading_to(targets: set[Node], nodes: list[Node]) -> set[Node]:
+    """The nodes from which a target is reached."""
+    found = set(targets)
+    for node in sorted(nodes, key=lambda n: n.number):
+        if any(e is not None and e[0] in found for e in node.edges):
+            found.add(node)
+    return found
