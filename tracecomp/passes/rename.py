@@ -25,13 +25,13 @@ from tracecomp.ir.loops import (
     Update,
 )
 
-Move = Callable[[Buffer, Index], Index]
+Move = Callable[[Buffer, Index], tuple[Buffer, Index]]
 
 
 class Copier:
     """Copies statements with ``mapping`` applied to indices and ``suffix`` added to every name bound in them.
 
-    ``move`` may shift the offset of accesses to a buffer (scratch memory kept once per SIMD lane).
+    ``move`` may redirect an access (scratch memory kept once per SIMD lane); it sees the index already mapped.
     """
 
     def __init__(self, mapping: Mapping[Var, Index], suffix: str = "", move: Move | None = None) -> None:
@@ -49,7 +49,7 @@ class Copier:
                 value = self.expr(value)
                 return Let(self._fresh(name), value)
             case Store(buffer, offset, value, where):
-                return Store(buffer, self.at(buffer, offset), self.expr(value), where and self.expr(where))
+                return Store(*self.at(buffer, offset), self.expr(value), where and self.expr(where))
             case Update(name, args):
                 return Update(self._name(name), tuple(map(self.expr, args)))
             case Accumulate(accs, body):
@@ -71,16 +71,16 @@ class Copier:
             case IndexValue(i):
                 return IndexValue(self.index(i))
             case Load(buffer, offset, where):
-                return Load(buffer, self.at(buffer, offset), where and self.expr(where))
+                return Load(*self.at(buffer, offset), where and self.expr(where))
             case Read(name, dtype, over):
                 new = {w for v in over for w in (self.mapping[v].vars() if v in self.mapping else (v,))}
                 return Read(self._name(name), dtype, frozenset(new))
             case Call(op, args, dtype):
                 return Call(op, tuple(map(self.expr, args)), dtype)
 
-    def at(self, buffer: Buffer, offset: Index) -> Index:
+    def at(self, buffer: Buffer, offset: Index) -> tuple[Buffer, Index]:
         offset = self.index(offset)
-        return self.move(buffer, offset) if self.move else offset
+        return self.move(buffer, offset) if self.move else (buffer, offset)
 
     def index(self, i: Index) -> Index:
         result = Index((), i.const)

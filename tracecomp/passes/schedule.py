@@ -1,0 +1,184 @@
+"""Scheduling a nest: which variable becomes SIMD lanes, chunks and rests, which loop is split among threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tracecomp.ir.index import Index, Var, index
+from tracecomp.ir.loops import Accumulate, Buffer, Let, Load, Local, Loop, Stmt, Store, walk
+from tracecomp.passes.cost import expr_cost
+from tracecomp.passes.machine import Machine
+from tracecomp.passes.nest import Nest, Sweep
+from tracecomp.passes.rename import Copier, Move
+from tracecomp.passes.split_vars import split, wanted_split
+
+PARALLEL_WORK = 1 << 16
+HEAVY_COST = 24.0
+MAX_SPLITS = 24
+
+
+def schedule_nest(nest: Nest, machine: Machine) -> tuple[Stmt, ...]:
+    """The loops of a nest for a machine."""
+    nest = _split_vars(nest)
+    if any(v.extent == 0 for v in nest.rows):
+        return ()
+    if nest.inner and nest.lanes > 1:
+        return _along_rows(nest)
+    vector = _vector_row(nest, machine)
+    return _across_rows(nest, vector, _chunk(nest, machine))
+
+
+def _split_vars(nest: Nest) -> Nest:
+    for _ in range(MAX_SPLITS):
+        body = [s for item in nest.items for s in (item.body if isinstance(item, Sweep) else item)]
+        found = wanted_split(body, nest.rows) or wanted_split(body, nest.inner, nest.lanes)
+        if found is None:
+            break
+        outer, inner, mapping = split(*found)
+        copier = Copier(mapping)
+        items: list[list[Stmt] | Sweep] = []
+        for item in nest.items:
+            if isinstance(item, Sweep):
+                items.append(Sweep(item.accs, list(copier.stmts(item.body))))
+            else:
+                items.append(list(copier.stmts(item)))
+        rows = _replaced(nest.rows, found[0], outer, inner)
+        inners = _replaced(nest.inner, found[0], outer, inner)
+        nest = Nest(rows, inners, items, nest.params, nest.lanes, nest.scratch)
+    return nest
+
+
+def _replaced(names: list[Var], var: Var, outer: Var, inner: Var) -> list[Var]:
+    return [w for v in names for w in ((outer, inner) if v == var else (v,))]
+
+
+def _work(nest: Nest) -> float:
+    """Elements times cost, a measure of running time."""
+    total = 1.0
+    for var in (*nest.rows, *nest.inner):
+        total *= var.extent
+    return total * max(_cost(nest), 1.0)
+
+
+def _cost(nest: Nest) -> float:
+    body = [s for item in nest.items for s in (item.body if isinstance(item, Sweep) else item)]
+    return sum(expr_cost(s.value) for s in body if isinstance(s, Let | Store)) + 0.5 * len(body)
+
+
+def _chunk(nest: Nest, machine: Machine) -> int:
+    widest = max((b.dtype.itemsize for b in nest.params.buffers.values()), default=4)
+    lanes = machine.lanes(max(widest, 4))
+    return lanes * (2 if _cost(nest) > HEAVY_COST else 4)
+
+
+def _along_rows(nest: Nest) -> tuple[Stmt, ...]:
+    """Lanes run along the innermost reduced variable; one row after another."""
+    body: list[Stmt] = [Local(b) for b in nest.scratch]
+    for item in nest.items:
+        if isinstance(item, Sweep):
+            inner = _loops("serial", nest.inner[:-1], strip(nest.inner[-1], nest.lanes, item.body))
+            body.extend([Accumulate(item.accs, inner)] if item.accs else inner)
+        else:
+            body.extend(item)
+    return _parallel_loops(nest.rows, tuple(body), _work(nest))
+
+
+def _across_rows(nest: Nest, vector: Var | None, chunk: int) -> tuple[Stmt, ...]:
+    """Lanes run over a row variable; each lane does its own row."""
+    content: list[Stmt] = []
+    for item in nest.items:
+        if isinstance(item, Sweep):
+            inner = _loops("serial", nest.inner, tuple(item.body))
+            content.extend([Accumulate(item.accs, inner)] if item.accs else inner)
+        else:
+            content.extend(item)
+    others = [v for v in nest.rows if v != vector]
+    if vector is None:
+        return _parallel_loops(others, (*(Local(b) for b in nest.scratch), *content), _work(nest))
+    kind = "parallel" if not others and _work(nest) >= PARALLEL_WORK else "serial"
+    return _parallel_loops(others, strip(vector, chunk, content, kind, tuple(nest.scratch)), _work(nest))
+
+
+def _vector_row(nest: Nest, machine: Machine) -> Var | None:
+    """The row variable with the most unit-stride accesses for its length; the innermost of equals."""
+    accesses: list[tuple[Index, int]] = []
+    for item in nest.items:
+        for stmt in item.body if isinstance(item, Sweep) else item:
+            accesses.extend(_accesses(stmt))
+    best, best_score = None, 0.0
+    for var in reversed(nest.rows):
+        lanes = machine.lanes(4)
+        filled = var.extent / (-(-var.extent // lanes) * lanes)
+        unit = sum(weight for offset, weight in accesses if offset.coefficient(var) == 1)
+        flat = sum(weight for offset, weight in accesses if offset.coefficient(var) == 0)
+        score = (unit + 0.5 * flat + 0.1) * filled
+        if score > best_score:
+            best, best_score = var, score
+    return best
+
+
+def _accesses(stmt: Stmt) -> Iterable[tuple[Index, int]]:
+    if isinstance(stmt, Store):
+        yield stmt.offset, 2
+    if isinstance(stmt, Let) and isinstance(stmt.value, Load):
+        yield stmt.value.offset, 1
+
+
+def strip(
+    var: Var, chunk: int, body: Iterable[Stmt], kind: str = "serial", scratch: tuple[Buffer, ...] = ()
+) -> tuple[Stmt, ...]:
+    """The loop over ``var`` as chunks of SIMD lanes and a masked rest."""
+    body = tuple(body)
+    whole, rest = divmod(var.extent, chunk)
+    result: list[Stmt] = []
+    if whole:
+        counter = Var(f"{var.name}c", whole)
+        start = index(counter) * chunk if whole > 1 else Index()
+        lanes = _vector_loop(Var(f"{var.name}v", chunk), var, start, body, "", scratch)
+        result.extend([Loop(kind, counter, lanes)] if whole > 1 else lanes)
+    if rest:
+        start = Index((), whole * chunk)
+        result.extend(_vector_loop(Var(f"{var.name}r", rest), var, start, body, "r" if whole else "", scratch))
+    return tuple(result)
+
+
+def _vector_loop(
+    lane: Var, var: Var, start: Index, body: tuple[Stmt, ...], suffix: str, scratch: tuple[Buffer, ...]
+) -> tuple[Stmt, ...]:
+    wide = {b: Buffer(b.name + suffix, b.dtype, b.size * lane.extent) for b in scratch}
+    copier = Copier({var: start + index(lane)}, suffix, _per_lane(wide, lane))
+    return (*(Local(b) for b in wide.values()), Loop("vector", lane, copier.stmts(body)))
+
+
+def _per_lane(wide: dict[Buffer, Buffer], lane: Var) -> Move | None:
+    if not wide:
+        return None
+
+    def move(buffer: Buffer, offset: Index) -> tuple[Buffer, Index]:
+        if buffer in wide:
+            return wide[buffer], offset * lane.extent + index(lane)
+        return buffer, offset
+
+    return move
+
+
+def _loops(kind: str, names: Iterable[Var], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    for var in reversed(list(names)):
+        body = (Loop(kind, var, body),) if body else ()
+    return body
+
+
+def _parallel_loops(names: list[Var], body: tuple[Stmt, ...], work: float) -> tuple[Stmt, ...]:
+    """Nested loops over ``names``, the outermost split among threads when there is enough to do."""
+    if not body or not names or work < PARALLEL_WORK or any(s.kind == "parallel" for s in walk(body) if isinstance(s, Loop)):
+        return _loops("serial", names, body)
+    first, *rest = names
+    if rest and first.extent < 16:
+        both = Var(f"{first.name}{rest[0].name}", first.extent * rest[0].extent)
+        at = index(both)
+        copier = Copier({first: at // rest[0].extent, rest[0]: at % rest[0].extent})
+        body = copier.stmts(_loops("serial", rest[1:], body))
+        return (Loop("parallel", both, body),)
+    return (Loop("parallel", first, _loops("serial", rest, body)),)
+
+
