@@ -21,7 +21,7 @@ def parse_spec(spec: str) -> tuple[str, str, str]:
     lhs, comma, rhs = ins.partition(",")
     labels = (lhs, rhs, out)
     well_formed = bool(arrow and comma) and all(len(set(s)) == len(s) and (s.isalpha() or not s) for s in labels)
-    if not well_formed or set(lhs) ^ set(rhs) > set(out) or not set(out) <= set(lhs) | set(rhs):
+    if not well_formed or not set(out) <= set(lhs) | set(rhs):
         raise ValueError(f"contract: {spec!r} is not a contraction of two operands")
     if not (set(lhs) ^ set(rhs)) <= set(out):
         raise ValueError(f"contract: {spec!r} sums a label that only one operand has")

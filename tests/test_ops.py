@@ -1,0 +1,72 @@
+"""Every operator record, on its own samples: types, shapes, errors, completeness and traits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracecomp.ops  # noqa: F401 - fills the registry
+from tests.samples import concrete, samples_of, type_of
+from tracecomp.ir.op import OPS, Control, Op
+
+EVERY = [pytest.param(op, id=op.name) for op in OPS.values()]
+
+
+def results(op: Op, arrays: Any, attrs: Any) -> tuple[Any, ...]:
+    with np.errstate(all="ignore"):
+        out = op.impl(*arrays, **attrs)
+    return tuple(map(np.asarray, out)) if isinstance(out, tuple) else (np.asarray(out),)
+
+
+@pytest.mark.parametrize("op", EVERY)
+def test_infer_tells_what_impl_returns(op: Op) -> None:
+    for case in samples_of(op):
+        found = tuple(type_of(a) for a in results(op, case.arrays, case.attrs))
+        assert found == op.result_types(case.types, case.attrs), str(case)
+
+
+@pytest.mark.parametrize("op", EVERY)
+def test_impl_leaves_its_operands_alone(op: Op) -> None:
+    for case in samples_of(op):
+        before = [a.tobytes() for a in case.arrays]
+        results(op, case.arrays, case.attrs)
+        assert [a.tobytes() for a in case.arrays] == before, str(case)
+
+
+@pytest.mark.parametrize("op", EVERY)
+def test_strided_operands_give_the_same(op: Op) -> None:
+    for case in samples_of(op):
+        want = results(op, case.arrays, case.attrs)
+        strided = [_strided(a) for a in case.arrays]
+        got = results(op, strided, case.attrs)
+        for a, b in zip(got, want, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5, err_msg=str(case))
+
+
+def _strided(a: Any) -> Any:
+    wide = np.zeros((*a.shape, 2), a.dtype)
+    wide[..., 0] = a
+    return wide[..., 0]
+
+
+@pytest.mark.parametrize("op", EVERY)
+def test_bad_inputs_are_refused(op: Op) -> None:
+    for bad in op.errors:
+        case = concrete(op, bad.sample)
+        with pytest.raises(bad.error, match=bad.match):
+            op.result_types(case.types, case.attrs)
+            op.impl(*case.arrays, **case.attrs)
+
+
+@pytest.mark.parametrize("op", EVERY)
+def test_record_is_complete(op: Op) -> None:
+    assert op.doc
+    assert op.samples or isinstance(op.loop, Control)
+    if op.kind == "view":
+        assert op.write is not None
+    for name in ("any sample with data", "a 0-d or empty sample"):
+        shapes = [spec[0] for s in op.samples for spec in s.args] + [s.attrs.get("shape", ()) for s in op.samples]
+        wanted = (lambda s: 0 not in s) if name.startswith("any") else (lambda s: s == () or 0 in s)
+        assert not op.samples or any(wanted(s) for s in shapes), f"{op.name} lacks {name}"
