@@ -14,8 +14,8 @@ from tracecomp.errors import CompileError
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.printer import print_graph
 from tracecomp.ir.verify import verify
-from tracecomp.passes import canonical, cleanup, layout, simplify, split, views
-from tracecomp.passes.rewrite import Log, Rules, rewrite
+from tracecomp.passes import canonical, cleanup, layout, split
+from tracecomp.passes.rewrite import Log
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,21 +27,13 @@ class Pass:
     doc: str
 
 
-SIMPLIFICATION = Rules(simplify.RULES, views.RULES)
-
-
-def simplify_graph(graph: Graph, log: Log) -> Graph:
-    """Apply every bit-exact rule to a fixed point, dropping dead nodes."""
-    return rewrite(graph, SIMPLIFICATION, log, "simplify")
-
-
 PIPELINE: tuple[Pass, ...] = (
-    Pass("simplify", simplify_graph, "bit-exact algebra on scalars and shapes"),
+    Pass("decompose", canonical.decompose, "operators whose loop meaning is a composition, spelled out"),
+    Pass("simplify", canonical.simplify, "bit-exact algebra on scalars and shapes"),
     Pass("fold", cleanup.fold_constants, "compute what depends on constants only"),
     Pass("canonical", canonical.canonicalise, "one spelling for contractions and convolutions"),
-    Pass("layout", layout.plan, "channels-last where convolutions gain from it; permutations moved and cancelled"),
+    Pass("layout", layout.plan, "channels last where convolutions gain from it, permutations moved and cancelled"),
     Pass("split", split.split_reductions, "long reductions in two stages"),
-    Pass("tidy", simplify_graph, "simplify what the passes before left"),
     Pass("dead_code", cleanup.remove_dead_code, "results of regions that nobody reads"),
 )
 

@@ -85,24 +85,24 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class Choice:
     """A choice a pass made, and why, in words. ``origin`` leads to the user's line."""
 
     subject: str
-    choice: str
+    chosen: str
     reason: str
     origin: Origin = Origin()
 
 
 @dataclass(slots=True)
 class Log:
-    """What happened in one pass: how often each rule fired, and decisions with their reasons."""
+    """What happened in one pass: how often each rule fired, and choices with their reasons."""
 
     hits: Counter[str] = field(default_factory=Counter)
-    decisions: list[Decision] = field(default_factory=list)
+    choices: list[Choice] = field(default_factory=list)
 
-    def decide(self, subject: str, choice: str, reason: str, origin: Origin) -> None:
-        self.decisions.append(Decision(subject, choice, reason, origin))
+    def choose(self, subject: str, chosen: str, reason: str, origin: Origin) -> None:
+        self.choices.append(Choice(subject, chosen, reason, origin))
 
 
 class Rewriter:

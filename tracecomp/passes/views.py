@@ -192,7 +192,8 @@ def pad_of_pad(g: Rewriter, a: Application) -> Replacement:
     inner = made_by(a.inputs[0], "pad")
     if inner is None or any(a.attrs["interior"]) or not same_number(inner.attrs["value"], a.attrs["value"]):
         return None
-    if min((*a.attrs["low"], *a.attrs["high"]), default=0) < 0:
+    sides = [amount for node in (a, inner) for side in ("low", "high") for amount in node.attrs[side]]
+    if min(sides, default=0) < 0:
         return None
     low, high = (
         tuple(p + q for p, q in zip(inner.attrs[side], a.attrs[side], strict=True)) for side in ("low", "high")

@@ -1,0 +1,37 @@
+"""The passes made of rules alone: decompose, simplify, canonicalise."""
+
+from __future__ import annotations
+
+from tracecomp.ir.graph import Graph
+from tracecomp.ir.op import KINDS, Composed
+from tracecomp.ops.autodiff import Sym
+from tracecomp.passes import contractions, convolutions, reductions, simplify as algebra, views
+from tracecomp.passes.rewrite import Application, Log, Replacement, Rewriter, Rules, rewrite
+
+DECOMPOSITION = Rules()
+SIMPLIFICATION = Rules(algebra.RULES, views.RULES)
+CANONICAL = Rules(contractions.RULES, convolutions.RULES, reductions.RULES, SIMPLIFICATION)
+
+
+def decompose(graph: Graph, log: Log) -> Graph:
+    """Spell out operators whose loop meaning is a composition of others."""
+    return rewrite(graph, DECOMPOSITION, log, "decompose")
+
+
+def simplify(graph: Graph, log: Log) -> Graph:
+    """Apply every bit-exact rule to a fixed point, dropping dead nodes."""
+    return rewrite(graph, SIMPLIFICATION, log, "simplify")
+
+
+def canonicalise(graph: Graph, log: Log) -> Graph:
+    """One spelling for contractions, convolutions and reductions. This settles orders of summation."""
+    return rewrite(graph, CANONICAL, log, "canonical")
+
+
+@DECOMPOSITION.on_kind(*KINDS)
+def composed_operator(g: Rewriter, a: Application) -> Replacement:
+    """argmax(x) -> min(where(x == max(x), position, size))"""
+    if not isinstance(a.op.loop, Composed):
+        return None
+    result = a.op.loop.fn(*(Sym(g.graph, v) for v in a.inputs), **a.attrs)
+    return [r.value for r in result] if isinstance(result, tuple) else result.value

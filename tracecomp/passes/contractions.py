@@ -1,0 +1,192 @@
+"""One spelling for contractions, so that the scheduler sees few shapes of loop nest.
+
+Permuted and repeated operands become labels of the spec (transposed operands are free), labels of size 1 go, labels
+that always stand together merge into one, the result's last label belongs to the right operand, labels are renamed.
+Without a summed label a contraction is a product, and with a vector operand it is a product and a sum: row and
+column sums run at memory speed, where a register tile has nothing to reuse.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tracecomp.ir.graph import Value
+from tracecomp.ir.types import float32, float64
+from tracecomp.passes.rewrite import Application, Replacement, Rewriter, Rules, made_by
+
+RULES = Rules()
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """The labels of a contraction: ``lhs,rhs->out``."""
+
+    lhs: str
+    rhs: str
+    out: str
+
+    @staticmethod
+    def parse(text: str) -> Spec:
+        operands, out = text.split("->")
+        lhs, rhs = operands.split(",")
+        return Spec(lhs, rhs, out)
+
+    def __str__(self) -> str:
+        return f"{self.lhs},{self.rhs}->{self.out}"
+
+    @property
+    def summed(self) -> str:
+        return "".join(c for c in self.lhs if c not in self.out)
+
+    @property
+    def terms(self) -> tuple[str, str, str]:
+        return (self.lhs, self.rhs, self.out)
+
+
+def spec_of(a: Application) -> Spec:
+    return Spec.parse(a.attrs["spec"])
+
+
+def extents(a: Application) -> dict[str, int]:
+    """The size of each label."""
+    spec = spec_of(a)
+    sizes: dict[str, int] = {}
+    for labels, value in zip((spec.lhs, spec.rhs), a.inputs, strict=True):
+        sizes.update(zip(labels, value.shape, strict=True))
+    return sizes
+
+
+def contract(g: Rewriter, x: Value, y: Value, spec: Spec) -> Value:
+    return g.apply("contract", x, y, spec=str(spec))
+
+
+@RULES.on("contract")
+def contract_of_permuted(g: Rewriter, a: Application) -> Replacement:
+    """contract(permute(x), y, "mk,kn->mn") -> contract(x, y, "km,kn->mn")"""
+    spec = spec_of(a)
+    values, terms = list(a.inputs), [spec.lhs, spec.rhs]
+    for side, value in enumerate(a.inputs):
+        node = made_by(value, "permute")
+        if node:
+            values[side] = node.inputs[0]
+            order = sorted(range(value.ndim), key=node.attrs["dims"].__getitem__)
+            terms[side] = "".join(terms[side][d] for d in order)
+    if tuple(values) == a.inputs:
+        return None
+    return contract(g, values[0], values[1], Spec(terms[0], terms[1], spec.out))
+
+
+@RULES.on("contract")
+def contract_of_expanded(g: Rewriter, a: Application) -> Replacement:
+    """contract(expand(x: [1,4,5]), y, "bmk,bkn->bmn") -> contract(x: [4,5], y, "mk,bkn->bmn")"""
+    spec = spec_of(a)
+    values, terms = list(a.inputs), [spec.lhs, spec.rhs]
+    for side, value in enumerate(a.inputs):
+        node = made_by(value, "expand")
+        if node is None:
+            continue
+        x = node.inputs[0]
+        source = (1,) * (value.ndim - x.ndim) + x.shape
+        other = (spec.rhs, spec.lhs)[side]
+        gone = [d for d, n in enumerate(source) if n != value.shape[d]]
+        if all(terms[side][d] in other and terms[side][d] in spec.out for d in gone):
+            values[side] = g.reshape(x, tuple(n for d, n in enumerate(source) if d not in gone))
+            terms[side] = "".join(c for d, c in enumerate(terms[side]) if d not in gone)
+    if tuple(values) == a.inputs:
+        return None
+    return contract(g, values[0], values[1], Spec(terms[0], terms[1], spec.out))
+
+
+@RULES.on("contract")
+def contract_without_ones(g: Rewriter, a: Application) -> Replacement:
+    """Labels of size 1 go; of the summed ones, one stays"""
+    spec, sizes = spec_of(a), extents(a)
+    ones = [c for c in sizes if sizes[c] == 1]
+    if spec.summed and all(c in ones for c in spec.summed):
+        ones.remove(spec.summed[0])
+    if not ones:
+        return None
+    terms = ["".join(c for c in term if c not in ones) for term in spec.terms]
+    x, y = (g.reshape(v, tuple(sizes[c] for c in term)) for v, term in zip(a.inputs, terms, strict=False))
+    return g.reshape(contract(g, x, y, Spec(*terms)), a.type.shape)
+
+
+@RULES.on("contract")
+def contract_with_merged_labels(g: Rewriter, a: Application) -> Replacement:
+    """ "bsk,kn->bsn" -> "mk,kn->mn": labels that stand side by side in every term that has one of them"""
+    spec, sizes = spec_of(a), extents(a)
+    pair = _mergeable(spec)
+    if pair is None:
+        return None
+    first, second = pair
+    terms = [term.replace(second, "") for term in spec.terms]
+    merged = sizes | {first: sizes[first] * sizes[second]}
+    x, y = (g.reshape(v, tuple(merged[c] for c in term)) for v, term in zip(a.inputs, terms, strict=False))
+    return g.reshape(contract(g, x, y, Spec(*terms)), a.type.shape)
+
+
+def _mergeable(spec: Spec) -> tuple[str, str] | None:
+    for term in spec.terms:
+        for first, second in zip(term, term[1:], strict=False):
+            if all((first + second in t) or (first not in t and second not in t) for t in spec.terms):
+                return first, second
+    return None
+
+
+@RULES.on("contract")
+def contract_without_sum(g: Rewriter, a: Application) -> Replacement:
+    """ "m,n->mn" -> x[:, None] * y"""
+    spec = spec_of(a)
+    if spec.summed:
+        return None
+    x, y = (_aligned(g, v, t, spec.out) for v, t in zip(a.inputs, (spec.lhs, spec.rhs), strict=True))
+    return g.apply("mul", x, y)
+
+
+@RULES.on("contract")
+def contract_with_vector(g: Rewriter, a: Application) -> Replacement:
+    """ "mk,k->m" -> sum(x * y, axis of k). Not in half precision, where a contraction sums without rounding"""
+    spec = spec_of(a)
+    lonely_left = any(c not in spec.rhs for c in spec.lhs)
+    lonely_right = any(c not in spec.lhs for c in spec.rhs)
+    if (lonely_left and lonely_right) or a.type.dtype not in (float32, float64):
+        return None
+    matrix, vector = (0, 1) if lonely_left else (1, 0)
+    labels = (spec.lhs, spec.rhs)[matrix]
+    other = _aligned(g, a.inputs[vector], (spec.lhs, spec.rhs)[vector], labels)
+    axes = tuple(d for d, c in enumerate(labels) if c in spec.summed)
+    total = g.apply("sum", g.apply("mul", a.inputs[matrix], other), axes=axes)
+    return _aligned(g, total, "".join(c for c in labels if c in spec.out), spec.out)
+
+
+def _aligned(g: Rewriter, value: Value, labels: str, target: str) -> Value:
+    """``value`` with its axes in the order of ``target`` and axes of size 1 for labels it lacks."""
+    order = sorted(range(len(labels)), key=lambda d: target.index(labels[d]))
+    permuted = g.apply("permute", value, dims=tuple(order))
+    sizes = dict(zip(labels, value.shape, strict=True))
+    return g.reshape(permuted, tuple(sizes.get(c, 1) for c in target))
+
+
+@RULES.on("contract")
+def contract_with_row_on_the_right(g: Rewriter, a: Application) -> Replacement:
+    """The result's last label belongs to the right operand, whose rows then are vectors: ``A @ B`` as it stands"""
+    spec = spec_of(a)
+    if spec.out and spec.out[-1] in spec.lhs and spec.out[-1] not in spec.rhs:
+        return contract(g, a.inputs[1], a.inputs[0], Spec(spec.rhs, spec.lhs, spec.out))
+    return None
+
+
+@RULES.on("contract")
+def contract_with_standard_labels(g: Rewriter, a: Application) -> Replacement:
+    """Labels by role: b in both operands and the result, m on the left, n on the right, k summed"""
+    spec = spec_of(a)
+    names: dict[str, str] = {}
+    pools = {role: iter(letters) for role, letters in _LETTERS.items()}
+    for c in spec.out + spec.summed:
+        role = (c in spec.lhs) + 2 * (c in spec.rhs) + 4 * (c in spec.out)
+        names[c] = next(pools[role])
+    renamed = Spec(*("".join(names[c] for c in term) for term in spec.terms))
+    return None if renamed == spec else contract(g, *a.inputs, renamed)
+
+
+_LETTERS = {7: "bcdefghij", 5: "mopqrst", 6: "nuvwxyz", 3: "klABCDEFG"}
