@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from tracecomp.errors import Source
+from tracecomp.ir.interpret import Observer, interpret
 from tracecomp.ir.op import OPS, Op
+from tracecomp.ir.printer import print_graph
 from tracecomp.ir.types import DType, TensorType
 
 
@@ -152,6 +154,13 @@ class Graph:
             live.add(node)
             stack.extend(v.node for v in node.inputs if v.node)
         return (n for n in self.nodes if n in live)
+
+    def interpret(self, *arrays: np.ndarray[Any, Any], observer: Observer | None = None) -> list[np.ndarray[Any, Any]]:
+        """The outputs for ``arrays``, by the numpy interpreter (``ir.interpret``)."""
+        return interpret(self, arrays, observer)
+
+    def __str__(self) -> str:
+        return print_graph(self, comments=True, short=True)
 
 
 def attrs_key(attrs: dict[str, Any]) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tracecomp.ir.loops import Expr, Index
+from tracecomp.ir.loops import Expr
 from tracecomp.ir.types import TensorType
 
 KINDS = (
