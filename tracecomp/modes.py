@@ -18,6 +18,7 @@ class Modes(threading.local):
     anomaly: bool = False
     recorder: Any = None
     scopes: tuple[str, ...] = ()
+    save_hooks: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = ()
 
 
 modes = Modes()

@@ -129,16 +129,28 @@ class AccumulateGrad(Node):
 class SavedOut:
     """A result kept for backward: not the tensor itself, whose ``grad_fn`` would point back here."""
 
-    __slots__ = ("array", "storage", "value", "version")
+    __slots__ = ("array", "make", "storage", "value", "version")
 
     def __init__(self, tensor: Tensor) -> None:
         self.rebind(tensor)
         self.value = tensor._value
+        self.make = tensor._wrap
 
     def rebind(self, tensor: Tensor) -> None:
         self.array = tensor._data
         self.storage: Storage = tensor._shared_storage()
         self.version = self.storage.version
+
+    def restored(self, node: Node, number: int) -> Tensor:
+        """The result as a tensor; RuntimeError when it was modified since."""
+        result = self.make(self.array)
+        result._storage = self.storage
+        result._value = self.value
+        if self.version != self.storage.version:
+            raise RuntimeError(modified(result, self.version, node, number))
+        if modes.grad:
+            result._grad_fn, result._output_nr = node, number
+        return result
 
 
 _SaveRule = tuple[bool, frozenset[int], bool]
@@ -174,7 +186,10 @@ class OpNode(Node):
             [x if every or i in positions or isinstance(x, bool | int | float) else None for i, x in enumerate(operands)]
         )
         self.versions = [None if x is None else getattr(x, "_version", None) for x in self.ins]
-        self.outs: tuple[SavedOut, ...] = tuple([SavedOut(t) for t in outs]) if keep else ()
+        self.outs: tuple[Any, ...] = tuple([SavedOut(t) for t in outs]) if keep else ()
+        if modes.save_hooks:
+            self.ins = tuple([Packed(x, e) if hasattr(x, "_data") else x for x, e in zip(self.ins, edges, strict=True)])
+            self.outs = tuple([Packed(t, (self, i)) for i, t in enumerate(outs)]) if keep else ()
 
     def release(self) -> None:
         self.ins = None
@@ -185,7 +200,8 @@ class OpNode(Node):
         if self.ins is not None:
             self.ins = tuple([Overwritten(old) if x is old else x for x in self.ins])
         for saved in self.outs:
-            saved.rebind(new)
+            if isinstance(saved, SavedOut):
+                saved.rebind(new)
 
     def backward(self, grads: Grads) -> Grads:
         wanted = tuple([e is not None for e in self.edges])
@@ -209,27 +225,49 @@ class OpNode(Node):
             raise RuntimeError(FREED)
         if slot < len(self.types):
             x, version = self.ins[slot], self.versions[slot]
+            if isinstance(x, Packed):
+                return x.unpacked()
             if isinstance(x, bool | int | float):
                 return like._create("full", value=x, shape=(), dtype=from_numpy_dtype(self.types[slot][0]))
             if x._version != version:
-                raise RuntimeError(_modified(x, version))
+                raise RuntimeError(modified(x, version))
             return x  # type: ignore[no-any-return]
         number = slot - len(self.types)
         saved = self.outs[number]
-        result = like._wrap(saved.array)
-        result._storage = saved.storage
-        result._value = saved.value
-        if saved.version != saved.storage.version:
-            raise RuntimeError(_modified(result, saved.version, self, number))
-        if modes.grad:
-            result._grad_fn, result._output_nr = self, number
-        return result
+        if isinstance(saved, Packed):
+            return saved.unpacked()
+        return saved.restored(self, number)  # type: ignore[no-any-return]
 
     @property
     def saved_tensors(self) -> tuple[Tensor, ...]:
         if self.ins is None:
             raise RuntimeError(FREED)
         return tuple(x for x in self.ins if hasattr(x, "_data"))
+
+
+class Packed:
+    """A saved tensor in the form that ``saved_tensors_hooks`` gave it."""
+
+    __slots__ = ("edge", "packed", "unpack")
+
+    def __init__(self, tensor: Tensor, edge: Edge) -> None:
+        hooks, modes.save_hooks = modes.save_hooks, ()
+        try:
+            pack, self.unpack = hooks[-1]
+            self.packed = pack(tensor)
+        finally:
+            modes.save_hooks = hooks
+        self.edge = edge
+
+    def unpacked(self) -> Tensor:
+        """The tensor again, with its place in the autograd graph."""
+        tensor: Tensor = self.unpack(self.packed)
+        if not hasattr(tensor, "_data"):
+            raise TypeError(f"unpack hook should return a Tensor, but got {type(tensor).__name__}")
+        result = tensor.detach()
+        if modes.grad and self.edge is not None:
+            result._grad_fn, result._output_nr = self.edge
+        return result
 
 
 class Overwritten:
@@ -305,7 +343,7 @@ _TYPE_WORDS = {
 }  # fmt: skip
 
 
-def _modified(x: Any, expected: int | None, node: Node | None = None, number: int = 0) -> str:
+def modified(x: Any, expected: int | None, node: Node | None = None, number: int = 0) -> str:
     word = _TYPE_WORDS[x._data.dtype.name]
     node, number = (x._grad_fn, x._output_nr) if node is None else (node, number)
     made = f", which is output {number} of {node.name()}," if node is not None else ""

@@ -1,0 +1,108 @@
+"""Activation checkpointing: what a function saves for backward is forgotten, and made again when it is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tracecomp.autograd.graph import saved_tensors_hooks
+from tracecomp.modes import enable_grad
+from tracecomp.random import fork_rng, get_rng_state, set_rng_state
+from tracecomp.tensor import Tensor
+
+
+class CheckpointError(RuntimeError):
+    """A checkpointed function did something else when it ran again."""
+
+def checkpoint(
+    function: Callable[..., Any],
+    *args: Any,
+    use_reentrant: bool | None = None,
+    preserve_rng_state: bool = True,
+    determinism_check: str = "default",
+    **kwargs: Any,
+) -> Any:
+    """``function(*args, **kwargs)``, recomputed in backward instead of keeping its intermediate results."""
+    frame = _Frame(function, args, kwargs, get_rng_state() if preserve_rng_state else None)
+    with saved_tensors_hooks(frame.pack, frame.unpack):
+        return function(*args, **kwargs)
+
+
+def checkpoint_sequential(
+    functions: Any, segments: int, input: Tensor, use_reentrant: bool | None = None, **kwargs: Any
+) -> Tensor:
+    """Run a sequence of functions in ``segments`` checkpointed parts."""
+    parts = list(functions.children()) if hasattr(functions, "children") else list(functions)
+    size = max(len(parts) // segments, 1)
+    for start in range(0, len(parts), size):
+        last = start // size == segments - 1
+        chosen = parts[start:] if last else parts[start : start + size]
+        input = checkpoint(_Chain(chosen), input, **kwargs)
+        if last:
+            break
+    return input
+
+
+class _Chain:
+    """Functions applied one after another."""
+
+    def __init__(self, parts: Sequence[Callable[..., Any]]) -> None:
+        self.parts = parts
+
+    def __call__(self, x: Any) -> Any:
+        for part in self.parts:
+            x = part(x)
+        return x
+
+
+class _Frame:
+    """One checkpointed call: numbers stand for saved tensors until one of them is asked for."""
+
+    def __init__(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], rng: Tensor | None
+    ) -> None:
+        self.function = function
+        self.args = args
+        self.kwargs = kwargs
+        self.rng = rng
+        self.shapes: list[tuple[int, ...]] = []
+        self.made: dict[int, Tensor] = {}
+
+    def pack(self, tensor: Tensor) -> int:
+        self.shapes.append(tuple(tensor.shape))
+        return len(self.shapes) - 1
+
+    def unpack(self, number: int) -> Tensor:
+        if number not in self.made:
+            self._recompute()
+        return self.made.pop(number)
+
+    def _recompute(self) -> None:
+        count = 0
+
+        def collect(tensor: Tensor) -> Tensor:
+            nonlocal count
+            if count < len(self.shapes):
+                if tuple(tensor.shape) != self.shapes[count]:
+                    raise CheckpointError(
+                        f"checkpoint: recomputed tensor {count} has shape {tuple(tensor.shape)}, it was "
+                        f"{self.shapes[count]} in the forward pass"
+                    )
+                self.made[count] = tensor.detach()
+            count += 1
+            return tensor
+
+        with fork_rng(enabled=self.rng is not None), enable_grad(), saved_tensors_hooks(collect, lambda t: t):
+            if self.rng is not None:
+                set_rng_state(self.rng)
+            self.function(*_detached(self.args), **self.kwargs)
+        if count != len(self.shapes):
+            raise CheckpointError(
+                f"checkpoint: {count} tensors were saved when the function ran again, {len(self.shapes)} the first time"
+            )
+
+
+def _detached(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(
+        a.detach().requires_grad_(a.requires_grad) if isinstance(a, Tensor) else a for a in args
+    )

@@ -1,0 +1,222 @@
+"""``autograd.Function``: operations with derivatives written by the user."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tracecomp.ir.types import from_numpy_dtype
+from tracecomp.modes import modes, no_grad
+from tracecomp.node import FREED, Edge, Grads, Node, Packed, SavedOut, modified
+from tracecomp.tensor import Tensor, create, gradient_edge
+
+
+class FunctionCtx:
+    """What ``forward`` leaves for ``backward``."""
+
+    def __init__(self) -> None:
+        self._to_save: tuple[Any, ...] = ()
+        self._saved: tuple[Any, ...] | None = ()
+        self._dirty: tuple[Tensor, ...] = ()
+        self._constant: tuple[Tensor, ...] = ()
+        self._materialize = True
+        self.needs_input_grad: tuple[bool, ...] = ()
+
+    def save_for_backward(self, *tensors: Tensor | None) -> None:
+        """Keep ``tensors`` for backward; they come back as ``saved_tensors``."""
+        for t in tensors:
+            if t is not None and not isinstance(t, Tensor):
+                raise TypeError(f"save_for_backward can only save variables, but argument is of type {type(t).__name__}")
+        self._to_save = tensors
+
+    save_for_forward = save_for_backward
+
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        if self._saved is None:
+            raise RuntimeError(FREED)
+        return tuple(_unpack(s) for s in self._saved)
+
+    def mark_dirty(self, *tensors: Tensor) -> None:
+        """Say which inputs ``forward`` wrote to; they must be returned."""
+        self._dirty = tensors
+
+    def mark_non_differentiable(self, *tensors: Tensor) -> None:
+        """Say which outputs have no gradient."""
+        self._constant = tensors
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Whether missing gradients reach ``backward`` as zeros (the default) or as None."""
+        self._materialize = value
+
+
+class FunctionNode(Node):
+    """``grad_fn`` of the outputs of a user's Function."""
+
+    __slots__ = ("ctx", "function", "inputs")
+
+    def __init__(
+        self, function: type[Function], ctx: FunctionCtx, edges: tuple[Edge, ...], inputs: int, outs: Sequence[Any]
+    ) -> None:
+        types = tuple((t._data.dtype, t._data.shape) if isinstance(t, Tensor) else None for t in outs)
+        super().__init__(edges, types)  # type: ignore[arg-type]
+        self.function = function
+        self.ctx = ctx
+        self.inputs = inputs
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_metadata":
+            raise AttributeError(name)
+        return getattr(self.ctx, name)
+
+    def release(self) -> None:
+        if self.ctx._to_save or self.ctx._saved:
+            self.ctx._saved = None
+        self.ctx._to_save = ()
+
+    def backward(self, grads: Grads) -> Grads:
+        given: list[Any] = list(grads)
+        if self.ctx._materialize:
+            for i, (g, pair) in enumerate(zip(grads, self.out_types, strict=True)):
+                if g is None and pair is not None:
+                    given[i] = _zeros(pair)
+        found = self.function.backward(self.ctx, *given)
+        found = found if isinstance(found, tuple) else (found,)
+        if len(found) < self.inputs or any(g is not None for g in found[self.inputs :]):
+            raise RuntimeError(
+                f"function {self.name()} returned an incorrect number of gradients (expected {self.inputs}, got "
+                f"{len(found)})"
+            )
+        for i, g in enumerate(found):
+            if g is not None and not isinstance(g, Tensor):
+                raise RuntimeError(
+                    f"function {self.name()} returned an invalid gradient at index {i} - expected Tensor or None, "
+                    f"but got {type(g).__name__}"
+                )
+        return found[: self.inputs]
+
+
+class Function:
+    """Subclass with static ``forward(ctx, ...)`` (or ``forward(...)`` and ``setup_context``) and ``backward(ctx, ...)``."""
+
+    @staticmethod
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        raise NotImplementedError("setup_context is not implemented.")
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        raise NotImplementedError(
+            "You must implement either the backward or vjp method for your custom autograd.Function to use it with "
+            "backward mode AD."
+        )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise RuntimeError(
+            f"{type(self).__name__} should not be instantiated. Methods on autograd functions are all static, so you "
+            "should invoke them on the class itself."
+        )
+
+    @classmethod
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+        """Run ``forward`` and make its outputs differentiable by ``backward``."""
+        ctx = FunctionCtx()
+        edges = tuple(gradient_edge(a) if modes.grad and isinstance(a, Tensor) else None for a in args)
+        ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
+        with no_grad():
+            if cls.setup_context is Function.setup_context:
+                output = cls.forward(ctx, *args, **kwargs)
+            else:
+                output = cls.forward(*args, **kwargs)
+                cls.setup_context(ctx, args, output)
+        outs = output if isinstance(output, tuple) else (output,)
+        if not any(e is not None for e in edges):
+            ctx._saved = ctx._to_save
+            return output
+        outs = _connect(cls, ctx, args, edges, outs)
+        return outs if isinstance(output, tuple) else outs[0]
+
+
+def _connect(
+    cls: type[Function], ctx: FunctionCtx, args: tuple[Any, ...], edges: tuple[Edge, ...], outs: tuple[Any, ...]
+) -> tuple[Any, ...]:
+    node = type(f"{cls.__name__}Backward", (FunctionNode,), {"__slots__": ()})(cls, ctx, edges, len(args), outs)
+    results = []
+    for i, out in enumerate(outs):
+        if not isinstance(out, Tensor) or any(out is t for t in ctx._constant) or out._data.dtype.kind in "biu":
+            results.append(out)
+            continue
+        if any(out is t for t in ctx._dirty):
+            _check_dirty(out)
+        elif any(out is a for a in args) or out.requires_grad:
+            out = out.detach()
+        out._requires_grad = False
+        out._linked = False
+        out._grad_fn, out._output_nr = node, i
+        results.append(out)
+    ctx._saved = tuple(_pack(t, outs, results, node) for t in ctx._to_save)
+    return tuple(results)
+
+
+def _check_dirty(out: Tensor) -> None:
+    if out.is_leaf and out._requires_grad:
+        raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+
+
+def _pack(t: Tensor | None, outs: Sequence[Any], results: Sequence[Any], node: Node) -> Any:
+    if t is None:
+        return None
+    number = next((i for i, o in enumerate(outs) if o is t), None)
+    if number is not None and results[number]._grad_fn is node:
+        return (SavedOut(t), node, number)
+    return Packed(t, gradient_edge(t)) if modes.save_hooks else (t, t._version)
+
+
+def _unpack(saved: Any) -> Tensor | None:
+    if saved is None or isinstance(saved, Tensor):
+        return saved
+    if isinstance(saved, Packed):
+        return saved.unpacked()
+    if isinstance(saved[0], SavedOut):
+        record, node, number = saved
+        return record.restored(node, number)  # type: ignore[no-any-return]
+    tensor, version = saved
+    if tensor._version != version:
+        raise RuntimeError(modified(tensor, version))
+    return tensor  # type: ignore[no-any-return]
+
+
+def _zeros(pair: tuple[Any, tuple[int, ...]]) -> Tensor:
+    return create("full", value=0.0, shape=pair[1], dtype=from_numpy_dtype(pair[0]))
+
+
+def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """For ``backward``: its result cannot be differentiated again, and says so when that is tried."""
+
+    @functools.wraps(fn)
+    def run(ctx: Any, *grads: Any) -> Any:
+        with no_grad():
+            found = fn(ctx, *grads)
+        if not modes.grad or not any(isinstance(g, Tensor) and g.requires_grad for g in grads):
+            return found
+        many = found if isinstance(found, tuple) else (found,)
+        blocked = tuple(_Blocked.apply(g, *grads) if isinstance(g, Tensor) else g for g in many)
+        return blocked if isinstance(found, tuple) else blocked[0]
+
+    return run
+
+
+class _Blocked(Function):
+    """The identity, whose derivative is an error."""
+
+    @staticmethod
+    def forward(ctx: Any, result: Tensor, *grads: Tensor) -> Tensor:
+        return result.detach()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise RuntimeError("trying to differentiate twice a function that was marked with @once_differentiable")

@@ -1,0 +1,47 @@
+"""Looking at and steering the autograd graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tracecomp.modes import modes
+from tracecomp.node import Node
+from tracecomp.tensor import Tensor
+
+__all__ = ["Node", "disable_saved_tensors_hooks", "save_on_cpu", "saved_tensors_hooks"]
+
+
+class saved_tensors_hooks:
+    """Inside, what operations save for backward goes through ``pack``, and comes back through ``unpack``."""
+
+    def __init__(self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]) -> None:
+        self._hooks = (pack_hook, unpack_hook)
+
+    def __enter__(self) -> None:
+        self._before = modes.save_hooks
+        modes.save_hooks = (*self._before, self._hooks)
+
+    def __exit__(self, *error: object) -> None:
+        modes.save_hooks = self._before
+
+
+class save_on_cpu(saved_tensors_hooks):
+    """Saved tensors are kept on the CPU, where they are anyway."""
+
+    def __init__(self, pin_memory: bool = False, device_type: str = "cpu") -> None:
+        super().__init__(lambda x: x, lambda x: x)
+
+
+class disable_saved_tensors_hooks:
+    """Inside, ``saved_tensors_hooks`` are not in force."""
+
+    def __init__(self, error_message: str = "") -> None:
+        self._message = error_message
+
+    def __enter__(self) -> None:
+        self._before = modes.save_hooks
+        modes.save_hooks = ()
+
+    def __exit__(self, *error: object) -> None:
+        modes.save_hooks = self._before
