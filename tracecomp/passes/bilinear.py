@@ -1,0 +1,130 @@
+"""Contractions and convolutions as an unscheduled nest: output variables, summed variables, operands, what follows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tracecomp.ir.graph import Node, Value
+from tracecomp.ir.index import Index, Var, index, linear, unravel
+from tracecomp.ir.loops import Expr, Let, Load, Read, Stmt, Store, Update, cast
+from tracecomp.ir.op import Bilinear
+from tracecomp.ir.types import compute_dtype
+from tracecomp.passes.evaluate import Block, Evaluator, Params
+from tracecomp.passes.fuse import Group
+from tracecomp.passes.rename import Copier, indices_of
+from tracecomp.passes.split_vars import merge_vars, merged, split, wanted_split
+
+ACCUMULATOR = "c"
+
+
+@dataclass
+class Operand:
+    """How one operand's element is loaded: statements, then the expression."""
+
+    stmts: list[Stmt]
+    expr: Expr
+
+    @property
+    def load(self) -> Load | None:
+        """The memory access, when there is just one."""
+        loads = [s.value for s in self.stmts if isinstance(s, Let) and isinstance(s.value, Load)]
+        return loads[0] if len(loads) == 1 else None
+
+    def stride(self, var: Var) -> int | None:
+        """Elements between neighbours along ``var``; None when not constant."""
+        load = self.load
+        return load.offset.coefficient(var) if load else (None if self.depends(var) else 0)
+
+    def depends(self, var: Var) -> bool:
+        return any(var in i.vars() for i in indices_of(self.stmts))
+
+
+@dataclass
+class BilinearNest:
+    """``out`` and ``reduce`` variables, outermost first; the operands; the statements after the sum."""
+
+    out: list[Var]
+    reduce: list[Var]
+    lhs: Operand
+    rhs: Operand
+    after: list[Stmt]
+    params: Params
+    acc: Read
+
+    def store_stride(self, var: Var) -> int | None:
+        stores = [s for s in self.after if isinstance(s, Store)]
+        return stores[0].offset.coefficient(var)
+
+    @property
+    def work(self) -> int:
+        total = 1
+        for var in (*self.out, *self.reduce):
+            total *= var.extent
+        return total
+
+    def update(self) -> Update:
+        return Update(ACCUMULATOR, (self.lhs.expr, self.rhs.expr))
+
+    def mapped(self, mapping: dict[Var, Index], out: list[Var], reduce: list[Var]) -> BilinearNest:
+        """The nest with variables substituted."""
+        copier = Copier(mapping)
+
+        def operand(o: Operand) -> Operand:
+            return Operand(list(copier.stmts(o.stmts)), copier.expr(o.expr))
+
+        after = list(copier.stmts(self.after))
+        acc = Read(self.acc.name, self.acc.dtype, frozenset(out))
+        return BilinearNest(out, reduce, operand(self.lhs), operand(self.rhs), after, self.params, acc)
+
+
+def build_bilinear(group: Group, stored: list[Value]) -> BilinearNest:
+    """The nest of a contraction or convolution and the elementwise nodes that follow it."""
+    root = next(n for n in group.nodes if isinstance(n.op.loop, Bilinear))
+    assert isinstance(root.op.loop, Bilinear)
+    form = root.op.loop.fn([v.type for v in root.inputs], root.outputs[0].type, **root.attrs)
+    names = {name: Var(f"{name}", extent) for name, extent in form.extents.items()}
+    dtype = compute_dtype(root.outputs[0].dtype)
+    out, reduce = [names[n] for n in form.out], [names[n] for n in form.reduce]
+    acc = Read(ACCUMULATOR, dtype, frozenset(out))
+    members = set(group.nodes)
+    params = Params()
+
+    def supplied(node: Node, position: tuple[Index, ...]) -> Expr | None:
+        return cast(acc, node.outputs[0].dtype) if node is root else None
+
+    evaluator = Evaluator(members, params, supplied)
+
+    def operand(value: Value, axes: tuple[dict[str, int], ...]) -> Operand:
+        block = evaluator.block = Block()
+        at = tuple(sum((index(names[n]) * c for n, c in axis.items()), Index()) for axis in axes)
+        return Operand(block.stmts, cast(evaluator.read(value, at), dtype))
+
+    lhs = operand(root.inputs[0], form.lhs)
+    rhs = operand(root.inputs[1], form.rhs)
+    flat = linear([index(v) for v in out], [v.extent for v in out])
+    block = evaluator.block = Block()
+    for value in stored:
+        position = unravel(flat, value.shape)
+        expr = evaluator.read(value, position)
+        block.stmts.append(Store(params.written(value), linear(position, value.shape), expr))
+    nest = BilinearNest(out, reduce, lhs, rhs, block.stmts, params, acc)
+    return _tidy(nest)
+
+
+def _tidy(nest: BilinearNest) -> BilinearNest:
+    """Variables split where indices divide them, then joined where they step as one; ones dropped."""
+    ones = {v: Index() for v in (*nest.out, *nest.reduce) if v.extent == 1}
+    nest = nest.mapped(ones, [v for v in nest.out if v not in ones], [v for v in nest.reduce if v not in ones])
+    for _ in range(24):
+        found = wanted_split(_all_stmts(nest), (*nest.out, *nest.reduce))
+        if found is None:
+            break
+        outer, inner, mapping = split(*found)
+        replace = lambda vs, f=found[0], o=outer, i=inner: [w for v in vs for w in ((o, i) if v == f else (v,))]  # noqa: E731
+        nest = nest.mapped(mapping, replace(nest.out), replace(nest.reduce))
+    mapping = merge_vars(nest.out, _all_stmts(nest)) | merge_vars(nest.reduce, _all_stmts(nest))
+    return nest.mapped(mapping, merged(nest.out, mapping), merged(nest.reduce, mapping))
+
+
+def _all_stmts(nest: BilinearNest) -> list[Stmt]:
+    return [*nest.lhs.stmts, *nest.rhs.stmts, *nest.after]

@@ -1,0 +1,341 @@
+"""Scheduling contractions and convolutions: register tiles, packing, blocks for threads.
+
+One micro-kernel serves all: a tile of one output variable (unrolled) by SIMD lanes of another, with the sum over all
+summed variables in order inside, one FMA per term. Only the dot form, for results with nothing to tile, sums in
+lanes; which form is used depends on shapes and strides alone, never on the machine or on what is fused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tracecomp.ir.index import Index, Var, index
+from tracecomp.ir.loops import Acc, Accumulate, Buffer, Call, Const, If, IndexValue, Let, Load, Local, Loop, Read, Stmt, Store, Update
+from tracecomp.ir.types import bool_, int64
+from tracecomp.passes.bilinear import ACCUMULATOR, BilinearNest, Operand
+from tracecomp.passes.machine import Machine
+from tracecomp.passes.nest import identity, lanes_for
+from tracecomp.passes.rename import Copier
+from tracecomp.passes.schedule import strip
+
+PARALLEL_WORK = 1 << 17
+WANTED_BLOCKS = 16
+NOMINAL_LANES = 16
+GATHER_COST = 20.0
+PACK_ROW_BYTES = 2048
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The choice for one nest: lanes over ``vector``, a tile of ``tile``, ``packed`` the operand copied to a panel."""
+
+    vector: Var | None
+    tile: Var | None
+    width: int
+    height: int
+    packed: str = ""
+
+
+def schedule_bilinear(nest: BilinearNest, machine: Machine) -> tuple[Stmt, ...]:
+    """The loops of a contraction or convolution for a machine."""
+    if any(v.extent == 0 for v in nest.out):
+        return ()
+    vector = _vector_var(nest)
+    if vector is None:
+        return _dot_form(nest)
+    return _Tiled(nest, _plan(nest, vector, machine)).emit()
+
+
+def _vector_var(nest: BilinearNest) -> Var | None:
+    """The output variable that becomes lanes; None for the dot form."""
+    costs = {v: _lane_cost(nest, v) for v in nest.out}
+    best = min(reversed(nest.out), key=lambda v: costs[v], default=None)
+    dot = _dot_cost(nest)
+    return None if best is None or dot < costs[best] else best
+
+
+def _filled(extent: int) -> float:
+    return extent / (-(-extent // NOMINAL_LANES) * NOMINAL_LANES)
+
+
+def _reuse(nest: BilinearNest, operand: Operand, vector: Var) -> int:
+    """How often one lane vector of the operand is used."""
+    total = 1
+    for v in nest.out:
+        if v != vector and not operand.depends(v):
+            total *= v.extent
+    return total
+
+
+def _lane_cost(nest: BilinearNest, vector: Var) -> float:
+    """Cycles per vector of multiply-adds, by strides and extents only; an ordering, not a prediction."""
+    terms = 1
+    for v in nest.reduce:
+        terms *= v.extent
+    cost = 1.0
+    for operand in (nest.lhs, nest.rhs):
+        if operand.depends(vector):
+            reuse = _reuse(nest, operand, vector)
+            contiguous = operand.stride(vector) == 1
+            cost += (1.0 if contiguous else GATHER_COST) / reuse
+    if not (nest.lhs.depends(vector) and nest.rhs.depends(vector)):
+        cost -= 0.5
+    if nest.store_stride(vector) != 1:
+        cost += GATHER_COST / max(terms, 1)
+    return cost / _filled(vector.extent)
+
+
+def _dot_cost(nest: BilinearNest) -> float:
+    if not nest.reduce:
+        return float("inf")
+    last = nest.reduce[-1]
+    strides = {nest.lhs.stride(last), nest.rhs.stride(last)}
+    if not strides <= {0, 1} or last.extent < NOMINAL_LANES:
+        return float("inf")
+    return (2.0 + 24.0 / (last.extent / NOMINAL_LANES)) / _filled(last.extent)
+
+
+def _plan(nest: BilinearNest, vector: Var, machine: Machine) -> Plan:
+    moving = nest.rhs if nest.rhs.depends(vector) else nest.lhs
+    tiles = [v for v in nest.out if v != vector and not moving.depends(v)]
+    tiles = tiles or [v for v in nest.out if v != vector and not (nest.lhs.depends(v) and nest.rhs.depends(v))]
+    tile = max(reversed(tiles), key=lambda v: min(v.extent, 12), default=None)
+    lanes = machine.lanes(nest.acc.dtype.itemsize)
+    height, vectors = _tile_size(tile.extent if tile else 1, vector.extent, lanes, machine.registers)
+    width = min(vectors * lanes, vector.extent)
+    return Plan(vector, tile, width, height, _packed(nest, moving, vector))
+
+
+def _packed(nest: BilinearNest, moving: Operand, vector: Var) -> str:
+    """Which operand is worth copying into a contiguous panel: "lhs", "rhs" or "" for none."""
+    both = nest.lhs.depends(vector) and nest.rhs.depends(vector)
+    reuse = _reuse(nest, moving, vector)
+    terms = 1
+    for v in nest.reduce:
+        terms *= v.extent
+    if both or reuse < 4 or not nest.reduce:
+        return ""
+    stride = moving.stride(vector)
+    row = max((abs(moving.stride(v) or 0) for v in nest.reduce), default=0) * nest.acc.dtype.itemsize
+    if stride != 1 or (terms >= 256 and row >= PACK_ROW_BYTES and reuse >= 64):
+        return "rhs" if moving is nest.rhs else "lhs"
+    return ""
+
+
+def _tile_size(rows: int, columns: int, lanes: int, registers: int) -> tuple[int, int]:
+    """Height and vectors of the register tile with the fewest modelled cycles over the whole result."""
+    best, best_cost = (1, 1), float("inf")
+    for vectors in range(1, 7):
+        for height in range(1, 15):
+            if height * vectors + vectors + 1 > registers - 2 or height > rows:
+                continue
+            if vectors > 1 and (vectors - 1) * lanes >= columns:
+                continue
+            cost = _cover(rows, columns, height, vectors, lanes)
+            if cost < best_cost - 1e-9:
+                best, best_cost = (height, vectors), cost
+    return best
+
+
+def _cover(rows: int, columns: int, height: int, vectors: int, lanes: int) -> float:
+    def cycles(h: int, v: int) -> float:
+        return max(h * v, 4.0, v + 0.5 * h) + 0.4 if h and v else 0.0
+
+    full_rows, rest_rows = divmod(rows, height)
+    full_columns, rest_columns = divmod(columns, vectors * lanes)
+    rest_vectors = -(-rest_columns // lanes)
+    total = 0.0
+    for v, n in ((vectors, full_columns), (rest_vectors, 1)):
+        total += n * (full_rows * cycles(height, v) + cycles(rest_rows, v))
+    return total
+
+
+def _dot_form(nest: BilinearNest) -> tuple[Stmt, ...]:
+    """Every result by itself: lanes along the last summed variable, a few results at a time."""
+    last = nest.reduce[-1] if nest.reduce else None
+    lanes = lanes_for(last.extent) if last else 1
+    body: tuple[Stmt, ...] = (*nest.lhs.stmts, *nest.rhs.stmts, nest.update())
+    if last is not None:
+        body = strip(last, lanes, body) if lanes > 1 else (Loop("serial", last, body),)
+        for var in reversed(nest.reduce[:-1]):
+            body = (Loop("serial", var, body),)
+    content: tuple[Stmt, ...] = (Accumulate((_acc(nest, lanes),), body), *nest.after)
+    tile = max(nest.out, key=lambda v: v.extent, default=None)
+    others = [v for v in nest.out if v != tile]
+    if tile is not None:
+        content = _tiles(tile, 4, content, "parallel" if not others and nest.work >= PARALLEL_WORK else "serial")
+    return _outer(others, content, nest.work)
+
+
+def _tiles(var: Var, height: int, body: tuple[Stmt, ...], kind: str) -> tuple[Stmt, ...]:
+    whole, rest = divmod(var.extent, height)
+    result: list[Stmt] = []
+    if whole:
+        counter, unit = Var(f"{var.name}c", whole), Var(f"{var.name}t", height)
+        copy = Copier({var: index(counter) * height + index(unit)}).stmts(body)
+        result.append(Loop(kind, counter, (Loop("tile", unit, copy),)))
+    if rest:
+        unit = Var(f"{var.name}e", rest)
+        copy = Copier({var: index(unit) + whole * height}, "e").stmts(body)
+        result.append(Loop("tile", unit, copy))
+    return tuple(result)
+
+
+def _outer(names: list[Var], body: tuple[Stmt, ...], work: int) -> tuple[Stmt, ...]:
+    for depth, var in reversed(list(enumerate(names))):
+        kind = "parallel" if depth == 0 and work >= PARALLEL_WORK else "serial"
+        body = (Loop(kind, var, body),)
+    return body
+
+
+def _acc(nest: BilinearNest, lanes: int = 1) -> Acc:
+    dtype = nest.acc.dtype
+    return Acc(ACCUMULATOR, "fma", dtype, Const(identity("fma", dtype), dtype), lanes)
+
+
+class _Tiled:
+    """Emits the register-tiled form: blocks for threads, chunks of lanes, packed panel, chunks of the tile."""
+
+    def __init__(self, nest: BilinearNest, plan: Plan) -> None:
+        self.nest, self.plan = nest, plan
+        assert plan.vector is not None
+        self.vector = plan.vector
+        self.tile = plan.tile
+        self.others = [v for v in nest.out if v not in (plan.vector, plan.tile)]
+        self.chunks, self.rest = divmod(self.vector.extent, plan.width)
+        rows = self.tile.extent if self.tile else 1
+        self.steps, self.rows_rest = divmod(rows, plan.height)
+        self.copies = 0
+
+    def emit(self) -> tuple[Stmt, ...]:
+        outer = 1
+        for v in self.others:
+            outer *= v.extent
+        columns = self.chunks + bool(self.rest)
+        blocks = self._row_blocks(outer * columns)
+        total = outer * columns * blocks
+        parallel = self.nest.work >= PARALLEL_WORK and total > 1
+        block = Var("block", total)
+        at = index(block)
+        column, at = at % columns, at // columns
+        row_block, at = at % blocks, at // blocks
+        mapping: dict[Var, Index] = {}
+        for v in reversed(self.others):
+            mapping[v] = at % v.extent if v is not self.others[0] else at
+            at = at // v.extent
+        body = self._columns(column, row_block, blocks)
+        body = Copier(mapping).stmts(body)
+        return (Loop("parallel" if parallel else "serial", block, body),) if total > 1 else body
+
+    def _row_blocks(self, others: int) -> int:
+        """Into how many blocks the tile's variable is cut, so that threads find enough to share."""
+        if self.nest.work < PARALLEL_WORK or others >= WANTED_BLOCKS or self.steps < 8:
+            return 1
+        return max(1, min(-(-WANTED_BLOCKS // others), self.steps // 4))
+
+    def _columns(self, column: Index, row_block: Index, blocks: int) -> tuple[Stmt, ...]:
+        """The chunk of lanes numbered ``column``: a whole one, or the rest."""
+        if not self.rest:
+            return self._panel(column * self.plan.width, self.plan.width, row_block, blocks)
+        if not self.chunks:
+            return self._panel(Index(), self.rest, row_block, blocks)
+        whole = self._panel(column * self.plan.width, self.plan.width, row_block, blocks)
+        rest = self._panel(Index((), self.chunks * self.plan.width), self.rest, row_block, blocks)
+        return (If(_compare("lt", column, self.chunks), whole), If(_compare("ge", column, self.chunks), rest))
+
+    def _panel(self, start: Index, width: int, row_block: Index, blocks: int) -> tuple[Stmt, ...]:
+        """All rows of a block for one chunk of lanes, with the moving operand packed first when planned."""
+        packing: tuple[Stmt, ...] = ()
+        panel: Buffer | None = None
+        if self.plan.packed:
+            panel, packing = self._pack(start, width)
+        per_block = -(-self.steps // blocks)
+        body: list[Stmt] = [*packing]
+        if self.steps:
+            step = Var(self._name("step"), per_block)
+            at = row_block * per_block + index(step)
+            micro = self._micro(start, width, at * self.plan.height, self.plan.height, panel)
+            if per_block * blocks != self.steps:
+                micro = (If(_compare("lt", at, self.steps), micro),)
+            body.extend([Loop("serial", step, micro)] if per_block > 1 else Copier({step: Index()}).stmts(micro))
+        if self.rows_rest:
+            first = Index((), self.steps * self.plan.height)
+            micro = self._micro(start, width, first, self.rows_rest, panel)
+            body.extend((If(_compare("ge", row_block, blocks - 1), micro),) if blocks > 1 else micro)
+        return tuple(body)
+
+    def _micro(self, start: Index, width: int, first: Index, height: int, panel: Buffer | None) -> tuple[Stmt, ...]:
+        """One register tile: ``height`` rows from ``first`` by ``width`` lanes from ``start``."""
+        nest = self.nest
+        lane = Var(self._name("j"), width)
+        unit = Var(self._name("i"), height)
+        mapping = {self.vector: start + index(lane)}
+        if self.tile is not None:
+            mapping[self.tile] = first + index(unit)
+        copier = Copier(mapping, f"_{self.copies}")
+        operands = {"lhs": nest.lhs, "rhs": nest.rhs}
+        if panel is not None:
+            operands[self.plan.packed] = _from_panel(panel, nest, width, lane)
+        lhs, rhs = operands["lhs"], operands["rhs"]
+        body: tuple[Stmt, ...] = (*lhs.stmts, *rhs.stmts, Update(ACCUMULATOR, (lhs.expr, rhs.expr)))
+        for var in reversed(nest.reduce):
+            body = (Loop("serial", var, body),)
+        whole = copier.stmts((Accumulate((_acc(nest),), body), *nest.after))
+        whole = (Loop("vector", lane, whole),)
+        return (Loop("tile", unit, whole),) if height > 1 else Copier({unit: Index()}).stmts(whole)
+
+    def _pack(self, start: Index, width: int) -> tuple[Buffer, tuple[Stmt, ...]]:
+        """A panel ``[summed variables, lanes]`` of the moving operand, filled for one chunk of lanes."""
+        nest = self.nest
+        operand = nest.rhs if self.plan.packed == "rhs" else nest.lhs
+        terms = 1
+        for v in nest.reduce:
+            terms *= v.extent
+        panel = Buffer(self._name("panel"), nest.acc.dtype, terms * width)
+        lane = self.vector
+        at = _terms_offset(nest) * width + (index(lane) - start)
+        body: tuple[Stmt, ...] = (*operand.stmts, Store(panel, at, operand.expr))
+        fast = next((v for v in nest.reduce if operand.stride(v) == 1), None)
+        if operand.stride(self.vector) == 1 or fast is None:
+            inner: tuple[Stmt, ...] = self._chunk_of_lanes(body, start, width)
+            rest = list(nest.reduce)
+        else:
+            inner = strip(fast, NOMINAL_LANES, self._tile_of_lanes(body, start, width))
+            rest = [v for v in nest.reduce if v != fast]
+        for var in reversed(rest):
+            inner = (Loop("serial", var, inner),)
+        return panel, (Local(panel), *inner)
+
+    def _chunk_of_lanes(self, body: tuple[Stmt, ...], start: Index, width: int) -> tuple[Stmt, ...]:
+        lane = Var(self._name("p"), width)
+        return (Loop("vector", lane, Copier({self.vector: start + index(lane)}, f"_{self.copies}").stmts(body)),)
+
+    def _tile_of_lanes(self, body: tuple[Stmt, ...], start: Index, width: int) -> tuple[Stmt, ...]:
+        """The lanes of the panel as tiles, for loads along the summed variable: a transpose in registers."""
+        result: list[Stmt] = []
+        for first in range(0, width, NOMINAL_LANES):
+            unit = Var(self._name("q"), min(NOMINAL_LANES, width - first))
+            copier = Copier({self.vector: start + index(unit) + first}, f"_{self.copies}")
+            result.append(Loop("tile", unit, copier.stmts(body)))
+        return tuple(result)
+
+    def _name(self, stem: str) -> str:
+        self.copies += 1
+        return f"{stem}{self.copies}"
+
+
+def _from_panel(panel: Buffer, nest: BilinearNest, width: int, lane: Var) -> Operand:
+    load = Load(panel, _terms_offset(nest) * width + index(lane))
+    name = "packed"
+    return Operand([Let(name, load)], Read(name, panel.dtype, frozenset((*nest.reduce, lane))))
+
+
+def _terms_offset(nest: BilinearNest) -> Index:
+    total = Index()
+    for var in nest.reduce:
+        total = total * var.extent + index(var)
+    return total
+
+
+def _compare(op: str, i: Index, value: int) -> Call:
+    return Call(op, (IndexValue(i), Const(value, int64)), bool_)
