@@ -1,0 +1,94 @@
+"""Devices and layouts: there is the CPU and there are dense tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class device:
+    """``device("cpu")``, ``device("cpu", 0)``, ``device("cuda:1")``; only the CPU can hold tensors."""
+
+    __slots__ = ("index", "type")
+
+    _TYPES = ("cpu", "cuda", "mps", "xpu", "meta")
+
+    def __init__(self, type: str | device, index: int | None = None) -> None:
+        if isinstance(type, device):
+            self.type, self.index = type.type, type.index
+            return
+        if isinstance(type, int):
+            self.type, self.index = "cuda", type
+            return
+        if not isinstance(type, str):
+            raise TypeError(f"device(): argument 'type' must be str, not {type.__class__.__name__}")
+        name, _, number = type.partition(":")
+        if name not in self._TYPES or (number and not number.isdigit()):
+            raise RuntimeError(
+                f"Expected one of {', '.join(self._TYPES)} device type at start of device string: {type}"
+            )
+        self.type = name
+        self.index = int(number) if number else index
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, device) and (self.type, self.index) == (other.type, other.index)
+
+    def __hash__(self) -> int:
+        return hash((self.type, self.index))
+
+    def __str__(self) -> str:
+        return self.type if self.index is None else f"{self.type}:{self.index}"
+
+    def __repr__(self) -> str:
+        index = "" if self.index is None else f", index={self.index}"
+        return f"device(type='{self.type}'{index})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (device, (self.type, self.index))
+
+    def __enter__(self) -> device:
+        check_device(self)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        return None
+
+
+CPU = device("cpu")
+
+
+def check_device(where: Any) -> device:
+    """The CPU, if ``where`` says so or says nothing; AssertionError for an accelerator."""
+    if where is None:
+        return CPU
+    where = where if isinstance(where, device) else device(where)
+    if where.type == "cpu":
+        return where
+    raise AssertionError(f"tracecomp runs on the CPU: there is no {where.type.upper()} device (asked for {where})")
+
+
+class layout:
+    """How elements lie in memory; all tensors here are strided."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"torch.{self._name}"
+
+
+class memory_format:
+    """Requested order of dimensions in memory; accepted and kept logical: it never changes values or shapes."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"torch.{self._name}"
+
+
+strided = layout("strided")
+sparse_coo = layout("sparse_coo")
+contiguous_format = memory_format("contiguous_format")
+preserve_format = memory_format("preserve_format")
+channels_last = memory_format("channels_last")
+channels_last_3d = memory_format("channels_last_3d")

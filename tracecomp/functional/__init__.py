@@ -1,0 +1,18 @@
+"""The torch-named functions and Tensor methods. Importing the package attaches the methods to ``Tensor``."""
+
+from tracecomp.functional import (
+    arithmetic,
+    conversion,
+    copies,
+    creation,
+    joining,
+    logic,
+    pointwise,
+    reduction,
+    shaping,
+)
+from tracecomp.functional.method import PUBLIC
+
+__all__ = [
+    "PUBLIC", "arithmetic", "conversion", "copies", "creation", "joining", "logic", "pointwise", "reduction", "shaping",
+]  # fmt: skip

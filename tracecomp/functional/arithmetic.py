@@ -1,0 +1,308 @@
+"""Binary arithmetic: promotion, scalars, and the operators of ``Tensor``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tracecomp.functional.method import function, publish, store_inplace
+from tracecomp.functional.promotion import (
+    Number, Operand, as_float, bring, cast, common, common_float, float_dtype, operand, result_dtype,
+)  # fmt: skip
+from tracecomp.ir.types import float64
+from tracecomp.ops.prim import prim
+from tracecomp.tensor import Tensor
+
+
+def _two(name: str, a: Any, b: Any) -> tuple[Operand, Operand]:
+    """Checked operands, at least one of them a tensor."""
+    if not isinstance(a, Tensor) and not isinstance(b, Tensor):
+        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(a).__name__}")
+    return operand(a, name, "input"), operand(b, name, "other")
+
+
+def _scaled(name: str, other: Operand, alpha: Number, *operands: Operand) -> Operand:
+    """``alpha * other`` in the dtype of the result."""
+    dtype = result_dtype(*operands)
+    if dtype.kind != "float" and isinstance(alpha, float):
+        raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
+    if dtype.kind != "bool" and isinstance(alpha, bool):
+        raise RuntimeError("Boolean alpha only supported for Boolean results.")
+    if not isinstance(other, Tensor):
+        return other * alpha
+    return prim.mul(cast(other, dtype), bring(alpha, dtype))
+
+
+@function(inplace=True)
+def add(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
+    """``input + alpha * other``, broadcast."""
+    a, b = _two("add", input, other)
+    if alpha != 1:
+        b = _scaled("add", b, alpha, a, b)
+    return prim.add(*common(a, b))
+
+
+@function("subtract", inplace=True)
+def sub(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
+    """``input - alpha * other``, broadcast; RuntimeError on two bools."""
+    a, b = _two("sub", input, other)
+    if result_dtype(a, b).kind == "bool":
+        raise RuntimeError(
+            "Subtraction, the `-` operator, with two bool tensors is not supported. "
+            "Use the `^` or `logical_xor()` operator instead."
+        )
+    if alpha != 1:
+        b = _scaled("sub", b, alpha, a, b)
+    return prim.sub(*common(a, b))
+
+
+@function()
+def rsub(input: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
+    """``other - alpha * input``."""
+    return sub(other, input, alpha=alpha)
+
+
+@function("multiply", inplace=True)
+def mul(input: Operand, other: Operand) -> Tensor:
+    """``input * other``, broadcast."""
+    return prim.mul(*common(*_two("mul", input, other)))
+
+
+@function("divide", inplace=True)
+def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
+    """True division; with ``rounding_mode`` ``"trunc"`` or ``"floor"`` in the promoted dtype."""
+    a, b = _two("div", input, other)
+    if rounding_mode is None:
+        return prim.div(*common_float(a, b))
+    if rounding_mode == "floor":
+        return floor_divide(a, b)
+    if rounding_mode != "trunc":
+        raise RuntimeError(
+            "div expected rounding_mode to be one of None, 'trunc', or 'floor' "
+            f"but found '{rounding_mode}'"
+        )
+    dtype = result_dtype(a, b)
+    if dtype.is_floating_point:
+        return prim.trunc(prim.div(*common(a, b)))
+    x, y = common(a, b)
+    return prim.floor_divide(prim.sub(x, prim.fmod(x, y)), y)
+
+
+@function(inplace=True)
+def true_divide(input: Operand, other: Operand) -> Tensor:
+    """:func:`div` without rounding."""
+    return div(input, other)
+
+
+@function(inplace=True)
+def floor_divide(input: Operand, other: Operand) -> Tensor:
+    """Division rounded down."""
+    a, b = _two("floor_divide", input, other)
+    _no_bool("floor_divide", "div_floor", a, b)
+    return prim.floor_divide(*common(a, b))
+
+
+@function(inplace=True)
+def remainder(input: Operand, other: Operand) -> Tensor:
+    """Remainder with the divisor's sign."""
+    a, b = _two("remainder", input, other)
+    _no_bool("remainder", "remainder", a, b)
+    return prim.remainder(*common(a, b))
+
+
+@function(inplace=True)
+def fmod(input: Tensor, other: Operand) -> Tensor:
+    """Remainder with the dividend's sign."""
+    a, b = _two("fmod", input, other)
+    _no_bool("fmod", "fmod", a, b)
+    return prim.fmod(*common(a, b))
+
+
+def _no_bool(name: str, kernel: str, *operands: Operand) -> None:
+    if result_dtype(*operands).kind == "bool":
+        raise RuntimeError(f"\"{kernel}\" not implemented for 'Bool' (in {name})")
+
+
+@function(inplace=True)
+def pow(input: Operand, exponent: Operand) -> Tensor:
+    """``input ** exponent``; RuntimeError for an integer to a negative Python power."""
+    base, power = _two("pow", input, exponent)
+    dtype = result_dtype(base, power)
+    if dtype.kind == "bool":
+        raise RuntimeError("\"pow\" not implemented for 'Bool'")
+    if isinstance(power, Tensor):
+        return prim.pow(*common(base, power))
+    if dtype.kind == "int" and power < 0:
+        raise RuntimeError("Integers to negative integer powers are not allowed.")
+    assert isinstance(base, Tensor)
+    return _scalar_power(cast(base, dtype), power)
+
+
+def _scalar_power(x: Tensor, power: Number) -> Tensor:
+    """Small exponents are exact compositions, as in PyTorch's kernels."""
+    if power == 2:
+        return prim.mul(x, x)
+    if power == 3:
+        return prim.mul(prim.mul(x, x), x)
+    if x.dtype.is_floating_point:
+        if power == 0.5:
+            return prim.sqrt(x)
+        if power == -0.5:
+            return prim.rsqrt(x)
+        if power == -1:
+            return prim.div(1.0, x)
+        if power == -2:
+            return prim.div(1.0, prim.mul(x, x))
+    return prim.pow(x, bring(power, x.dtype))
+
+
+@function(inplace=True)
+def float_power(input: Operand, exponent: Operand) -> Tensor:
+    """:func:`pow` computed in float64."""
+    base, power = _two("float_power", input, exponent)
+    return pow(*(cast(x, float64) if isinstance(x, Tensor) else float(x) for x in (base, power)))
+
+
+@function(inplace=True)
+def atan2(input: Operand, other: Operand) -> Tensor:
+    """The angle of the point (other, input)."""
+    return prim.atan2(*common_float(*_two("atan2", input, other)))
+
+
+@function(inplace=True)
+def hypot(input: Tensor, other: Tensor) -> Tensor:
+    """``sqrt(input^2 + other^2)`` without overflow."""
+    a, b = _two("hypot", input, other)
+    return prim.hypot(*common(a, b))
+
+
+@function(inplace=True)
+def copysign(input: Tensor, other: Operand) -> Tensor:
+    """The magnitude of ``input`` with the sign of ``other``."""
+    return prim.copysign(*common_float(*_two("copysign", input, other)))
+
+
+@function(inplace=True)
+def nextafter(input: Tensor, other: Tensor) -> Tensor:
+    """The next representable float after ``input`` towards ``other``."""
+    return prim.nextafter(*common(*_two("nextafter", input, other)))
+
+
+@function(inplace=True, composite=True)
+def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
+    """``input + value * tensor1 * tensor2``."""
+    dtype = result_dtype(input, tensor1, tensor2)
+    x, a, b = (cast(t, dtype) for t in (input, tensor1, tensor2))
+    product = prim.mul(a, b)
+    if value != 1:
+        product = prim.mul(prim.mul(a, bring(_fitting("addcmul", value, dtype.kind), dtype)), b)
+    return prim.add(x, product)
+
+
+@function(inplace=True, composite=True)
+def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
+    """``input + value * tensor1 / tensor2``; RuntimeError on integer operands."""
+    if result_dtype(tensor1, tensor2).kind != "float":
+        raise RuntimeError(
+            "Integer division with addcdiv is no longer supported, and in a future release addcdiv will perform "
+            "a true division of tensor1 and tensor2."
+        )
+    dtype = result_dtype(input, tensor1, tensor2)
+    x, a, b = (cast(t, dtype) for t in (input, tensor1, tensor2))
+    scaled = a if value == 1 else prim.mul(a, bring(value, dtype))
+    return prim.add(x, prim.div(scaled, b))
+
+
+def _fitting(name: str, value: Number, kind: str) -> Number:
+    if kind != "float" and isinstance(value, float):
+        raise RuntimeError(f"{name}: value cannot be converted to an integer type without loss: {value}")
+    return value
+
+
+@function(inplace=True, composite=True)
+def lerp(input: Tensor, end: Tensor, weight: Operand) -> Tensor:
+    """``input + weight * (end - input)``, accurate at both ends."""
+    if input.dtype is not end.dtype:
+        raise RuntimeError(f"expected dtype {input.dtype} for `end` but got dtype {end.dtype}")
+    w = weight
+    if isinstance(w, Tensor):
+        if w.dtype is not input.dtype and w.ndim:
+            raise RuntimeError(f"expected dtype {input.dtype} for `weight` but got dtype {w.dtype}")
+        w = cast(w, input.dtype)
+        difference = prim.sub(end, input)
+        near = prim.lt(prim.abs(w), 0.5)
+        return prim.where(
+            near,
+            prim.add(input, prim.mul(w, difference)),
+            prim.sub(end, prim.mul(difference, prim.sub(1.0, w))),
+        )
+    difference = prim.sub(end, input)
+    if abs(w) < 0.5:
+        return prim.add(input, prim.mul(difference, float(w)))
+    return prim.sub(end, prim.mul(difference, 1.0 - float(w)))
+
+
+@function()
+def maximum(input: Tensor, other: Tensor) -> Tensor:
+    """The greater of each pair; NaN wins."""
+    return prim.maximum(*common(*_two("maximum", input, other)))
+
+
+@function()
+def minimum(input: Tensor, other: Tensor) -> Tensor:
+    """The smaller of each pair; NaN wins."""
+    return prim.minimum(*common(*_two("minimum", input, other)))
+
+
+def _prefer_number(name: str, pick: Any, input: Tensor, other: Tensor) -> Tensor:
+    a, b = common(*_two(name, input, other))
+    chosen = pick(a, b)
+    if not a.dtype.is_floating_point:
+        return chosen
+    return prim.where(prim.isnan(a), b, prim.where(prim.isnan(b), a, chosen))
+
+
+@function(composite=True)
+def fmax(input: Tensor, other: Tensor) -> Tensor:
+    """The greater of each pair; a number wins over NaN."""
+    return _prefer_number("fmax", prim.maximum, input, other)
+
+
+@function(composite=True)
+def fmin(input: Tensor, other: Tensor) -> Tensor:
+    """The smaller of each pair; a number wins over NaN."""
+    return _prefer_number("fmin", prim.minimum, input, other)
+
+
+def _operator(fn: Callable[..., Tensor], reverse: bool = False) -> Callable[[Tensor, Any], Any]:
+    """``fn`` as a binary operator method: foreign operands are left to the other side."""
+
+    def run(self: Tensor, other: Any) -> Any:
+        if not isinstance(other, Tensor | bool | int | float):
+            try:
+                other = operand(other, fn.__name__)
+            except TypeError:
+                return NotImplemented
+        return fn(other, self) if reverse else fn(self, other)
+
+    return run
+
+
+def install_operators(table: dict[str, Callable[..., Tensor]]) -> None:
+    """Set ``__name__``, ``__rname__`` and ``__iname__`` on Tensor for each function."""
+    for name, fn in table.items():
+        publish(f"__{name}__", _operator(fn), only_method=True)
+        publish(f"__r{name}__", _operator(fn, reverse=True), only_method=True)
+
+        def augmented(self: Tensor, other: Any, fn: Callable[..., Tensor] = fn) -> Tensor:
+            return store_inplace(self, fn(self, other))
+
+        publish(f"__i{name}__", augmented, only_method=True)
+
+
+install_operators(
+    {
+        "add": add, "sub": sub, "mul": mul, "truediv": div, "floordiv": floor_divide,
+        "mod": remainder, "pow": pow,
+    }
+)  # fmt: skip

@@ -1,0 +1,282 @@
+"""Types and devices of tensors: conversions, queries, ``iinfo`` and ``finfo``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tracecomp import device as devices
+from tracecomp.functional.defaults import get_default_dtype, set_default_dtype
+from tracecomp.functional.method import function, publish
+from tracecomp.functional.promotion import cast, operand
+from tracecomp.functional.promotion import can_cast as _can_cast
+from tracecomp.functional.promotion import result_dtype as _result_dtype
+from tracecomp.ir import types
+from tracecomp.ir.types import DType, promote
+from tracecomp.ops.prim import prim
+from tracecomp.tensor import Tensor
+
+_CONVERSIONS = {
+    "float": types.float32, "double": types.float64, "half": types.float16, "bfloat16": types.bfloat16,
+    "int": types.int32, "long": types.int64, "short": types.int16, "char": types.int8, "byte": types.uint8,
+    "bool": types.bool_,
+}  # fmt: skip
+
+
+def _publish_conversion(name: str, dtype: DType) -> None:
+    def convert(input: Tensor, memory_format: Any = None) -> Tensor:
+        return cast(input, dtype)
+
+    convert.__name__, convert.__doc__ = name, f"``input`` as {dtype.name}; itself when it is already."
+    function(only_method=True)(convert)
+
+
+for _name, _dtype in _CONVERSIONS.items():
+    _publish_conversion(_name, _dtype)
+
+
+@function(only_method=True)
+def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """Another dtype, or that of another tensor; the CPU is the only device. Itself when nothing changes."""
+    dtype, copy = kwargs.get("dtype"), kwargs.get("copy", False)
+    where = kwargs.get("device")
+    plain = []
+    for arg in args:
+        if isinstance(arg, DType):
+            dtype = arg
+        elif isinstance(arg, Tensor):
+            dtype = arg.dtype
+        elif isinstance(arg, bool) or arg is None:
+            plain.append(arg)
+        else:
+            where = arg
+    if len(plain) > 1:
+        copy = plain[1]
+    if isinstance(kwargs.get("other"), Tensor):
+        dtype = kwargs["other"].dtype
+    devices.check_device(where)
+    if dtype is None or dtype is input.dtype:
+        return prim.cast(input, dtype=input.dtype) if copy else input
+    return prim.cast(input, dtype=dtype)
+
+
+@function(only_method=True)
+def type_as(input: Tensor, other: Tensor) -> Tensor:
+    """``input`` in the dtype of ``other``."""
+    return cast(input, other.dtype)
+
+
+_TYPE_WORDS = {
+    "FloatTensor": types.float32, "DoubleTensor": types.float64, "HalfTensor": types.float16,
+    "BFloat16Tensor": types.bfloat16, "IntTensor": types.int32, "LongTensor": types.int64,
+    "ShortTensor": types.int16, "CharTensor": types.int8, "ByteTensor": types.uint8, "BoolTensor": types.bool_,
+}  # fmt: skip
+
+
+def dtype_of_type(kind: Any) -> DType:
+    """The dtype of ``torch.FloatTensor`` (class or string) or of a dtype itself."""
+    if isinstance(kind, DType):
+        return kind
+    found = getattr(kind, "dtype", None)
+    if isinstance(found, DType):
+        return found
+    dtype = _TYPE_WORDS.get(str(kind).rpartition(".")[2])
+    if dtype is None:
+        raise ValueError(f"invalid type: {kind!r}")
+    return dtype
+
+
+@function(only_method=True)
+def type_(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
+    """The type's name, as ``torch.FloatTensor``; with an argument, a conversion."""
+    if dtype is None:
+        return "torch." + next(word for word, t in _TYPE_WORDS.items() if t is input.dtype)
+    return cast(input, dtype_of_type(dtype))
+
+
+@function(only_method=True)
+def cpu(input: Tensor, memory_format: Any = None) -> Tensor:
+    """``input`` itself."""
+    return input
+
+
+@function(only_method=True)
+def cuda(input: Tensor, device: Any = None, non_blocking: bool = False) -> Tensor:
+    """AssertionError: there is no accelerator."""
+    devices.check_device(device if device is not None else "cuda")
+    return input
+
+
+@function(only_method=True)
+def pin_memory(input: Tensor) -> Tensor:
+    """``input`` itself: host memory needs no pinning."""
+    return input
+
+
+@function(only_method=True)
+def is_pinned(input: Tensor) -> bool:
+    return False
+
+
+@function(only_method=True)
+def get_device(input: Tensor) -> int:
+    """-1: the CPU."""
+    return -1
+
+
+@function(only_method=True)
+def is_set_to(input: Tensor, tensor: Tensor) -> bool:
+    """Whether both look at the same memory in the same way."""
+    a, b = input._data, tensor._data
+    return (a.shape, a.strides, input.data_ptr()) == (b.shape, b.strides, tensor.data_ptr())
+
+
+for _name, _value in (("is_cuda", False), ("is_sparse", False), ("is_quantized", False), ("is_meta", False),
+                      ("is_mps", False), ("is_mkldnn", False), ("is_nested", False), ("is_cpu", True)):  # fmt: skip
+    publish(_name, property(lambda self, value=_value: value), only_method=True)
+publish("device", property(lambda self: devices.CPU, doc="The CPU."), only_method=True)
+publish("layout", property(lambda self: devices.strided, doc="Strided."), only_method=True)
+publish("names", property(lambda self: (None,) * self.ndim), only_method=True)
+
+
+@function()
+def is_floating_point(input: Tensor) -> bool:
+    """Whether the dtype is floating."""
+    return input.dtype.is_floating_point
+
+
+@function()
+def is_complex(input: Tensor) -> bool:
+    """False: tensors are real."""
+    return False
+
+
+@function()
+def is_signed(input: Tensor) -> bool:
+    """Whether the dtype has negative numbers."""
+    return input.dtype.is_signed
+
+
+@function()
+def is_conj(input: Tensor) -> bool:
+    """False: tensors are real."""
+    return False
+
+
+@function()
+def is_neg(input: Tensor) -> bool:
+    """False: negation is never lazy."""
+    return False
+
+
+@function("resolve_neg", "resolve_conj")
+def conj(input: Tensor) -> Tensor:
+    """``input`` itself: tensors are real."""
+    return input
+
+
+@function()
+def conj_physical(input: Tensor) -> Tensor:
+    """A copy: tensors are real."""
+    return prim.cast(input, dtype=input.dtype)
+
+
+publish("real", property(conj), only_method=True)
+publish("real", conj)
+
+
+@function(method=False)
+def is_tensor(obj: Any) -> bool:
+    """Whether ``obj`` is a tensor."""
+    return isinstance(obj, Tensor)
+
+
+@function(method=False)
+def is_storage(obj: Any) -> bool:
+    """False: storages are not objects of their own."""
+    return False
+
+
+@function(method=False)
+def is_nonzero(input: Tensor) -> bool:
+    """The truth of a one-element tensor."""
+    return bool(input)
+
+
+@function(method=False)
+def numel(input: Tensor) -> int:
+    """How many elements ``input`` has."""
+    return input.numel()
+
+
+@function(method=False)
+def result_type(tensor1: Any, tensor2: Any) -> DType:
+    """The dtype that arithmetic on both has."""
+    return _result_dtype(operand(tensor1, "result_type"), operand(tensor2, "result_type"))
+
+
+@function(method=False)
+def promote_types(type1: DType, type2: DType) -> DType:
+    """The smallest dtype that holds both."""
+    return promote(type1, type2)
+
+
+@function(method=False)
+def can_cast(from_: DType, to: DType) -> bool:
+    """Whether in-place results of ``from_`` may be stored in ``to``."""
+    return _can_cast(from_, to)
+
+
+@function(method=False)
+def set_default_tensor_type(t: Any) -> None:
+    """The default dtype by a tensor type."""
+    set_default_dtype(dtype_of_type(t))
+
+
+publish("set_default_dtype", set_default_dtype)
+publish("get_default_dtype", get_default_dtype)
+
+
+class finfo:
+    """Limits of a floating dtype."""
+
+    def __init__(self, type: DType | None = None) -> None:
+        dtype = type or get_default_dtype()
+        if not dtype.is_floating_point:
+            raise TypeError(
+                f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle '{dtype.name}'"
+            )
+        info: Any = _BFLOAT16 if dtype is types.bfloat16 else np.finfo(dtype.numpy)
+        self.bits = dtype.itemsize * 8
+        self.eps, self.max, self.min = float(info.eps), float(info.max), float(info.min)
+        self.tiny = self.smallest_normal = float(info.tiny)
+        self.resolution = float(info.resolution)
+        self.dtype = dtype.name
+
+    def __repr__(self) -> str:
+        return (
+            f"finfo(resolution={self.resolution:g}, min={self.min:g}, max={self.max:g}, eps={self.eps:g}, "
+            f"smallest_normal={self.smallest_normal:g}, tiny={self.tiny:g}, dtype={self.dtype})"
+        )
+
+
+class _BFLOAT16:
+    eps, max, min, tiny, resolution = 2.0**-7, 3.3895313892515355e38, -3.3895313892515355e38, 2.0**-126, 0.01
+
+
+class iinfo:
+    """Limits of an integer dtype."""
+
+    def __init__(self, type: DType) -> None:
+        if type.kind != "int":
+            raise TypeError(f"torch.iinfo() requires an integer input type. Use torch.finfo to handle '{type.name}'")
+        info = np.iinfo(type.numpy)
+        self.bits, self.max, self.min, self.dtype = type.itemsize * 8, int(info.max), int(info.min), type.name
+
+    def __repr__(self) -> str:
+        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"
+
+
+publish("finfo", finfo)
+publish("iinfo", iinfo)

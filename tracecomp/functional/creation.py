@@ -1,0 +1,437 @@
+"""Making tensors: from data, filled, sequences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tracecomp.device import check_device
+from tracecomp.functional.defaults import default_dtype
+from tracecomp.functional.dims import new_shape
+from tracecomp.functional.method import function
+from tracecomp.functional.promotion import Number, cast, scalar, scalar_dtype
+from tracecomp.ir.types import DType, float64, from_numpy_dtype, int64
+from tracecomp.ops.prim import prim
+from tracecomp.tensor import Tensor, create, wrap
+
+
+def finish(t: Tensor, requires_grad: bool = False, device: Any = None) -> Tensor:
+    """A factory's result with the arguments that all factories share."""
+    check_device(device)
+    return t.requires_grad_(True) if requires_grad else t
+
+
+def constant(shape: Sequence[int], value: Number, dtype: DType) -> Tensor:
+    """A tensor of one value."""
+    return create("full", value=scalar(value, dtype), shape=tuple(shape), dtype=dtype)
+
+
+def _first_leaf(data: Any) -> Any:
+    while isinstance(data, list | tuple) and data:
+        data = data[0]
+    return data
+
+
+def _plain(data: Any) -> Any:
+    """Nested data with tensors replaced by numpy arrays or numbers."""
+    if isinstance(data, Tensor):
+        return data._data.dtype.type(data.item()) if data.ndim == 0 else np.asarray(data.tolist(), data._data.dtype)
+    if isinstance(data, list | tuple):
+        return [_plain(x) for x in data]
+    return data
+
+
+def array_of(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
+    """A fresh array of Python data, with PyTorch's choice of dtype."""
+    if isinstance(data, str | bytes):
+        raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
+    if isinstance(data, Tensor):
+        data = data.detach().numpy()
+    elif isinstance(data, list | tuple):
+        data = _plain(data)
+    elif hasattr(data, "__array__") or hasattr(data, "__array_interface__"):
+        data = np.asarray(data)
+    try:
+        array = np.array(data)
+    except ValueError:
+        raise ValueError(_ragged(data)) from None
+    if array.dtype == object:
+        leaf = next((x for x in array.ravel() if not isinstance(x, int | float)), None)
+        if leaf is not None:
+            raise RuntimeError(f"Could not infer dtype of {type(leaf).__name__}")
+        raise RuntimeError("Overflow when unpacking long")
+    if array.dtype.kind in "US":
+        raise TypeError(f"new(): invalid data type '{type(_first_leaf(data)).__name__}'")
+    if dtype is None:
+        plain = not isinstance(data, np.ndarray | np.generic)
+        leaf = _first_leaf(data)
+        if plain and array.dtype == np.float64 and not isinstance(leaf, np.generic | np.ndarray):
+            return array.astype(default_dtype().numpy)
+        return np.ascontiguousarray(array).reshape(array.shape)
+    return _checked(array, dtype)
+
+
+def _checked(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
+    if dtype.kind == "int" and array.dtype.kind == "i" and array.size:
+        info = np.iinfo(dtype.numpy)
+        if array.max() > info.max or array.min() < info.min:
+            raise RuntimeError(f"value cannot be converted to type {dtype.name} without overflow")
+    with np.errstate(all="ignore"):
+        return np.ascontiguousarray(array.astype(dtype.numpy)).reshape(array.shape)
+
+
+def _ragged(data: Any, depth: int = 0) -> str:
+    first = len(data[0]) if hasattr(data[0], "__len__") else None
+    for item in data[1:]:
+        size = len(item) if hasattr(item, "__len__") else None
+        if size != first:
+            if first is None or size is None:
+                return f"expected sequence of length {first} at dim {depth + 1}, got a mix of numbers and sequences"
+            return f"expected sequence of length {first} at dim {depth + 1} (got {size})"
+    for item in data:
+        if hasattr(item, "__len__"):
+            return _ragged(item, depth + 1)
+    return f"expected sequences of equal length at dim {depth}"
+
+
+@function(method=False)
+def tensor(
+    data: Any,
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """A new tensor that copies ``data`` (nested sequences, scalars, arrays, tensors)."""
+    if isinstance(data, Tensor):
+        copied = prim.cast(data.detach(), dtype=dtype or data.dtype)
+        return finish(copied.detach(), requires_grad, device)
+    return finish(wrap(array_of(data, dtype)), requires_grad, device)
+
+
+@function(method=False)
+def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
+    """A tensor over ``ndarray``'s own memory; TypeError for element types without a dtype."""
+    if not isinstance(ndarray, np.ndarray):
+        raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
+    from_numpy_dtype(ndarray.dtype)
+    if any(s < 0 for s in ndarray.strides):
+        raise ValueError(
+            "At least one stride in the given numpy array is negative, and tensors with negative strides are not "
+            "currently supported. (You can probably work around this by making a copy of your array with "
+            "array.copy().)"
+        )
+    return wrap(ndarray)
+
+
+@function("asarray", method=False)
+def as_tensor(
+    data: Any,
+    dtype: DType | None = None,
+    device: Any = None,
+    *,
+    copy: bool | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """``data`` as a tensor, sharing memory with arrays and tensors where the dtype allows."""
+    if isinstance(data, Tensor):
+        result = data if dtype is None or dtype is data.dtype else prim.cast(data, dtype=dtype)
+    elif isinstance(data, np.ndarray) and (dtype is None or dtype.numpy == data.dtype):
+        result = from_numpy(data)
+    else:
+        result = wrap(array_of(data, dtype))
+    if copy and result is data:
+        result = prim.cast(result, dtype=result.dtype)
+    return finish(result, requires_grad, device)
+
+
+@function(method=False)
+def scalar_tensor(
+    s: Number, *, dtype: DType | None = None, device: Any = None, layout: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """A 0-d tensor of one number, float unless ``dtype`` says otherwise."""
+    return finish(constant((), s, dtype or default_dtype()), requires_grad, device)
+
+
+def _publish_filled(name: str, value: Number) -> None:
+    """``name(size)``, ``name_like(t)`` and ``t.new_name(size)`` of one value."""
+
+    def sized(
+        *size: Any, dtype: DType | None = None, layout: Any = None, device: Any = None,
+        requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None, names: Any = None,
+    ) -> Tensor:  # fmt: skip
+        shape = new_shape(size)
+        return finish(constant(shape, value, dtype or default_dtype()), requires_grad, device)
+
+    def like(
+        input: Tensor, *, dtype: DType | None = None, layout: Any = None, device: Any = None,
+        requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
+    ) -> Tensor:  # fmt: skip
+        return finish(constant(tuple(input.shape), value, dtype or input.dtype), requires_grad, device)
+
+    def new(
+        input: Tensor, *size: Any, dtype: DType | None = None, layout: Any = None, device: Any = None,
+        requires_grad: bool = False, pin_memory: bool = False,
+    ) -> Tensor:  # fmt: skip
+        return finish(constant(new_shape(size), value, dtype or input.dtype), requires_grad, device)
+
+    for fn, public, form in ((sized, name, {"method": False}), (like, f"{name}_like", {"method": False}),
+                             (new, f"new_{name}", {"only_method": True})):  # fmt: skip
+        fn.__name__ = public
+        fn.__doc__ = f"A tensor of {name}."
+        function(**form)(_size_keyword(fn))
+
+
+def _size_keyword(fn: Any) -> Any:
+    """Accept ``size=`` for the varargs of a factory."""
+
+    def run(*args: Any, **kwargs: Any) -> Tensor:
+        if "size" in kwargs:
+            args = (*args, kwargs.pop("size"))
+        result: Tensor = fn(*args, **kwargs)
+        return result
+
+    run.__name__, run.__doc__ = fn.__name__, fn.__doc__
+    return run
+
+
+for _name, _value in (("zeros", 0), ("ones", 1), ("empty", 0)):
+    _publish_filled(_name, _value)
+
+
+@function(method=False)
+def full(
+    size: Any, fill_value: Number, *, dtype: DType | None = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """A tensor of ``fill_value``, in its own dtype unless given."""
+    return finish(_filled(new_shape((size,)), fill_value, dtype), requires_grad, device)
+
+
+def _filled(shape: tuple[int, ...], fill_value: Any, dtype: DType | None) -> Tensor:
+    if isinstance(fill_value, Tensor):
+        if fill_value.ndim:
+            raise RuntimeError(f"fill_value must be a number or a 0-d tensor, not of shape {list(fill_value.shape)}")
+        return prim.expand(cast(fill_value, dtype or fill_value.dtype), shape=shape).clone()
+    number = fill_value.item() if isinstance(fill_value, np.generic) else fill_value
+    return constant(shape, number, dtype or scalar_dtype(number))
+
+
+@function(method=False)
+def full_like(
+    input: Tensor, fill_value: Number, *, dtype: DType | None = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    """A tensor of ``fill_value`` with the shape and dtype of ``input``."""
+    return finish(_filled(tuple(input.shape), fill_value, dtype or input.dtype), requires_grad, device)
+
+
+@function(only_method=True)
+def new_full(
+    input: Tensor, size: Any, fill_value: Number, *, dtype: DType | None = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """A tensor of ``fill_value`` with ``input``'s dtype."""
+    return finish(_filled(new_shape((size,)), fill_value, dtype or input.dtype), requires_grad, device)
+
+
+@function(only_method=True)
+def new_tensor(
+    input: Tensor, data: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """``tensor(data)`` with ``input``'s dtype."""
+    return tensor(data, dtype=dtype or input.dtype, device=device, requires_grad=requires_grad)
+
+
+@function(method=False)
+def empty_strided(
+    size: Any, stride: Any, *, dtype: DType | None = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """Zeros with the given strides, in elements."""
+    kind = (dtype or default_dtype()).numpy
+    extent = 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if math.prod(size) else 0
+    flat = np.zeros(extent, kind)
+    strides = tuple(s * kind.itemsize for s in stride)
+    return finish(wrap(np.lib.stride_tricks.as_strided(flat, tuple(size), strides)), requires_grad, device)
+
+
+@function(only_method=True)
+def new_empty_strided(input: Tensor, size: Any, stride: Any, *, dtype: DType | None = None, **options: Any) -> Tensor:
+    """:func:`empty_strided` with ``input``'s dtype."""
+    return empty_strided(size, stride, dtype=dtype or input.dtype, **options)
+
+
+@function(method=False)
+def empty_permuted(size: Any, physical_layout: Any, *, dtype: DType | None = None, **options: Any) -> Tensor:
+    """Zeros whose memory order of dimensions is ``physical_layout``."""
+    order = tuple(physical_layout)
+    if sorted(order) != list(range(len(size))):
+        raise RuntimeError(f"Number of dimensions in size does not match the physical_layout {list(order)}")
+    strides, step = [0] * len(size), 1
+    for axis in reversed(order):
+        strides[axis] = step
+        step *= max(size[axis], 1)
+    return empty_strided(size, strides, dtype=dtype, **options)
+
+
+@function(method=False)
+def arange(
+    start: Number, end: Number | None = None, step: Number = 1, *, dtype: DType | None = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """start, start + step, ... below ``end``; ``arange(end)`` starts at 0."""
+    if end is None:
+        start, end = 0, start
+    start, end, step = (x.item() if hasattr(x, "item") else x for x in (start, end, step))
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    if (step > 0 and start > end) or (step < 0 and start < end):
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    if not all(math.isfinite(x) for x in (start, end)):
+        raise RuntimeError(f"unsupported range: {start} -> {end}")
+    if dtype is None:
+        dtype = default_dtype() if any(isinstance(x, float) for x in (start, end, step)) else int64
+    if dtype.is_floating_point:
+        count = math.ceil((end - start) / step)
+    else:
+        start, end, step = int(start), int(end), int(step)
+        count = max(0, -((start - end) // step))
+    return finish(_sequence(count, start, step, dtype), requires_grad, device)
+
+
+def _sequence(count: int, start: Number, step: Number, dtype: DType) -> Tensor:
+    """start + step * i in ``dtype``; computed in the float64 or int64 range first for exactness."""
+    index = create("iota", shape=(count,), axis=0, dtype=_wide(dtype))
+    if step != 1:
+        index = prim.mul(index, scalar(step, index.dtype))
+    if start != 0:
+        index = prim.add(index, scalar(start, index.dtype))
+    return cast(index, dtype)
+
+
+def _wide(dtype: DType) -> DType:
+    return float64 if dtype.is_floating_point else int64
+
+
+@function(method=False)
+def range_(start: Number, end: Number | None = None, step: Number = 1, *, dtype: DType | None = None) -> Tensor:
+    """Like :func:`arange` but including ``end``."""
+    if end is None:
+        start, end = 0, start
+    count = math.floor((end - start) / step) + 1
+    return _sequence(count, start, step, dtype or default_dtype())
+
+
+@function(method=False)
+def linspace(
+    start: Any, end: Any, steps: int, *, dtype: DType | None = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """``steps`` evenly spaced numbers from ``start`` to ``end``, both included."""
+    return finish(_linspace(start, end, steps, dtype or default_dtype()), requires_grad, device)
+
+
+def _number(x: Any, name: str) -> Number:
+    if isinstance(x, Tensor):
+        if x.ndim:
+            raise RuntimeError(f"{name} only supports 0-dimensional start and end tensors")
+        number: Number = x.item()
+        return number
+    return x
+
+
+def _linspace(start: Any, end: Any, steps: int, dtype: DType) -> Tensor:
+    start, end = _number(start, "linspace"), _number(end, "linspace")
+    if steps < 0:
+        raise RuntimeError("number of steps must be non-negative")
+    if steps == 1:
+        return constant((1,), start, dtype)
+    width = dtype.numpy if dtype.is_floating_point else np.dtype(np.float64)
+    if dtype.kind == "int":
+        start, end = int(start), int(end)
+    first, last = width.type(start), width.type(end)
+    step = (last - first) / width.type(max(steps - 1, 1))
+    index = np.arange(steps).astype(width)
+    half = np.arange(steps) < steps // 2
+    values = np.where(half, first + step * index, last - step * (steps - 1 - index))
+    return wrap(values.astype(dtype.numpy))
+
+
+@function(method=False)
+def logspace(
+    start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: DType | None = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """``base`` to the powers of :func:`linspace`."""
+    dtype = dtype or default_dtype()
+    width = np.dtype(np.float64)
+    start, end = _number(start, "logspace"), _number(end, "logspace")
+    if dtype.kind == "int":
+        start, end = int(start), int(end)
+    if steps < 0:
+        raise RuntimeError("number of steps must be non-negative")
+    powers = np.linspace(start, end, steps, dtype=width) if steps != 1 else np.asarray([start], width)
+    with np.errstate(all="ignore"):
+        return finish(wrap(np.power(width.type(base), powers).astype(dtype.numpy)), requires_grad, device)
+
+
+@function(method=False)
+def eye(
+    n: int, m: int | None = None, *, dtype: DType | None = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """The identity matrix, ``n`` x ``m``."""
+    m = n if m is None else m
+    for value, name in ((n, "n"), (m, "m")):
+        if value < 0:
+            raise RuntimeError(f"{name} must be greater or equal to 0, got {value}")
+    return finish(cast(diagonal_mask(n, m), dtype or default_dtype()), requires_grad, device)
+
+
+def diagonal_mask(rows: int, columns: int, diagonal: int = 0) -> Tensor:
+    """Bools that are true on one diagonal."""
+    row, column = _grid(rows, columns)
+    return prim.eq(prim.sub(column, row), diagonal)
+
+
+def triangle_mask(rows: int, columns: int, diagonal: int, lower: bool) -> Tensor:
+    """Bools that are true on and below (or on and above) a diagonal."""
+    row, column = _grid(rows, columns)
+    offset = prim.sub(column, row)
+    return prim.le(offset, diagonal) if lower else prim.ge(offset, diagonal)
+
+
+def _grid(rows: int, columns: int) -> tuple[Tensor, Tensor]:
+    return (
+        create("iota", shape=(rows, 1), axis=0, dtype=int64),
+        create("iota", shape=(1, columns), axis=1, dtype=int64),
+    )
+
+
+def _indices(row: int, col: int, offset: int, lower: bool, dtype: DType) -> Tensor:
+    for value, name in ((row, "row"), (col, "col")):
+        if value < 0:
+            raise RuntimeError(f"{name} must be non-negative, got {value}")
+    mask = np.tri(row, col, offset, dtype=bool) if lower else ~np.tri(row, col, offset - 1, dtype=bool)
+    return wrap(np.stack(np.nonzero(mask)).astype(dtype.numpy))
+
+
+@function(method=False)
+def tril_indices(
+    row: int, col: int, offset: int = 0, *, dtype: DType = int64, device: Any = None, layout: Any = None
+) -> Tensor:
+    """Row and column indices of the lower triangle, shape (2, k)."""
+    return finish(_indices(row, col, offset, True, dtype), False, device)
+
+
+@function(method=False)
+def triu_indices(
+    row: int, col: int, offset: int = 0, *, dtype: DType = int64, device: Any = None, layout: Any = None
+) -> Tensor:
+    """Row and column indices of the upper triangle, shape (2, k)."""
+    return finish(_indices(row, col, offset, False, dtype), False, device)

@@ -1,0 +1,107 @@
+"""Dimension and size arguments: negative dims, tuples, varargs, with PyTorch's errors."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+Shape = tuple[int, ...]
+
+
+def wrap_dim(dim: int, ndim: int) -> int:
+    """``dim`` as a non-negative axis; a 0-d tensor counts as one axis. IndexError when out of range."""
+    span = max(ndim, 1)
+    try:
+        dim = operator.index(dim)
+    except TypeError:
+        raise TypeError(f"dim must be an int, not {type(dim).__name__}") from None
+    if not -span <= dim < span:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-span}, {span - 1}], but got {dim})")
+    return dim % span
+
+
+def wrap_dims(dims: Iterable[int], ndim: int) -> Shape:
+    """Every dim wrapped, in the given order; RuntimeError when one is named twice."""
+    wrapped = tuple(wrap_dim(d, ndim) for d in dims)
+    for d in wrapped:
+        if wrapped.count(d) > 1:
+            raise RuntimeError(f"dim {d} appears multiple times in the list of dims")
+    return wrapped
+
+
+def reduce_axes(dim: int | Sequence[int] | None, ndim: int) -> Shape:
+    """The axes a reduction drops, sorted; None and the empty tuple mean all of them."""
+    if dim is None:
+        return tuple(range(ndim))
+    if isinstance(dim, int) or not hasattr(dim, "__iter__"):
+        axis = wrap_dim(dim, ndim)
+        return (axis,) if ndim else ()
+    if not len(dim):
+        return tuple(range(ndim))
+    axes = wrap_dims(dim, ndim)
+    return tuple(sorted(axes)) if ndim else ()
+
+
+def one_axis(dim: int, ndim: int, what: str, shape: Shape) -> int:
+    """A dim whose extent must not be zero (max, median, ...)."""
+    axis = wrap_dim(dim, ndim)
+    if ndim and shape[axis] == 0:
+        raise IndexError(f"{what}(): Expected reduction dim {axis} to have non-zero size.")
+    return axis
+
+
+def keep_dims(shape: Sequence[int], axes: Sequence[int]) -> Shape:
+    """``shape`` with the reduced axes as ones."""
+    return tuple(1 if i in axes else n for i, n in enumerate(shape))
+
+
+def as_shape(args: Any) -> Shape:
+    """A size given as varargs, one sequence, or one int."""
+    if isinstance(args, int):
+        args = (args,)
+    if len(args) == 1 and hasattr(args[0], "__iter__") and not hasattr(args[0], "__index__"):
+        args = tuple(args[0])
+    elif len(args) == 1 and hasattr(args[0], "__iter__") and getattr(args[0], "ndim", 0):
+        args = tuple(args[0])
+    try:
+        return tuple(operator.index(n) for n in args)
+    except TypeError:
+        bad = next(n for n in args if not hasattr(n, "__index__"))
+        raise TypeError(f"size must be a tuple of ints, but found element of type {type(bad).__name__}") from None
+
+
+def new_shape(args: Any) -> Shape:
+    """A size for a factory function: no negative extents."""
+    shape = as_shape(args)
+    for n in shape:
+        if n < 0:
+            raise RuntimeError(f"Trying to create tensor with negative dimension {n}: {list(shape)}")
+    return shape
+
+
+def infer_size(shape: Sequence[int], numel: int) -> Shape:
+    """``shape`` with its one -1 filled in so that it holds ``numel`` elements."""
+    text = f"shape '{list(shape)}' is invalid for input of size {numel}"
+    unknown = [i for i, n in enumerate(shape) if n == -1]
+    if len(unknown) > 1:
+        raise RuntimeError("only one dimension can be inferred")
+    for n in shape:
+        if n < -1:
+            raise RuntimeError(f"invalid shape dimension {n} at index {list(shape).index(n)} of shape {list(shape)}")
+    if not unknown:
+        if math.prod(shape) != numel:
+            raise RuntimeError(text)
+        return tuple(shape)
+    known = math.prod(n for n in shape if n != -1)
+    if known == 0:
+        if numel == 0:
+            raise RuntimeError(
+                f"cannot reshape tensor of 0 elements into shape {list(shape)} because the unspecified dimension "
+                "size -1 can be any value and is ambiguous"
+            )
+        raise RuntimeError(text)
+    if numel % known:
+        raise RuntimeError(text)
+    return tuple(numel // known if n == -1 else n for n in shape)

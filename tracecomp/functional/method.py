@@ -1,0 +1,144 @@
+"""How a torch-named function becomes public: one decorator gives the function, the Tensor method, ``x.op_()``, ``out=``.
+
+``PUBLIC`` holds what ``tracecomp`` exports; methods are set on ``Tensor`` when the module is imported.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from tracecomp.functional.promotion import can_cast
+from tracecomp.modes import grad_enabled, modes, no_grad, scope
+from tracecomp.tensor import Tensor, assign_
+
+PUBLIC: dict[str, Any] = {}
+
+_RENAMED = {"axis": "dim", "keepdims": "keepdim"}
+
+
+def function(
+    *aliases: str, method: bool = True, only_method: bool = False, inplace: bool = False, composite: bool = False
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Publish a function under its name (one trailing underscore is dropped) and ``aliases``.
+
+    ``inplace`` adds ``name_``; ``composite`` leaves the name as a scope on the nodes it records. Keyword arguments
+    ``axis`` and ``keepdims`` are accepted for ``dim`` and ``keepdim``, and ``out`` receives the result.
+    """
+
+    def decorate(fn: Callable[..., Any]) -> Callable[..., Any]:
+        name = fn.__name__.removesuffix("_")
+        call = _callable(fn, name, composite)
+        for public in (name, *aliases):
+            publish(public, call, method=method, only_method=only_method)
+            if inplace:
+                publish(public + "_", _in_place(call, public + "_"), method=True, only_method=only_method)
+        return call
+
+    return decorate
+
+
+def publish(name: str, call: Any, *, method: bool = False, only_method: bool = False) -> None:
+    """Export ``call`` as ``tracecomp.<name>`` and, if asked, as a Tensor method."""
+    if not only_method:
+        PUBLIC[name] = call
+    if method or only_method:
+        setattr(Tensor, name, call)
+
+
+def _callable(fn: Callable[..., Any], name: str, composite: bool) -> Callable[..., Any]:
+    if composite:
+        inner = fn
+
+        @functools.wraps(inner)
+        def fn(*args: Any, **kwargs: Any) -> Any:
+            if modes.recorder is None:
+                return inner(*args, **kwargs)
+            with scope(name):
+                return inner(*args, **kwargs)
+
+    takes_tensor = next(iter(fn.__annotations__.items()), None) == ("input", "Tensor")
+
+    @functools.wraps(fn)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if takes_tensor and args and not isinstance(args[0], Tensor):
+            raise TypeError(
+                f"{name}(): argument 'input' (position 1) must be Tensor, not {type(args[0]).__name__}"
+            )
+        if kwargs:
+            return _with_keywords(fn, name, args, kwargs)
+        return fn(*args)
+
+    call.__name__ = call.__qualname__ = name
+    return call
+
+
+def _with_keywords(fn: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    for other, ours in _RENAMED.items():
+        if other in kwargs and other not in fn.__annotations__:
+            kwargs[ours] = kwargs.pop(other)
+    if "out" not in kwargs or "out" in fn.__annotations__:
+        return fn(*args, **kwargs)
+    out = kwargs.pop("out")
+    result = fn(*args, **kwargs)
+    return result if out is None else store(out, result, name)
+
+
+def store(out: Any, result: Any, name: str) -> Any:
+    """Write ``result`` into ``out`` (a tensor, or as many as there are results) and return ``out``."""
+    if isinstance(out, tuple | list):
+        for target, value in zip(out, result, strict=True):
+            store(target, value, name)
+        return type(result)(*out) if hasattr(result, "_fields") else tuple(out)
+    if not isinstance(out, Tensor):
+        raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
+    if grad_enabled() and (out.requires_grad or result.requires_grad):
+        raise RuntimeError(
+            f"{name}(): functions with out=... arguments don't support automatic differentiation, "
+            "but one of the arguments requires grad."
+        )
+    check_castable(result, out)
+    with no_grad():
+        if out.shape != result.shape:
+            out.resize_(result.shape)
+        assign_(out, result)
+    return out
+
+
+def check_castable(result: Tensor, target: Tensor) -> None:
+    if not can_cast(result.dtype, target.dtype):
+        raise RuntimeError(
+            f"result type {type_word(result)} can't be cast to the desired output type {type_word(target)}"
+        )
+
+
+_WORDS = {
+    "bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long",
+    "float16": "Half", "bfloat16": "BFloat16", "float32": "Float", "float64": "Double",
+}  # fmt: skip
+
+
+def type_word(x: Tensor) -> str:
+    """PyTorch's word for the element type in messages: ``Float``, ``Long``, ..."""
+    return _WORDS[x.dtype.name]
+
+
+def store_inplace(target: Tensor, result: Tensor) -> Tensor:
+    """``target`` with its elements replaced by ``result``, which must have its shape and a dtype that fits."""
+    if result.shape != target.shape:
+        raise RuntimeError(
+            f"output with shape {list(target.shape)} doesn't match the broadcast shape {list(result.shape)}"
+        )
+    check_castable(result, target)
+    assign_(target, result)
+    return target
+
+
+def _in_place(call: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def run(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        return store_inplace(input, call(input, *args, **kwargs))
+
+    run.__name__ = run.__qualname__ = name
+    run.__doc__ = f"In-place form of :func:`{call.__name__}`."
+    return run

@@ -1,0 +1,121 @@
+"""Type promotion: which dtype an operation computes in, and bringing its operands there.
+
+Rules: https://docs.pytorch.org/docs/stable/tensor_attributes.html#type-promotion-doc. Python scalars are weaker than
+0-d tensors, which are weaker than other tensors, unless the weaker one is of a higher category (bool < int < float).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tracecomp.functional.defaults import default_dtype
+from tracecomp.ir.types import DType, bool_, int64, promote
+from tracecomp.ops.prim import prim
+from tracecomp.tensor import Tensor
+
+Number = bool | int | float
+Operand = Tensor | Number
+
+_CATEGORY = {"bool": 0, "int": 1, "float": 2}
+
+
+def operand(value: Any, name: str, argument: str = "other") -> Operand:
+    """``value`` as a tensor or Python number; TypeError naming the function otherwise."""
+    if isinstance(value, Tensor | bool | int | float):
+        return value
+    if isinstance(value, np.generic) and not isinstance(value, np.complexfloating):
+        number: Number = value.item()
+        return number
+    if hasattr(value, "__index__"):
+        return int(value)
+    raise TypeError(f"{name}(): argument '{argument}' must be Tensor, not {type(value).__name__}")
+
+
+def tensor_operand(value: Any, name: str, argument: str = "input") -> Tensor:
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name}(): argument '{argument}' (position 1) must be Tensor, not {type(value).__name__}")
+    return value
+
+
+def scalar_dtype(value: Number) -> DType:
+    """The dtype of a Python scalar on its own."""
+    if isinstance(value, bool):
+        return bool_
+    return int64 if isinstance(value, int) else default_dtype()
+
+
+def _stronger(high: DType | None, low: DType | None) -> DType | None:
+    """Combine a stronger with a weaker class of operands."""
+    if high is None or low is None:
+        return low if high is None else high
+    return promote(high, low) if _CATEGORY[low.kind] > _CATEGORY[high.kind] else high
+
+
+def result_dtype(*operands: Operand) -> DType:
+    """The dtype that arithmetic on ``operands`` has."""
+    dims: DType | None = None
+    zeros: DType | None = None
+    scalars: DType | None = None
+    for x in operands:
+        if isinstance(x, Tensor):
+            if x.ndim:
+                dims = x.dtype if dims is None else promote(dims, x.dtype)
+            else:
+                zeros = x.dtype if zeros is None else promote(zeros, x.dtype)
+        else:
+            t = scalar_dtype(x)
+            scalars = t if scalars is None else promote(scalars, t)
+    result = _stronger(dims, _stronger(zeros, scalars))
+    assert result is not None
+    return result
+
+
+def cast(x: Tensor, dtype: DType) -> Tensor:
+    """``x`` in ``dtype``; itself when it is already."""
+    return x if x.dtype is dtype else prim.cast(x, dtype=dtype)
+
+
+def scalar(value: Number, dtype: DType) -> Number:
+    """A Python scalar as a constant of ``dtype``; integers wrap around."""
+    if dtype.kind == "float":
+        return float(value)
+    if dtype.kind == "bool":
+        return bool(value)
+    number = int(value)
+    bits = dtype.itemsize * 8
+    low = -(1 << (bits - 1)) if dtype.signed else 0
+    return (number - low) % (1 << bits) + low
+
+
+def bring(x: Operand, dtype: DType) -> Operand:
+    """An operand in ``dtype``: tensors are cast, scalars stay Python scalars."""
+    return cast(x, dtype) if isinstance(x, Tensor) else scalar(x, dtype)
+
+
+def common(*operands: Operand) -> tuple[Any, ...]:
+    """The operands in their promoted dtype."""
+    dtype = result_dtype(*operands)
+    return tuple(bring(x, dtype) for x in operands)
+
+
+def float_dtype(dtype: DType) -> DType:
+    """``dtype`` if floating, else the default dtype: what division and transcendental functions give."""
+    return dtype if dtype.is_floating_point else default_dtype()
+
+
+def common_float(*operands: Operand) -> tuple[Any, ...]:
+    """The operands in their promoted dtype, integers becoming the default float."""
+    dtype = float_dtype(result_dtype(*operands))
+    return tuple(bring(x, dtype) for x in operands)
+
+
+def as_float(x: Tensor) -> Tensor:
+    """``x``, integers and bools becoming the default float."""
+    return x if x.dtype.is_floating_point else prim.cast(x, dtype=default_dtype())
+
+
+def can_cast(source: DType, target: DType) -> bool:
+    """Whether a value of ``source`` may be stored in ``target`` without losing its category."""
+    return _CATEGORY[source.kind] <= _CATEGORY[target.kind]

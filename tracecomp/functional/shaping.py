@@ -1,0 +1,572 @@
+"""Reshaping, reordering, broadcasting and cutting tensors: views wherever memory allows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tracecomp.functional.dims import Shape, as_shape, infer_size, wrap_dim, wrap_dims
+from tracecomp.functional.method import function, publish
+from tracecomp.ir.types import DType, broadcast_shapes, promote
+from tracecomp.modes import grad_enabled
+from tracecomp.ops.prim import prim
+from tracecomp.tensor import Tensor, wrap
+
+
+def to_shape(x: Tensor, shape: Sequence[int]) -> Tensor:
+    """``x`` reshaped, or itself when it has the shape."""
+    return x if tuple(x.shape) == tuple(shape) else prim.reshape(x, shape=tuple(shape))
+
+
+@function()
+def reshape(input: Tensor, *shape: Any) -> Tensor:
+    """The same elements under another shape (one -1 is inferred); a view when strides allow, else a copy."""
+    return prim.reshape(input, shape=infer_size(as_shape(shape), input.numel()))
+
+
+@function(only_method=True)
+def view(input: Tensor, *shape: Any, dtype: DType | None = None) -> Tensor:
+    """A view under another shape or, with a dtype, of the same bytes. RuntimeError when memory does not allow it."""
+    if dtype is not None or (len(shape) == 1 and isinstance(shape[0], DType)):
+        return _view_dtype(input, dtype or shape[0])
+    target = infer_size(as_shape(shape), input.numel())
+    try:
+        input._data.reshape(target, copy=False)
+    except ValueError:
+        raise RuntimeError(
+            "view size is not compatible with input tensor's size and stride (at least one dimension spans across "
+            "two contiguous subspaces). Use .reshape(...) instead."
+        ) from None
+    return prim.reshape(input, shape=target)
+
+
+def _view_dtype(x: Tensor, dtype: DType) -> Tensor:
+    if x.dtype.itemsize != dtype.itemsize and x.ndim == 0:
+        raise RuntimeError(
+            f"self.dim() cannot be 0 to view {x.dtype.name} as {dtype.name} (different element sizes)"
+        )
+    return wrap(x._data.view(dtype.numpy))
+
+
+@function(only_method=True)
+def view_as(input: Tensor, other: Tensor) -> Tensor:
+    """:func:`view` with the shape of ``other``."""
+    return view(input, tuple(other.shape))
+
+
+@function(only_method=True)
+def reshape_as(input: Tensor, other: Tensor) -> Tensor:
+    """:func:`reshape` with the shape of ``other``."""
+    return reshape(input, tuple(other.shape))
+
+
+@function()
+def ravel(input: Tensor) -> Tensor:
+    """All elements in one dimension."""
+    return to_shape(input, (input.numel(),))
+
+
+@function()
+def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    """Dimensions ``start_dim`` to ``end_dim`` merged into one."""
+    if input.ndim == 0:
+        return prim.reshape(input, shape=(1,))
+    first, last = wrap_dim(start_dim, input.ndim), wrap_dim(end_dim, input.ndim)
+    if first > last:
+        raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
+    if first == last:
+        return input
+    shape = tuple(input.shape)
+    return prim.reshape(input, shape=(*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :]))
+
+
+@function()
+def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
+    """Dimension ``dim`` split into ``sizes`` (one may be -1)."""
+    axis, shape = wrap_dim(dim, input.ndim), tuple(input.shape)
+    sizes = as_shape((sizes,))
+    if not sizes:
+        raise RuntimeError("unflatten: sizes must be non-empty")
+    try:
+        inner = infer_size(sizes, shape[axis])
+    except RuntimeError:
+        raise RuntimeError(
+            f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of dim {axis} "
+            f"({shape[axis]}) in the input tensor"
+        ) from None
+    return prim.reshape(input, shape=(*shape[:axis], *inner, *shape[axis + 1 :]))
+
+
+@function()
+def permute(input: Tensor, *dims: Any) -> Tensor:
+    """Dimensions in the given order, as a view."""
+    order = as_shape(dims)
+    if len(order) != input.ndim:
+        raise RuntimeError(
+            "permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired "
+            f"ordering of dimensions i.e. input.dim() = {input.ndim} is not equal to len(dims) = {len(order)}"
+        )
+    try:
+        return prim.permute(input, dims=wrap_dims(order, input.ndim))
+    except RuntimeError:
+        raise RuntimeError(f"permute(): duplicate dims are not allowed. {order}") from None
+
+
+@function("swapaxes", "swapdims")
+def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
+    """Two dimensions swapped, as a view."""
+    a, b = wrap_dim(dim0, input.ndim), wrap_dim(dim1, input.ndim)
+    order = list(range(input.ndim))
+    if order:
+        order[a], order[b] = order[b], order[a]
+    return prim.permute(input, dims=tuple(order))
+
+
+@function()
+def t(input: Tensor) -> Tensor:
+    """The transpose of a tensor of at most two dimensions."""
+    if input.ndim > 2:
+        raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {input.ndim}D")
+    return prim.permute(input, dims=tuple(reversed(range(input.ndim))))
+
+
+@function()
+def adjoint(input: Tensor) -> Tensor:
+    """The last two dimensions swapped."""
+    return matrix_transpose(input, "adjoint()")
+
+
+def matrix_transpose(x: Tensor, name: str = "tensor.mT") -> Tensor:
+    """The last two dimensions swapped; RuntimeError below two dimensions."""
+    if x.ndim < 2:
+        raise RuntimeError(f"{name} is only supported on matrices or batches of matrices. Got {x.ndim}-D tensor.")
+    return prim.permute(x, dims=(*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
+
+
+def _reversed(x: Tensor) -> Tensor:
+    return prim.permute(x, dims=tuple(reversed(range(x.ndim))))
+
+
+publish("T", property(_reversed, doc="All dimensions reversed."), only_method=True)
+publish("H", property(t, doc="The transposed matrix."), only_method=True)
+publish("mT", property(matrix_transpose, doc="The last two dimensions swapped."), only_method=True)
+publish("mH", property(matrix_transpose, doc="The last two dimensions swapped."), only_method=True)
+
+
+@function("moveaxis")
+def movedim(input: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
+    """Dimensions ``source`` moved to positions ``destination``, the others in order."""
+    src = wrap_dims(as_shape((source,)), input.ndim)
+    dst = wrap_dims(as_shape((destination,)), input.ndim)
+    if len(src) != len(dst):
+        raise RuntimeError(
+            f"movedim: Invalid source or destination dims: source ({list(src)} dims) should contain the same number "
+            f"of dims as destination ({list(dst)} dims)"
+        )
+    rest = iter([d for d in range(input.ndim) if d not in src])
+    place = dict(zip(dst, src, strict=True))
+    return prim.permute(input, dims=tuple(place[i] if i in place else next(rest) for i in range(input.ndim)))
+
+
+@function()
+def unsqueeze(input: Tensor, dim: int) -> Tensor:
+    """A dimension of size 1 inserted at ``dim``."""
+    axis = wrap_dim(dim, input.ndim + 1)
+    shape = tuple(input.shape)
+    return prim.reshape(input, shape=(*shape[:axis], 1, *shape[axis:]))
+
+
+@function()
+def squeeze(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
+    """Dimensions of size 1 removed: all, or those named."""
+    axes = range(input.ndim) if dim is None else wrap_dims(as_shape((dim,)), input.ndim)
+    shape = tuple(n for i, n in enumerate(input.shape) if n != 1 or i not in axes)
+    return prim.reshape(input, shape=shape)
+
+
+@function(only_method=True)
+def expand(input: Tensor, *sizes: Any, implicit: bool = False) -> Tensor:
+    """Repeated along new leading dimensions and dimensions of size 1 (-1 keeps a size), as a view."""
+    shape = as_shape(sizes)
+    lead = len(shape) - input.ndim
+    if lead < 0:
+        raise RuntimeError(
+            f"expand({list(input.shape)}, size={list(shape)}): the number of sizes provided ({len(shape)}) must be "
+            f"greater or equal to the number of dimensions in the tensor ({input.ndim})"
+        )
+    full = tuple(input.shape[i - lead] if n == -1 and i >= lead else n for i, n in enumerate(shape))
+    if any(n < 0 for n in full):
+        raise RuntimeError(
+            f"The expanded size of the tensor (-1) isn't allowed in a leading, non-existing dimension 0"
+            if -1 in full[:lead]
+            else f"expand: negative size in {list(shape)}"
+        )
+    return prim.expand(input, shape=full)
+
+
+@function(only_method=True)
+def expand_as(input: Tensor, other: Tensor) -> Tensor:
+    """:func:`expand` to the shape of ``other``."""
+    return expand(input, tuple(other.shape))
+
+
+@function()
+def broadcast_to(input: Tensor, size: Any) -> Tensor:
+    """:func:`expand` to ``size``."""
+    return expand(input, as_shape((size,)))
+
+
+@function(method=False)
+def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
+    """All tensors expanded to their common shape."""
+    if len(tensors) == 1 and not isinstance(tensors[0], Tensor):
+        tensors = tuple(tensors[0])
+    shape = broadcast_shapes(*(tuple(x.shape) for x in tensors))
+    return tuple(prim.expand(x, shape=shape) for x in tensors)
+
+
+@function(only_method=True)
+def sum_to_size(input: Tensor, *size: Any) -> Tensor:
+    """Summed so that it has ``size``, which must broadcast to the present shape."""
+    shape = as_shape(size)
+    lead = input.ndim - len(shape)
+    fits = lead >= 0 and all(n in (1, m) for n, m in zip(shape, input.shape[max(lead, 0) :], strict=True))
+    if not fits:
+        raise RuntimeError(f"size {{{list(shape)}}} is not expandable to size {{{list(input.shape)}}}.")
+    axes = tuple(i for i in range(input.ndim) if i < lead or (shape[i - lead] == 1 and input.shape[i] != 1))
+    return to_shape(prim.sum(input, axes=axes), shape) if axes else input
+
+
+@function()
+def tile(input: Tensor, *dims: Any) -> Tensor:
+    """Repeated as often as ``dims`` says, missing leading entries being 1."""
+    counts = as_shape(dims)
+    counts = (1,) * (input.ndim - len(counts)) + counts
+    return repeat(input, counts)
+
+
+@function(only_method=True, composite=True)
+def repeat(input: Tensor, *repeats: Any) -> Tensor:
+    """Copies laid side by side along every dimension."""
+    counts = as_shape(repeats)
+    lead = len(counts) - input.ndim
+    if lead < 0:
+        raise RuntimeError(
+            "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor"
+        )
+    if any(c < 0 for c in counts):
+        raise RuntimeError(f"Trying to create tensor with negative dimension: repeats {list(counts)}")
+    shape = (1,) * lead + tuple(input.shape)
+    pairs = tuple(n for s in shape for n in (1, s))
+    wide = tuple(n for c, s in zip(counts, shape, strict=True) for n in (c, s))
+    spread = prim.expand(prim.reshape(input, shape=pairs), shape=wide)
+    copied = prim.reshape(spread, shape=tuple(c * s for c, s in zip(counts, shape, strict=True)))
+    return clone(copied) if np.may_share_memory(copied._data, input._data) else copied
+
+
+@function(composite=True)
+def flip(input: Tensor, *dims: Any) -> Tensor:
+    """The order of elements reversed along ``dims``, as a copy."""
+    axes = wrap_dims(as_shape(dims), input.ndim)
+    return clone(prim.flip(input, axes=tuple(sorted(axes)) if input.ndim else ()))
+
+
+@function()
+def fliplr(input: Tensor) -> Tensor:
+    """Columns reversed."""
+    if input.ndim < 2:
+        raise RuntimeError("Input must be >= 2-d.")
+    return flip(input, 1)
+
+
+@function()
+def flipud(input: Tensor) -> Tensor:
+    """Rows reversed."""
+    if input.ndim < 1:
+        raise RuntimeError("Input must be >= 1-d.")
+    return flip(input, 0)
+
+
+@function(composite=True)
+def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
+    """Elements moved around by ``shifts`` along ``dims``; without dims, in the flattened order."""
+    shifts = as_shape((shifts,))
+    if dims is None or (not isinstance(dims, int) and len(dims) == 0):
+        if len(shifts) != 1:
+            raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, dims:0")
+        flat = prim.reshape(input, shape=(input.numel(),))
+        return prim.reshape(_roll(flat, shifts[0], 0), shape=tuple(input.shape))
+    dims = as_shape((dims,))
+    if len(shifts) != len(dims):
+        raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, dims:{len(dims)}")
+    result = input
+    for shift, dim in zip(shifts, dims, strict=True):
+        result = _roll(result, shift, wrap_dim(dim, input.ndim))
+    return clone(result) if result is input else result
+
+
+def _roll(x: Tensor, shift: int, axis: int) -> Tensor:
+    if x.ndim == 0 or x.shape[axis] == 0 or shift % x.shape[axis] == 0:
+        return clone(x)
+    cut = x.shape[axis] - shift % x.shape[axis]
+    return prim.concat(cut_range(x, axis, cut, x.shape[axis]), cut_range(x, axis, 0, cut), axis=axis)
+
+
+@function(composite=True)
+def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
+    """Turned by 90 degrees ``k`` times in the plane of ``dims``, from the first towards the second."""
+    if len(dims) != 2:
+        raise RuntimeError(f"expected total rotation dims == 2, but got dims = {len(dims)}")
+    if input.ndim < 2:
+        raise RuntimeError(f"expected total dims >= 2, but got total dims = {input.ndim}")
+    if dims[0] == dims[1] or abs(dims[0] - dims[1]) == input.ndim:
+        raise RuntimeError(f"expected rotation dims to be different, but got dim0 = {dims[0]} and dim1 = {dims[1]}")
+    a, b = wrap_dim(dims[0], input.ndim), wrap_dim(dims[1], input.ndim)
+    turns = k % 4
+    if turns == 2:
+        return flip(input, a, b)
+    if turns == 0:
+        return clone(input)
+    return transpose(flip(input, b if turns == 1 else a), a, b).clone()
+
+
+def cut_range(x: Tensor, axis: int, start: int, stop: int, step: int = 1) -> Tensor:
+    """Positions start, start + step, ... below stop of one axis, as a view."""
+    n = x.ndim
+    return prim.slice(
+        x,
+        starts=tuple(start if i == axis else 0 for i in range(n)),
+        stops=tuple(stop if i == axis else x.shape[i] for i in range(n)),
+        steps=tuple(step if i == axis else 1 for i in range(n)),
+    )
+
+
+@function()
+def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
+    """``length`` positions of ``dim`` from ``start`` on, as a view."""
+    if input.ndim == 0:
+        raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
+    if length < 0:
+        raise RuntimeError("narrow(): length must be non-negative.")
+    axis, start = wrap_dim(dim, input.ndim), int(start)
+    size = input.shape[axis]
+    if not -size <= start <= size:
+        raise IndexError(f"start out of range (expected to be in range of [{-size}, {size}], but got {start})")
+    start = start + size if start < 0 else start
+    if start + length > size:
+        raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({size}).")
+    return cut_range(input, axis, start, start + length)
+
+
+@function()
+def select(input: Tensor, dim: int, index: int) -> Tensor:
+    """The slice at ``index`` of ``dim``, without the dimension, as a view."""
+    if input.ndim == 0:
+        raise IndexError("select() cannot be applied to a 0-dim tensor.")
+    axis, index = wrap_dim(dim, input.ndim), int(index)
+    size = input.shape[axis]
+    if not -size <= index < size:
+        raise IndexError(
+            f"select(): index {index} out of range for tensor of size {list(input.shape)} at dimension {axis}"
+        )
+    index %= size
+    piece = cut_range(input, axis, index, index + 1)
+    return prim.reshape(piece, shape=tuple(n for i, n in enumerate(input.shape) if i != axis))
+
+
+@function(composite=True)
+def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """The diagonal of the plane of ``dim1`` and ``dim2``, as the last dimension; a view when the plane is dense."""
+    a, b = wrap_dim(dim1, input.ndim), wrap_dim(dim2, input.ndim)
+    if a == b:
+        raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+    if input.stride(a) < input.stride(b):
+        a, b, offset = b, a, -offset
+    rest = tuple(i for i in range(input.ndim) if i not in (a, b))
+    plane = prim.permute(input, dims=(*rest, a, b))
+    lead, rows, columns = tuple(plane.shape[:-2]), plane.shape[-2], plane.shape[-1]
+    first_row, first_column = max(-offset, 0), max(offset, 0)
+    count = max(min(rows - first_row, columns - first_column), 0)
+    if count == 0:
+        return prim.reshape(cut_range(plane, len(lead), 0, 0), shape=(*lead, 0))
+    band = cut_range(plane, len(lead), first_row, first_row + count)
+    flat = prim.reshape(band, shape=(*lead, count * columns))
+    return cut_range(flat, len(lead), first_column, first_column + (count - 1) * (columns + 1) + 1, columns + 1)
+
+
+@function(only_method=True)
+def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
+    """Windows of ``size`` every ``step`` positions of ``dimension``; the place in the window is the last dimension."""
+    axis = wrap_dim(dimension, input.ndim)
+    if size < 0 or step <= 0:
+        raise RuntimeError(f"size is {size} but must be >= 0" if size < 0 else f"step is {step} but must be > 0")
+    extent = input.shape[axis] if input.ndim else 1
+    if size > extent:
+        raise RuntimeError(
+            f"maximum size for tensor at dimension {axis} is {extent} but size is {size}"
+        )
+    if input.ndim == 0:
+        return prim.reshape(input, shape=(1,)) if size else cut_range(prim.reshape(input, shape=(1,)), 0, 0, 0)
+    moved = movedim(input, axis, -1)
+    if size == 0:
+        count = extent // step + 1
+        empty = cut_range(unsqueeze(moved, -1), input.ndim, 0, 0)
+        shape = (*moved.shape[:-1], count, 0)
+        return movedim(prim.reshape(empty, shape=shape), -2, axis)
+    windows = prim.windows(moved, sizes=(size,), strides=(step,), dilations=(1,))
+    return movedim(windows, -2, axis)
+
+
+def strided_positions(size: Sequence[int], stride: Sequence[int], offset: int) -> np.ndarray[Any, Any]:
+    """Memory positions, in elements, of a strided tensor."""
+    places = np.asarray(offset)
+    for n, s in zip(size, stride, strict=True):
+        places = places[..., None] + np.arange(n) * s
+    return places
+
+
+@function(composite=True)
+def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
+    """Elements of ``input``'s row-major order at the given strides, as a copy."""
+    offset = 0 if storage_offset is None else storage_offset
+    if len(size) != len(stride):
+        raise RuntimeError("mismatch in length of strides and shape")
+    if any(s < 0 for s in stride):
+        raise RuntimeError(f"as_strided: Negative strides are not supported at the moment, got strides: {list(stride)}")
+    places = strided_positions(size, stride, offset)
+    if places.size and places.max() >= input.numel():
+        raise RuntimeError(
+            f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {offset} are out of bounds for "
+            f"storage of size {input.numel()} elements"
+        )
+    return prim.take(prim.reshape(input, shape=(input.numel(),)), wrap(places), axis=0)
+
+
+@function(composite=True)
+def as_strided_scatter(
+    input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: int | None = None
+) -> Tensor:
+    """A copy of ``input`` with the elements :func:`as_strided` sees replaced by ``src``."""
+    places = strided_positions(size, stride, storage_offset or 0).reshape(-1)
+    flat = prim.reshape(input, shape=(input.numel(),))
+    written = prim.put(flat, wrap(places), prim.reshape(src, shape=(src.numel(),)), axis=0, mode="set")
+    return prim.reshape(written, shape=tuple(input.shape))
+
+
+@function()
+def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
+    """A copy; gradients flow through it."""
+    return prim.cast(input, dtype=input.dtype)
+
+
+@function(only_method=True)
+def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
+    """``input`` in row-major memory; itself when it is already."""
+    return input if input._data.flags.c_contiguous else wrap_like(input)
+
+
+def wrap_like(x: Tensor) -> Tensor:
+    """A row-major copy that is part of the same computation."""
+    copied = prim.cast(x, dtype=x.dtype)
+    copied._data = np.ascontiguousarray(copied._data).reshape(copied._data.shape)
+    return copied
+
+
+def _atleast(ndim: int) -> Any:
+    def one(x: Tensor) -> Tensor:
+        shape = tuple(x.shape)
+        if len(shape) >= ndim:
+            return x
+        if ndim == 3 and len(shape) == 2:
+            return prim.reshape(x, shape=(*shape, 1))
+        padded = {(1, 0): (1,), (2, 0): (1, 1), (2, 1): (1, *shape), (3, 0): (1, 1, 1), (3, 1): (1, *shape, 1)}
+        return prim.reshape(x, shape=padded[ndim, len(shape)])
+
+    def run(*tensors: Any) -> Any:
+        if len(tensors) == 1 and isinstance(tensors[0], Tensor):
+            return one(tensors[0])
+        if len(tensors) == 1:
+            tensors = tuple(tensors[0])
+        return tuple(one(x) for x in tensors)
+
+    run.__name__ = f"atleast_{ndim}d"
+    run.__doc__ = f"Tensors with dimensions of size 1 added so that each has at least {ndim}."
+    return function(method=False)(run)
+
+
+for _ndim in (1, 2, 3):
+    _atleast(_ndim)
+
+
+@function(method=False)
+def block_diag(*tensors: Any) -> Tensor:
+    """Matrices placed along the diagonal of a matrix of zeros."""
+    parts = [x if isinstance(x, Tensor) else wrap(np.asarray(x)) for x in tensors]
+    for i, x in enumerate(parts):
+        if x.ndim > 2:
+            raise RuntimeError(
+                f"torch.block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has {x.ndim} dimensions"
+            )
+    matrices = [to_shape(x, (1,) * (2 - x.ndim) + tuple(x.shape)) for x in parts]
+    if not matrices:
+        return wrap(np.zeros((1, 0), np.float32))
+    width = sum(m.shape[1] for m in matrices)
+    rows, left = [], 0
+    dtype = promoted(matrices)
+    for m in matrices:
+        right = width - left - m.shape[1]
+        padded = prim.pad(
+            prim.cast(m, dtype=dtype), low=(0, left), high=(0, right), interior=(0, 0), value=0
+        )
+        rows.append(padded)
+        left += m.shape[1]
+    return prim.concat(*rows, axis=0)
+
+
+def promoted(tensors: Sequence[Tensor]) -> DType:
+    """The dtype that joins ``tensors``."""
+    from_all = tensors[0].dtype
+    for x in tensors[1:]:
+        from_all = promote(from_all, x.dtype)
+    return from_all
+
+
+def _shape_inplace(name: str, fn: Any) -> None:
+    """Publish the in-place form of a view function: the tensor becomes that view of its former self."""
+
+    def run(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if input.requires_grad and input.is_leaf and grad_enabled():
+            raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+        former = object.__new__(type(input))
+        former.__dict__.update(input.__dict__)
+        input.__dict__.update(fn(former, *args, **kwargs).__dict__)
+        return input
+
+    run.__name__, run.__doc__ = f"{name}_", f"In-place form of :func:`{name}`."
+    publish(f"{name}_", run, only_method=True)
+
+
+for _name, _fn in (("squeeze", squeeze), ("unsqueeze", unsqueeze), ("transpose", transpose), ("t", t),
+                   ("swapaxes", transpose), ("swapdims", transpose)):  # fmt: skip
+    _shape_inplace(_name, _fn)
+
+
+@function(only_method=True)
+def resize__(input: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
+    """Another size over the same elements in row-major order; new elements are zero."""
+    shape = as_shape(sizes)
+    flat = np.ravel(input._data)
+    count = math.prod(shape)
+    if count > flat.size:
+        flat = np.concatenate([flat, np.zeros(count - flat.size, flat.dtype)])
+    input._data = flat[:count].reshape(shape)
+    return input
+
+
+@function(only_method=True)
+def resize_as__(input: Tensor, other: Tensor, memory_format: Any = None) -> Tensor:
+    """:func:`resize_` to the size of ``other``."""
+    return resize__(input, tuple(other.shape))
