@@ -67,8 +67,8 @@ class Bilinear:
 class BilinearForm:
     """Named iteration space of a bilinear operator, with affine operand positions.
 
-    ``extents[name]`` is the size of a dimension; ``out`` names the output axes in order; ``reduce`` names the summed
-    dimensions, outermost first (the order of summation); ``lhs[axis]`` and ``rhs[axis]`` map a dimension name to its
+    ``extents[name]`` is the size of a dimension; ``out`` names the output's dimensions in row-major order (an output
+    axis may be split in several dimensions, as groups and filters); ``reduce`` names the summed dimensions, outermost first (the order of summation); ``lhs[axis]`` and ``rhs[axis]`` map a dimension name to its
     coefficient in the operand's axis position.
     """
 

@@ -2,6 +2,7 @@
 
 from tracecomp.ops import (
     contraction,
+    convolution,
     creation,
     elementwise_binary,
     elementwise_unary,
@@ -9,10 +10,12 @@ from tracecomp.ops import (
     pad_concat,
     reduction,
     view,
+    window,
 )
 
 __all__ = [
     "contraction",
+    "convolution",
     "creation",
     "elementwise_binary",
     "elementwise_unary",
@@ -20,4 +23,5 @@ __all__ = [
     "pad_concat",
     "reduction",
     "view",
+    "window",
 ]

@@ -1,0 +1,101 @@
+"""``fold``: the adjoint of the view ``windows``. Every element adds up what its windows hold at it."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from tracecomp.ir.index import index
+from tracecomp.ir.loops import Expr, both, cast
+from tracecomp.ir.op import BadInput, Indexed, Op, Sample, register
+from tracecomp.ir.scalars import call, const
+from tracecomp.ir.types import Shape, TensorType, compute_dtype, from_numpy_dtype
+from tracecomp.ops.define import check_dtype, require
+from tracecomp.ops.pad_concat import inside_or, regular
+from tracecomp.ops.prim import prim
+from tracecomp.ops.view import windows_shape
+
+Ints = tuple[int, ...]
+
+
+def _infer(x: TensorType, *, shape: Shape, sizes: Ints, strides: Ints, dilations: Ints) -> TensorType:
+    dtype = check_dtype("fold", (x,), "number")
+    k, lead = len(sizes), len(shape) - len(sizes)
+    require(
+        lead >= 0 and k == len(strides) == len(dilations) and all(v > 0 for v in (*sizes, *strides, *dilations)),
+        RuntimeError,
+        f"fold: sizes {sizes}, strides {strides}, dilations {dilations} do not describe the last axes of {list(shape)}",
+    )
+    want = (*shape[:lead], *windows_shape(sizes, shape[lead:], strides, dilations), *sizes)
+    require(
+        x.shape == want,
+        RuntimeError,
+        f"fold: Given output_size={list(shape)}, kernel_size={sizes}, dilation={dilations}, stride={strides}, expected "
+        f"windows of shape {list(want)}, but got {x}",
+    )
+    return TensorType(dtype, shape)
+
+
+def _impl(x: Any, *, shape: Shape, sizes: Ints, strides: Ints, dilations: Ints) -> Any:
+    """Tap by tap of the window, in row-major order, as the loop meaning does."""
+    k, lead = len(sizes), len(shape) - len(sizes)
+    counts = x.shape[lead : lead + k]
+    whole = np.zeros(shape, compute_dtype(from_numpy_dtype(x.dtype)).numpy)
+    for taps in product(*map(range, sizes)):
+        places = tuple(
+            slice(t * d, t * d + (n - 1) * s + 1, s) for t, d, n, s in zip(taps, dilations, counts, strides, strict=True)
+        )
+        whole[(..., *places)] += x[(..., *taps)]
+    return whole.astype(x.dtype, copy=False)
+
+
+def _loop(
+    at: Any, out: TensorType, reads: Any, in_types: Any, *, shape: Shape, sizes: Ints, strides: Ints, dilations: Ints
+) -> Expr:
+    k, lead = len(sizes), len(shape) - len(sizes)
+    counts = in_types[0].shape[lead : lead + k]
+    wide = compute_dtype(out.dtype)
+    zero = const(0 if out.dtype.kind == "int" else 0.0, out.dtype)
+    total: Expr = const(0 if wide.kind == "int" else 0.0, wide)
+    for taps in product(*map(range, sizes)):
+        found = [regular(at[lead + i], taps[i] * dilations[i], strides[i], counts[i]) for i in range(k)]
+        place = [*at[:lead], *(p for p, _ in found), *map(index, taps)]
+        value = inside_or(reads, 0, place, both(*(c for _, c in found)), zero)
+        total = call("add", total, cast(value, wide))
+    return cast(total, out.dtype)
+
+
+def _vjp(grads: Any, outs: Any, ins: Any, *, shape: Shape, sizes: Ints, strides: Ints, dilations: Ints) -> Any:
+    return (prim.windows(grads[0], sizes=sizes, strides=strides, dilations=dilations),)
+
+
+_CASES: tuple[tuple[Shape, Ints, Ints, Ints], ...] = (
+    ((6,), (3,), (1,), (1,)), ((2, 7), (2,), (2,), (2,)), ((2, 5, 6), (3, 2), (1, 2), (2, 1)), ((7,), (2,), (3,), (1,)),
+    ((0, 4), (2,), (1,), (1,)), ((3, 6, 6), (2, 2), (2, 2), (1, 1)),
+)  # fmt: skip
+
+
+def _windowed(shape: Shape, sizes: Ints, strides: Ints, dilations: Ints) -> Shape:
+    lead = len(shape) - len(sizes)
+    return (*shape[:lead], *windows_shape(sizes, shape[lead:], strides, dilations), *sizes)
+
+
+register(
+    Op(
+        name="fold", kind="window", doc="sum of overlapping windows: the adjoint of windows",
+        infer=_infer, impl=_impl, vjp=_vjp, saves=(), loop=Indexed(_loop),
+        attrs={"shape": tuple, "sizes": tuple, "strides": tuple, "dilations": tuple},
+        samples=tuple(
+            Sample(((_windowed(*case), d, "any"),), dict(zip(("shape", "sizes", "strides", "dilations"), case, strict=True)))
+            for d in ("f32", "f64", "f16", "i64") for case in _CASES
+        ),
+        errors=(
+            BadInput(
+                Sample((((4, 2), "f32", "any"),), {"shape": (6,), "sizes": (2,), "strides": (1,), "dilations": (1,)}),
+                RuntimeError, "expected windows of shape",
+            ),
+        ),
+    )
+)  # fmt: skip
