@@ -1,0 +1,1 @@
+"""Loop IR to LLVM text and machine code. Spelling only: every decision was taken before."""

@@ -1,0 +1,87 @@
+"""LLVM text to machine code in this process: the only place that talks to llvmlite, which is loaded when needed."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from tracecomp.codegen.target import Target, vector_bits_of
+from tracecomp.errors import CompileError
+
+CODE_LEVEL = 2
+
+
+@cache
+def _binding() -> Any:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm
+
+
+@cache
+def compiler_version() -> str:
+    """Names everything that decides what machine code a text becomes."""
+    import llvmlite
+
+    return f"llvmlite {llvmlite.__version__}, LLVM {_binding().llvm_version_info}, level {CODE_LEVEL}"
+
+
+@cache
+def host_target() -> Target:
+    llvm = _binding()
+    triple = llvm.get_process_triple()
+    features = llvm.get_host_cpu_features().flatten()
+    cpu = llvm.get_host_cpu_name()
+    machine = _machine(triple, cpu, features)
+    return Target(triple, str(machine.target_data), cpu, features, vector_bits_of(features))
+
+
+@cache
+def _machine(triple: str, cpu: str, features: str) -> Any:
+    target = _binding().Target.from_triple(triple)
+    return target.create_target_machine(cpu=cpu, features=features, opt=CODE_LEVEL, reloc="pic", codemodel="small")
+
+
+def target_machine(target: Target) -> Any:
+    return _machine(target.triple, target.cpu, target.features)
+
+
+def _parse(text: str, target: Target) -> Any:
+    llvm = _binding()
+    try:
+        module = llvm.parse_assembly(text)
+        module.triple = target.triple
+        module.data_layout = target.data_layout
+        module.verify()
+    except RuntimeError as error:
+        raise CompileError(f"LLVM refuses the emitted text: {error}") from error
+    return module
+
+
+def compile_object(text: str, target: Target) -> bytes:
+    """Object code of a module's text."""
+    return bytes(target_machine(target).emit_object(_parse(text, target)))
+
+
+def compile_assembly(text: str, target: Target) -> str:
+    """The same code for people."""
+    return str(target_machine(target).emit_assembly(_parse(text, target)))
+
+
+class Library:
+    """Object code loaded into this process; addresses are valid while it lives."""
+
+    def __init__(self, code: bytes, target: Target) -> None:
+        llvm = _binding()
+        machine = llvm.Target.from_triple(target.triple).create_target_machine(cpu=target.cpu, features=target.features)
+        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+        self._engine.add_object_file(llvm.object_file.ObjectFileRef.from_data(code))
+        self._engine.finalize_object()
+
+    def address(self, name: str) -> int:
+        found = int(self._engine.get_function_address(name))
+        if not found:
+            raise CompileError(f"compiled object has no function {name}")
+        return found

@@ -1,0 +1,207 @@
+"""A program as one LLVM module: its kernels, each written once, and the entry that calls them in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tracecomp.codegen import sync
+from tracecomp.codegen.address import Indexer, Position
+from tracecomp.codegen.barriers import overlapping, steps_behind_barriers
+from tracecomp.codegen.emitter import Emitter, Value
+from tracecomp.codegen.kernel import KernelCode, KernelEmitter
+from tracecomp.codegen.target import Target
+from tracecomp.errors import CompileError
+from tracecomp.ir.index import Var
+from tracecomp.ir.loop_printer import kernel_key
+from tracecomp.ir.loops import CallStep, Expr, Program, RepeatStep, Slot, Step
+
+ALIGNMENT = 64
+ENTRY = "tc_entry"
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramCode:
+    """A module's text; scratch memory behind the arena; labels by step number (1-based, in order of calls)."""
+
+    text: str
+    shared_bytes: int
+    private_bytes: int
+    labels: tuple[str, ...]
+    parallel: bool
+
+
+def slot_places(program: Program) -> dict[tuple[str, int], int]:
+    """Where each input and output slot stands in the call table."""
+    return {(s.space, s.position): i for i, s in enumerate((*program.inputs, *program.outputs))}
+
+
+def call_steps(steps: Sequence[Step]) -> Iterator[CallStep]:
+    for step in steps:
+        if isinstance(step, CallStep):
+            yield step
+        else:
+            yield from call_steps(step.steps)
+
+
+def emit_program(program: Program, target: Target, profile: bool = False) -> ProgramCode:
+    """The module of ``program``. With ``profile`` the entry adds each step's nanoseconds to the last table entry."""
+    return _ProgramEmitter(program, target, profile).emit()
+
+
+class _ProgramEmitter:
+    def __init__(self, program: Program, target: Target, profile: bool) -> None:
+        self.program = program
+        self.target = target
+        self.profile = profile
+        self.places = slot_places(program)
+        self.declarations: dict[str, str] = {}
+        self.kernels: dict[object, tuple[str, KernelCode]] = {}
+        self.e = Emitter(self.declarations)
+        self.scalars: dict[Var, Value | int] = {}
+        self.indexer = Indexer(self.e, self._position, _no_expression)
+        self.step = 0
+
+    def emit(self) -> ProgramCode:
+        calls = list(call_steps(self.program.steps))
+        chosen = [self._kernel(call) for call in calls]
+        self.codes = [(name, code) for name, code in chosen]
+        self.behind_barrier = steps_behind_barriers(
+            self.program.steps, [code.parallel for _, code in chosen]
+        )
+        shared = max((code.shared_bytes for _, code in chosen), default=0)
+        private = max((code.private_bytes for _, code in chosen), default=0)
+        self._prologue(shared, private)
+        self._steps(self.program.steps)
+        entry = "\n".join(["entry:", *self.e.blocks[0].lines, "  ret void"])
+        parallel = any(code.parallel for _, code in chosen)
+        text = "\n".join([
+            f'target triple = "{self.target.triple}"',
+            f'target datalayout = "{self.target.data_layout}"',
+            *[code.text for _, code in self.kernels.values()],
+            f"define void @{ENTRY}(ptr %table, ptr %arena, i64 %tid, i64 %nt, ptr %sync) #0 {{\n{entry}\n}}",
+            sync.barrier_text(self.target),
+            *self.declarations.values(),
+            self._attributes(),
+        ])
+        return ProgramCode(text, shared, private, tuple(c.label or c.kernel.name for c in calls), parallel)
+
+    def _attributes(self) -> str:
+        bits = self.target.vector_bits
+        width = f'"prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"'
+        return f"attributes #0 = {{ nounwind {width} }}\nattributes #1 = {{ nounwind noinline }}\n"
+
+    def _kernel(self, call: CallStep) -> tuple[str, KernelCode]:
+        """The function for a call; calls of equal kernels with equal aliasing share one."""
+        groups = overlapping(call)
+        key = (kernel_key(call.kernel), tuple(groups[p.name] for p in call.kernel.params))
+        found = self.kernels.get(key)
+        if found is None:
+            name = f"k{len(self.kernels)}"
+            by_index = {f"p{i}": p.name for i, p in enumerate(call.kernel.params)}
+            named = {p.name: groups[p.name] for p in call.kernel.params}
+            assert len(by_index) == len(named), f"parameters of {call.kernel.name} share a name"
+            code = KernelEmitter(call.kernel, name, self.target, named, self.declarations).emit()
+            found = self.kernels[key] = (name, code)
+        return found
+
+    # ---- the entry
+
+    def _prologue(self, shared: int, private: int) -> None:
+        e = self.e
+        start = -(-self.program.arena_bytes // ALIGNMENT) * ALIGNMENT
+        arena, tid = Value("%arena", "ptr"), Value("%tid", "i64")
+        self.shared = e.gep("i8", arena, e.const("i64", start))
+        mine = e.binary("add", e.binary("mul", tid, e.const("i64", private)), e.const("i64", start + shared))
+        self.private = e.gep("i8", arena, mine)
+
+    def _position(self, var: Var) -> Position:
+        return self.scalars[var]
+
+    def _steps(self, steps: Sequence[Step]) -> None:
+        for step in steps:
+            if isinstance(step, RepeatStep):
+                self._repeat(step)
+            else:
+                self._call(step)
+
+    def _repeat(self, step: RepeatStep) -> None:
+        e, var = self.e, step.var
+        if var.extent <= 1:
+            self.scalars[var] = 0
+            if var.extent == 1:
+                self._steps(step.steps)
+            else:
+                self.step += sum(1 for _ in call_steps(step.steps))
+            return
+        before, head, after = e.label, e.fresh("loop"), e.fresh("after")
+        e.push()
+        e.label = head
+        counter = Value(e.fresh("%i"), "i64", 0, e.depth)
+        self.scalars[var] = counter
+        self._steps(step.steps)
+        e.line(f"  {counter.text}.next = add nuw nsw i64 {counter.text}, 1")
+        e.line(f"  {counter.text}.more = icmp ult i64 {counter.text}.next, {var.extent}")
+        e.line(f"  br i1 {counter.text}.more, label %{head}, label %{after}")
+        latch = e.label
+        lines = e.pop()
+        e.line(f"  br label %{head}")
+        e.line(f"{head}:")
+        e.line(f"  {counter.text} = phi i64 [ 0, %{before} ], [ {counter.text}.next, %{latch} ]")
+        e.blocks[-1].lines.extend(lines)
+        e.start_label(after)
+
+    def _call(self, call: CallStep) -> None:
+        number = self.step
+        self.step += 1
+        if number in self.behind_barrier:
+            self.e.line("  call void @tc.barrier(ptr %sync, i64 %nt)")
+        name, _ = self.codes[number]
+        args = [str(self._slot_address(r.slot, r.offset)) for r in call.args]
+        rest = ["i64 %tid", "i64 %nt", "ptr %sync", f"i64 {number + 1}", str(self.shared), str(self.private)]
+        started = self._clock() if self.profile else None
+        self.e.line(f"  call void @{name}({', '.join([*args, *rest])})")
+        if started:
+            self._add_elapsed(number, started)
+
+    def _slot_address(self, slot: Slot, offset: object) -> Value:
+        e = self.e
+        o = self.indexer.offset(offset)  # type: ignore[arg-type]
+        if slot.space == "arena":
+            o.const += slot.position
+            return self.indexer.address(Value("%arena", "ptr"), "i8", o)
+        place = self.places.get((slot.space, slot.position))
+        if place is None:
+            raise CompileError(f"program {self.program.name}: slot {slot.name} is in no call table")
+        cell = e.gep("ptr", Value("%table", "ptr"), e.const("i64", place))
+        return self.indexer.address(e.place(f"load ptr, {cell}, align 8", "ptr", 0, 0), "i8", o)
+
+    # ---- profiling
+
+    def _clock(self) -> Value:
+        """Nanoseconds of the monotonic clock, after all threads have met."""
+        e = self.e
+        e.line("  call void @tc.barrier(ptr %sync, i64 %nt)")
+        e.declare("clock_gettime", "declare i32 @clock_gettime(i32, ptr)")
+        if not e.allocas:
+            e.allocas.append("")
+            e.blocks[0].lines.insert(0, "  %time = alloca [2 x i64], align 8")
+        e.effect("call i32 @clock_gettime(i32 1, ptr %time)", "i32")
+        seconds = e.effect("load i64, ptr %time, align 8", "i64")
+        fraction = e.gep("i8", Value("%time", "ptr"), e.const("i64", 8))
+        nanoseconds = e.effect(f"load i64, {fraction}, align 8", "i64")
+        return e.binary("add", e.binary("mul", seconds, e.const("i64", 10**9)), nanoseconds)
+
+    def _add_elapsed(self, number: int, started: Value) -> None:
+        e = self.e
+        elapsed = e.binary("sub", self._clock(), started)
+        first = e.compare("icmp eq", Value("%tid", "i64"), e.const("i64", 0))
+        counted = e.select(first, elapsed, e.const("i64", 0))
+        cell = e.gep("ptr", Value("%table", "ptr"), e.const("i64", len(self.program.inputs + self.program.outputs)))
+        times = e.effect(f"load ptr, {cell}, align 8", "ptr")
+        place = e.gep("i64", times, e.const("i64", number))
+        e.line(f"  %t{number} = atomicrmw add {place}, {counted} monotonic")
+
+
+def _no_expression(expr: Expr) -> Value:
+    raise CompileError("a slot's offset depends on memory")

@@ -1,0 +1,237 @@
+"""The loop IR as text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tracecomp.ir.index import Atom, Computed, FloorDiv, Index, Var
+from tracecomp.ir.loops import (
+    Accumulate, Buffer, Call, CallStep, Check, Const, Expr, If, IndexValue, Kernel, Let, Load, Local, Loop, Program,
+    Read, Ref, Step, Stmt, Store, Update,
+)  # fmt: skip
+
+_INFIX = {
+    "add": "+", "sub": "-", "mul": "*", "div": "/", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
+}  # fmt: skip
+
+
+class _Printer:
+    """Prints statements; expressions that occur more than once in a statement are printed once, as ``%n = ...``."""
+
+    def __init__(self, rename: Callable[[str, str], str]) -> None:
+        self.rename = rename
+        self.lines: list[str] = []
+        self.shared: dict[int, str] = {}
+        self.counter = 0
+
+    def line(self, level: int, text: str) -> None:
+        self.lines.append("  " * level + text)
+
+    # ---- names
+
+    def var(self, var: Var) -> str:
+        return self.rename("var", var.name)
+
+    def name(self, name: str) -> str:
+        return self.rename("name", name)
+
+    def buffer(self, buffer: Buffer) -> str:
+        return self.rename("buffer", buffer.name)
+
+    def declared(self, buffer: Buffer) -> str:
+        return f"{self.buffer(buffer)}: {buffer.dtype.short}[{buffer.size}]"
+
+    # ---- expressions
+
+    def index(self, i: Index) -> str:
+        parts = [a if c == 1 else f"{c}*{a}" for a, c in ((self.atom(atom), c) for atom, c in i.terms)]
+        if i.const or not parts:
+            parts.append(str(i.const))
+        return " + ".join(parts)
+
+    def atom(self, atom: Atom) -> str:
+        if isinstance(atom, Var):
+            return self.var(atom)
+        if isinstance(atom, Computed):
+            bounds = f" in {atom.bounds[0]}..{atom.bounds[1]}" if atom.bounds else ""
+            return f"[{self.expr(atom.expr)}{bounds}]"
+        sign = "//" if isinstance(atom, FloorDiv) else "%"
+        return f"({self.index(atom.index)} {sign} {atom.divisor})"
+
+    def expr(self, x: Expr) -> str:
+        known = self.shared.get(id(x))
+        if known is not None:
+            return known
+        match x:
+            case Const():
+                return f"{x.value!r}:{x.dtype.short}"
+            case IndexValue():
+                return f"index({self.index(x.index)})"
+            case Load():
+                where = f" where {self.expr(x.where)}" if x.where else ""
+                return f"{self.buffer(x.buffer)}[{self.index(x.offset)}{where}]"
+            case Read():
+                return self.name(x.name)
+            case Call():
+                return self.call(x)
+
+    def call(self, x: Call) -> str:
+        args = [self.expr(a) for a in x.args]
+        if x.op in _INFIX:
+            return f"({args[0]} {_INFIX[x.op]} {args[1]})"
+        suffix = f":{x.dtype.short}" if x.op in ("cast", "bitcast") else ""
+        return f"{x.op}({', '.join(args)}){suffix}"
+
+    def share(self, level: int, roots: list[Expr]) -> None:
+        """Print, before the statement, the operations that its expressions use more than once."""
+        uses: dict[int, int] = {}
+        order: list[Expr] = []
+        stack: list[tuple[Expr, bool]] = [(r, False) for r in reversed(roots)]
+        while stack:
+            x, finished = stack.pop()
+            if finished:
+                order.append(x)
+                continue
+            uses[id(x)] = uses.get(id(x), 0) + 1
+            if uses[id(x)] == 1:
+                stack.append((x, True))
+                stack.extend((a, False) for a in reversed(_operands(x)))
+        self.shared = {}
+        for x in order:
+            if uses[id(x)] > 1 and isinstance(x, Call | Load):
+                text = self.expr(x)
+                self.counter += 1
+                self.shared[id(x)] = f"%{self.counter}"
+                self.line(level, f"%{self.counter} = {text}")
+
+    # ---- statements
+
+    def body(self, body: tuple[Stmt, ...], level: int) -> None:
+        for stmt in body:
+            self.stmt(stmt, level)
+
+    def stmt(self, s: Stmt, level: int) -> None:
+        self.share(level, _roots(s))
+        match s:
+            case Loop():
+                self.line(level, f"{s.kind} {self.var(s.var)} < {s.var.extent}:")
+                self.body(s.body, level + 1)
+            case Let():
+                self.line(level, f"let {self.name(s.name)} = {self.expr(s.value)}")
+            case Store():
+                where = f" where {self.expr(s.where)}" if s.where else ""
+                target = f"{self.buffer(s.buffer)}[{self.index(s.offset)}]"
+                self.line(level, f"store {target} = {self.expr(s.value)}{where}")
+            case Accumulate():
+                accs = [
+                    f"{self.name(a.name)}: {a.op} {a.dtype.short} from {self.expr(a.init)}"
+                    + (f" in {a.lanes} lanes" if a.lanes > 1 else "")
+                    for a in s.accs
+                ]
+                self.line(level, f"accumulate {', '.join(accs)}:")
+                self.body(s.body, level + 1)
+            case Update():
+                self.line(level, f"update {self.name(s.name)}, {', '.join(map(self.expr, s.args))}")
+            case Local():
+                self.line(level, f"local {self.declared(s.buffer)}")
+            case If():
+                self.line(level, f"if {self.expr(s.condition)}:")
+                self.body(s.body, level + 1)
+            case Check():
+                self.line(level, f"check {self.expr(s.condition)}")
+
+
+def _operands(x: Expr) -> tuple[Expr, ...]:
+    """Expressions inside ``x``, those inside indices included."""
+    match x:
+        case Call():
+            return x.args
+        case Load():
+            return (*_index_operands(x.offset), *((x.where,) if x.where else ()))
+        case IndexValue():
+            return _index_operands(x.index)
+    return ()
+
+
+def _index_operands(i: Index) -> tuple[Expr, ...]:
+    result: list[Expr] = []
+    for atom, _ in i.terms:
+        if isinstance(atom, Computed):
+            result.append(atom.expr)
+        elif not isinstance(atom, Var):
+            result.extend(_index_operands(atom.index))
+    return tuple(result)
+
+
+def _roots(s: Stmt) -> list[Expr]:
+    match s:
+        case Let():
+            return [s.value]
+        case Store():
+            return [*_index_operands(s.offset), s.value, *((s.where,) if s.where else ())]
+        case Accumulate():
+            return [a.init for a in s.accs]
+        case Update():
+            return list(s.args)
+        case If() | Check():
+            return [s.condition]
+    return []
+
+
+def _same(space: str, name: str) -> str:
+    return name
+
+
+def print_kernel(kernel: Kernel) -> str:
+    """A kernel as text, with its provenance as comments."""
+    printer = _Printer(_same)
+    marks = [f"{printer.declared(p)}{' written' if p.name in kernel.writes else ''}" for p in kernel.params]
+    printer.line(0, f"kernel {kernel.name}({', '.join(marks)}):")
+    for note in kernel.notes:
+        printer.line(1, f"# {note}")
+    printer.body(kernel.body, 1)
+    return "\n".join(printer.lines)
+
+
+def kernel_key(kernel: Kernel) -> str:
+    """Equal for kernels that do the same but for the names of parameters, variables, bindings and scratch memory."""
+    names: dict[tuple[str, str], str] = {}
+
+    def rename(space: str, name: str) -> str:
+        return names.setdefault((space, name), f"{space[0]}{len(names)}")
+
+    printer = _Printer(rename)
+    marks = [f"{printer.declared(p)} {p.name in kernel.writes}" for p in kernel.params]
+    printer.line(0, ", ".join(marks))
+    printer.body(kernel.body, 0)
+    return "\n".join(printer.lines)
+
+
+def print_program(program: Program) -> str:
+    """A program as text: its slots, its steps, then every kernel that they call."""
+    lines = [f"program {program.name}: arena {program.arena_bytes} bytes"]
+    lines += [f"  input {s.name}: {s.nbytes} bytes" for s in program.inputs]
+    lines += [f"  output {s.name}: {s.nbytes} bytes" for s in program.outputs]
+    kernels: dict[str, Kernel] = {}
+    _print_steps(program.steps, 1, lines, kernels)
+    return "\n\n".join(["\n".join(lines), *map(print_kernel, kernels.values())])
+
+
+def _print_steps(steps: tuple[Step, ...], level: int, lines: list[str], kernels: dict[str, Kernel]) -> None:
+    pad = "  " * level
+    for step in steps:
+        if isinstance(step, CallStep):
+            kernels.setdefault(step.kernel.name, step.kernel)
+            label = f"  # {step.label}" if step.label else ""
+            lines.append(f"{pad}call {step.kernel.name}({', '.join(map(_ref, step.args))}){label}")
+        else:
+            lines.append(f"{pad}repeat {step.var.name} < {step.var.extent}:")
+            _print_steps(step.steps, level + 1, lines, kernels)
+
+
+def _ref(ref: Ref) -> str:
+    where = ref.slot.name if ref.slot.space != "arena" else f"{ref.slot.name}@{ref.slot.position}"
+    return where if ref.offset.is_const and not ref.offset.const else f"{where} + {ref.offset}"
+
+
+__all__ = ["kernel_key", "print_kernel", "print_program"]

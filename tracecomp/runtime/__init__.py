@@ -1,0 +1,1 @@
+"""Running compiled programs: executables, threads, the object cache."""
