@@ -77,7 +77,7 @@ class BilinearNest:
         return BilinearNest(out, reduce, operand(self.lhs), operand(self.rhs), after, self.params, acc)
 
 
-def build_bilinear(group: Group, stored: list[Value]) -> BilinearNest:
+def build_bilinear(group: Group, stored: list[Value], params: Params) -> BilinearNest:
     """The nest of a contraction or convolution and the elementwise nodes that follow it."""
     root = next(n for n in group.nodes if isinstance(n.op.loop, Bilinear))
     assert isinstance(root.op.loop, Bilinear)
@@ -87,7 +87,6 @@ def build_bilinear(group: Group, stored: list[Value]) -> BilinearNest:
     out, reduce = [names[n] for n in form.out], [names[n] for n in form.reduce]
     acc = Read(ACCUMULATOR, dtype, frozenset(out))
     members = set(group.nodes)
-    params = Params()
 
     def supplied(node: Node, position: tuple[Index, ...]) -> Expr | None:
         return cast(acc, node.outputs[0].dtype) if node is root else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tracecomp.ir.graph import Node, Value
@@ -28,13 +28,18 @@ from tracecomp.passes.reads import TRANSPARENT_KINDS, broadcast_index
 
 
 class Params:
-    """The buffers of a kernel, named in order of first use, so that equal kernels have equal text."""
+    """The buffers of a kernel, named in order of first use, so that equal kernels have equal text.
 
-    def __init__(self) -> None:
+    ``same`` maps a value to the input whose memory it overwrites: both are one buffer.
+    """
+
+    def __init__(self, same: Mapping[Value, Value] | None = None) -> None:
+        self.same = same or {}
         self.buffers: dict[Value, Buffer] = {}
         self.writes: set[str] = set()
 
     def of(self, value: Value) -> Buffer:
+        value = self.same.get(value, value)
         if value not in self.buffers:
             self.buffers[value] = Buffer(f"p{len(self.buffers)}", value.dtype, value.type.numel)
         return self.buffers[value]

@@ -47,13 +47,13 @@ def lanes_for(extent: int) -> int:
     return 1 if extent <= 8 else 16 if extent < 64 else 64
 
 
-def build_nest(group: Group, stored: list[Value]) -> Nest:
+def build_nest(group: Group, stored: list[Value], params: Params) -> Nest:
     """The nest of a group; ``stored`` are the values it leaves in memory."""
-    return _Builder(group, stored).build()
+    return _Builder(group, stored, params).build()
 
 
 class _Builder:
-    def __init__(self, group: Group, stored: list[Value]) -> None:
+    def __init__(self, group: Group, stored: list[Value], params: Params) -> None:
         self.group = group
         self.stored = stored
         self.members = set(group.nodes)
@@ -62,7 +62,7 @@ class _Builder:
         self.inner = [v for v, (_, reduced) in zip(self.vars, runs, strict=True) if reduced]
         self.element, self.row = group.domain.offsets()
         self.lanes = lanes_for(runs[-1][0]) if runs and runs[-1][1] else 1
-        self.params = Params()
+        self.params = params
         self.ready = self._levels()
         self.totals: dict[Node, Read] = {}
         self.kept: dict[Node, tuple[int, Buffer]] = {}

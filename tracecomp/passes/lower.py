@@ -1,0 +1,99 @@
+"""Groups of nodes as loop kernels: one task per group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from tracecomp.ir.graph import Node, Value
+from tracecomp.ir.index import Var, index
+from tracecomp.ir.loops import Kernel, Load, Stmt, Store
+from tracecomp.ir.op import Imperative
+from tracecomp.passes.bilinear import build_bilinear
+from tracecomp.passes.evaluate import Params
+from tracecomp.passes.fuse import Group, Partition
+from tracecomp.passes.machine import Machine
+from tracecomp.passes.nest import build_nest
+from tracecomp.passes.reads import TRANSPARENT_KINDS, storage
+from tracecomp.passes.schedule import schedule_nest, strip
+from tracecomp.passes.schedule_bilinear import schedule_bilinear
+
+COPY_CHUNK = 64
+
+
+@dataclass
+class Task:
+    """One kernel call before memory is planned: the values of its parameters, in order."""
+
+    kernel: Kernel
+    values: tuple[Value, ...]
+    nodes: tuple[Node, ...] = ()
+
+
+def lower_group(group: Group, partition: Partition, params: Params, machine: Machine) -> Task:
+    """The kernel of one group."""
+    stored = partition.stored[group]
+    if group.kind == "imperative":
+        body = _imperative(group.nodes[0], params)
+    elif group.kind == "bilinear":
+        body = schedule_bilinear(build_bilinear(with_inlined(group, partition), stored, params), machine)
+    else:
+        body = schedule_nest(build_nest(with_inlined(group, partition), stored, params), machine)
+    return _task(_kernel_name(group.nodes), body, params, tuple(group.nodes))
+
+
+def with_inlined(group: Group, partition: Partition) -> Group:
+    """The group with the cheap producers that it evaluates again instead of loading."""
+    extra = [n for n in _looked_into(group, partition) if n in partition.inlined]
+    if not extra:
+        return group
+    return Group(group.id, group.kind, [*reversed(extra), *group.nodes], group.domain, group.rows | set(extra))
+
+
+def values_read(group: Group, partition: Partition) -> set[Value]:
+    """The values outside the group that its kernel loads."""
+    inside = set(group.nodes)
+    seen = [*group.nodes, *_looked_into(group, partition)]
+    reached = inside | set(seen)
+    return {v for n in seen for v in n.inputs if v.node is None or v.node not in reached}
+
+
+def _looked_into(group: Group, partition: Partition) -> Iterator[Node]:
+    """Nodes outside the group evaluated in its kernel: views, constants, and inlined producers."""
+    found: set[Node] = set(group.nodes)
+    stack = list(group.nodes)
+    while stack:
+        for value in stack.pop().inputs:
+            node = value.node
+            if node is None or node in found:
+                continue
+            if node in partition.inlined or node.op.kind in TRANSPARENT_KINDS:
+                found.add(node)
+                stack.append(node)
+                yield node
+
+
+def _imperative(node: Node, params: Params) -> tuple[Stmt, ...]:
+    assert isinstance(node.op.loop, Imperative), node
+    ins = [params.of(storage(v)) for v in node.inputs]
+    outs = [params.written(v) for v in node.outputs]
+    types = [v.type for v in node.inputs], [v.type for v in node.outputs]
+    return tuple(node.op.loop.fn(ins, outs, *types, **node.attrs))
+
+
+def _kernel_name(nodes: Iterable[Node]) -> str:
+    names = [n.op.name for n in nodes]
+    return "_".join(names if len(names) <= 4 else [*names[:3], f"{len(names) - 3}_more"])
+
+
+def _task(name: str, body: tuple[Stmt, ...], params: Params, nodes: tuple[Node, ...]) -> Task:
+    kernel = Kernel(name, tuple(params.buffers.values()), frozenset(params.writes), body)
+    return Task(kernel, tuple(params.buffers), nodes)
+
+
+def copy_task(source: Value, target: Value) -> Task:
+    """A kernel that copies one value's memory."""
+    params = Params()
+    p, q = params.of(source), params.written(target)
+    var = Var("i", source.type.numel)
+    return _task("copy", strip(var, COPY_CHUNK, [Store(q, index(var), Load(p, index(var)))]), params, ())

@@ -1,0 +1,43 @@
+"""Where every stored value lives: the call table's slots, and offsets in one arena by lifetimes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tracecomp.ir.graph import Value
+
+ALIGNMENT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """A value needed from step ``first`` to step ``last``, both included."""
+
+    value: Value
+    nbytes: int
+    first: int
+    last: int
+
+
+def plan_arena(lifetimes: Iterable[Lifetime]) -> tuple[dict[Value, int], int]:
+    """Byte offsets such that values alive together do not overlap, and the arena's size.
+
+    Largest first, each at the lowest free place: the usual greedy answer to dynamic storage allocation.
+    """
+    placed: list[tuple[int, int, Lifetime]] = []
+    offsets: dict[Value, int] = {}
+    size = 0
+    for life in sorted(lifetimes, key=lambda x: (-x.nbytes, x.first)):
+        need = max(-(-life.nbytes // ALIGNMENT) * ALIGNMENT, ALIGNMENT)
+        start = 0
+        for low, high, other in sorted(placed, key=lambda p: p[0]):
+            if other.last < life.first or life.last < other.first:
+                continue
+            if low - start >= need:
+                break
+            start = max(start, high)
+        placed.append((start, start + need, life))
+        offsets[life.value] = start
+        size = max(size, start + need)
+    return offsets, size
