@@ -1,0 +1,258 @@
+"""Activation functions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from tracecomp import functional as T
+from tracecomp.functional.method import store_inplace
+from tracecomp.modes import scope
+from tracecomp.tensor import Tensor
+
+_SQRT_HALF = math.sqrt(0.5)
+_SQRT_2_OVER_PI = math.sqrt(2.0 / math.pi)
+
+
+def finish(input: Tensor, result: Tensor, inplace: bool) -> Tensor:
+    """``result``, or ``input`` overwritten by it."""
+    return store_inplace(input, result) if inplace else result
+
+
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
+    """``max(x, 0)`` elementwise."""
+    return input.relu_() if inplace else input.relu()
+
+
+def relu_(input: Tensor) -> Tensor:
+    """In-place form of ``relu``."""
+    return relu(input, inplace=True)
+
+
+def sigmoid(input: Tensor) -> Tensor:
+    """``1 / (1 + exp(-x))`` elementwise."""
+    return input.sigmoid()
+
+
+def tanh(input: Tensor) -> Tensor:
+    """Hyperbolic tangent elementwise."""
+    return input.tanh()
+
+
+def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
+    """``x`` limited to ``[min_val, max_val]``; the gradient is 0 on and outside the limits."""
+    if min_val > max_val:
+        raise ValueError("min_val cannot be greater than max_val")
+    low = T.where(input <= min_val, min_val, input)
+    return finish(input, T.where(input >= max_val, max_val, low), inplace)
+
+
+def relu6(input: Tensor, inplace: bool = False) -> Tensor:
+    """``min(max(x, 0), 6)`` elementwise."""
+    return hardtanh(input, 0.0, 6.0, inplace)
+
+
+def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
+    """``x`` where it is greater than ``threshold``, else ``value``."""
+    return finish(input, T.where(input <= threshold, value, input), inplace)
+
+
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+    """``x`` where positive, else ``negative_slope * x``."""
+    return finish(input, T.where(input > 0, input, input * negative_slope), inplace)
+
+
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
+    """``leaky_relu`` with a learnt slope: one, or one per channel (dimension 1).
+
+    RuntimeError unless the number of slopes is 1 or the number of channels.
+    """
+    if weight.ndim > 1:
+        raise RuntimeError(f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.ndim}")
+    if weight.numel() != 1:
+        channels = input.shape[1] if input.ndim > 1 else 1
+        if input.ndim == 0:
+            raise RuntimeError("Not allow zero-dim input tensor.")
+        if weight.numel() != channels:
+            raise RuntimeError(
+                "Mismatch of parameter numbers and input channel size. "
+                f"Found parameter numbers = {weight.numel()} and channel size = {channels}."
+            )
+        weight = weight.reshape(-1, *[1] * (input.ndim - 2))
+    elif input.ndim:
+        weight = weight.reshape(*[1] * input.ndim)
+    else:
+        weight = weight.reshape(())
+    return T.where(input > 0, input, input * weight)
+
+
+def rrelu(
+    input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """``leaky_relu`` with a slope drawn from ``[lower, upper]`` per element in training, else their mean."""
+    if not training:
+        return leaky_relu(input, (lower + upper) / 2, inplace)
+    slope = T.rand_like(input) * (upper - lower) + lower
+    return finish(input, T.where(input > 0, input, input * slope), inplace)
+
+
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """``x`` where positive, else ``alpha * (exp(x) - 1)``."""
+    return finish(input, _elu(input, alpha, 1.0), inplace)
+
+
+def _elu(input: Tensor, alpha: float, scale: float, input_scale: float = 1.0) -> Tensor:
+    # The argument of expm1 is cut off at 0 so that the branch not taken cannot overflow into the gradient.
+    positive = input > 0
+    below = T.where(positive, 0.0, input)
+    if input_scale != 1.0:
+        below = below * input_scale
+    above = input * scale if scale != 1.0 else input
+    return T.where(positive, above, below.expm1() * (alpha * scale))
+
+
+def selu(input: Tensor, inplace: bool = False) -> Tensor:
+    """Scaled ELU (Klambauer et al. 2017)."""
+    return finish(input, _elu(input, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946), inplace)
+
+
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """``max(0, x) + min(0, alpha * (exp(x / alpha) - 1))``; RuntimeError if ``alpha`` is 0."""
+    if alpha == 0:
+        raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
+    return finish(input, _elu(input, alpha, 1.0, 1.0 / alpha), inplace)
+
+
+def gelu(input: Tensor, approximate: str = "none") -> Tensor:
+    """``x * Phi(x)``, by erf or (``approximate="tanh"``) by the tanh formula of Hendrycks and Gimpel 2016."""
+    with scope("gelu"):
+        if approximate == "tanh":
+            inner = (input + input * input * input * 0.044715) * _SQRT_2_OVER_PI
+            return input * 0.5 * (inner.tanh() + 1.0)
+        if approximate != "none":
+            raise RuntimeError(f"approximate argument must be either none or tanh, got {approximate!r}")
+        return input * 0.5 * ((input * _SQRT_HALF).erf() + 1.0)
+
+
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
+    """``x * sigmoid(x)``."""
+    return finish(input, input * input.sigmoid(), inplace)
+
+
+def mish(input: Tensor, inplace: bool = False) -> Tensor:
+    """``x * tanh(softplus(x))``."""
+    return finish(input, input * softplus(input).tanh(), inplace)
+
+
+def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+    """``log(1 + exp(beta * x)) / beta``; ``x`` itself where ``beta * x > threshold``."""
+    scaled = input * beta if beta != 1 else input
+    linear = scaled > threshold
+    smooth = T.where(linear, 0.0, scaled).exp().log1p()
+    return T.where(linear, input, smooth / beta if beta != 1 else smooth)
+
+
+def logsigmoid(input: Tensor) -> Tensor:
+    """``log(sigmoid(x))`` without overflow: ``min(x, 0) - log1p(exp(-|x|))``."""
+    return T.where(input < 0, input, 0.0) - (-input.abs()).exp().log1p()
+
+
+def softsign(input: Tensor) -> Tensor:
+    """``x / (1 + |x|)``."""
+    return input / (input.abs() + 1)
+
+
+def tanhshrink(input: Tensor) -> Tensor:
+    """``x - tanh(x)``."""
+    return input - input.tanh()
+
+
+def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """``x`` moved towards 0 by ``lambd``; RuntimeError if ``lambd`` is negative."""
+    if lambd < 0:
+        raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd}.")
+    return T.where(input > lambd, input - lambd, T.where(input < -lambd, input + lambd, input * 0.0))
+
+
+def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """``x``, or 0 where ``|x| <= lambd``."""
+    return T.where((input >= -lambd) & (input <= lambd), 0.0, input)
+
+
+def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
+    """``min(max(x + 3, 0), 6) / 6``."""
+    return finish(input, relu6(input + 3.0) / 6.0, inplace)
+
+
+def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
+    """``x * min(max(x + 3, 0), 6) / 6``."""
+    return finish(input, input * relu6(input + 3.0) / 6.0, inplace)
+
+
+def glu(input: Tensor, dim: int = -1) -> Tensor:
+    """First half times sigmoid of the second half along ``dim``; RuntimeError if it cannot be halved."""
+    if input.ndim == 0:
+        raise RuntimeError("glu does not support 0-dimensional tensors")
+    if input.shape[dim] % 2:
+        raise RuntimeError(
+            f"Halving dimension must be even, but dimension {dim % input.ndim} is size {input.shape[dim]}"
+        )
+    first, second = input.chunk(2, dim)
+    return first * second.sigmoid()
+
+
+def _softmax_dim(dim: int | None, ndim: int) -> int:
+    if dim is not None:
+        return dim
+    return 0 if ndim in (0, 1, 3) else 1
+
+
+def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+    """``exp(x)`` over its sum along ``dim``."""
+    return T.softmax(input, _softmax_dim(dim, input.ndim), dtype=dtype)
+
+
+def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+    """Logarithm of ``softmax``."""
+    return T.log_softmax(input, _softmax_dim(dim, input.ndim), dtype=dtype)
+
+
+def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+    """``softmax`` of ``-x``."""
+    return softmax(-input, dim, dtype=dtype)
+
+
+def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
+    """A sample of the Gumbel-softmax distribution (Jang et al. 2017); one-hot with a soft gradient if ``hard``."""
+    noise = -T.empty_like(logits).exponential_().log()
+    soft = softmax((logits + noise) / tau, dim)
+    if not hard:
+        return soft
+    index = soft.max(dim, keepdim=True)[1]
+    one_hot = T.zeros_like(logits).scatter(dim, index, 1.0)
+    return one_hot - soft.detach() + soft
+
+
+def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Tensor | None = None) -> Tensor:
+    """``x`` over its p-norm along ``dim``, the norm at least ``eps``."""
+    norm = T.norm(input, p, dim, keepdim=True).clamp_min(eps)
+    return T.div(input, norm.expand_as(input), out=out)
+
+
+def _in_place(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def run(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        return function(input, *args, **kwargs, inplace=True)
+
+    run.__name__ = run.__qualname__ = function.__name__ + "_"
+    run.__doc__ = f"In-place form of ``{function.__name__}``."
+    return run
+
+
+threshold_ = _in_place(threshold)
+hardtanh_ = _in_place(hardtanh)
+leaky_relu_ = _in_place(leaky_relu)
+rrelu_ = _in_place(rrelu)
+elu_ = _in_place(elu)
+selu_ = _in_place(selu)
+celu_ = _in_place(celu)

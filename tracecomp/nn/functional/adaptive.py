@@ -1,0 +1,256 @@
+"""Adaptive pooling (windows chosen by the output size), fractional pooling, unpooling."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tracecomp import functional as T
+from tracecomp.modes import scope
+from tracecomp.nn.functional.conv import batched, ntuple
+from tracecomp.nn.functional.pooling import avg_pool, lowest, max_pool, pick_max
+from tracecomp.ops.prim import prim
+from tracecomp.tensor import Tensor
+
+Ints = tuple[int, ...]
+
+
+def _target(output_size: Any, length: Ints) -> Ints:
+    n = len(length)
+    wanted = output_size if isinstance(output_size, list | tuple) else (output_size,) * n
+    if len(wanted) == 1:
+        wanted = tuple(wanted) * n
+    if len(wanted) != n:
+        raise RuntimeError(f"adaptive pooling: output_size must be {n}, but got {len(wanted)} values")
+    return tuple(have if want is None else int(want) for want, have in zip(wanted, length, strict=True))
+
+
+def _regions(size: int, length: int) -> tuple[list[int], list[int]]:
+    """Start and end of the ``size`` regions that cover ``length`` elements."""
+    starts = [i * length // size for i in range(size)]
+    ends = [-(-(i + 1) * length // size) for i in range(size)]
+    return starts, ends
+
+
+def _gather_regions(x: Tensor, starts: list[list[int]], ends: list[list[int]]) -> tuple[Tensor, Any, Tensor]:
+    """Elements of regions of unequal extent: (..., positions, places), which places count, their flat source."""
+    n = len(starts)
+    lengths = x.shape[x.ndim - n :]
+    inside: Any = True
+    source: Any = 0
+    for axis, (first, last) in enumerate(zip(starts, ends, strict=True)):
+        lead = x.ndim - n
+        width = max(b - a for a, b in zip(first, last, strict=True))
+        index = [[min(a + j, b - 1) for j in range(width)] for a, b in zip(first, last, strict=True)]
+        valid = [[a + j < b for j in range(width)] for a, b in zip(first, last, strict=True)]
+        view = [1] * (2 * n)
+        view[axis], view[n + axis] = len(first), width
+        inside = T.tensor(valid).reshape(view) & inside
+        source = source + T.tensor(index).reshape(view) * math.prod(lengths[axis + 1 :])
+        at = lead + 2 * axis
+        x = prim.take(x, T.tensor(index), axis=at)
+    order = [*range(lead), *range(lead, x.ndim, 2), *range(lead + 1, x.ndim, 2)]
+    return x.permute(*order), inside, source
+
+
+def _equal(target: Ints, length: Ints) -> bool:
+    return all(want and have % want == 0 for want, have in zip(target, length, strict=True))
+
+
+def adaptive_avg_pool(n: int, input: Tensor, output_size: Any) -> Tensor:
+    """Mean over the regions that divide the input into ``output_size``."""
+    name = f"adaptive_avg_pool{n}d"
+    x, single = batched(input, n, name)
+    length = tuple(x.shape[2:])
+    target = _target(output_size, length)
+    with scope(name):
+        if _equal(target, length):
+            kernel = tuple(have // want for want, have in zip(target, length, strict=True))
+            result = avg_pool(n, x, kernel, kernel, 0, False, True, None)
+        elif 0 in target:
+            result = x.new_zeros((*x.shape[:2], *target))
+        else:
+            regions = [_regions(want, have) for want, have in zip(target, length, strict=True)]
+            values, inside, _ = _gather_regions(x, [r[0] for r in regions], [r[1] for r in regions])
+            axes = tuple(range(values.ndim - n, values.ndim))
+            count = inside.to(x.dtype).sum(tuple(range(-n, 0)))
+            result = prim.sum(T.where(inside, values, 0), axes=axes) / count
+    return result.squeeze(0) if single else result
+
+
+def adaptive_max_pool(n: int, input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """Maximum over the regions that divide the input into ``output_size``."""
+    name = f"adaptive_max_pool{n}d"
+    x, single = batched(input, n, name)
+    length = tuple(x.shape[2:])
+    target = _target(output_size, length)
+    with scope(name):
+        if _equal(target, length):
+            kernel = tuple(have // want for want, have in zip(target, length, strict=True))
+            results = max_pool(n, x, kernel, kernel, 0, 1, False, True)
+        elif 0 in target:
+            empty = (*x.shape[:2], *target)
+            results = x.new_zeros(empty), T.zeros(empty, dtype=T.int64)
+        else:
+            regions = [_regions(want, have) for want, have in zip(target, length, strict=True)]
+            results = _max_of_regions(x, [r[0] for r in regions], [r[1] for r in regions])
+    values, index = (r.squeeze(0) if single else r for r in results)
+    return (values, index) if return_indices else values
+
+
+def _max_of_regions(x: Tensor, starts: list[list[int]], ends: list[list[int]]) -> tuple[Tensor, Tensor]:
+    n = len(starts)
+    values, inside, source = _gather_regions(x, starts, ends)
+    flat = T.where(inside, values, lowest(x.dtype)).reshape(*values.shape[: values.ndim - n], -1)
+    top, place = pick_max(flat)
+    places = source.expand(*source.shape).reshape(*source.shape[:n], -1)
+    index = T.take_along_dim(places.expand(*flat.shape), place.unsqueeze(-1), -1).squeeze(-1)
+    return top, index
+
+
+def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
+    """(N, C, L) -> (N, C, output_size)."""
+    return adaptive_avg_pool(1, input, output_size)
+
+
+def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
+    """(N, C, H, W) -> (N, C, *output_size); None keeps an axis."""
+    return adaptive_avg_pool(2, input, output_size)
+
+
+def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
+    """(N, C, D, H, W) -> (N, C, *output_size); None keeps an axis."""
+    return adaptive_avg_pool(3, input, output_size)
+
+
+def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """(N, C, L) -> (N, C, output_size)."""
+    return adaptive_max_pool(1, input, output_size, return_indices)
+
+
+def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """(N, C, H, W) -> (N, C, *output_size); None keeps an axis."""
+    return adaptive_max_pool(2, input, output_size, return_indices)
+
+
+def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """(N, C, D, H, W) -> (N, C, *output_size); None keeps an axis."""
+    return adaptive_max_pool(3, input, output_size, return_indices)
+
+
+def _fractional_starts(sample: float, length: int, size: int, kernel: int) -> list[int]:
+    """Starts of the pseudo-random regions of fractional pooling (Graham 2014)."""
+    if size == 1:
+        return [length - kernel]
+    alpha = (length - kernel) / (size - 1)
+    first = [int((i + sample) * alpha) - int(sample * alpha) for i in range(size - 1)]
+    return [*first, length - kernel]
+
+
+def fractional_max_pool(
+    n: int, input: Tensor, kernel_size: Any, output_size: Any, output_ratio: Any, return_indices: bool, samples: Any
+) -> Any:
+    """Maximum over pseudo-random regions; ``samples`` (N, C, n) in [0, 1) places them."""
+    name = f"fractional_max_pool{n}d"
+    if output_size is None and output_ratio is None:
+        raise ValueError(f"{name} requires specifying either an output_size or an output_ratio")
+    x, single = batched(input, n, name)
+    kernel = ntuple(kernel_size, n)
+    if output_size is None:
+        ratio = output_ratio if isinstance(output_ratio, list | tuple) else (output_ratio,) * n
+        output_size = [int(have * r) for have, r in zip(x.shape[2:], ratio, strict=True)]
+    size = ntuple(output_size, n)
+    for have, k, want in zip(x.shape[2:], kernel, size, strict=True):
+        if want + k - 1 > have:
+            raise RuntimeError(f"{name}(): pool size {k} too large relative to input size {have}")
+    drawn = T.rand(*x.shape[:2], n, dtype=x.dtype) if samples is None else samples
+    values, index = _fractional_planes(x, drawn, kernel, size)
+    if single:
+        values, index = values.squeeze(0), index.squeeze(0)
+    return (values, index) if return_indices else values
+
+
+def _fractional_planes(x: Tensor, samples: Tensor, kernel: Ints, size: Ints) -> tuple[Tensor, Tensor]:
+    n = len(kernel)
+    tops, places = [], []
+    for batch, sample in zip(x.unbind(0), samples.tolist(), strict=True):
+        for plane, point in zip(batch.unbind(0), sample, strict=True):
+            # The last axis of samples goes with the first spatial one in PyTorch: (..., W, H) for planes.
+            at = [
+                _fractional_starts(p, have, w, k)
+                for p, have, w, k in zip(reversed(point), plane.shape, size, kernel, strict=True)
+            ]
+            ends = [[a + k for a in row] for row, k in zip(at, kernel, strict=True)]
+            top, place = _max_of_regions(plane, at, ends)
+            tops.append(top)
+            places.append(place)
+    shape = (*x.shape[:2], *size)
+    return T.stack(tops).reshape(*shape), T.stack(places).reshape(*shape)
+
+
+def fractional_max_pool2d(
+    input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> Any:  # fmt: skip
+    """(N, C, H, W) -> (N, C, *output_size) over pseudo-random regions (Graham 2014)."""
+    return fractional_max_pool(2, input, kernel_size, output_size, output_ratio, return_indices, _random_samples)
+
+
+def fractional_max_pool3d(
+    input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> Any:  # fmt: skip
+    """(N, C, D, H, W) -> (N, C, *output_size) over pseudo-random regions (Graham 2014)."""
+    return fractional_max_pool(3, input, kernel_size, output_size, output_ratio, return_indices, _random_samples)
+
+
+def max_unpool(
+    n: int, input: Tensor, indices: Tensor, kernel_size: Any, stride: Any, padding: Any, output_size: Any
+) -> Tensor:
+    """Values put back to the positions they were the maximum of, zeros elsewhere."""
+    name = f"max_unpool{n}d"
+    x, single = batched(input, n, name)
+    if indices.dtype.name != "int64":
+        raise RuntimeError(f"elements in indices should be type int64 but got: {indices.dtype}")
+    if indices.shape != input.shape:
+        raise RuntimeError(
+            f"Expected shape of indices to be same as that of the input tensor ({list(input.shape)}) "
+            f"but got indices tensor with shape: {list(indices.shape)}"
+        )
+    kernel = ntuple(kernel_size, n)
+    strides, pads = ntuple(kernel if stride is None else stride, n), ntuple(padding, n)
+    default = [(have - 1) * s - 2 * p + k for have, s, p, k in zip(x.shape[2:], strides, pads, kernel, strict=True)]
+    size = default if output_size is None else list(output_size)[-n:]
+    for want, have, s in zip(size, default, strides, strict=True):
+        if not have - s < want < have + s:
+            raise ValueError(
+                f"invalid output_size {size} (dim must be between {[d - s for d in default]} and {[d + s for d in default]})"
+            )
+    flat = x.reshape(*x.shape[:2], -1)
+    at = indices.reshape(*flat.shape)
+    if at.numel() and bool((at < 0).any() | (at >= math.prod(size)).any()):
+        raise RuntimeError(f"Found an invalid max index: {int(at.max())} (output volumes are of size {size})")
+    out = T.zeros(*flat.shape[:2], math.prod(size), dtype=x.dtype).scatter(2, at, flat)
+    result = out.reshape(*x.shape[:2], *size)
+    return result.squeeze(0) if single else result
+
+
+def max_unpool1d(
+    input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
+) -> Tensor:
+    """Partial inverse of ``max_pool1d``."""
+    return max_unpool(1, input, indices, kernel_size, stride, padding, output_size)
+
+
+def max_unpool2d(
+    input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
+) -> Tensor:
+    """Partial inverse of ``max_pool2d``."""
+    return max_unpool(2, input, indices, kernel_size, stride, padding, output_size)
+
+
+def max_unpool3d(
+    input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
+) -> Tensor:
+    """Partial inverse of ``max_pool3d``."""
+    return max_unpool(3, input, indices, kernel_size, stride, padding, output_size)

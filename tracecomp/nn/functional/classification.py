@@ -1,0 +1,242 @@
+"""Losses of class targets: negative log likelihood, cross entropy, margins, CTC."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tracecomp import functional as T
+from tracecomp.modes import scope
+from tracecomp.nn.functional.activation import log_softmax
+from tracecomp.nn.functional.loss import legacy_reduction, reduce
+from tracecomp.tensor import Tensor
+
+_reduced = reduce
+
+
+def _check_classes(input: Tensor, target: Tensor, weight: Tensor | None) -> int:
+    """The class axis of ``input``. ValueError or RuntimeError when shapes do not belong together."""
+    if input.ndim == 0:
+        raise ValueError(f"Expected 1 or more dimensions (got {input.ndim})")
+    axis = 1 if input.ndim > 1 else 0
+    batch, rest = input.shape[:axis], input.shape[axis + 1 :]
+    if target.shape[: len(batch)] != batch:
+        raise ValueError(
+            f"Expected input batch_size ({input.shape[0]}) to match target batch_size "
+            f"({target.shape[0] if target.ndim else 0})."
+        )
+    if tuple(target.shape) != (*batch, *rest):
+        raise RuntimeError(f"Expected target size {[*batch, *rest]}, got {list(target.shape)}")
+    if target.dtype.name not in ("int64", "uint8", "int32"):
+        raise RuntimeError(f"expected scalar type Long but found {target.dtype}")
+    if weight is not None and tuple(weight.shape) != (input.shape[axis],):
+        raise RuntimeError(
+            f"weight tensor should be defined either for all {input.shape[axis]} classes or no classes but got weight "
+            f"tensor of shape: {list(weight.shape)}"
+        )
+    return axis
+
+
+def nll_loss(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
+    ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """``-weight[y] x[y]`` of log-probabilities (N, C, *) and classes (N, *), the mean over the weights.
+
+    Targets equal to ``ignore_index`` count for nothing. IndexError for a class out of range.
+    """
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    axis = _check_classes(input, target, weight)
+    with scope("nll_loss"):
+        counted = target != ignore_index
+        index = T.where(counted, target, 0).to(T.int64)
+        picked = input.gather(axis, index.unsqueeze(axis)).squeeze(axis)
+        if weight is None:
+            loss = T.where(counted, -picked, 0)
+            total = counted.to(input.dtype)
+        else:
+            total = T.where(counted, weight.index_select(0, index.reshape(-1)).reshape(*index.shape), 0)
+            loss = T.where(counted, -picked * total, 0)
+        return loss.sum() / total.sum() if reduction == "mean" else _reduced(loss, reduction)
+
+
+def cross_entropy(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
+    ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean", label_smoothing: float = 0.0,
+) -> Tensor:  # fmt: skip
+    """Cross entropy of logits (N, C, *) with classes (N, *) or class probabilities (N, C, *)."""
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
+    with scope("cross_entropy"):
+        axis = 1 if input.ndim > 1 else 0
+        if input.shape == target.shape and input.ndim:
+            if not target.is_floating_point():
+                raise RuntimeError(
+                    f"Expected floating point type for target with class probabilities, got {target.dtype}"
+                )
+            return _soft_cross_entropy(input, target, weight, reduction, label_smoothing, axis)
+        if target.is_floating_point():
+            raise RuntimeError(f"expected scalar type Long but found {target.dtype}")
+        log_p = log_softmax(input, axis)
+        if label_smoothing == 0.0:
+            return nll_loss(log_p, target, weight, None, ignore_index, None, reduction)
+        return _smooth_cross_entropy(log_p, target, weight, ignore_index, reduction, label_smoothing, axis)
+
+
+def _soft_cross_entropy(
+    input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, smoothing: float, axis: int
+) -> Tensor:
+    if smoothing:
+        target = target * (1 - smoothing) + smoothing / input.shape[axis]
+    loss = log_softmax(input, axis) * target
+    if weight is not None:
+        loss = loss * weight.reshape(-1, *[1] * (input.ndim - 1 - axis))
+    loss = -loss.sum(axis)
+    return loss.sum() / max(math.prod(loss.shape), 1) if reduction == "mean" else _reduced(loss, reduction)
+
+
+def _smooth_cross_entropy(
+    log_p: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, reduction: str, smoothing: float, axis: int
+) -> Tensor:
+    hard = nll_loss(log_p, target, weight, None, ignore_index, None, "none")
+    counted = target != ignore_index
+    weighted = log_p if weight is None else log_p * weight.reshape(-1, *[1] * (log_p.ndim - 1 - axis))
+    smooth = T.where(counted, -weighted.sum(axis), 0)
+    loss = hard * (1 - smoothing) + smooth * (smoothing / log_p.shape[axis])
+    if reduction != "mean":
+        return _reduced(loss, reduction)
+    if weight is None:
+        return loss.sum() / counted.to(log_p.dtype).sum()
+    index = T.where(counted, target, 0).to(T.int64)
+    total = T.where(counted, weight.index_select(0, index.reshape(-1)).reshape(*index.shape), 0).sum()
+    return loss.sum() / total
+
+
+def multi_margin_loss(
+    input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Tensor | None = None,
+    size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """Mean over wrong classes of ``max(0, margin - x[y] + x[i]) ** p``, times the weight of class y."""
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    if p not in (1, 2):
+        raise ValueError("only p == 1 and p == 2 supported")
+    if input.ndim not in (1, 2) or not input.shape[-1]:
+        raise RuntimeError(
+            f"Expected non-empty vector or matrix with optional 0-dim batch size, but got: {list(input.shape)}"
+        )
+    single = input.ndim == 1
+    x, y = (input.unsqueeze(0), target.reshape(1)) if single else (input, target)
+    if tuple(y.shape) != (x.shape[0],):
+        raise RuntimeError(f"inconsistent target size, expected {x.shape[0]} but got {list(target.shape)}")
+    if weight is not None and tuple(weight.shape) != (x.shape[1],):
+        raise RuntimeError(f"inconsistent weight size, expected {x.shape[1]} but got {list(weight.shape)}")
+    right = x.gather(1, y.unsqueeze(1))
+    terms = (margin - right + x).clamp_min(0)
+    terms = terms * terms if p == 2 else terms
+    if weight is not None:
+        terms = terms * weight.index_select(0, y).unsqueeze(1)
+    wrong = T.arange(x.shape[1]) != y.unsqueeze(1)
+    loss = T.where(wrong, terms, 0).sum(1) / x.shape[1]
+    return _reduced(loss.squeeze(0) if single and reduction == "none" else loss, reduction)
+
+
+def multilabel_margin_loss(
+    input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """Sum over target and other classes of ``max(0, 1 - (x[y] - x[i])) / C``; targets end at the first -1."""
+    reduction = legacy_reduction(size_average, reduce, reduction)
+    if input.shape != target.shape or input.ndim > 2:
+        raise RuntimeError(f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}")
+    single = input.ndim < 2
+    x, y = (input.reshape(1, -1), target.reshape(1, -1)) if single else (input, target)
+    present = (y < 0).to(T.int64).cumsum(1) == 0
+    index = T.where(present, y, 0)
+    classes = x.shape[1]
+    hit = (index.unsqueeze(2) == T.arange(classes)) & present.unsqueeze(2)
+    is_target = hit.any(1)
+    right = x.gather(1, index)
+    terms = (1 - right.unsqueeze(2) + x.unsqueeze(1)).clamp_min(0)
+    used = present.unsqueeze(2) & ~is_target.unsqueeze(1)
+    loss = T.where(used, terms, 0).sum((1, 2)) / classes
+    return _reduced(loss.squeeze(0) if single and reduction == "none" else loss, reduction)
+
+
+def ctc_loss(
+    log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: int = 0,
+    reduction: str = "mean", zero_infinity: bool = False,
+) -> Tensor:  # fmt: skip
+    """Connectionist temporal classification (Graves et al. 2006): (T, N, C) and (N, S) or concatenated targets."""
+    single = log_probs.ndim == 2
+    lp = log_probs.unsqueeze(1) if single else log_probs
+    steps, batch, classes = lp.shape
+    if not 0 <= blank < classes:
+        raise RuntimeError("blank must be in label range")
+    t_len = [
+        int(v) for v in (input_lengths.reshape(-1).tolist() if isinstance(input_lengths, Tensor) else input_lengths)
+    ]
+    s_len = [
+        int(v) for v in (target_lengths.reshape(-1).tolist() if isinstance(target_lengths, Tensor) else target_lengths)
+    ]
+    if len(t_len) != batch:
+        raise RuntimeError(f"input_lengths must be of size batch_size, got {len(t_len)} for batch size {batch}")
+    if len(s_len) != batch:
+        raise RuntimeError(f"target_lengths must be of size batch_size, got {len(s_len)} for batch size {batch}")
+    if max(t_len, default=0) > steps:
+        raise RuntimeError(f"Expected input_lengths to have value at most {steps}, but got value {max(t_len)}")
+    width = max(s_len, default=0)
+    labels = _ctc_labels(targets.reshape(1, -1) if single and targets.ndim == 1 else targets, s_len, width)
+    nll = _ctc_forward(lp, labels, t_len, s_len, blank)
+    if zero_infinity:
+        nll = T.where(nll == math.inf, 0, nll)
+    if reduction == "mean":
+        return (nll / T.tensor([max(s, 1) for s in s_len], dtype=nll.dtype)).mean()
+    return nll.sum() if reduction == "sum" else nll.squeeze(0) if single else nll
+
+
+def _ctc_labels(targets: Tensor, lengths: list[int], width: int) -> Tensor:
+    if targets.ndim == 2:
+        return targets[:, :width]
+    rows, start = [], 0
+    for n in lengths:
+        row = targets[start : start + n]
+        rows.append(T.cat([row, T.zeros(width - n, dtype=targets.dtype)]))
+        start += n
+    return T.stack(rows)
+
+
+def _ctc_forward(lp: Tensor, labels: Tensor, t_len: list[int], s_len: list[int], blank: int) -> Tensor:
+    """Negative log of the total probability of all alignments; states alternate blanks and labels."""
+    steps, batch, _ = lp.shape
+    width = 2 * labels.shape[1] + 1
+    states = T.full((batch, labels.shape[1], 2), blank, dtype=T.int64)
+    states[:, :, 1] = labels.to(T.int64)
+    states = T.cat([states.reshape(batch, width - 1), T.full((batch, 1), blank, dtype=T.int64)], 1)
+    skip = (states[:, 2:] != blank) & (states[:, 2:] != states[:, :-2])
+    never = T.full((batch, 1), -math.inf, dtype=lp.dtype)
+    emit = lp.gather(2, states.unsqueeze(0).expand(steps, batch, width))
+    first = T.arange(width) < 2
+    alpha = T.where(first & (T.arange(width) <= 2 * T.tensor(s_len).unsqueeze(1)), emit[0], -math.inf)
+    ends = T.tensor(t_len)
+    for t in range(1, steps):
+        one = T.cat([never, alpha[:, :-1]], 1)
+        two = T.cat([never, never, T.where(skip, alpha[:, :-2], -math.inf)], 1)[:, :width]
+        moved = _log_add(alpha, one, two) + emit[t]
+        alpha = T.where((t < ends).unsqueeze(1), moved, alpha)
+    last = T.tensor([2 * s for s in s_len]).unsqueeze(1)
+    final = alpha.gather(1, last)
+    before = T.where(last > 0, alpha.gather(1, (last - 1).clamp_min(0)), -math.inf)
+    total = _log_add(final, before, T.full_like(final, -math.inf)).squeeze(1)
+    nothing = T.tensor([0.0 if s == 0 else math.inf for s in s_len], dtype=lp.dtype)
+    return T.where(ends > 0, -total, nothing)
+
+
+def _log_add(*terms: Tensor) -> Tensor:
+    """log of the sum of exponentials, with no NaN in value or gradient where every term is -inf."""
+    stacked = T.stack(terms)
+    top = stacked.detach().amax(0)
+    safe = T.where(top == -math.inf, 0, top)
+    total = (stacked - safe).exp().sum(0)
+    possible = total > 0
+    return T.where(possible, T.where(possible, total, 1).log() + safe, -math.inf)

@@ -1,0 +1,83 @@
+"""Padding by a constant or by the tensor's own elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tracecomp import functional as T
+from tracecomp.modes import scope
+from tracecomp.ops.prim import prim
+from tracecomp.tensor import Tensor
+
+
+def constant_pad(input: Tensor, pad: Sequence[int], value: float = 0.0) -> Tensor:
+    """``pad`` holds (before, after) from the last axis on; negative amounts cut off. RuntimeError if too many."""
+    if len(pad) % 2:
+        raise RuntimeError(f"Length of pad must be even but instead it equals {len(pad)}")
+    if len(pad) > 2 * input.ndim:
+        raise RuntimeError(
+            "Length of pad should be no more than twice the number of dimensions of the input. "
+            f"Pad length is {len(pad)} while the input has {input.ndim} dimensions."
+        )
+    missing = [0] * (input.ndim - len(pad) // 2)
+    low = missing + list(pad[-2::-2])
+    high = missing + list(pad[-1::-2])
+    for axis, (size, before, after) in enumerate(zip(input.shape, low, high, strict=True)):
+        if size + before + after < 0:
+            raise RuntimeError(
+                f"The input size {size}, plus negative padding {before} and {after} resulted in a negative output "
+                f"size, which is invalid. Check dimension {axis} of your input."
+            )
+        start, length = max(-before, 0), size - max(-before, 0) - max(-after, 0)
+        if length != size:
+            input = input.narrow(axis, start, max(length, 0))
+    low, high = [max(v, 0) for v in low], [max(v, 0) for v in high]
+    if not any(low) and not any(high):
+        return input.clone()
+    fill = value if input.dtype.is_floating_point else int(value)
+    return prim.pad(input, low=tuple(low), high=tuple(high), interior=(0,) * input.ndim, value=fill)
+
+
+def _source(size: int, before: int, after: int, mode: str) -> list[int]:
+    """Which element of an axis each padded position shows."""
+    if mode == "reflect" and max(before, after) >= size:
+        raise RuntimeError(
+            f"Padding size should be less than the corresponding input dimension, but got: padding ({before}, {after}) "
+            f"at a dimension of size {size}"
+        )
+    if mode == "circular" and max(before, after) > size:
+        raise RuntimeError("Padding value causes wrapping around more than once.")
+    positions = range(-before, size + after)
+    if mode == "replicate":
+        return [min(max(i, 0), size - 1) for i in positions]
+    if mode == "circular":
+        return [i % size for i in range(-before, size + max(after, 0))][: size + before + after]
+    return [abs(i) if i < size else 2 * (size - 1) - i for i in positions]
+
+
+def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
+    """Pad from the last axis on: ``pad = (left, right, top, bottom, ...)``.
+
+    Modes: constant (``value``), reflect, replicate, circular. NotImplementedError for a mode or rank PyTorch has not.
+    """
+    pad = tuple(int(p) for p in pad)
+    with scope("pad"):
+        if mode == "constant":
+            return constant_pad(input, pad, 0.0 if value is None else value)
+        if mode not in ("reflect", "replicate", "circular"):
+            raise NotImplementedError(f"Unrecognised padding mode {mode}")
+        if value is not None and value != 0:
+            raise ValueError(f'Padding mode "{mode}" doesn\'t take in value argument')
+        axes = len(pad) // 2
+        if len(pad) % 2 or axes not in (1, 2, 3) or input.ndim not in (axes + 1, axes + 2):
+            raise NotImplementedError(
+                "Only 2D, 3D, 4D, 5D padding with non-constant padding are supported for now; "
+                f"got input of {input.ndim} dimensions and padding {list(pad)}"
+            )
+        for axis in range(axes):
+            before, after = pad[2 * axis : 2 * axis + 2]
+            dim = input.ndim - 1 - axis
+            if (before, after) != (0, 0):
+                index = T.tensor(_source(input.shape[dim], before, after, mode))
+                input = prim.take(input, index, axis=dim)
+        return input

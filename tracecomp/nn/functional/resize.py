@@ -1,0 +1,179 @@
+"""Interpolation: every mode is, per axis, a few gathers weighted by constants."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from tracecomp import functional as T
+from tracecomp.modes import scope
+from tracecomp.nn.functional.adaptive import adaptive_avg_pool
+from tracecomp.ops.prim import prim
+from tracecomp.tensor import Tensor
+
+_RANKS = {"nearest": (3, 4, 5), "nearest-exact": (3, 4, 5), "area": (3, 4, 5), "linear": (3,), "bilinear": (4,),
+          "bicubic": (4,), "trilinear": (5,)}  # fmt: skip
+
+
+def _sizes(input: Tensor, size: Any, factor: Any) -> tuple[list[int], list[float | None]]:
+    n = input.ndim - 2
+    if size is not None and factor is not None:
+        raise ValueError("only one of size or scale_factor should be defined")
+    if size is None and factor is None:
+        raise ValueError("either size or scale_factor should be defined")
+    for word, value in (("size", size), ("scale_factor", factor)):
+        if isinstance(value, list | tuple) and len(value) != n:
+            raise ValueError(
+                "Input and output must have the same number of spatial dimensions, but got input with spatial dimensions "
+                f"of {list(input.shape[2:])} and output {word} of {value}. Please provide input tensor in "
+                "(N, C, d1, d2, ...,dK) format."
+            )
+    if size is not None:
+        return [int(s) for s in (size if isinstance(size, list | tuple) else [size] * n)], [None] * n
+    factors = [float(f) for f in (factor if isinstance(factor, list | tuple) else [factor] * n)]
+    return [math.floor(have * f) for have, f in zip(input.shape[2:], factors, strict=True)], list(factors)
+
+
+def _scale(have: int, want: int, factor: float | None, align_corners: bool) -> float:
+    if align_corners:
+        return (have - 1) / (want - 1) if want > 1 else 0.0
+    return 1.0 / factor if factor else have / want
+
+
+def _positions(have: int, want: int, factor: float | None, align_corners: bool) -> list[float]:
+    step = _scale(have, want, factor, align_corners)
+    return [i * step if align_corners else (i + 0.5) * step - 0.5 for i in range(want)]
+
+
+def _nearest(have: int, want: int, factor: float | None, exact: bool) -> list[int]:
+    step = 1.0 / factor if factor else have / want
+    shift = 0.5 if exact else 0.0
+    return [min(int(math.floor((i + shift) * step)), have - 1) for i in range(want)]
+
+
+def _linear_taps(at: Sequence[float], have: int) -> list[tuple[list[int], list[float]]]:
+    places = [max(p, 0.0) for p in at]
+    low = [min(int(p), have - 1) for p in places]
+    weight = [min(max(p - i, 0.0), 1.0) for p, i in zip(places, low, strict=True)]
+    high = [min(i + 1, have - 1) for i in low]
+    return [(low, [1.0 - w for w in weight]), (high, weight)]
+
+
+def _cubic(d: float, a: float) -> float:
+    d = abs(d)
+    if d <= 1:
+        return ((a + 2) * d - (a + 3)) * d * d + 1
+    return (((d - 5) * d + 8) * d - 4) * a if d < 2 else 0.0
+
+
+def _cubic_taps(at: Sequence[float], have: int) -> list[tuple[list[int], list[float]]]:
+    low = [math.floor(p) for p in at]
+    return [
+        (
+            [min(max(i + k, 0), have - 1) for i in low],
+            [_cubic(p - i - k, -0.75) for p, i in zip(at, low, strict=True)],
+        )
+        for k in (-1, 0, 1, 2)
+    ]
+
+
+def _weighted(x: Tensor, axis: int, taps: Sequence[tuple[list[int], list[float]]]) -> Tensor:
+    view = [-1] + [1] * (x.ndim - 1 - axis)
+    result: Any = None
+    for index, weight in taps:
+        term = prim.take(x, T.tensor(index), axis=axis) * T.tensor(weight, dtype=x.dtype).reshape(view)
+        result = term if result is None else result + term
+    return result  # type: ignore[no-any-return]
+
+
+def _antialias_matrix(
+    have: int, want: int, factor: float | None, align_corners: bool, cubic: bool
+) -> list[list[float]]:
+    """Weights (want, have) of a filter widened by the shrinking factor, as in Pillow."""
+    step = _scale(have, want, factor, align_corners)
+    stretch = max(step, 1.0)
+    support = (2.0 if cubic else 1.0) * stretch
+    rows = []
+    for i in range(want):
+        centre = step * (i + 0.5)
+        first, last = max(int(centre - support + 0.5), 0), min(int(centre + support + 0.5), have)
+        row = [0.0] * have
+        for j in range(first, last):
+            d = (j - centre + 0.5) / stretch
+            row[j] = _cubic(d, -0.5) if cubic else max(1.0 - abs(d), 0.0)
+        total = sum(row)
+        rows.append([w / total for w in row] if total else row)
+    return rows
+
+
+def interpolate(
+    input: Tensor,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> Tensor:
+    """Resize the spatial axes of (N, C, ...): nearest, nearest-exact, linear, bilinear, bicubic, trilinear, area."""
+    if mode in ("nearest", "area", "nearest-exact") and align_corners is not None:
+        raise ValueError(
+            "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear"
+        )
+    if antialias and not (mode in ("bilinear", "bicubic") and input.ndim == 4):
+        raise ValueError(
+            "Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D tensor as input"
+        )
+    if input.ndim not in _RANKS.get(mode, ()):
+        raise NotImplementedError(
+            "Input Error: Only 3D, 4D and 5D input Tensors supported "
+            f"(got {input.ndim}D) for the modes: nearest | linear | bilinear | bicubic | trilinear | area | nearest-exact "
+            f"(got {mode})"
+        )
+    sizes, factors = _sizes(input, size, scale_factor)
+    if recompute_scale_factor:
+        if size is not None:
+            raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
+        factors = [None] * len(sizes)
+    if min(sizes) <= 0 or 0 in input.shape[1:]:
+        raise RuntimeError(
+            f"Input and output sizes should be greater than 0, but got input {list(input.shape)} and output {sizes}"
+        )
+    with scope("interpolate"):
+        if mode == "area":
+            return adaptive_avg_pool(len(sizes), input, sizes)
+        return _resize(input, sizes, factors, mode, bool(align_corners), antialias)
+
+
+def _resize(
+    x: Tensor, sizes: Sequence[int], factors: Sequence[float | None], mode: str, corners: bool, antialias: bool
+) -> Tensor:
+    for axis in reversed(range(2, x.ndim)):
+        have, want, factor = x.shape[axis], sizes[axis - 2], factors[axis - 2]
+        if mode.startswith("nearest"):
+            x = prim.take(x, T.tensor(_nearest(have, want, factor, mode == "nearest-exact")), axis=axis)
+        elif antialias:
+            weights = T.tensor(_antialias_matrix(have, want, factor, corners, mode == "bicubic"), dtype=x.dtype)
+            x = (x.movedim(axis, -1) @ weights.t()).movedim(-1, axis)
+        else:
+            at = _positions(have, want, factor, corners)
+            x = _weighted(x, axis, _cubic_taps(at, have) if mode == "bicubic" else _linear_taps(at, have))
+    return x
+
+
+def upsample(
+    input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None = None
+) -> Tensor:
+    """The older name of ``interpolate``."""
+    return interpolate(input, size, scale_factor, mode, align_corners)
+
+
+def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """``interpolate(mode="nearest")``."""
+    return interpolate(input, size, scale_factor)
+
+
+def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """``interpolate(mode="bilinear", align_corners=True)``."""
+    return interpolate(input, size, scale_factor, "bilinear", True)

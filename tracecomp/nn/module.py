@@ -1,0 +1,336 @@
+"""Module: the base class of neural network parts."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from tracecomp.modes import ModuleChanges, modes, no_grad, scope
+from tracecomp.nn.hooks import ModuleHooks
+from tracecomp.nn.parameter import Buffer, Parameter, is_lazy
+from tracecomp.nn.state import ModuleState
+from tracecomp.nn.tree import ModuleTree
+from tracecomp.tensor import Tensor
+
+Self = TypeVar("Self", bound="Module")
+
+_KINDS: tuple[tuple[str, type[Any], str], ...] = (
+    ("_parameters", Parameter, "parameter"),
+    ("_modules", object, "child module"),
+    ("_buffers", Tensor, "buffer"),
+)
+
+
+class _Running(threading.local):
+    """Names of the modules inside the outermost module that runs under a recorder."""
+
+    names: Mapping[int, str] | None = None
+    path: str = ""
+
+
+_running = _Running()
+
+
+def typename(value: Any) -> str:
+    """The class of ``value`` as messages spell it: ``torch.FloatTensor``, ``builtins.int`` becomes ``int``."""
+    if isinstance(value, Tensor):
+        return str(value.type())
+    kind = type(value)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+class Module(ModuleTree, ModuleHooks, ModuleState):
+    """Holds parameters, buffers and other modules under attribute names; subclasses define ``forward``."""
+
+    training: bool
+    dump_patches: bool = False
+    call_super_init: bool = False
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if (args or kwargs) and not self.call_super_init:
+            given = args[0] if args else next(iter(kwargs))
+            raise TypeError(f"{type(self).__name__}.__init__() got an unexpected argument {given!r}")
+        set_plain = super().__setattr__
+        set_plain("training", True)
+        for name in ("_parameters", "_buffers", "_modules"):
+            set_plain(name, {})
+        set_plain("_non_persistent_buffers_set", set())
+        for name in _HOOK_TABLES:
+            set_plain(name, OrderedDict())
+        if self.call_super_init:
+            super().__init__(*args, **kwargs)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What a call computes; every subclass overrides it."""
+        raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if modes.recorder is not None:
+            return self._call_recorded(args, kwargs)
+        return self._call_with_hooks(args, kwargs) if self._has_hooks else self.forward(*args, **kwargs)
+
+    def _call_recorded(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The call under a scope that is this module's path below the module that contains it."""
+        ModuleChanges.ran(self)
+        outer, before = _running.names, _running.path
+        if outer is None or id(self) not in outer:
+            _running.names = {id(module): name for name, module in self.named_modules()}
+            path, name = "", type(self).__name__
+        else:
+            path = outer[id(self)]
+            name = path.removeprefix(before + ".") if before else path
+        _running.path = path
+        try:
+            with scope(name):
+                return self._call_with_hooks(args, kwargs)
+        finally:
+            _running.names, _running.path = outer, before
+
+    # -- attributes ------------------------------------------------------------------------------------------------
+
+    def __getattr__(self, name: str) -> Any:
+        for table in ("_parameters", "_buffers", "_modules"):
+            entries = self.__dict__.get(table)
+            if entries is not None and name in entries:
+                return entries[name]
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        own = self.__dict__
+        if isinstance(value, Parameter):
+            self._check_initialized("parameters")
+            self._forget(name)
+            self.register_parameter(name, value)
+            return
+        if isinstance(value, Module):
+            self._check_initialized("module")
+            self._forget(name)
+            own["_modules"][name] = value
+            ModuleChanges.epoch += 1
+            return
+        for table, kind, word in _KINDS:
+            if name in own.get(table, ()):
+                expected = Module if table == "_modules" else kind
+                if value is not None and not isinstance(value, expected):
+                    label = "Buffer, torch.Tensor" if table == "_buffers" else f"nn.{expected.__name__}"
+                    raise TypeError(
+                        f"cannot assign '{typename(value)}' as {word} '{name}' (torch.{label} or None expected)"
+                    )
+                own[table][name] = value
+                ModuleChanges.epoch += 1
+                return
+        if isinstance(value, Buffer):
+            self._check_initialized("buffer")
+            self._forget(name)
+            self.register_buffer(name, value, value.persistent)
+            return
+        super().__setattr__(name, value)
+        ModuleChanges.epoch += 1
+
+    def _check_initialized(self, what: str) -> None:
+        if "_parameters" not in self.__dict__:
+            raise AttributeError(f"cannot assign {what} before Module.__init__() call")
+
+    def _forget(self, name: str) -> None:
+        own = self.__dict__
+        for table in (own, own["_parameters"], own["_buffers"], own["_modules"]):
+            table.pop(name, None)
+        own["_non_persistent_buffers_set"].discard(name)
+
+    def __delattr__(self, name: str) -> None:
+        for table in ("_parameters", "_buffers", "_modules"):
+            if name in self.__dict__.get(table, ()):
+                del self.__dict__[table][name]
+                self._non_persistent_buffers_set.discard(name)
+                break
+        else:
+            super().__delattr__(name)
+        ModuleChanges.epoch += 1
+
+    def __dir__(self) -> list[str]:
+        names = {*super().__dir__(), *self._parameters, *self._buffers, *self._modules}
+        return sorted(name for name in names if not name[:1].isdigit())
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        for name in _HOOK_TABLES:
+            self.__dict__.setdefault(name, OrderedDict())
+
+    def _check_name(self, kind: str, name: Any, table: Mapping[str, Any]) -> None:
+        if not isinstance(name, str):
+            raise TypeError(f"{kind} name should be a string. Got {typename(name)}")
+        if hasattr(self, name) and name not in table:
+            raise KeyError(f"attribute '{name}' already exists")
+        if "." in name:
+            raise KeyError(f'{kind} name can\'t contain "."' + (f", got: {name}" if kind == "module" else ""))
+        if name == "":
+            raise KeyError(f'{kind} name can\'t be empty string ""')
+
+    def register_parameter(self, name: str, param: Parameter | None) -> None:
+        """Add a parameter (or an absent one). TypeError, KeyError or ValueError as PyTorch."""
+        self._check_initialized("parameter")
+        self._check_name("parameter", name, self._parameters)
+        if param is not None:
+            if not isinstance(param, Parameter):
+                raise TypeError(
+                    f"cannot assign '{typename(param)}' object to parameter '{name}' "
+                    "(torch.nn.Parameter or None required)"
+                )
+            if param.grad_fn is not None:
+                raise ValueError(
+                    f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be created explicitly."
+                )
+        self._parameters[name] = param
+        ModuleChanges.epoch += 1
+
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
+        """Add a tensor that is state but no parameter; a persistent one is part of the state_dict."""
+        self._check_initialized("buffer")
+        self._check_name("buffer", name, self._buffers)
+        if tensor is not None and not isinstance(tensor, Tensor):
+            raise TypeError(
+                f"cannot assign '{typename(tensor)}' object to buffer '{name}' (torch Tensor or None required)"
+            )
+        self._buffers[name] = tensor
+        (self._non_persistent_buffers_set.discard if persistent else self._non_persistent_buffers_set.add)(name)
+        ModuleChanges.epoch += 1
+
+    def add_module(self, name: str, module: Module | None) -> None:
+        """Add a child module under ``name``."""
+        if module is not None and not isinstance(module, Module):
+            raise TypeError(f"{typename(module)} is not a Module subclass")
+        self._check_name("module", name, self._modules)
+        self._modules[name] = module
+        ModuleChanges.epoch += 1
+
+    register_module = add_module
+
+    # -- changing all of it ----------------------------------------------------------------------------------------
+
+    def apply(self: Self, fn: Callable[[Module], None]) -> Self:
+        """``fn`` on every module below, children first, then on this one."""
+        for module in self.children():
+            module.apply(fn)
+        fn(self)
+        return self
+
+    def _apply(self: Self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        if recurse:
+            for module in self.children():
+                module._apply(fn)
+        for param in self._parameters.values():
+            if param is None:
+                continue
+            with no_grad():
+                param.data = fn(param)
+                if param.grad is not None:
+                    param.grad = fn(param.grad)
+        for name, buffer in self._buffers.items():
+            if buffer is not None:
+                self._buffers[name] = fn(buffer)
+        ModuleChanges.epoch += 1
+        return self
+
+    def to(self: Self, *args: Any, **kwargs: Any) -> Self:
+        """Convert floating parameters and buffers: ``to(dtype)``, ``to(device)``, ``to(tensor)``."""
+        options = dict(kwargs)
+        for value in args:
+            key = "other" if isinstance(value, Tensor) else "dtype" if hasattr(value, "itemsize") else "device"
+            options.setdefault(key, value)
+        other = options.pop("other", options.pop("tensor", None))
+        dtype = options.get("dtype") or (other.dtype if other is not None else None)
+        if dtype is not None and not dtype.is_floating_point:
+            raise TypeError(
+                f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}"
+            )
+        device = options.get("device")
+
+        def convert(t: Tensor) -> Tensor:
+            if is_lazy(t):
+                return t
+            moved = t if device is None else t.to(device)
+            return moved.to(dtype) if dtype is not None and t.is_floating_point() else moved
+
+        return self._apply(convert)
+
+    def type(self: Self, dst_type: Any) -> Self:
+        return self._apply(lambda t: t.type(dst_type))
+
+    def _float_to(self: Self, name: str) -> Self:
+        return self._apply(lambda t: getattr(t, name)() if t.is_floating_point() else t)
+
+    def float(self: Self) -> Self:
+        return self._float_to("float")
+
+    def double(self: Self) -> Self:
+        return self._float_to("double")
+
+    def half(self: Self) -> Self:
+        return self._float_to("half")
+
+    def bfloat16(self: Self) -> Self:
+        return self._float_to("bfloat16")
+
+    def cpu(self: Self) -> Self:
+        return self._apply(lambda t: t.cpu())
+
+    def cuda(self: Self, device: Any = None) -> Self:
+        return self._apply(lambda t: t.cuda(device))
+
+    def share_memory(self: Self) -> Self:
+        return self._apply(lambda t: t.share_memory_())
+
+    def to_empty(self: Self, *, device: Any, recurse: bool = True) -> Self:
+        return self._apply(lambda t: t.new_empty(t.shape), recurse)
+
+    def train(self: Self, mode: bool = True) -> Self:
+        """Set training mode on this module and all below; ValueError unless ``mode`` is a bool."""
+        if not isinstance(mode, bool):
+            raise ValueError("training mode is expected to be boolean")
+        self.training = mode
+        for module in self.children():
+            module.train(mode)
+        return self
+
+    def eval(self: Self) -> Self:
+        return self.train(False)
+
+    def requires_grad_(self: Self, requires_grad: bool = True) -> Self:
+        for param in self.parameters():
+            param.requires_grad_(requires_grad)
+        return self
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients of all parameters, or set them to zero."""
+        for param in self.parameters():
+            if param.grad is None:
+                continue
+            if set_to_none:
+                param.grad = None
+            else:
+                param.grad.detach_().zero_()
+
+    # -- text ------------------------------------------------------------------------------------------------------
+
+    def _get_name(self) -> str:
+        return type(self).__name__
+
+    def extra_repr(self) -> str:
+        """Override to say what the module is made with, in its printed form."""
+        return ""
+
+    def __repr__(self) -> str:
+        extra = self.extra_repr().split("\n") if self.extra_repr() else []
+        children = [f"({name}): " + repr(child).replace("\n", "\n  ") for name, child in self._modules.items()]
+        if len(extra) == 1 and not children:
+            return f"{self._get_name()}({extra[0]})"
+        lines = extra + children
+        return f"{self._get_name()}(" + ("\n  " + "\n  ".join(lines) + "\n" if lines else "") + ")"
+
+
+_HOOK_TABLES = (
+    "_backward_pre_hooks", "_backward_hooks", "_forward_hooks", "_forward_pre_hooks", "_state_dict_hooks",
+    "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks",
+)  # fmt: skip

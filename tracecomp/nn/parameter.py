@@ -1,0 +1,99 @@
+"""Parameters and buffers: tensors that register themselves with the module they are assigned to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracecomp import functional as T
+from tracecomp.modes import no_grad
+from tracecomp.tensor import Tensor
+
+
+class Parameter(Tensor):
+    """A tensor that a ``Module`` counts among its parameters; shares memory with ``data``."""
+
+    def __new__(cls, data: Any = None, requires_grad: bool = True) -> Parameter:
+        if data is None:
+            data = T.empty(0)
+        return as_kind(cls, data, requires_grad)
+
+    def __repr__(self) -> str:
+        return "Parameter containing:\n" + super().__repr__()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
+        if id(self) not in memo:
+            memo[id(self)] = type(self)(self.detach().clone(), self.requires_grad)
+        copied: Parameter = memo[id(self)]
+        return copied
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return type(self), (self.detach(), self.requires_grad)
+
+
+class Buffer(Tensor):
+    """A tensor that a ``Module`` counts among its buffers when it is assigned to an attribute."""
+
+    persistent: bool
+
+    def __new__(cls, data: Any = None, *, persistent: bool = True) -> Buffer:
+        self: Buffer = as_kind(cls, T.empty(0) if data is None else data, False)
+        self.persistent = persistent
+        return self
+
+
+class _Uninitialized:
+    """A parameter or buffer without a shape; ``materialize`` gives it one in place."""
+
+    def materialize(self, shape: tuple[int, ...], device: Any = None, dtype: Any = None) -> None:
+        """Become an ordinary tensor of ``shape`` with unspecified contents."""
+        made = T.empty(tuple(shape), dtype=dtype or self.dtype)  # type: ignore[attr-defined]
+        with no_grad():
+            self.data = made
+        self.__class__ = Parameter if isinstance(self, Parameter) else Tensor  # type: ignore[assignment]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        raise RuntimeError(
+            "Can't access the shape of an uninitialized parameter or buffer. This error usually happens in "
+            "`load_state_dict` when trying to load an uninitialized parameter into an initialized one. Call `forward` "
+            "to initialize the parameters before accessing their attributes."
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+
+class UninitializedParameter(_Uninitialized, Parameter):
+    """A parameter whose shape is not known yet."""
+
+    def __new__(cls, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> Any:
+        return as_kind(cls, T.empty(0, dtype=dtype), requires_grad)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        if id(self) not in memo:
+            memo[id(self)] = type(self)(self.requires_grad, None, self.dtype)
+        return memo[id(self)]
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return type(self), (self.requires_grad, None, self.dtype)
+
+
+class UninitializedBuffer(_Uninitialized, Tensor):
+    """A buffer whose shape is not known yet."""
+
+    def __new__(cls, requires_grad: bool = False, device: Any = None, dtype: Any = None) -> Any:
+        return as_kind(cls, T.empty(0, dtype=dtype), requires_grad)
+
+
+def is_lazy(value: Any) -> bool:
+    """Whether ``value`` still waits for its shape."""
+    return isinstance(value, _Uninitialized)
+
+
+def as_kind(cls: type[Any], data: Tensor, requires_grad: bool) -> Any:
+    """A leaf of class ``cls`` over the memory of ``data``."""
+    if not isinstance(data, Tensor):
+        raise TypeError(f"{cls.__name__}(): argument 'data' must be Tensor, not {type(data).__name__}")
+    result = data.detach().as_subclass(cls)
+    result.requires_grad_(requires_grad)
+    return result
