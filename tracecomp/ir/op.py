@@ -33,7 +33,7 @@ class Indexed:
     """Loop meaning by index: ``fn(index, out_type, reads, in_types, **attrs) -> Expr``.
 
     ``index`` is the output index (one ``Index`` per axis), ``reads[k](index)`` the scalar of operand ``k`` there;
-    ``reads[k](index, condition)`` reads nothing, and gives zero, where the condition is false (``Load.where``).
+    positions outside of the operand are not read and give zero.
     Views, pads, concatenation, gathers, creation: anything whose element needs a fixed number of operand elements.
     """
 

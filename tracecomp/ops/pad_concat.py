@@ -61,12 +61,10 @@ def regular(at: Index, start: int, step: int, size: int) -> tuple[Index, Expr | 
     return place, both(on_grid, inside)
 
 
-def inside_or(reads: Any, operand: int, place: list[Index], condition: Expr | None, otherwise: Expr) -> Expr:
-    """The operand's element where the condition holds; never read where it does not."""
-    if condition is None:
-        found: Expr = reads[operand](tuple(place))
-        return found
-    return call("select", condition, reads[operand](tuple(place), condition), otherwise)
+def inside_or(read: Any, place: list[Index], condition: Expr | None, otherwise: Expr) -> Expr:
+    """The operand's element where the condition holds; a place outside of the operand is not read."""
+    found: Expr = read(tuple(place))
+    return found if condition is None else call("select", condition, found, otherwise)
 
 
 def _pad_loop(
@@ -75,7 +73,7 @@ def _pad_loop(
     found = [regular(i, a, s + 1, n) for i, a, s, n in zip(at, low, interior, in_types[0].shape, strict=True)]
     kind = {"bool": bool, "int": int, "float": float}[out.dtype.kind]
     fill = Const(kind(value), out.dtype)
-    return inside_or(reads, 0, [p for p, _ in found], both(*(c for _, c in found)), fill)
+    return inside_or(reads[0], [p for p, _ in found], both(*(c for _, c in found)), fill)
 
 
 def _pad_vjp(grads: Any, outs: Any, ins: Any, *, low: Ints, high: Ints, interior: Ints, value: float) -> Any:
@@ -141,8 +139,7 @@ def _concat_loop(at: Any, out: TensorType, reads: Any, in_types: Any, *, axis: i
         place = at[:axis] + [index(at[axis]) - starts[k]] + at[axis + 1 :]
         if len(parts) == 1:
             return reads[k](tuple(place))  # type: ignore[no-any-return]
-        inside = in_range(place[axis], in_types[k].shape[axis])
-        value = reads[k](tuple(place), inside)
+        value = reads[k](tuple(place))
         below = Call("lt", (IndexValue(index(at[axis])), Const(starts[k + 1], int64)), bool_)
         result = value if result is None else call("select", below, value, result)
     return Const({"bool": False, "int": 0, "float": 0.0}[out.dtype.kind], out.dtype) if result is None else result
@@ -214,7 +211,7 @@ def _update_loop(
 ) -> Expr:
     found = [regular(i, a, s, n) for i, a, s, n in zip(at, starts, steps, in_types[1].shape, strict=True)]
     condition = both(*(c for _, c in found))
-    return inside_or(reads, 1, [p for p, _ in found], condition, reads[0](tuple(at)))
+    return inside_or(reads[1], [p for p, _ in found], condition, reads[0](tuple(at)))
 
 
 def _update_vjp(grads: Any, outs: Any, ins: Any, *, starts: Ints, stops: Ints, steps: Ints) -> Any:

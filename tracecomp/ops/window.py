@@ -62,7 +62,7 @@ def _loop(
     for taps in product(*map(range, sizes)):
         found = [regular(at[lead + i], taps[i] * dilations[i], strides[i], counts[i]) for i in range(k)]
         place = [*at[:lead], *(p for p, _ in found), *map(index, taps)]
-        value = inside_or(reads, 0, place, both(*(c for _, c in found)), zero)
+        value = inside_or(reads[0], place, both(*(c for _, c in found)), zero)
         total = call("add", total, cast(value, wide))
     return cast(total, out.dtype)
 
