@@ -102,7 +102,7 @@ def _extreme_vjp(grads: Any, outs: Any, ins: Any, *, axes: Axes) -> Any:
     return (prim.mul(spread(prim.div(grads[0], prim.sum(hit, axes=axes)), shape, axes), hit),)
 
 
-def _shift(x: Any, by: int, fill: float, axis: int) -> Any:
+def shift(x: Any, by: int, fill: float, axis: int) -> Any:
     """``x`` moved by ``by`` places towards the end of ``axis`` (start, if negative), filled with ``fill``."""
     zero = (0,) * len(x.shape)
     put = lambda n: tuple(n if i == axis else 0 for i in range(len(x.shape)))  # noqa: E731
@@ -117,8 +117,8 @@ def _product_vjp(grads: Any, outs: Any, ins: Any, *, axes: Axes) -> Any:
     rest = dropped(shape, axes)
     last = len(rest)
     flat = prim.reshape(moved, shape=(*rest, math.prod(shape[i] for i in axes)))
-    left = prim.cumprod(_shift(flat, 1, 1.0, last), axis=last)
-    turned = prim.flip(_shift(flat, -1, 1.0, last), axes=(last,))
+    left = prim.cumprod(shift(flat, 1, 1.0, last), axis=last)
+    turned = prim.flip(shift(flat, -1, 1.0, last), axes=(last,))
     right = prim.flip(prim.cumprod(turned, axis=last), axes=(last,))
     others = prim.reshape(prim.mul(left, right), shape=tuple(shape[i] for i in order))
     back = tuple(order.index(i) for i in range(len(shape)))

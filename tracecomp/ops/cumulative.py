@@ -1,0 +1,207 @@
+"""Running sums, products and extremes along one axis. Half types run in float32 and round every result."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tracecomp.ir.index import Index, index
+from tracecomp.ir.loops import Acc, Accumulate, Buffer, Const, Expr, IndexValue, Load, Loop, Read, Stmt, Store, Update, cast
+from tracecomp.ir.op import BadInput, Imperative, Op, Sample, register
+from tracecomp.ir.scalars import call, const
+from tracecomp.ir.types import DType, Shape, TensorType, compute_dtype, from_numpy_dtype, int64
+from tracecomp.ops.define import check_axes, check_dtype
+from tracecomp.ops.prim import prim
+from tracecomp.ops.reduction import shift
+from tracecomp.ops.statements import Names, vectors
+
+_SHAPES: tuple[tuple[Shape, int], ...] = (
+    ((5,), 0), ((2, 3, 4), 1), ((3, 70), 1), ((4, 3), 0), ((0, 3), 0), ((2, 0), 0), ((3, 1), 1),
+)  # fmt: skip
+
+
+def _samples(domain: str) -> tuple[Sample, ...]:
+    found = [
+        Sample(((shape, short, domain),), {"axis": axis})
+        for short in ("f32", "f64", "f16", "i64", "i32")
+        for shape, axis in _SHAPES
+    ]
+    return (*found, *(Sample((((2, 12), s, "special"),), {"axis": 1}) for s in ("f32", "f64")))
+
+
+def _errors(name: str) -> tuple[BadInput, ...]:
+    return (
+        BadInput(Sample((((3,), "f32", "any"),), {"axis": 1}), IndexError, "Dimension out of range"),
+        BadInput(Sample((((3,), "b1", "any"),), {"axis": 0}), RuntimeError, f'"{name}" not implemented for'),
+    )
+
+
+def lines(
+    names: Names, shape: Shape, axis: int, body: Callable[[Callable[[Index], Index]], Sequence[Stmt]]
+) -> list[Stmt]:
+    """``body(at)`` for every line along ``axis``, where ``at(k)`` is the flat offset of the line's k-th element.
+
+    Neighbouring lines run as SIMD lanes where they lie side by side; lines are split among threads.
+    """
+    outer, size, inner = math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
+
+    def along(block: Index) -> Callable[[Index], Sequence[Stmt]]:
+        return lambda lane: body(lambda k: (block * size + k) * inner + lane)
+
+    if outer == 1 and inner > 1:
+        return vectors(names, inner, along(Index()), kind="parallel")
+    block = names.var(outer)
+    inside = vectors(names, inner, along(index(block))) if inner > 1 else along(index(block))(Index())
+    return [Loop("parallel", block, tuple(inside))]
+
+
+def _running(op: str, identity: Callable[[DType], Const]) -> Imperative:
+    """One accumulator per line, stored after every step."""
+
+    def statements(
+        ins: Sequence[Buffer], outs: Sequence[Buffer], in_types: Sequence[TensorType], out_types: Any, *, axis: int
+    ) -> list[Stmt]:
+        names, dtype = Names(), in_types[0].dtype
+        wide = compute_dtype(dtype)
+
+        def line(at: Callable[[Index], Index]) -> list[Stmt]:
+            k, name = names.var(in_types[0].shape[axis]), names.let()
+            place = at(index(k))
+            step = (
+                Update(name, (cast(Load(ins[0], place), wide),)),
+                Store(outs[0], place, cast(Read(name, wide), dtype)),
+            )
+            return [Accumulate((Acc(name, op, wide, identity(wide)),), (Loop("serial", k, step),))]
+
+        return lines(names, in_types[0].shape, axis, line)
+
+    return Imperative(statements)
+
+
+def _wide(ufunc: Any) -> Callable[..., Any]:
+    def impl(x: Any, *, axis: int) -> Any:
+        wide = compute_dtype(from_numpy_dtype(x.dtype)).numpy
+        return ufunc.accumulate(x.astype(wide, copy=False), axis=axis, dtype=wide).astype(x.dtype, copy=False)
+
+    return impl
+
+
+def _infer(name: str) -> Callable[..., TensorType]:
+    def infer(x: TensorType, *, axis: int) -> TensorType:
+        check_dtype(name, (x,), "number")
+        check_axes(name, (axis,), x.ndim)
+        return x
+
+    return infer
+
+
+def _backwards(x: Any, axis: int) -> Any:
+    """Sums of all elements from each place to the end."""
+    return prim.flip(prim.cumsum(prim.flip(x, axes=(axis,)), axis=axis), axes=(axis,))
+
+
+def linear_recurrence(a: Any, b: Any, axis: int) -> Any:
+    """``s[k] = b[k] + a[k] * s[k + 1]``, zero past the end, by doubling: log2(n) elementwise steps."""
+    distance = 1
+    while distance < a.shape[axis]:
+        b = prim.add(b, prim.mul(a, shift(b, -distance, 0.0, axis)))
+        a = prim.mul(a, shift(a, -distance, 0.0, axis))
+        distance *= 2
+    return b
+
+
+def _cumprod_vjp(grads: Any, outs: Any, ins: Any, *, axis: int) -> Any:
+    """Product of what comes before, times a recurrence over what comes after; zeros need no division."""
+    x = ins[0]
+    if 0 in x.shape:
+        return (grads[0],)
+    before = shift(prim.cumprod(x, axis=axis), 1, 1.0, axis)
+    return (prim.mul(before, linear_recurrence(shift(x, -1, 0.0, axis), grads[0], axis)),)
+
+
+register(
+    Op(
+        name="cumsum", kind="cumulative", doc="running sum along axis", infer=_infer("cumsum"), impl=_wide(np.add),
+        vjp=lambda g, o, i, *, axis: (_backwards(g[0], axis),), saves=(),
+        loop=_running("add", lambda t: const(-0.0 if t.kind == "float" else 0, t)), attrs={"axis": int},
+        samples=_samples("any"), errors=_errors("cumsum"),
+    )
+)  # fmt: skip
+
+register(
+    Op(
+        name="cumprod", kind="cumulative", doc="running product along axis", infer=_infer("cumprod"),
+        impl=_wide(np.multiply), vjp=_cumprod_vjp, saves=(0,),
+        loop=_running("mul", lambda t: const(1.0 if t.kind == "float" else 1, t)), attrs={"axis": int},
+        samples=_samples("any"), errors=_errors("cumprod"),
+    )
+)  # fmt: skip
+
+
+def _extreme_infer(name: str) -> Callable[..., tuple[TensorType, TensorType]]:
+    def infer(x: TensorType, *, axis: int) -> tuple[TensorType, TensorType]:
+        check_dtype(name, (x,), "number")
+        check_axes(name, (axis,), x.ndim)
+        return x, TensorType(int64, x.shape)
+
+    return infer
+
+
+def _extreme_impl(ufunc: Any) -> Callable[..., Any]:
+    def impl(x: Any, *, axis: int) -> Any:
+        values = ufunc.accumulate(x, axis=axis)
+        hit = (x == values) | np.isnan(x)
+        place = np.arange(x.shape[axis]).reshape([-1 if i == axis else 1 for i in range(x.ndim)])
+        return values, np.maximum.accumulate(np.where(hit, place, 0), axis=axis)
+
+    return impl
+
+
+def _extreme_loop(better: str) -> Imperative:
+    """The later of equal extremes is taken; after a NaN only another NaN is."""
+
+    def statements(
+        ins: Sequence[Buffer], outs: Sequence[Buffer], in_types: Sequence[TensorType], out_types: Any, *, axis: int
+    ) -> list[Stmt]:
+        names, dtype = Names(), in_types[0].dtype
+
+        def line(at: Callable[[Index], Index]) -> list[Stmt]:
+            k, value, place = names.var(in_types[0].shape[axis]), names.let(), names.let()
+            x, best, found = Load(ins[0], at(index(k))), Read(value, dtype), Read(place, int64)
+            take: Expr = call(better, x, best)
+            if dtype.kind == "float":
+                take = call("or", call("isnan", x), call("and", call("not", call("isnan", best)), take))
+            step = (
+                Update(place, (call("select", take, IndexValue(index(k)), found),)),
+                Update(value, (call("select", take, x, best),)),
+                Store(outs[0], at(index(k)), best),
+                Store(outs[1], at(index(k)), found),
+            )
+            accs = (Acc(value, "set", dtype, Load(ins[0], at(Index()))), Acc(place, "set", int64, const(0, int64)))
+            return [Accumulate(accs, (Loop("serial", k, step),))]
+
+        return lines(names, in_types[0].shape, axis, line) if in_types[0].numel else []
+
+    return Imperative(statements)
+
+
+def _extreme_vjp(grads: Any, outs: Any, ins: Any, *, axis: int) -> Any:
+    g = grads[0]
+    zeros = prim.full(like=g, value=0.0, shape=tuple(g.shape), dtype=g.dtype)
+    return (prim.scatter(zeros, outs[1], g, axis=axis, mode="add"),)
+
+
+for _name, _doc, _ufunc, _better in (
+    ("cummax", "running maximum along axis and where it was last met", np.maximum, "ge"),
+    ("cummin", "running minimum along axis and where it was last met", np.minimum, "le"),
+):
+    register(
+        Op(
+            name=_name, kind="cumulative", doc=_doc, infer=_extreme_infer(_name), impl=_extreme_impl(_ufunc),
+            vjp=_extreme_vjp, saves=("outs",), loop=_extreme_loop(_better), attrs={"axis": int},
+            samples=_samples("any"), errors=_errors(_name),
+        )
+    )  # fmt: skip

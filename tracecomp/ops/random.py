@@ -1,0 +1,118 @@
+"""Counter-based random bits: Philox 4x32-10 (Salmon, Moraes, Dror and Shaw, SC 2011)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tracecomp.ir.index import Index, index
+from tracecomp.ir.loops import Buffer, Expr, IndexValue, Let, Load, Read, Stmt, Store, cast, in_range
+from tracecomp.ir.op import BadInput, Imperative, Op, Sample, register
+from tracecomp.ir.scalars import call, const
+from tracecomp.ir.types import Shape, TensorType, int32, int64
+from tracecomp.ops.define import require
+from tracecomp.ops.statements import Names, vectors
+
+_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+_WEYL = (0x9E3779B9, 0xBB67AE85)
+_ROUNDS = 10
+
+
+def blocks(count: int) -> int:
+    """How many counter values ``count`` elements use up: element i is word ``i // blocks`` of block ``i % blocks``."""
+    return -(-count // 4)
+
+
+def _infer(state: TensorType, *, shape: Shape) -> TensorType:
+    require(
+        state == TensorType(int64, (2,)), RuntimeError, f"random_bits: expected a state of type i64[2], got {state}"
+    )
+    require(all(n >= 0 for n in shape), RuntimeError, f"random_bits: negative dimension in {shape}")
+    return TensorType(int32, shape)
+
+
+def philox(counter: Any, key: int) -> list[Any]:
+    """Four uint32 words for each 64-bit counter (the high half of the 128-bit counter is zero)."""
+    counter = np.asarray(counter).astype(np.uint64)
+    mask, half = np.uint64(0xFFFFFFFF), np.uint64(32)
+    words = [counter & mask, counter >> half, np.zeros_like(counter), np.zeros_like(counter)]
+    keys = [key & 0xFFFFFFFF, (key >> 32) & 0xFFFFFFFF]
+    for _ in range(_ROUNDS):
+        a, b = words[0] * np.uint64(_MULTIPLIERS[0]), words[2] * np.uint64(_MULTIPLIERS[1])
+        words = [(b >> half) ^ words[1] ^ np.uint64(keys[0]), b & mask, (a >> half) ^ words[3] ^ np.uint64(keys[1]), a & mask]
+        keys = [(k + w) & 0xFFFFFFFF for k, w in zip(keys, _WEYL, strict=True)]
+    return [w.astype(np.uint32) for w in words]
+
+
+def _impl(state: Any, *, shape: Shape) -> Any:
+    count = math.prod(shape)
+    seed, offset = int(state[0]), int(state[1])
+    counters = (np.arange(blocks(count), dtype=np.int64) + np.int64(offset)).view(np.uint64)
+    return np.concatenate(philox(counters, seed))[:count].view(np.int32).reshape(shape)
+
+
+def _signed(value: int) -> Expr:
+    value &= 0xFFFFFFFF
+    return const(value - (1 << 32) if value >= 1 << 31 else value, int32)
+
+
+class _Rounds:
+    """Philox over named int32 values, one ``let`` per word and round."""
+
+    def __init__(self, names: Names) -> None:
+        self.names = names
+        self.found: list[Stmt] = []
+
+    def let(self, value: Expr) -> Expr:
+        name = self.names.let()
+        self.found.append(Let(name, value))
+        return Read(name, value.dtype, frozenset(value.vars()))
+
+    def halves(self, value: Expr) -> list[Expr]:
+        return [self.let(cast(value, int32)), self.let(cast(call("shr", value, const(32, int64)), int32))]
+
+    def run(self, counter: Expr, key: Expr) -> list[Expr]:
+        words = [*self.halves(counter), const(0, int32), const(0, int32)]
+        keys = self.halves(key)
+        for number in range(_ROUNDS):
+            m0, m1 = map(_signed, _MULTIPLIERS)
+            k0, k1 = (call("add", k, _signed(w * number)) for k, w in zip(keys, _WEYL, strict=True))
+            words = [
+                self.let(call("xor", call("xor", call("mulhi", m1, words[2]), words[1]), k0)),
+                self.let(call("mul", m1, words[2])),
+                self.let(call("xor", call("xor", call("mulhi", m0, words[0]), words[3]), k1)),
+                self.let(call("mul", m0, words[0])),
+            ]
+        return words
+
+
+def _statements(
+    ins: Sequence[Buffer], outs: Sequence[Buffer], in_types: Sequence[TensorType], out_types: Sequence[TensorType],
+    *, shape: Shape,
+) -> list[Stmt]:  # fmt: skip
+    count = math.prod(shape)
+    each, names = blocks(count), Names()
+
+    def block(i: Index) -> list[Stmt]:
+        rounds = _Rounds(names)
+        counter = rounds.let(call("add", Load(ins[0], index(1)), IndexValue(i)))
+        words = rounds.run(counter, rounds.let(Load(ins[0], index(0))))
+        stores = [Store(outs[0], i + w * each, word, in_range(i + w * each, count)) for w, word in enumerate(words)]
+        return [*rounds.found, *stores]
+
+    return vectors(names, each, block, kind="parallel")
+
+
+register(
+    Op(
+        name="random_bits", kind="random", doc="32 random bits per element from state (seed, offset): Philox 4x32-10",
+        infer=_infer, impl=_impl, loop=Imperative(_statements), attrs={"shape": tuple},
+        samples=tuple(Sample((((2,), "i64", "any"),), {"shape": s}) for s in ((7,), (), (0,), (3, 5), (4, 130))),
+        errors=(
+            BadInput(Sample((((3,), "i64", "any"),), {"shape": (2,)}), RuntimeError, "expected a state"),
+        ),
+    )
+)  # fmt: skip
