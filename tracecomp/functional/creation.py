@@ -390,27 +390,9 @@ def eye(
     for value, name in ((n, "n"), (m, "m")):
         if value < 0:
             raise RuntimeError(f"{name} must be greater or equal to 0, got {value}")
-    return finish(cast(diagonal_mask(n, m), dtype or default_dtype()), requires_grad, device)
-
-
-def diagonal_mask(rows: int, columns: int, diagonal: int = 0) -> Tensor:
-    """Bools that are true on one diagonal."""
-    row, column = _grid(rows, columns)
-    return prim.eq(prim.sub(column, row), diagonal)
-
-
-def triangle_mask(rows: int, columns: int, diagonal: int, lower: bool) -> Tensor:
-    """Bools that are true on and below (or on and above) a diagonal."""
-    row, column = _grid(rows, columns)
-    offset = prim.sub(column, row)
-    return prim.le(offset, diagonal) if lower else prim.ge(offset, diagonal)
-
-
-def _grid(rows: int, columns: int) -> tuple[Tensor, Tensor]:
-    return (
-        create("iota", shape=(rows, 1), axis=0, dtype=int64),
-        create("iota", shape=(1, columns), axis=1, dtype=int64),
-    )
+    row = create("iota", shape=(n, m), axis=0, dtype=int64)
+    column = create("iota", shape=(n, m), axis=1, dtype=int64)
+    return finish(cast(prim.eq(row, column), dtype or default_dtype()), requires_grad, device)
 
 
 def _indices(row: int, col: int, offset: int, lower: bool, dtype: DType) -> Tensor:
