@@ -10,12 +10,12 @@ from tracecomp.passes.rewrite import Application, Log, Replacement, Rewriter, Ru
 
 DECOMPOSITION = Rules()
 SIMPLIFICATION = Rules(algebra.RULES, views.RULES)
-CANONICAL = Rules(contractions.RULES, convolutions.RULES, reductions.RULES, SIMPLIFICATION)
+CANONICAL = Rules(contractions.RULES, reductions.RULES, SIMPLIFICATION)
 
 
 def decompose(graph: Graph, log: Log) -> Graph:
-    """Spell out operators whose loop meaning is a composition of others."""
-    return rewrite(graph, DECOMPOSITION, log, "decompose")
+    """Spell out convolutions and operators whose loop meaning is a composition of others."""
+    return rewrite(graph, Rules(convolutions.RULES, DECOMPOSITION), log, "decompose")
 
 
 def simplify(graph: Graph, log: Log) -> Graph:
@@ -24,7 +24,7 @@ def simplify(graph: Graph, log: Log) -> Graph:
 
 
 def canonicalise(graph: Graph, log: Log) -> Graph:
-    """One spelling for contractions, convolutions and reductions. This settles orders of summation."""
+    """One spelling for contractions and reductions. This settles orders of summation."""
     return rewrite(graph, CANONICAL, log, "canonical")
 
 

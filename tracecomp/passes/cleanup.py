@@ -18,7 +18,7 @@ FOLD_LIMIT = 4096
 
 FOLDING = Rules()
 
-NOT_FOLDED = ("creation", "random", "control")
+NOT_FOLDED = ("creation", "view", "random", "control")
 
 
 def fold_constants(graph: Graph, log: Log) -> Graph:

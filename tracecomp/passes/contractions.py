@@ -101,7 +101,8 @@ def contract_of_expanded(g: Rewriter, a: Application) -> Replacement:
 def contract_without_ones(g: Rewriter, a: Application) -> Replacement:
     """Labels of size 1 go; of the summed ones, one stays"""
     spec, sizes = spec_of(a), extents(a)
-    ones = [c for c in sizes if sizes[c] == 1]
+    windowed = {c for v, term in zip(a.inputs, (spec.lhs, spec.rhs), strict=True) for c in _windowed(v, term)}
+    ones = [c for c in sizes if sizes[c] == 1 and c not in windowed]
     if spec.summed and all(c in ones for c in spec.summed):
         ones.remove(spec.summed[0])
     if not ones:
@@ -115,7 +116,8 @@ def contract_without_ones(g: Rewriter, a: Application) -> Replacement:
 def contract_with_merged_labels(g: Rewriter, a: Application) -> Replacement:
     """ "bsk,kn->bsn" -> "mk,kn->mn": labels that stand side by side in every term that has one of them"""
     spec, sizes = spec_of(a), extents(a)
-    pair = _mergeable(spec)
+    fixed = "".join(t for v, t in zip(a.inputs, (spec.lhs, spec.rhs), strict=True) if not is_dense(v))
+    pair = _mergeable(spec, fixed)
     if pair is None:
         return None
     first, second = pair
@@ -125,9 +127,25 @@ def contract_with_merged_labels(g: Rewriter, a: Application) -> Replacement:
     return g.reshape(contract(g, x, y, Spec(*terms)), a.type.shape)
 
 
-def _mergeable(spec: Spec) -> tuple[str, str] | None:
+def is_dense(value: Value) -> bool:
+    """Whether ``value`` lies in memory in row-major order, so that neighbouring axes merge at no cost."""
+    while (node := made_by(value, "reshape")) is not None:
+        value = node.inputs[0]
+    return value.node is None or value.node.op.kind != "view"
+
+
+def _windowed(value: Value, labels: str) -> str:
+    """Labels that count windows or places in them."""
+    node = made_by(value, "windows")
+    return labels[node.inputs[0].ndim - len(node.attrs["sizes"]) :] if node else ""
+
+
+def _mergeable(spec: Spec, fixed: str) -> tuple[str, str] | None:
+    """A pair of neighbours, neither of them among the ``fixed`` labels."""
     for term in spec.terms:
         for first, second in zip(term, term[1:], strict=False):
+            if first in fixed or second in fixed:
+                continue
             if all((first + second in t) or (first not in t and second not in t) for t in spec.terms):
                 return first, second
     return None
@@ -150,6 +168,8 @@ def contract_with_vector(g: Rewriter, a: Application) -> Replacement:
     lonely_left = any(c not in spec.rhs for c in spec.lhs)
     lonely_right = any(c not in spec.lhs for c in spec.rhs)
     if (lonely_left and lonely_right) or a.type.dtype not in (float32, float64):
+        return None
+    if any(_windowed(v, term) for v, term in zip(a.inputs, (spec.lhs, spec.rhs), strict=True)):
         return None
     matrix, vector = (0, 1) if lonely_left else (1, 0)
     labels = (spec.lhs, spec.rhs)[matrix]
@@ -189,4 +209,4 @@ def contract_with_standard_labels(g: Rewriter, a: Application) -> Replacement:
     return None if renamed == spec else contract(g, *a.inputs, renamed)
 
 
-_LETTERS = {7: "bcdefghij", 5: "mopqrst", 6: "nuvwxyz", 3: "klABCDEFG"}
+_LETTERS = {7: "bcdefBCDEF", 5: "mopqrMOPQR", 6: "nuvwxNUVWX", 3: "klhijKLHIJ"}

@@ -1,6 +1,6 @@
-"""One spelling for convolutions: padding becomes ``pad``, windows that do not overlap become a contraction, and a
-transposed convolution becomes plain convolutions, one for each remainder of the position modulo the stride, whose
-results are interleaved (so no multiplication by inserted zeros).
+"""Convolutions in simple terms: padding becomes ``pad``, and a transposed convolution becomes plain convolutions, one
+for each remainder of the position modulo the stride, whose results are interleaved (so nothing is multiplied by
+inserted zeros). ``layout`` then spells the plain ones as contractions of windows.
 
 Padding counts as zeros that are multiplied like any other element, eagerly and compiled: an infinite weight against
 padding gives NaN, as in PyTorch's general CPU path.
@@ -78,41 +78,44 @@ def convolution_of_padded(g: Rewriter, a: Application) -> Replacement:
     return g.add(a.op, (pad_spatial(g, a.inputs[0], low, high), a.inputs[1]), _without_padding(a))
 
 
-@RULES.on("conv")
-def convolution_of_tiles(g: Rewriter, a: Application) -> Replacement:
-    """conv with 1x1 kernels, or a stride as large as its kernel -> contract"""
-    x, w = a.inputs
-    shape = geometry(a, w.shape[2:], a.type.shape[2:], x.shape[2:])
-    if not shape.tiles():
+@RULES.on("conv_transpose")
+def transposed_pointwise_convolution(g: Rewriter, a: Application) -> Replacement:
+    """conv_transpose(y, w: 1x1) -> pad(conv(y, w transposed)): remains a convolution, for the layout to choose"""
+    y, w = a.inputs
+    shape = geometry(a, w.shape[2:], y.shape[2:], a.type.shape[2:])
+    if set(shape.kernel) != {1}:
         return None
-    spec = "{x},{w}->{o}".format(**_labels(shape.rank))
-    result = g.apply("contract", _tiled(g, x, shape), _grouped(g, w, 0, shape.groups), spec=spec)
-    return g.reshape(result, a.type.shape)
+    plain = plain_convolution(g, y, _input_major(g, w, shape), (1,) * shape.rank, shape.groups)
+    gaps = tuple(s - 1 for s in shape.stride)
+    low = [-lo for lo, _ in shape.padding]
+    high = [
+        full - (n - 1) * s - 1 - hi
+        for full, n, s, (_, hi) in zip(shape.full, shape.out, shape.stride, shape.padding, strict=True)
+    ]
+    return pad_spatial(g, plain, low, high, gaps)
 
 
-@RULES.on("conv_weight")
-def weight_gradient_of_tiles(g: Rewriter, a: Application) -> Replacement:
-    """conv_weight with 1x1 kernels, or a stride as large as its kernel -> contract"""
-    x, y = a.inputs
-    shape = geometry(a, a.type.shape[2:], y.shape[2:], x.shape[2:])
-    if not shape.tiles():
-        return None
-    spec = "{x},{o}->{w}".format(**_labels(shape.rank))
-    result = g.apply("contract", _tiled(g, x, shape), _grouped(g, y, 1, shape.groups), spec=spec)
-    return g.reshape(result, a.type.shape)
+def plain_convolution(g: Rewriter, x: Value, w: Value, dilation: Ints, groups: int) -> Value:
+    """A convolution of stride 1 without padding."""
+    rank = len(dilation)
+    return g.apply(
+        "conv", x, w, stride=(1,) * rank, padding=((0, 0),) * rank, dilation=dilation, groups=groups
+    )
 
 
 @RULES.on("conv_transpose")
 def transposed_convolution_of_tiles(g: Rewriter, a: Application) -> Replacement:
-    """conv_transpose whose windows do not overlap -> contract"""
+    """conv_transpose whose windows do not overlap -> pad(contract): every result is one product sum, or zero"""
     y, w = a.inputs
     shape = geometry(a, w.shape[2:], y.shape[2:], a.type.shape[2:])
     if not shape.tiles():
         return None
-    spec = "{o},{w}->{x}".format(**_labels(shape.rank))
-    places = g.apply("contract", _grouped(g, y, 1, shape.groups), _grouped(g, w, 0, shape.groups), spec=spec)
+    windows, places = "uvw"[: shape.rank], "xyz"[: shape.rank]
+    tiles = "".join(map("".join, zip(windows, places, strict=True)))
+    spec = f"ngo{windows},goc{places}->ngc{tiles}"
+    result = g.apply("contract", grouped(g, y, 1, shape.groups), grouped(g, w, 0, shape.groups), spec=spec)
     run = tuple(out * k for out, k in zip(shape.out, shape.kernel, strict=True))
-    flat = g.reshape(places, (*a.type.shape[:2], *run))
+    flat = g.reshape(result, (*a.type.shape[:2], *run))
     gaps = tuple(s - 1 if k == 1 else d - 1 for s, k, d in zip(shape.stride, shape.kernel, shape.dilation, strict=True))
     low = [-lo for lo, _ in shape.padding]
     covered = [(n - 1) * (gap + 1) + 1 for n, gap in zip(run, gaps, strict=True)]
@@ -120,29 +123,10 @@ def transposed_convolution_of_tiles(g: Rewriter, a: Application) -> Replacement:
     return pad_spatial(g, flat, low, high, gaps)
 
 
-def _labels(rank: int) -> dict[str, str]:
-    """Labels of the input in tiles (group, channel, window, place), the weight and the output."""
-    windows, places = "uvw"[:rank], "xyz"[:rank]
-    tiles = "".join(map("".join, zip(windows, places, strict=True)))
-    return {"x": f"ngc{tiles}", "w": f"goc{places}", "o": f"ngo{windows}"}
-
-
-def _grouped(g: Rewriter, value: Value, axis: int, groups: int) -> Value:
+def grouped(g: Rewriter, value: Value, axis: int, groups: int) -> Value:
     """``value`` with its channel axis split by group."""
     shape = value.shape
     return g.reshape(value, (*shape[:axis], groups, shape[axis] // groups, *shape[axis + 1 :]))
-
-
-def _tiled(g: Rewriter, x: Value, shape: Geometry) -> Value:
-    """``x`` as (N, group, channel, window, place, window, place, ...)."""
-    steps, stops, tiles = [1, 1], [*x.shape[:2]], list[int]()
-    for k, out, s, d in zip(shape.kernel, shape.out, shape.stride, shape.dilation, strict=True):
-        step = s if k == 1 else d
-        steps.append(step)
-        stops.append((out * k - 1) * step + 1)
-        tiles += [out, k]
-    used = g.apply("slice", x, starts=(0,) * x.ndim, stops=tuple(stops), steps=tuple(steps))
-    return g.reshape(used, (x.shape[0], shape.groups, x.shape[1] // shape.groups, *tiles))
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,34 +161,34 @@ def transposed_convolution(g: Rewriter, a: Application) -> Replacement:
     """conv_transpose(y, w) -> interleave(conv(pad(y), flip(w) of each phase))"""
     y, w = a.inputs
     shape = geometry(a, w.shape[2:], y.shape[2:], a.type.shape[2:])
-    count = tuple(-(-full // s) for full, s in zip(shape.full, shape.stride, strict=True))
+    begin = tuple(lo // s for (lo, _), s in zip(shape.padding, shape.stride, strict=True))
+    ends = (lo + n for (lo, _), n in zip(shape.padding, a.type.shape[2:], strict=True))
+    count = tuple(-(-end // s) - b for end, s, b in zip(ends, shape.stride, begin, strict=True))
     kernel = _input_major(g, w, shape)
+    along = (phases(k, s, d) for k, s, d in zip(shape.kernel, shape.stride, shape.dilation, strict=True))
     parts = {
-        index: _phase(g, y, kernel, shape, count, [phase for _, phase in choice])
-        for choice in product(
-            *(list(enumerate(phases(k, s, d))) for k, s, d in zip(shape.kernel, shape.stride, shape.dilation, strict=True))
-        )
-        for index in [tuple(r for r, _ in choice)]
+        tuple(r for r, _ in choice): _phase(g, y, kernel, shape, begin, count, [phase for _, phase in choice])
+        for choice in product(*(list(enumerate(p)) for p in along))
     }
     joined = _interleave(g, parts, shape.stride)
-    low = [-lo for lo, _ in shape.padding]
-    high = [lo + size - n for (lo, _), size, n in zip(shape.padding, a.type.shape[2:], joined.shape[2:], strict=True)]
+    low = [b * s - lo for b, s, (lo, _) in zip(begin, shape.stride, shape.padding, strict=True)]
+    high = [size - n - cut for size, n, cut in zip(a.type.shape[2:], joined.shape[2:], low, strict=True)]
     return pad_spatial(g, joined, low, high)
 
 
 def _input_major(g: Rewriter, w: Value, shape: Geometry) -> Value:
     """The weight (O, C / groups, kernel) as (C, O / groups, kernel), flipped: the kernel of the adjoint."""
-    grouped = _grouped(g, w, 0, shape.groups)
-    swapped = g.apply("permute", grouped, dims=(0, 2, 1, *range(3, grouped.ndim)))
+    split = grouped(g, w, 0, shape.groups)
+    swapped = g.apply("permute", split, dims=(0, 2, 1, *range(3, split.ndim)))
     channels = w.shape[1] * shape.groups
     merged = g.reshape(swapped, (channels, w.shape[0] // shape.groups, *shape.kernel))
     return g.apply("flip", merged, axes=tuple(range(2, merged.ndim)))
 
 
 def _phase(
-    g: Rewriter, y: Value, kernel: Value, shape: Geometry, count: Ints, chosen: Sequence[Phase]
+    g: Rewriter, y: Value, kernel: Value, shape: Geometry, begin: Ints, count: Ints, chosen: Sequence[Phase]
 ) -> Value:
-    """The ``count`` results of one phase in every dimension. ``kernel`` is flipped: place k is its k-th from the end."""
+    """Results ``begin .. begin + count`` of one phase. ``kernel`` is flipped: place k is its k-th from the end."""
     if any(p.count == 0 for p in chosen):
         return g.full(_zero(y), (y.shape[0], kernel.shape[0], *count), y.dtype)
     starts = [k - 1 - p.first - (p.count - 1) * p.step for k, p in zip(shape.kernel, chosen, strict=True)]
@@ -213,12 +197,9 @@ def _phase(
         "slice", kernel, starts=(0, 0, *starts), stops=(*kernel.shape[:2], *stops),
         steps=(1, 1, *(p.step for p in chosen)),
     )  # fmt: skip
-    low = [p.shift + (p.count - 1) * p.dilation for p in chosen]
-    high = [n - have - p.shift for n, have, p in zip(count, y.shape[2:], chosen, strict=True)]
-    return g.apply(
-        "conv", pad_spatial(g, y, low, high), places, stride=(1,) * shape.rank, padding=((0, 0),) * shape.rank,
-        dilation=tuple(p.dilation for p in chosen), groups=shape.groups,
-    )  # fmt: skip
+    low = [p.shift + (p.count - 1) * p.dilation - b for p, b in zip(chosen, begin, strict=True)]
+    high = [b + n - have - p.shift for b, n, have, p in zip(begin, count, y.shape[2:], chosen, strict=True)]
+    return plain_convolution(g, pad_spatial(g, y, low, high), places, tuple(p.dilation for p in chosen), shape.groups)
 
 
 def _interleave(g: Rewriter, parts: dict[Ints, Value], stride: Ints) -> Value:

@@ -1,9 +1,13 @@
-"""Reductions of permuted values: the permutation moves behind them. It settles the order in which floats are added."""
+"""Rules that follow the choice of layout: reductions of permuted values, and windows that do not overlap.
+
+They settle the order in which floats are added.
+"""
 
 from __future__ import annotations
 
+from tracecomp.ir.types import Shape
 from tracecomp.passes.rewrite import Application, Replacement, Rewriter, Rules, made_by
-from tracecomp.passes.views import reduce_before_permute
+from tracecomp.passes.views import reduce_before_permute, slice_of
 
 RULES = Rules()
 
@@ -13,3 +17,51 @@ def reduction_of_permute(g: Rewriter, a: Application) -> Replacement:
     """sum(permute(x)) -> permute(sum(x)): adds in the order in which ``x`` lies in memory"""
     inner = made_by(a.inputs[0], "permute")
     return reduce_before_permute(g, a, inner) if inner else None
+
+
+@RULES.on("windows")
+def windows_that_tile(g: Rewriter, a: Application) -> Replacement:
+    """windows that do not overlap -> permute(reshape(slice(x)))"""
+    x, sizes = a.inputs[0], a.attrs["sizes"]
+    rank, lead = len(sizes), a.inputs[0].ndim - len(sizes)
+    counts = a.type.shape[lead : lead + rank]
+    steps, run = [1] * lead, list(x.shape[:lead])
+    tiles = list(x.shape[:lead])
+    for k, n, s, d in zip(sizes, counts, a.attrs["strides"], a.attrs["dilations"], strict=True):
+        if not (k == 1 or n == 1 or (k == s and d == 1)):
+            return None
+        steps.append(s if k == 1 else d)
+        run.append(n * k)
+        tiles += [n, k]
+    order = (*range(lead), *range(lead, lead + 2 * rank, 2), *range(lead + 1, lead + 2 * rank, 2))
+    return g.apply("permute", g.reshape(slice_of(g, x, [0] * x.ndim, tuple(run), steps), tuple(tiles)), dims=order)
+
+
+@RULES.on("reshape")
+def split_of_permute(g: Rewriter, a: Application) -> Replacement:
+    """reshape(permute(x)) that only splits axes -> permute(reshape(x)), which lies in memory as it is"""
+    inner = made_by(a.inputs[0], "permute")
+    parts = _split_axes(a.inputs[0].shape, a.type.shape)
+    if inner is None or parts is None:
+        return None
+    x, dims = inner.inputs[0], inner.attrs["dims"]
+    pieces = {dims[i]: part for i, part in enumerate(parts)}
+    split = g.reshape(x, tuple(a.type.shape[d] for axis in range(x.ndim) for d in pieces[axis]))
+    place = {d: n for n, d in enumerate(d for axis in range(x.ndim) for d in pieces[axis])}
+    return g.apply("permute", split, dims=tuple(place[d] for d in range(a.type.ndim)))
+
+
+def _split_axes(shape: Shape, target: Shape) -> list[list[int]] | None:
+    """The axes of ``target`` that each axis of ``shape`` becomes; None when axes merge."""
+    parts: list[list[int]] = []
+    at = 0
+    for size in shape:
+        part, have = [], 1
+        while at < len(target) and (have != size or not part):
+            have *= target[at]
+            part.append(at)
+            at += 1
+        if have != size:
+            return None
+        parts.append(part)
+    return parts if at == len(target) else None

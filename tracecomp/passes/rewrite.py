@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -106,12 +106,18 @@ class Log:
 
 
 class Rewriter:
-    """Builds the new graph. Rules use ``apply``, ``add`` and ``scalar`` as they would a ``Graph``'s."""
+    """Builds the new graph. Rules use ``apply``, ``add`` and ``scalar`` as they would a ``Graph``'s.
 
-    def __init__(self, name: str, rules: Rules, log: Log, made_by: str, is_region: bool = False) -> None:
+    ``region`` rewrites the bodies of control operators.
+    """
+
+    def __init__(
+        self, name: str, rules: Rules, log: Log, made_by: str, region: Callable[[Graph], Graph], is_region: bool = False
+    ) -> None:
         self.graph = Graph(name)
         self.log = log
         self.is_region = is_region
+        self._region = region
         self._rules = rules
         self._made_by = made_by
         self._done: dict[Any, tuple[Value, ...]] = {}
@@ -173,13 +179,14 @@ class Rewriter:
         if not isinstance(value, Graph):
             return value
         if id(value) not in self._regions:
-            self._regions[id(value)] = rewrite(value, self._rules, self.log, self._made_by, True)
+            self._regions[id(value)] = self._region(value)
         return self._regions[id(value)]
 
 
 def rewrite(graph: Graph, rules: Rules, log: Log, made_by: str, is_region: bool = False) -> Graph:
     """``graph`` rebuilt under ``rules``, regions included; nodes that no output needs are left behind."""
-    rewriter = Rewriter(graph.name, rules, log, made_by, is_region)
+    region = partial(rewrite, rules=rules, log=log, made_by=made_by, is_region=True)
+    rewriter = Rewriter(graph.name, rules, log, made_by, region, is_region)
     new = rewriter.graph
     values: dict[Value, Value] = {
         i.value: new.add_input(i.value.type, i.name, i.role, i.data) for i in graph.inputs

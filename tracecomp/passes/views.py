@@ -105,14 +105,14 @@ def slice_in_normal_form(g: Rewriter, a: Application) -> Replacement:
     return g.apply("slice", a.inputs[0], starts=starts, stops=stops, steps=tuple(steps))
 
 
-def _slice(g: Rewriter, x: Value, starts: Sequence[int], shape: Shape, steps: Sequence[int]) -> Value:
-    """The slice of ``x`` with result ``shape``."""
+def slice_of(g: Rewriter, x: Value, starts: Sequence[int], shape: Shape, steps: Sequence[int]) -> Value:
+    """The slice of ``x`` with result shape ``shape``."""
     stops = tuple(s + max(n - 1, 0) * k + (n > 0) for s, k, n in zip(starts, steps, shape, strict=True))
     return g.apply("slice", x, starts=tuple(starts), stops=stops, steps=tuple(steps))
 
 
 @RULES.on("slice")
-def slice_of_slice(g: Rewriter, a: Application) -> Replacement:
+def slice_ofslice_of(g: Rewriter, a: Application) -> Replacement:
     """slice(slice(x)) -> slice(x)"""
     inner = made_by(a.inputs[0], "slice")
     if inner is None or 0 in a.type.shape:
@@ -120,7 +120,7 @@ def slice_of_slice(g: Rewriter, a: Application) -> Replacement:
     first = zip(inner.attrs["starts"], inner.attrs["steps"], strict=True)
     starts = [s + k * t for (s, k), t in zip(first, a.attrs["starts"], strict=True)]
     steps = [k * j for k, j in zip(inner.attrs["steps"], a.attrs["steps"], strict=True)]
-    return _slice(g, inner.inputs[0], starts, a.type.shape, steps)
+    return slice_of(g, inner.inputs[0], starts, a.type.shape, steps)
 
 
 @RULES.on("slice")
@@ -134,7 +134,7 @@ def slice_of_expand(g: Rewriter, a: Application) -> Replacement:
     starts = [0 if repeated[d] else a.attrs["starts"][d + offset] for d in range(x.ndim)]
     steps = [1 if repeated[d] else a.attrs["steps"][d + offset] for d in range(x.ndim)]
     shape = tuple(1 if repeated[d] else a.type.shape[d + offset] for d in range(x.ndim))
-    return g.apply("expand", _slice(g, x, starts, shape, steps), shape=a.type.shape)
+    return g.apply("expand", slice_of(g, x, starts, shape, steps), shape=a.type.shape)
 
 
 @RULES.on("slice")
@@ -147,7 +147,7 @@ def slice_of_pad(g: Rewriter, a: Application) -> Replacement:
     starts = [s - b for s, b in zip(a.attrs["starts"], low, strict=True)]
     last = [s + (n - 1) * k for s, n, k in zip(starts, a.type.shape, a.attrs["steps"], strict=True)]
     inside = all(0 <= s and e < size for s, e, size in zip(starts, last, x.shape, strict=True))
-    return _slice(g, x, starts, a.type.shape, a.attrs["steps"]) if inside else None
+    return slice_of(g, x, starts, a.type.shape, a.attrs["steps"]) if inside else None
 
 
 @RULES.on("slice")
@@ -164,9 +164,47 @@ def slice_of_concat(g: Rewriter, a: Application) -> Replacement:
         if begin <= start and last < end:
             starts = list(a.attrs["starts"])
             starts[axis] -= begin
-            return _slice(g, part, starts, a.type.shape, a.attrs["steps"])
+            return slice_of(g, part, starts, a.type.shape, a.attrs["steps"])
         begin = end
     return None
+
+
+@RULES.on("reshape")
+def squeezed_permute(g: Rewriter, a: Application) -> Replacement:
+    """reshape(permute(x)) that drops axes of size 1 -> permute(reshape(x))"""
+    inner = made_by(a.inputs[0], "permute")
+    gone = dropped_ones(a.inputs[0].shape, a.type.shape)
+    if inner is None or gone is None:
+        return None
+    x, dims = inner.inputs[0], inner.attrs["dims"]
+    kept = sorted(dims[i] for i in range(len(dims)) if i not in gone)
+    squeezed = g.reshape(x, tuple(x.shape[d] for d in kept))
+    return g.apply("permute", squeezed, dims=tuple(kept.index(dims[i]) for i in range(len(dims)) if i not in gone))
+
+
+@RULES.on("reshape")
+def squeezed_windows(g: Rewriter, a: Application) -> Replacement:
+    """reshape(windows(x)) that drops leading axes of size 1 -> windows(reshape(x))"""
+    inner = made_by(a.inputs[0], "windows")
+    gone = dropped_ones(a.inputs[0].shape, a.type.shape)
+    if inner is None or not gone or max(gone) >= inner.inputs[0].ndim - len(inner.attrs["sizes"]):
+        return None
+    x = inner.inputs[0]
+    squeezed = g.reshape(x, tuple(n for d, n in enumerate(x.shape) if d not in gone))
+    return g.add(inner.op, (squeezed,), inner.attrs)[0]
+
+
+def dropped_ones(shape: Shape, target: Shape) -> tuple[int, ...] | None:
+    """The axes of size 1, first ones first, that ``shape`` loses to become ``target``; None when it changes otherwise."""
+    gone, at = [], 0
+    for d, n in enumerate(shape):
+        if at < len(target) and n == target[at]:
+            at += 1
+        elif n == 1:
+            gone.append(d)
+        else:
+            return None
+    return tuple(gone) if at == len(target) else None
 
 
 @RULES.on("flip")
@@ -250,7 +288,7 @@ def _join(g: Rewriter, x: Value, y: Value, axis: int) -> Value | None:
     if starts != next_starts or set(steps) != {1}:
         return None
     shape = tuple(n + y.shape[axis] if d == axis else n for d, n in enumerate(x.shape))
-    return _slice(g, first.inputs[0], first.attrs["starts"], shape, first.attrs["steps"])
+    return slice_of(g, first.inputs[0], first.attrs["starts"], shape, first.attrs["steps"])
 
 
 @RULES.on("sum", "prod", *EXACT_REDUCTIONS)
