@@ -191,6 +191,7 @@ def _multiply_high(e: Emitter, dtype: DType, a: Value, b: Value) -> Value:
 
 
 _INT_SPECIAL: dict[str, Callable[..., Value]] = {
+    "fma": lambda e, dtype, a, b, c: e.binary("add", e.binary("mul", a, b), c),
     "neg": _negative,
     "abs": _absolute,
     "sign": _sign,

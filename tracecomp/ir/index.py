@@ -222,7 +222,7 @@ def unravel(offset: Index, shape: tuple[int, ...]) -> tuple[Index, ...]:
     for axis, size in reversed(list(enumerate(shape))):
         if axis == 0:
             position.append(offset)
-        elif size == 1:
+        elif size <= 1:
             position.append(Index())
         else:
             position.append(offset % size)

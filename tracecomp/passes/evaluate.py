@@ -85,8 +85,12 @@ class Evaluator:
         self.inner_vars: frozenset[Var] = frozenset()
         self.bound = 0
 
-    def read(self, value: Value, position: Sequence[Index]) -> Expr:
-        """The element of ``value`` at ``position``: evaluated when it belongs to this kernel, else loaded."""
+    def read(self, value: Value, position: Sequence[Index], where: Expr | None = None) -> Expr:
+        """The element of ``value`` at ``position``: evaluated when it belongs to this kernel, else loaded.
+
+        Where ``where`` is false nothing is loaded, and the value is of no use to the reader. An evaluated value
+        does not need the condition: its own loads never leave their buffers.
+        """
         node, position = value.node, tuple(position)
         if node is not None and node in self.members:
             given = self.supplied(node, position)
@@ -95,10 +99,10 @@ class Evaluator:
             return self._once((node, position), position, lambda: self.evaluate(node, position))
         if node is not None and node.op.kind in TRANSPARENT_KINDS:
             return self.evaluate(node, position)
-        return self.load(value, position)
+        return self.load(value, position, where)
 
-    def load(self, value: Value, position: tuple[Index, ...]) -> Expr:
-        where = both(*(in_range(i, size) for i, size in zip(position, value.shape, strict=True)))
+    def load(self, value: Value, position: tuple[Index, ...], where: Expr | None = None) -> Expr:
+        where = both(where, *(in_range(i, size) for i, size in zip(position, value.shape, strict=True)))
         offset = linear(position, value.shape)
         where = where and self.bind(where)
         key = ("load", value, offset, where)
@@ -113,8 +117,14 @@ class Evaluator:
             wide = [cast(x, compute_dtype(x.dtype)) for x in operands]
             return cast(loop.fn(*wide, **node.attrs), out.dtype)
         assert isinstance(loop, Indexed), node
-        reads = [lambda at, v=v: self.read(v, self._checked(at)) for v in node.inputs]
+        reads = [self._reader(v) for v in node.inputs]
         return self.bind(loop.fn(position, out, reads, [v.type for v in node.inputs], **node.attrs))
+
+    def _reader(self, value: Value) -> Callable[..., Expr]:
+        def read(position: Sequence[Index], where: Expr | None = None) -> Expr:
+            return self.read(value, self._checked(position), where and self._name(self.bind(where)))
+
+        return read
 
     def bind(self, expr: Expr) -> Expr:
         """``expr`` with the markers for checked indices replaced by a check and a safe index."""

@@ -80,7 +80,7 @@ def trace_value(value: Value, position: tuple[Index, ...], found: list[ReadAt]) 
 
 
 def _reader(operand: Value, found: list[ReadAt]) -> Any:
-    def read(position: Sequence[Index]) -> Expr:
+    def read(position: Sequence[Index], where: Expr | None = None) -> Expr:
         trace_value(operand, tuple(position), found)
         if operand.type.numel == 1 and operand.node and operand.node.op.name == "full":
             return Const(operand.node.attrs["value"], operand.dtype)

@@ -10,8 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tracecomp.ir.index import Index, Var, index
-from tracecomp.ir.loops import Acc, Accumulate, Buffer, Call, Const, If, IndexValue, Let, Load, Local, Loop, Read, Stmt, Store, Update
-from tracecomp.ir.types import bool_, int64
+from tracecomp.ir.loops import Acc, Accumulate, Buffer, Const, Let, Load, Local, Loop, Read, Stmt, Store, Update
 from tracecomp.passes.bilinear import ACCUMULATOR, BilinearNest, Operand
 from tracecomp.passes.machine import Machine
 from tracecomp.passes.nest import identity, lanes_for
@@ -139,7 +138,7 @@ def _tile_size(rows: int, columns: int, lanes: int, registers: int) -> tuple[int
 
 def _cover(rows: int, columns: int, height: int, vectors: int, lanes: int) -> float:
     def cycles(h: int, v: int) -> float:
-        return max(h * v, 4.0, v + 0.5 * h) + 0.4 if h and v else 0.0
+        return max(h * v, 4.0) + 0.15 * (v + 0.5 * h) + 0.01 * h + 0.4 if h and v else 0.0
 
     full_rows, rest_rows = divmod(rows, height)
     full_columns, rest_columns = divmod(columns, vectors * lanes)
@@ -208,23 +207,37 @@ class _Tiled:
         self.copies = 0
 
     def emit(self) -> tuple[Stmt, ...]:
+        """Rectangles of the result: whole and remaining lanes by blocks of rows and the remaining rows."""
+        columns = [(self.chunks, Index(), self.plan.width)] if self.chunks else []
+        if self.rest:
+            columns.append((1, Index((), self.chunks * self.plan.width), self.rest))
         outer = 1
         for v in self.others:
             outer *= v.extent
-        columns = self.chunks + bool(self.rest)
-        blocks = self._row_blocks(outer * columns)
-        total = outer * columns * blocks
-        parallel = self.nest.work >= PARALLEL_WORK and total > 1
+        blocks = self._row_blocks(outer * (self.chunks + bool(self.rest)))
+        steps = self.steps // blocks
+        rows = [(blocks, 0, steps, False)] if blocks > 1 else []
+        done = blocks * steps if blocks > 1 else 0
+        if self.steps > done or self.rows_rest or not rows:
+            rows.append((1, done, self.steps - done, bool(self.rows_rest)))
+        return tuple(s for c in columns for r in rows for s in self._rectangle(outer, c, r))
+
+    def _rectangle(
+        self, outer: int, columns: tuple[int, Index, int], rows: tuple[int, int, int, bool]
+    ) -> tuple[Stmt, ...]:
+        """All blocks of one shape, numbered by one variable that threads share out."""
+        count, first_lane, width = columns
+        blocks, first_step, steps, with_rest = rows
+        total = outer * count * blocks
         block = Var("block", total)
-        at = index(block)
-        column, at = at % columns, at // columns
-        row_block, at = at % blocks, at // blocks
+        at = index(block) if total > 1 else Index()
+        start, at = first_lane + (at % count) * width, at // count
+        step, at = (at % blocks) * steps + first_step, at // blocks
         mapping: dict[Var, Index] = {}
         for v in reversed(self.others):
-            mapping[v] = at % v.extent if v is not self.others[0] else at
-            at = at // v.extent
-        body = self._columns(column, row_block, blocks)
-        body = Copier(mapping).stmts(body)
+            mapping[v], at = at % v.extent, at // v.extent
+        body = Copier(mapping).stmts(self._panel(start, width, step, steps, with_rest))
+        parallel = total > 1 and self.nest.work >= PARALLEL_WORK
         return (Loop("parallel" if parallel else "serial", block, body),) if total > 1 else body
 
     def _row_blocks(self, others: int) -> int:
@@ -233,35 +246,21 @@ class _Tiled:
             return 1
         return max(1, min(-(-WANTED_BLOCKS // others), self.steps // 4))
 
-    def _columns(self, column: Index, row_block: Index, blocks: int) -> tuple[Stmt, ...]:
-        """The chunk of lanes numbered ``column``: a whole one, or the rest."""
-        if not self.rest:
-            return self._panel(column * self.plan.width, self.plan.width, row_block, blocks)
-        if not self.chunks:
-            return self._panel(Index(), self.rest, row_block, blocks)
-        whole = self._panel(column * self.plan.width, self.plan.width, row_block, blocks)
-        rest = self._panel(Index((), self.chunks * self.plan.width), self.rest, row_block, blocks)
-        return (If(_compare("lt", column, self.chunks), whole), If(_compare("ge", column, self.chunks), rest))
-
-    def _panel(self, start: Index, width: int, row_block: Index, blocks: int) -> tuple[Stmt, ...]:
-        """All rows of a block for one chunk of lanes, with the moving operand packed first when planned."""
+    def _panel(self, start: Index, width: int, first: Index, steps: int, with_rest: bool) -> tuple[Stmt, ...]:
+        """``steps`` register tiles below each other from step ``first``, the moving operand packed if planned."""
         packing: tuple[Stmt, ...] = ()
         panel: Buffer | None = None
         if self.plan.packed:
             panel, packing = self._pack(start, width)
-        per_block = -(-self.steps // blocks)
         body: list[Stmt] = [*packing]
-        if self.steps:
-            step = Var(self._name("step"), per_block)
-            at = row_block * per_block + index(step)
-            micro = self._micro(start, width, at * self.plan.height, self.plan.height, panel)
-            if per_block * blocks != self.steps:
-                micro = (If(_compare("lt", at, self.steps), micro),)
-            body.extend([Loop("serial", step, micro)] if per_block > 1 else Copier({step: Index()}).stmts(micro))
-        if self.rows_rest:
-            first = Index((), self.steps * self.plan.height)
-            micro = self._micro(start, width, first, self.rows_rest, panel)
-            body.extend((If(_compare("ge", row_block, blocks - 1), micro),) if blocks > 1 else micro)
+        if steps:
+            step = Var(self._name("step"), steps)
+            at = (first + index(step)) * self.plan.height
+            micro = self._micro(start, width, at, self.plan.height, panel)
+            body.extend([Loop("serial", step, micro)] if steps > 1 else Copier({step: Index()}).stmts(micro))
+        if with_rest:
+            last = Index((), self.steps * self.plan.height)
+            body.extend(self._micro(start, width, last, self.rows_rest, panel))
         return tuple(body)
 
     def _micro(self, start: Index, width: int, first: Index, height: int, panel: Buffer | None) -> tuple[Stmt, ...]:
@@ -335,7 +334,3 @@ def _terms_offset(nest: BilinearNest) -> Index:
     for var in nest.reduce:
         total = total * var.extent + index(var)
     return total
-
-
-def _compare(op: str, i: Index, value: int) -> Call:
-    return Call(op, (IndexValue(i), Const(value, int64)), bool_)
