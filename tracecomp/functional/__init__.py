@@ -9,15 +9,17 @@ from tracecomp.functional import (
     gathering,
     indexing,
     joining,
+    legacy,
     logic,
     matmul,
     pointwise,
     printing,
     reduction,
     shaping,
+    writing,
 )
 from tracecomp.functional.method import PUBLIC
 
 __all__ = [
-    "PUBLIC", "arithmetic", "conversion", "copies", "creation", "einsum", "gathering", "indexing", "joining", "logic", "matmul", "pointwise", "printing", "reduction", "shaping",
+    "PUBLIC", "arithmetic", "conversion", "copies", "creation", "einsum", "gathering", "indexing", "joining", "legacy", "logic", "matmul", "pointwise", "printing", "reduction", "shaping", "writing",
 ]  # fmt: skip

@@ -1,0 +1,46 @@
+"""tracecomp: a tensor library with PyTorch's names, whose programs are captured whole and run as native code."""
+
+from __future__ import annotations
+
+from math import e, inf, nan, pi
+from typing import TYPE_CHECKING, Any
+
+import tracecomp.ops  # noqa: F401 - fills the operator registry
+from tracecomp import functional
+from tracecomp.device import (
+    channels_last,
+    channels_last_3d,
+    contiguous_format,
+    device,
+    layout,
+    memory_format,
+    preserve_format,
+    sparse_coo,
+    strided,
+)
+from tracecomp.ir.types import DType as dtype
+from tracecomp.ir.types import bfloat16, float16, float32, float64, int8, int16, int32, int64, uint8
+from tracecomp.ir.types import bool_ as bool
+from tracecomp.modes import (
+    enable_grad,
+    inference_mode,
+    is_inference_mode_enabled,
+    no_grad,
+    set_grad_enabled,
+)
+from tracecomp.modes import grad_enabled as is_grad_enabled
+from tracecomp.random import Generator, default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state
+from tracecomp.size import Size
+from tracecomp.tensor import Tensor
+
+globals().update(functional.PUBLIC)
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...
+
+
+float, double, half = float32, float64, float16
+short, int, long = int16, int32, int64
+newaxis = None
+__version__ = "0.1.0"

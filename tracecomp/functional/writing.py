@@ -1,0 +1,82 @@
+"""Methods that overwrite a tensor: ``fill_``, ``copy_``, ``zero_``, ``set_``, ``apply_``, ``map_``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tracecomp.functional.method import function, publish
+from tracecomp.functional.pointwise import abs, neg, positive
+from tracecomp.functional.promotion import Number, cast, scalar
+from tracecomp.functional.shaping import clone
+from tracecomp.ops.prim import prim
+from tracecomp.tensor import Tensor, assign_, create, wrap
+
+
+@function(only_method=True)
+def copy__(input: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
+    """Elements of ``src`` (broadcast, converted) written into this tensor."""
+    if not isinstance(src, Tensor):
+        raise TypeError(f"copy_(): argument 'other' (position 1) must be Tensor, not {type(src).__name__}")
+    assign_(input, prim.expand(cast(src, input.dtype), shape=tuple(input.shape)))
+    return input
+
+
+def _filled(x: Tensor, value: Any) -> Tensor:
+    if isinstance(value, Tensor):
+        if value.ndim:
+            raise RuntimeError(
+                f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} dimensions."
+            )
+        return prim.expand(cast(value, x.dtype), shape=tuple(x.shape))
+    return create("full", value=scalar(value, x.dtype), shape=tuple(x.shape), dtype=x.dtype)
+
+
+@function()
+def fill(input: Tensor, value: Any) -> Tensor:
+    """A copy with every element ``value``."""
+    return clone(_filled(input, value))
+
+
+@function()
+def fill__(input: Tensor, value: Any) -> Tensor:
+    """Every element becomes ``value``."""
+    assign_(input, _filled(input, value))
+    return input
+
+
+@function()
+def zero__(input: Tensor) -> Tensor:
+    """Every element becomes 0."""
+    assign_(input, _filled(input, 0))
+    return input
+
+
+@function(only_method=True)
+def set__(input: Tensor, source: Tensor) -> Tensor:
+    """Look at the memory of ``source`` from now on."""
+    input.data = source
+    return input
+
+
+@function(only_method=True)
+def apply__(input: Tensor, callable: Callable[[Any], Number]) -> Tensor:
+    """Every element replaced by ``callable`` of it, on the CPU and slow."""
+    values = [callable(v) for v in input._data.ravel().tolist()]
+    assign_(input, wrap(np.asarray(values, input._data.dtype).reshape(input._data.shape)))
+    return input
+
+
+@function(only_method=True)
+def map__(input: Tensor, other: Tensor, callable: Callable[[Any, Any], Number]) -> Tensor:
+    """Every element replaced by ``callable`` of it and that of ``other``."""
+    pairs = zip(input._data.ravel().tolist(), np.broadcast_to(other._data, input._data.shape).ravel().tolist(), strict=True)
+    assign_(input, wrap(np.asarray([callable(a, b) for a, b in pairs], input._data.dtype).reshape(input._data.shape)))
+    return input
+
+
+publish("__neg__", neg, only_method=True)
+publish("__pos__", positive, only_method=True)
+publish("__abs__", abs, only_method=True)
