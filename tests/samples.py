@@ -53,10 +53,10 @@ def draw(rng: np.random.Generator, shape: tuple[int, ...], short: str, domain: s
     if ":" in domain:
         return _integers(rng, shape, dtype, domain)
     if dtype.kind == "bool":
-        return rng.integers(0, 2, shape).astype(bool)
+        return np.asarray(rng.integers(0, 2, shape)).astype(bool)
     if dtype.kind == "int":
         return _whole(rng, shape, dtype, domain)
-    return _real(rng, shape, domain).astype(dtype.numpy)
+    return np.asarray(_real(rng, shape, domain)).astype(dtype.numpy)
 
 
 def _integers(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, domain: str) -> Any:
@@ -66,14 +66,14 @@ def _integers(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, do
         return np.full(shape, n, dtype.numpy)
     if name == "distinct":
         return rng.permutation(n)[: int(np.prod(shape))].reshape(shape).astype(dtype.numpy)
-    return rng.integers(0, n, shape).astype(dtype.numpy) if n else np.zeros(shape, dtype.numpy)
+    return np.asarray(rng.integers(0, n, shape)).astype(dtype.numpy) if n else np.zeros(shape, dtype.numpy)
 
 
 def _whole(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, domain: str) -> Any:
     if domain == "small":
-        return rng.integers(0, 8, shape).astype(dtype.numpy)
+        return np.asarray(rng.integers(0, 8, shape)).astype(dtype.numpy)
     low = 0 if not dtype.signed or domain == "positive" else -9
-    values = rng.integers(low, 10, shape)
+    values = np.asarray(rng.integers(low, 10, shape))
     if domain == "nonzero":
         values = np.where(values == 0, 3, values)
     return values.astype(dtype.numpy)

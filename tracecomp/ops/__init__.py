@@ -2,6 +2,7 @@
 
 from tracecomp.ops import (
     contraction,
+    control,
     convolution,
     creation,
     cumulative,
@@ -18,6 +19,7 @@ from tracecomp.ops import (
 
 __all__ = [
     "contraction",
+    "control",
     "convolution",
     "creation",
     "cumulative",

@@ -1,0 +1,386 @@
+"""Operators with regions: ``scan`` (a loop of known length), ``cond`` and ``while_loop``. Bodies are graphs without
+state; everything they read is an operand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from tracecomp.ir.graph import Graph, Value
+from tracecomp.ir.interpret import Interpreter
+from tracecomp.ir.op import BadInput, Control, Op, Sample, register
+from tracecomp.ir.types import TensorType, bool_, float32, float64, int64
+from tracecomp.ops import contraction, creation, elementwise_binary, elementwise_unary  # noqa: F401 - sample bodies use them
+from tracecomp.ops.autodiff import Sym, vjp, zeros_like
+from tracecomp.ops.define import require
+from tracecomp.ops.prim import prim
+
+Types = tuple[TensorType, ...]
+
+
+def _inputs(body: Graph) -> list[Value]:
+    return [i.value for i in body.inputs if i.role != "constant"]
+
+
+def _input_types(body: Graph) -> Types:
+    return tuple(v.type for v in _inputs(body))
+
+
+def _output_types(body: Graph) -> Types:
+    return tuple(o.value.type for o in body.outputs)
+
+
+def _listed(types: Sequence[TensorType]) -> str:
+    return ", ".join(map(str, types))
+
+
+def inline(target: Graph, body: Graph, operands: Sequence[Value]) -> list[Value]:
+    """The results of ``body`` on ``operands``, its nodes added to ``target``."""
+    known = dict(zip(_inputs(body), operands, strict=True))
+    for given in body.inputs:
+        if given.role == "constant":
+            known[given.value] = target.add_input(given.value.type, given.name, "constant", given.data)
+    for node in body.nodes:
+        results = target.add(node.op, [known[v] for v in node.inputs], node.attrs)
+        known.update(zip(node.outputs, results, strict=True))
+    return [known[o.value] for o in body.outputs]
+
+
+def _scan_infer(
+    *types: TensorType, body: Graph, carries: int, xs: int, length: int, reverse: bool
+) -> Types:
+    for t in types[carries : carries + xs]:
+        require(
+            t.ndim > 0 and t.shape[0] == length,
+            RuntimeError,
+            f"scan: expected xs with {length} elements along the first axis, got {t}",
+        )
+    given = (*types[:carries], *(TensorType(t.dtype, t.shape[1:]) for t in types[carries : carries + xs]),
+             *types[carries + xs :])  # fmt: skip
+    require(
+        given == _input_types(body),
+        RuntimeError,
+        f"scan: the body takes ({_listed(_input_types(body))}), but each step gives it ({_listed(given)})",
+    )
+    out = _output_types(body)
+    require(
+        out[:carries] == given[:carries],
+        RuntimeError,
+        f"scan: the body must return its carries with their types ({_listed(given[:carries])}), it returns "
+        f"({_listed(out[:carries])})",
+    )
+    return (*out[:carries], *(TensorType(t.dtype, (length, *t.shape)) for t in out[carries:]))
+
+
+def _scan_impl(*arrays: Any, body: Graph, carries: int, xs: int, length: int, reverse: bool) -> Any:
+    run = Interpreter(body).run
+    state = list(arrays[:carries])
+    inputs, consts = arrays[carries : carries + xs], arrays[carries + xs :]
+    stacked = [np.empty((length, *t.shape), t.dtype.numpy) for t in _output_types(body)[carries:]]
+    for step in reversed(range(length)) if reverse else range(length):
+        results = run([*state, *(np.asarray(x[step]) for x in inputs), *consts])
+        state = results[:carries]
+        for whole, y in zip(stacked, results[carries:], strict=True):
+            whole[step] = y
+    return (*(np.array(s) for s in state), *stacked)
+
+
+def _floats(types: Sequence[TensorType]) -> list[int]:
+    return [i for i, t in enumerate(types) if t.dtype.is_floating_point]
+
+
+@lru_cache(maxsize=256)
+def _with_history(body: Graph, missing: tuple[int, ...]) -> Graph:
+    """The body, which also gives the carries numbered ``missing`` that it was given."""
+    graph = Graph(f"{body.name}_history")
+    operands = [graph.add_input(v.type, f"in{i}") for i, v in enumerate(_inputs(body))]
+    for value in inline(graph, body, operands):
+        graph.add_output(value)
+    for number in missing:
+        graph.add_output(operands[number])
+    return graph
+
+
+@lru_cache(maxsize=256)
+def _backward_body(body: Graph, carries: int, xs: int) -> Graph:
+    """One step backwards.
+
+    Takes gradients of carries and sums of gradients of consts (as carries), then carries, xs and gradients of ys (as
+    xs), then consts; floating-point ones only where gradients are meant.
+    """
+    graph = Graph(f"{body.name}_backward")
+    types, out_types = _input_types(body), _output_types(body)
+    consts = types[carries + xs :]
+
+    def inputs(prefix: str, wanted: Sequence[TensorType]) -> list[Value]:
+        return [graph.add_input(t, f"{prefix}{i}") for i, t in enumerate(wanted)]
+
+    carry_grads = inputs("dcarry", [types[i] for i in _floats(types[:carries])])
+    sums = inputs("dconst", [consts[i] for i in _floats(consts)])
+    operands = inputs("in", types[: carries + xs])
+    y_grads = inputs("dy", [out_types[carries:][i] for i in _floats(out_types[carries:])])
+    operands += inputs("const", consts)
+    results = inline(graph, body, operands)
+    outputs = [v for v in results if v.dtype.is_floating_point]
+    wrt = [v for v in operands if v.dtype.is_floating_point]
+    found = vjp(graph, outputs, [*carry_grads, *y_grads], wrt)
+    full = [zeros_like(Sym(graph, v)).value if g is None else g for v, g in zip(wrt, found, strict=True)]
+    n_carry, n_const = len(carry_grads), len(sums)
+    for value in full[:n_carry]:
+        graph.add_output(value)
+    for total, value in zip(sums, full[len(full) - n_const :], strict=True):
+        graph.add_output(graph.apply("add", total, value))
+    for value in full[n_carry : len(full) - n_const]:
+        graph.add_output(value)
+    return graph
+
+
+def _histories(outs: Any, ins: Any, body: Graph, carries: int, xs: int, length: int, reverse: bool) -> list[Any]:
+    """Every carry as it was before each step: from a stacked result that is the carry, else by running again."""
+    produced = [o.value for o in body.outputs]
+    place = {value: k for k, value in reversed(list(enumerate(produced[carries:])))}
+    missing = tuple(i for i in range(carries) if produced[i] not in place)
+    again: list[Any] = []
+    if missing:
+        results = prim.scan(
+            *ins, body=_with_history(body, missing), carries=carries, xs=xs, length=length, reverse=reverse
+        )
+        again = list(results[-len(missing) :])
+    found = []
+    for i in range(carries):
+        if i in missing:
+            found.append(again[missing.index(i)])
+            continue
+        y, first = outs[carries + place[produced[i]]], prim.reshape(ins[i], shape=(1, *ins[i].shape))
+        shape = tuple(y.shape)
+        start, stop = (1, length) if reverse else (0, length - 1)
+        rest = prim.slice(
+            y, starts=(start, *(0 for _ in shape[1:])), stops=(stop, *shape[1:]), steps=(1,) * len(shape)
+        )
+        found.append(prim.concat(rest, first, axis=0) if reverse else prim.concat(first, rest, axis=0))
+    return found
+
+
+def _scan_vjp(grads: Any, outs: Any, ins: Any, *, body: Graph, carries: int, xs: int, length: int, reverse: bool) -> Any:
+    if length == 0:
+        return [*grads[:carries], *map(_zeros_or_none, ins[carries:])]
+    types = _input_types(body)
+    parts = (types[:carries], types[carries : carries + xs], types[carries + xs :])
+    carry_floats, x_floats, const_floats = map(_floats, parts)
+    y_floats = _floats(_output_types(body)[carries:])
+    consts = ins[carries + xs :]
+    history = _histories(outs, ins, body, carries, xs, length, reverse)
+    backward = prim.scan(
+        *(grads[i] for i in carry_floats),
+        *(_zeros_or_none(consts[i]) for i in const_floats),
+        *history, *ins[carries : carries + xs],
+        *(grads[carries + i] for i in y_floats),
+        *consts,
+        body=_backward_body(body, carries, xs),
+        carries=len(carry_floats) + len(const_floats), xs=carries + xs + len(y_floats), length=length,
+        reverse=not reverse,
+    )  # fmt: skip
+    backward = list(backward) if isinstance(backward, tuple) else [backward]
+    n, m = len(carry_floats), len(const_floats)
+    by_operand: list[Any] = [None] * len(ins)
+    for i, g in zip(carry_floats, backward[:n], strict=True):
+        by_operand[i] = g
+    for i, g in zip(const_floats, backward[n : n + m], strict=True):
+        by_operand[carries + xs + i] = g
+    for i, g in zip(x_floats, backward[n + m :], strict=True):
+        by_operand[carries + i] = g
+    return by_operand
+
+
+def _zeros_or_none(x: Any) -> Any:
+    """Zeros like ``x``; None for what is not floating point."""
+    if not x.dtype.is_floating_point:
+        return None
+    return prim.full(like=x, value=0.0, shape=tuple(x.shape), dtype=x.dtype)
+
+
+def _branch_types(name: str, predicate: TensorType, types: Types, branches: Sequence[Graph]) -> Types:
+    require(
+        predicate == TensorType(bool_, ()), RuntimeError, f"{name}: pred must be a bool tensor of no axes, got {predicate}"
+    )
+    for graph in branches:
+        require(
+            _input_types(graph) == types,
+            RuntimeError,
+            f"{name}: {graph.name} takes ({_listed(_input_types(graph))}), but is given ({_listed(types)})",
+        )
+        require(
+            _output_types(graph) == _output_types(branches[0]),
+            RuntimeError,
+            f"{name}: branches return ({_listed(_output_types(branches[0]))}) and ({_listed(_output_types(graph))})",
+        )
+    return _output_types(branches[0])
+
+
+def _cond_infer(predicate: TensorType, *types: TensorType, then: Graph, orelse: Graph) -> Types:
+    return _branch_types("cond", predicate, types, (then, orelse))
+
+
+def _cond_impl(predicate: Any, *arrays: Any, then: Graph, orelse: Graph) -> Any:
+    return tuple(Interpreter(then if predicate else orelse).run(arrays))
+
+
+@lru_cache(maxsize=256)
+def _backward_branch(branch: Graph) -> Graph:
+    """From a branch's operands and the gradients of its results, the gradients of its operands (floats only)."""
+    graph = Graph(f"{branch.name}_backward")
+    operands = [graph.add_input(t, f"in{i}") for i, t in enumerate(_input_types(branch))]
+    results = [v for v in inline(graph, branch, operands) if v.dtype.is_floating_point]
+    given = [graph.add_input(v.type, f"dout{i}") for i, v in enumerate(results)]
+    wrt = [v for v in operands if v.dtype.is_floating_point]
+    for value, gradient in zip(wrt, vjp(graph, results, given, wrt), strict=True):
+        graph.add_output(zeros_like(Sym(graph, value)).value if gradient is None else gradient)
+    return graph
+
+
+def _cond_vjp(grads: Any, outs: Any, ins: Any, *, then: Graph, orelse: Graph) -> Any:
+    floats = _floats(_input_types(then))
+    given = [grads[i] for i in _floats(_output_types(then))]
+    by_operand: list[Any] = [None] * len(ins)
+    if floats:
+        found = prim.cond(*ins, *given, then=_backward_branch(then), orelse=_backward_branch(orelse))
+        for i, g in zip(floats, found if isinstance(found, tuple) else (found,), strict=True):
+            by_operand[1 + i] = g
+    return by_operand
+
+
+def _while_infer(*types: TensorType, test: Graph, body: Graph, carries: int) -> Types:
+    require(
+        _input_types(test) == types == _input_types(body),
+        RuntimeError,
+        f"while_loop: test takes ({_listed(_input_types(test))}), body ({_listed(_input_types(body))}), both are given "
+        f"({_listed(types)})",
+    )
+    require(
+        _output_types(test) == (TensorType(bool_, ()),),
+        RuntimeError,
+        f"while_loop: cond_fn must return one bool tensor of no axes, it returns ({_listed(_output_types(test))})",
+    )
+    require(
+        _output_types(body) == types[:carries],
+        RuntimeError,
+        f"while_loop: body_fn must return ({_listed(types[:carries])}), it returns ({_listed(_output_types(body))})",
+    )
+    return types[:carries]
+
+
+def _while_impl(*arrays: Any, test: Graph, body: Graph, carries: int) -> Any:
+    state, consts = list(arrays[:carries]), arrays[carries:]
+    goes_on, step = Interpreter(test), Interpreter(body)
+    while goes_on.run([*state, *consts])[0]:
+        state = step.run([*state, *consts])
+    return tuple(np.array(s) for s in state)
+
+
+def _recurrence(dtype: Any) -> Graph:
+    """A sample body: ``h = tanh(h @ w + x)``, also stacked; a step counter that is not; a stacked sum."""
+    body = Graph("recurrence")
+    h, n = body.add_input(TensorType(dtype, (2, 3)), "h"), body.add_input(TensorType(int64, ()), "n")
+    x, w = body.add_input(TensorType(dtype, (2, 3)), "x"), body.add_input(TensorType(dtype, (3, 3)), "w")
+    new = body.apply("tanh", body.apply("add", body.apply("contract", h, w, spec="mk,kn->mn"), x))
+    body.add_output(new)
+    body.add_output(body.apply("add", n, body.scalar(1, int64)))
+    body.add_output(new)
+    body.add_output(body.apply("mul", x, h))
+    return body
+
+
+def _gated(dtype: Any) -> Graph:
+    """A sample body whose carry is not stacked: ``c = c * sigmoid(x)``, with the old carry doubled stacked."""
+    body = Graph("gated")
+    c, x = body.add_input(TensorType(dtype, (3,)), "c"), body.add_input(TensorType(dtype, (3,)), "x")
+    body.add_output(body.apply("mul", c, body.apply("sigmoid", x)))
+    body.add_output(body.apply("mul", c, body.scalar(2.0, dtype)))
+    return body
+
+
+def _branch(op: str) -> Graph:
+    graph = Graph(op)
+    x, y = graph.add_input(TensorType(float64, (3,)), "x"), graph.add_input(TensorType(float64, (3,)), "y")
+    graph.add_output(graph.apply(op, x, y))
+    graph.add_output(graph.apply("neg", x))
+    return graph
+
+
+def _loop_graphs() -> tuple[Graph, Graph]:
+    """Double x, and count, while the count is below n."""
+    test, body = Graph("test"), Graph("body")
+    for graph in (test, body):
+        graph.add_input(TensorType(float32, (3,)), "x")
+        graph.add_input(TensorType(int64, ()), "k")
+        graph.add_input(TensorType(int64, ()), "n")
+    test.add_output(test.apply("lt", test.inputs[1].value, test.inputs[2].value))
+    body.add_output(body.apply("add", body.inputs[0].value, body.inputs[0].value))
+    body.add_output(body.apply("add", body.inputs[1].value, body.scalar(1, int64)))
+    return test, body
+
+
+def _scan_samples() -> tuple[Sample, ...]:
+    found = []
+    for short, dtype in (("f32", float32), ("f64", float64)):
+        for length, reverse in ((4, False), (3, True), (1, False), (0, False)):
+            given = (((2, 3), short, "any"), ((), "i64", "any"), ((length, 2, 3), short, "any"), ((3, 3), short, "any"))
+            attrs = {"carries": 2, "xs": 1, "length": length, "reverse": reverse, "body": _recurrence(dtype)}
+            found.append(Sample(given, attrs))
+            gated = {"carries": 1, "xs": 1, "length": length, "reverse": reverse, "body": _gated(dtype)}
+            found.append(Sample((((3,), short, "any"), ((length, 3), short, "any")), gated))
+    return tuple(found)
+
+
+_SCAN_ATTRS: dict[str, Any] = {"body": Graph, "carries": int, "xs": int, "length": int, "reverse": bool}
+_GATED = {"carries": 1, "xs": 1, "length": 3, "reverse": False, "body": _gated(float32)}
+
+register(
+    Op(
+        name="scan", kind="control", doc="(carries, xs[i], consts) -> (carries, ys[i]) along the first axis of xs",
+        infer=_scan_infer, impl=_scan_impl, vjp=_scan_vjp, loop=Control(), attrs=_SCAN_ATTRS, samples=_scan_samples(),
+        errors=(
+            BadInput(Sample((((3,), "f32", "any"), ((2, 3), "f32", "any")), _GATED), RuntimeError, "3 elements along"),
+            BadInput(Sample((((4,), "f32", "any"), ((3, 3), "f32", "any")), _GATED), RuntimeError, "the body takes"),
+        ),
+    )
+)  # fmt: skip
+
+register(
+    Op(
+        name="cond", kind="control", doc="the results of then where the predicate holds, else of orelse",
+        infer=_cond_infer, impl=_cond_impl, vjp=_cond_vjp, saves=("ins",), loop=Control(),
+        attrs={"then": Graph, "orelse": Graph},
+        samples=tuple(
+            Sample((((), "b1", "index:2"), ((3,), "f64", "any"), ((3,), "f64", "any")),
+                   {"then": _branch(a), "orelse": _branch(b)})
+            for a, b in (("mul", "sub"), ("sub", "mul"), ("maximum", "add"))
+        ),
+        errors=(
+            BadInput(Sample((((1,), "b1", "any"), ((3,), "f64", "any"), ((3,), "f64", "any")),
+                            {"then": _branch("mul"), "orelse": _branch("sub")}), RuntimeError, "pred must be"),
+            BadInput(Sample((((), "b1", "any"), ((2,), "f64", "any"), ((3,), "f64", "any")),
+                            {"then": _branch("mul"), "orelse": _branch("sub")}), RuntimeError, "but is given"),
+        ),
+    )
+)  # fmt: skip
+
+_TEST, _BODY = _loop_graphs()
+_WHILE = {"test": _TEST, "body": _BODY, "carries": 2}
+
+register(
+    Op(
+        name="while_loop", kind="control", doc="carries replaced by body(carries, consts) while test of them holds",
+        infer=_while_infer, impl=_while_impl, loop=Control(), attrs={"test": Graph, "body": Graph, "carries": int},
+        samples=tuple(
+            Sample((((3,), "f32", "any"), ((), "i64", "index:2"), ((), "i64", f"index:{n}")), _WHILE) for n in (1, 9, 5)
+        ),
+        errors=(
+            BadInput(Sample((((3,), "f32", "any"), ((), "i64", "any"), ((), "i32", "any")), _WHILE),
+                     RuntimeError, "both are given"),
+        ),
+    )
+)  # fmt: skip
