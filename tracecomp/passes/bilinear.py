@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tracecomp.ir.graph import Node, Value
 from tracecomp.ir.index import Index, Var, index, linear, unravel
-from tracecomp.ir.loops import Expr, Let, Load, Read, Stmt, Store, Update, cast
+from tracecomp.ir.loops import Buffer, Expr, Let, Load, Read, Stmt, Store, Update, cast
 from tracecomp.ir.op import Bilinear
 from tracecomp.ir.types import compute_dtype
 from tracecomp.passes.evaluate import Block, Evaluator, Params
@@ -41,7 +41,10 @@ class Operand:
 
 @dataclass
 class BilinearNest:
-    """``out`` and ``reduce`` variables, outermost first; the operands; the statements after the sum."""
+    """``out`` and ``reduce`` variables, outermost first; the operands; the statements after the sum.
+
+    ``plain`` is the nest with nothing after the sum but its own store: what decides the order of summation.
+    """
 
     out: list[Var]
     reduce: list[Var]
@@ -50,6 +53,7 @@ class BilinearNest:
     after: list[Stmt]
     params: Params
     acc: Read
+    plain: BilinearNest | None = None
 
     def store_stride(self, var: Var) -> int | None:
         stores = [s for s in self.after if isinstance(s, Store)]
@@ -106,8 +110,10 @@ def build_bilinear(group: Group, stored: list[Value], params: Params) -> Bilinea
         position = unravel(flat, value.shape)
         expr = evaluator.read(value, position)
         block.stmts.append(Store(params.written(value), linear(position, value.shape), expr))
-    nest = BilinearNest(out, reduce, lhs, rhs, block.stmts, params, acc)
-    return _tidy(nest)
+    alone: list[Stmt] = [Store(Buffer("result", dtype, root.outputs[0].type.numel), flat, acc)]
+    nest = _tidy(BilinearNest(out, reduce, lhs, rhs, block.stmts, params, acc))
+    nest.plain = _tidy(BilinearNest(out, reduce, lhs, rhs, alone, params, acc))
+    return nest
 
 
 def _tidy(nest: BilinearNest) -> BilinearNest:

@@ -39,18 +39,15 @@ def schedule_bilinear(nest: BilinearNest, machine: Machine) -> tuple[Stmt, ...]:
     """The loops of a contraction or convolution for a machine."""
     if any(v.extent == 0 for v in nest.out):
         return ()
-    vector = _vector_var(nest)
-    if vector is None:
+    if _prefers_dot(nest.plain or nest) or not nest.out:
         return _dot_form(nest)
+    vector = min(reversed(nest.out), key=lambda v: _lane_cost(nest, v))
     return _Tiled(nest, _plan(nest, vector, machine)).emit()
 
 
-def _vector_var(nest: BilinearNest) -> Var | None:
-    """The output variable that becomes lanes; None for the dot form."""
-    costs = {v: _lane_cost(nest, v) for v in nest.out}
-    best = min(reversed(nest.out), key=lambda v: costs[v], default=None)
-    dot = _dot_cost(nest)
-    return None if best is None or dot < costs[best] else best
+def _prefers_dot(nest: BilinearNest) -> bool:
+    """Whether sums in lanes are cheaper than any choice of an output variable as lanes."""
+    return _dot_cost(nest) < min((_lane_cost(nest, v) for v in nest.out), default=float("inf"))
 
 
 def _filled(extent: int) -> float:

@@ -1,0 +1,43 @@
+"""From a recorded graph to a program of loop kernels. ``build`` runs everything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tracecomp import config
+from tracecomp.dump import Dump
+from tracecomp.ir.graph import Graph
+from tracecomp.ir.loop_printer import print_program
+from tracecomp.ir.loops import Program
+from tracecomp.passes import manager
+from tracecomp.passes.explain import describe_partition
+from tracecomp.passes.manager import Stage
+from tracecomp.passes.place import Lowered, lower
+
+
+@dataclass
+class Built:
+    """A program, the graph after every pass, and how its nodes were grouped."""
+
+    stages: list[Stage]
+    lowered: Lowered
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that was lowered."""
+        return self.stages[-1].graph
+
+    @property
+    def program(self) -> Program:
+        return self.lowered.program
+
+
+def build(graph: Graph, aliases: Mapping[int, int] | None = None, dump: Dump | None = None) -> Built:
+    """The program of a recorded graph; ``aliases`` as in ``place.lower``. Inputs and outputs keep their positions."""
+    dump = dump or Dump(graph.name)
+    stages = manager.run(graph, dump)
+    lowered = lower(stages[-1].graph, aliases, config.current().fusion)
+    dump.write("schedule", describe_partition(lowered.partition), "txt")
+    dump.write("loops", print_program(lowered.program), "txt")
+    return Built(stages, lowered)
