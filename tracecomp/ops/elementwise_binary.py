@@ -186,7 +186,7 @@ register(
         loop=Pointwise(lambda c, a, b: scalars.call("select", c, a, b)), vjp=_where_vjp, saves=(0,),
         samples=tuple(
             Sample(((s, "b1", "any"), (t, d, "any"), (u, d, "any")))
-            for d in ("f32", "f16", "i64", "b1")
+            for d in ("f32", "f64", "f16", "i64", "b1")
             for s, t, u in (((2, 3), (2, 3), (2, 3)), ((3, 1), (4,), ()), ((), (2,), (1, 2)), ((0,), (1,), ()))
         ),
         errors=(

@@ -233,7 +233,7 @@ def _product_vjp(scatter: Any, gather: Any, g: Any, out: Any, base: Any, at: Any
 
 
 def _write_samples(cases: Any, source: Callable[[Shape, Shape, int], Shape]) -> tuple[Sample, ...]:
-    return tuple(
+    found = [
         Sample(
             ((base, d, "any"), (i, "i64", f"index:{base[axis]}"), (source(base, i, axis), d, "any")),
             {"axis": axis, "mode": mode},
@@ -241,7 +241,9 @@ def _write_samples(cases: Any, source: Callable[[Shape, Shape, int], Shape]) -> 
         for d in ("f32", "f64", "f16", "i64")
         for mode in MODES
         for base, i, axis in cases
-    )
+    ]
+    once = (((6,), "f64", "any"), ((4,), "i64", "distinct:6"), ((4,), "f64", "any"))
+    return (*found, Sample(once, {"axis": 0, "mode": "set"}))
 
 
 def _write_errors(src: Shape) -> tuple[BadInput, ...]:

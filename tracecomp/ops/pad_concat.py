@@ -99,7 +99,7 @@ register(
         attrs={"low": tuple, "high": tuple, "interior": tuple, "value": object},
         samples=tuple(
             Sample(((s, d, "any"),), {"low": a, "high": b, "interior": i, "value": v})
-            for d, v in (("f32", 0.0), ("f16", -1.5), ("i64", 7), ("b1", True)) for s, a, b, i in _PADS
+            for d, v in (("f32", 0.0), ("f64", 2.0), ("f16", -1.5), ("i64", 7), ("b1", True)) for s, a, b, i in _PADS
         ),
         errors=(
             BadInput(Sample((((3,), "f32", "any"),), {"low": (-4,), "high": (0,), "interior": (0,), "value": 0.0}),

@@ -149,7 +149,7 @@ register(
         attrs={"axis": int, "descending": bool},
         samples=tuple(
             Sample(((s, d, domain),), {"axis": axis, "descending": down})
-            for d, domain in (("f32", "any"), ("f64", "special"), ("f16", "special"), ("i64", "any"), ("u8", "any"), ("b1", "any"))
+            for d, domain in (("f32", "any"), ("f64", "any"), ("f64", "special"), ("f16", "special"), ("i64", "any"), ("u8", "any"), ("b1", "any"))
             for s, axis in _SHAPES for down in (False, True)
         ),
         errors=(

@@ -18,7 +18,7 @@ from tracecomp.ops.define import check_axes, require
 from tracecomp.ops.prim import prim
 
 Ints = tuple[int, ...]
-SAMPLE_DTYPES = ("f32", "f16", "i64", "b1")
+SAMPLE_DTYPES = ("f32", "f64", "f16", "i64", "b1")
 
 
 def view(
