@@ -155,6 +155,12 @@ class Graph:
             stack.extend(v.node for v in node.inputs if v.node)
         return (n for n in self.nodes if n in live)
 
+    def drop_dead(self) -> None:
+        """Forget nodes that no output needs. For whoever builds the graph, when it is complete."""
+        live = set(self.live_nodes())
+        self._interned = {key: node for key, node in self._interned.items() if node in live}
+        self.origin = {node: origin for node, origin in self.origin.items() if node in live}
+
     def interpret(self, *arrays: np.ndarray[Any, Any], observer: Observer | None = None) -> list[np.ndarray[Any, Any]]:
         """The outputs for ``arrays``, by the numpy interpreter (``ir.interpret``)."""
         return interpret(self, arrays, observer)

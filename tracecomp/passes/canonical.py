@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.op import KINDS, Composed
 from tracecomp.ops.autodiff import Sym
-from tracecomp.passes import contractions, convolutions, reductions, simplify as algebra, views
+from tracecomp.passes import contractions, convolutions, reductions, views
+from tracecomp.passes import simplify as algebra
 from tracecomp.passes.rewrite import Application, Log, Replacement, Rewriter, Rules, rewrite
 
 DECOMPOSITION = Rules()
@@ -13,9 +16,22 @@ SIMPLIFICATION = Rules(algebra.RULES, views.RULES)
 CANONICAL = Rules(contractions.RULES, reductions.RULES, SIMPLIFICATION)
 
 
+@DECOMPOSITION.on_kind(*KINDS)
+def composed_operator(g: Rewriter, a: Application) -> Replacement:
+    """argmax(x) -> min(where(x == max(x), position, size))"""
+    if not isinstance(a.op.loop, Composed):
+        return None
+    graph = cast(Graph, g)  # builds as a graph does, and simplifies on the way
+    result = a.op.loop.fn(*(Sym(graph, v) for v in a.inputs), **a.attrs)
+    return [r.value for r in result] if isinstance(result, tuple) else result.value
+
+
+DECOMPOSED = Rules(convolutions.RULES, DECOMPOSITION, SIMPLIFICATION)
+
+
 def decompose(graph: Graph, log: Log) -> Graph:
     """Spell out convolutions and operators whose loop meaning is a composition of others."""
-    return rewrite(graph, Rules(convolutions.RULES, DECOMPOSITION), log, "decompose")
+    return rewrite(graph, DECOMPOSED, log, "decompose")
 
 
 def simplify(graph: Graph, log: Log) -> Graph:
@@ -26,12 +42,3 @@ def simplify(graph: Graph, log: Log) -> Graph:
 def canonicalise(graph: Graph, log: Log) -> Graph:
     """One spelling for contractions and reductions. This settles orders of summation."""
     return rewrite(graph, CANONICAL, log, "canonical")
-
-
-@DECOMPOSITION.on_kind(*KINDS)
-def composed_operator(g: Rewriter, a: Application) -> Replacement:
-    """argmax(x) -> min(where(x == max(x), position, size))"""
-    if not isinstance(a.op.loop, Composed):
-        return None
-    result = a.op.loop.fn(*(Sym(g.graph, v) for v in a.inputs), **a.attrs)
-    return [r.value for r in result] if isinstance(result, tuple) else result.value

@@ -9,6 +9,7 @@ column sums run at memory speed, where a register tile has nothing to reuse.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tracecomp.ir.graph import Value
 from tracecomp.ir.types import float32, float64
@@ -143,7 +144,7 @@ def _windowed(value: Value, labels: str) -> str:
 def _mergeable(spec: Spec, fixed: str) -> tuple[str, str] | None:
     """A pair of neighbours, neither of them among the ``fixed`` labels."""
     for term in spec.terms:
-        for first, second in zip(term, term[1:], strict=False):
+        for first, second in pairwise(term):
             if first in fixed or second in fixed:
                 continue
             if all((first + second in t) or (first not in t and second not in t) for t in spec.terms):
@@ -206,7 +207,7 @@ def contract_with_standard_labels(g: Rewriter, a: Application) -> Replacement:
         role = (c in spec.lhs) + 2 * (c in spec.rhs) + 4 * (c in spec.out)
         names[c] = next(pools[role])
     renamed = Spec(*("".join(names[c] for c in term) for term in spec.terms))
-    return None if renamed == spec else contract(g, *a.inputs, renamed)
+    return None if renamed == spec else contract(g, a.inputs[0], a.inputs[1], renamed)
 
 
 _LETTERS = {7: "bcdefBCDEF", 5: "mopqrMOPQR", 6: "nuvwxNUVWX", 3: "klhijKLHIJ"}

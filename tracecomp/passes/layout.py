@@ -169,6 +169,7 @@ def _rebuild(graph: Graph, live: list[Node], chosen: dict[Value, Order], log: Lo
     new.here = Origin()
     for output in graph.outputs:
         new.add_output(in_order(rewriter, placed[output.value], None), output.name, output.role)
+    new.drop_dead()
     return new
 
 

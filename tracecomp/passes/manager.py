@@ -28,9 +28,9 @@ class Pass:
 
 
 PIPELINE: tuple[Pass, ...] = (
-    Pass("decompose", canonical.decompose, "padding, transposed convolutions and composed operators, spelled out"),
     Pass("simplify", canonical.simplify, "bit-exact algebra on scalars and shapes"),
     Pass("fold", cleanup.fold_constants, "compute what depends on constants only"),
+    Pass("decompose", canonical.decompose, "padding, transposed convolutions and composed operators, spelled out"),
     Pass("layout", layout.plan, "channels last where convolutions gain from it; convolutions become contractions"),
     Pass("canonical", canonical.canonicalise, "one spelling for contractions and reductions"),
     Pass("split", split.split_reductions, "long reductions in two stages"),

@@ -20,11 +20,6 @@ def identity(rank: int) -> Order:
     return tuple(range(rank))
 
 
-def inverse(order: Order) -> Order:
-    """The order that undoes ``order``."""
-    return tuple(sorted(range(len(order)), key=order.__getitem__))
-
-
 def channels_last(rank: int) -> Order:
     return (0, *range(2, rank), 1)
 

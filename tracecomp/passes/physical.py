@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tracecomp.ir.graph import Node, Value
-from tracecomp.passes.orders import REDUCTIONS, Order, identity, inverse
+from tracecomp.passes.orders import REDUCTIONS, Order, identity
 from tracecomp.passes.rewrite import Rewriter
 
 

@@ -56,7 +56,8 @@ def _split_axes(shape: Shape, target: Shape) -> list[list[int]] | None:
     parts: list[list[int]] = []
     at = 0
     for size in shape:
-        part, have = [], 1
+        part: list[int] = []
+        have = 1
         while at < len(target) and (have != size or not part):
             have *= target[at]
             part.append(at)

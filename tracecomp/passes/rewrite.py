@@ -1,7 +1,7 @@
 """The rewrite driver: rebuilds a graph node by node, offering every application to rules before it is made.
 
-A rule is a function ``(rewriter, application) -> value, values, or None`` ("does not apply"), listed in ``Rules`` by the
-operators it looks at. What a rule builds is offered to the rules again, so one walk reaches the fixed point as long
+A rule is a function ``(rewriter, application) -> value, values, or None`` ("does not apply"), listed in ``Rules`` by
+the operators it looks at. What a rule builds is offered to the rules again, so one walk reaches the fixed point as long
 as every rule makes its graph simpler by some measure. Nodes keep the user line and scope of what they replace.
 """
 
@@ -91,7 +91,7 @@ class Choice:
     subject: str
     chosen: str
     reason: str
-    origin: Origin = Origin()
+    origin: Origin
 
 
 @dataclass(slots=True)
@@ -136,7 +136,7 @@ class Rewriter:
         return self.apply("full", value=value, shape=shape, dtype=dtype)
 
     def reshape(self, value: Value, shape: Shape) -> Value:
-        return self.apply("reshape", value, shape=shape)
+        return value if value.shape == shape else self.apply("reshape", value, shape=shape)
 
     def constant(self, array: np.ndarray[Any, Any], type: TensorType) -> Value:
         """A constant input holding ``array``; one per content."""
@@ -197,6 +197,7 @@ def rewrite(graph: Graph, rules: Rules, log: Log, made_by: str, is_region: bool 
     new.here = Origin()
     for output in graph.outputs:
         new.add_output(values[output.value], output.name, output.role)
+    new.drop_dead()
     return new
 
 

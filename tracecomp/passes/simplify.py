@@ -64,7 +64,8 @@ Test = Callable[[Number, DType], bool]
 RIGHT_IDENTITY: dict[str, Test] = {
     "add": _is_zero_of_addition, "sub": _is_plus_zero, "mul": _is_one, "div": _is_one, "floor_divide": _is_integer_one,
     "pow": _is_one, "maximum": _is_lowest, "minimum": _is_highest, "bitwise_and": _is_all_ones,
-    "bitwise_or": _is_plus_zero, "bitwise_xor": _is_plus_zero, "shift_left": _is_plus_zero, "shift_right": _is_plus_zero,
+    "bitwise_or": _is_plus_zero, "bitwise_xor": _is_plus_zero, "shift_left": _is_plus_zero,
+    "shift_right": _is_plus_zero,
 }  # fmt: skip
 
 COMMUTATIVE = (
@@ -349,4 +350,6 @@ def cast_of_cast(g: Rewriter, a: Application) -> Replacement:
 def cast_to_bool_of_mask(g: Rewriter, a: Application) -> Replacement:
     """cast(x, bool) -> x != 0, which later rules understand"""
     x = a.inputs[0]
-    return g.apply("ne", x, g.scalar(0.0 if x.dtype.is_floating_point else 0, x.dtype)) if a.type.dtype is bool_ else None
+    if a.type.dtype is not bool_:
+        return None
+    return g.apply("ne", x, g.scalar(0.0 if x.dtype.is_floating_point else 0, x.dtype))

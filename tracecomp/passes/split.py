@@ -14,7 +14,6 @@ from math import prod
 
 from tracecomp.ir.graph import Graph, Value
 from tracecomp.ir.types import Shape
-from tracecomp.passes.canonical import SIMPLIFICATION
 from tracecomp.passes.rewrite import Application, Log, Replacement, Rewriter, Rules, rewrite
 from tracecomp.passes.views import EXACT_REDUCTIONS
 
@@ -33,7 +32,7 @@ RULES = Rules()
 
 def split_reductions(graph: Graph, log: Log) -> Graph:
     """``graph`` with its long reductions in two stages."""
-    return rewrite(graph, Rules(RULES, SIMPLIFICATION), log, "split")
+    return rewrite(graph, RULES, log, "split")
 
 
 @dataclass(frozen=True, slots=True)

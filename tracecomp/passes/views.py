@@ -112,7 +112,7 @@ def slice_of(g: Rewriter, x: Value, starts: Sequence[int], shape: Shape, steps: 
 
 
 @RULES.on("slice")
-def slice_ofslice_of(g: Rewriter, a: Application) -> Replacement:
+def slice_of_slice(g: Rewriter, a: Application) -> Replacement:
     """slice(slice(x)) -> slice(x)"""
     inner = made_by(a.inputs[0], "slice")
     if inner is None or 0 in a.type.shape:
@@ -146,7 +146,7 @@ def slice_of_pad(g: Rewriter, a: Application) -> Replacement:
     x, low = inner.inputs[0], inner.attrs["low"]
     starts = [s - b for s, b in zip(a.attrs["starts"], low, strict=True)]
     last = [s + (n - 1) * k for s, n, k in zip(starts, a.type.shape, a.attrs["steps"], strict=True)]
-    inside = all(0 <= s and e < size for s, e, size in zip(starts, last, x.shape, strict=True))
+    inside = all(s >= 0 and e < size for s, e, size in zip(starts, last, x.shape, strict=True))
     return slice_of(g, x, starts, a.type.shape, a.attrs["steps"]) if inside else None
 
 
@@ -195,7 +195,7 @@ def squeezed_windows(g: Rewriter, a: Application) -> Replacement:
 
 
 def dropped_ones(shape: Shape, target: Shape) -> tuple[int, ...] | None:
-    """The axes of size 1, first ones first, that ``shape`` loses to become ``target``; None when it changes otherwise."""
+    """The axes of size 1 that ``shape`` loses to become ``target``; None when it changes otherwise."""
     gone, at = [], 0
     for d, n in enumerate(shape):
         if at < len(target) and n == target[at]:
