@@ -19,10 +19,10 @@ _taken: dict[tuple[str, str], int] = {}
 class Dump:
     """The folder of one program. Without the ``dump`` setting nothing is written."""
 
-    def __init__(self, program: str) -> None:
+    def __init__(self, program: str, enabled: bool = True) -> None:
         self.folder: Path | None = None
         self._count = 0
-        root = config.current().dump
+        root = config.current().dump if enabled else ""
         if root:
             name = re.sub(r"[^\w.-]+", "_", program) or "graph"
             with _lock:

@@ -1,6 +1,8 @@
 """The loop IR: what a kernel does, as data. The grammar, in full:
 
-    program = buffers, step*                         step  = call kernel(ref*) | repeat var: step*
+    program = slots, step*                           step  = call kernel(ref*) | repeat var: step*
+                                                           | when ref: step* otherwise: step*
+                                                           | while (step* ref): step*
     kernel  = params, stmt*
     stmt    = loop kind var: stmt*                   kind  = serial | parallel | tile | vector
             | let name = expr                        names are assigned once
@@ -241,7 +243,25 @@ class RepeatStep:
     steps: tuple[Step, ...]
 
 
-Step = CallStep | RepeatStep
+@dataclass(frozen=True, slots=True)
+class WhenStep:
+    """Run ``then`` or ``otherwise``, by a bool in memory."""
+
+    condition: Ref
+    then: tuple[Step, ...]
+    otherwise: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WhileStep:
+    """Run ``test``, which leaves a bool at ``condition``; while it is true, run ``steps`` and ``test`` again."""
+
+    test: tuple[Step, ...]
+    condition: Ref
+    steps: tuple[Step, ...]
+
+
+Step = CallStep | RepeatStep | WhenStep | WhileStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,5 +329,5 @@ def walk(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
 __all__ = [
     "Acc", "Accumulate", "Buffer", "Call", "CallStep", "Check", "Const", "Expr", "If", "Index", "IndexValue", "Kernel",
     "Let", "Load", "Local", "Loop", "Program", "Read", "Ref", "RepeatStep", "Slot", "Stmt", "Step", "Store", "Update",
-    "Var", "both", "cast", "children", "in_range", "index", "index_from", "walk", "with_children",
+    "Var", "WhenStep", "WhileStep", "both", "cast", "children", "in_range", "index", "index_from", "walk", "with_children",
 ]  # fmt: skip

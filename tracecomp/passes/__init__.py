@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tracecomp import config
 from tracecomp.dump import Dump
@@ -32,12 +33,20 @@ class Built:
     def program(self) -> Program:
         return self.lowered.program
 
+    @property
+    def constants(self) -> list[Any]:
+        """Arrays to pass after the graph's own inputs (constants of control bodies)."""
+        return self.lowered.constants
+
 
 def build(graph: Graph, aliases: Mapping[int, int] | None = None, dump: Dump | None = None) -> Built:
     """The program of a recorded graph; ``aliases`` as in ``place.lower``. Inputs and outputs keep their positions."""
     dump = dump or Dump(graph.name)
     stages = manager.run(graph, dump)
-    lowered = lower(stages[-1].graph, aliases, config.current().fusion)
+    quiet = Dump("", enabled=False)
+    lowered = lower(
+        stages[-1].graph, aliases, config.current().fusion, optimise=lambda body: manager.run(body, quiet)[-1].graph
+    )
     dump.write("schedule", describe_partition(lowered.partition), "txt")
     dump.write("loops", print_program(lowered.program), "txt")
     return Built(stages, lowered)

@@ -1,141 +1,258 @@
-"""A program from an optimised graph: kernels in order, outputs in their memory, the rest in one arena."""
+"""A program from an optimised graph: kernels in order, outputs in their memory, the rest in one arena.
+
+A graph and the bodies of its control operators are *frames*. A frame is planned by itself: which kernels, and where
+its temporary values lie in a block of memory. Emission then goes from the outside in, giving each frame the
+places of its inputs and outputs and of its block.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from tracecomp.ir.graph import Graph, Node, Value
-from tracecomp.ir.index import index
-from tracecomp.ir.loops import CallStep, Program, Ref, Slot
+from tracecomp.ir.index import Index, Var, index
+from tracecomp.ir.loops import CallStep, Program, Ref, RepeatStep, Slot, Step, WhenStep, WhileStep
+from tracecomp.ir.types import TensorType, uint8
 from tracecomp.passes.evaluate import Params
 from tracecomp.passes.fuse import Fuser, Group, Partition
-from tracecomp.passes.lower import Task, copy_task, lower_group, values_read, with_inlined
+from tracecomp.passes.lower import Task, copy_task, lower_group
 from tracecomp.passes.machine import Machine, host
 from tracecomp.passes.memory import Lifetime, plan_arena
-from tracecomp.passes.reads import Space, storage
+from tracecomp.passes.outputs import Outputs
+from tracecomp.passes.reads import storage
+
+Optimise = Callable[[Graph], Graph]
+
+
+@dataclass
+class ControlTask:
+    """A control node: its bodies as frames, and a block of memory for what they keep."""
+
+    node: Node
+    frames: list[Frame]
+    block: Value
+    values: tuple[Value, ...]
+
+
+@dataclass
+class Frame:
+    """A planned graph: tasks in order, output positions of values, offsets in the frame's block of memory."""
+
+    graph: Graph
+    partition: Partition
+    tasks: list[Task | ControlTask]
+    home: dict[Value, int]
+    offsets: dict[Value, int] = field(default_factory=dict)
+    nbytes: int = 0
 
 
 @dataclass
 class Lowered:
-    """A program with what is worth knowing about how it came to be."""
+    """A program with what is worth knowing about how it came to be.
+
+    ``constants`` are the arrays that the program takes after the graph's own inputs.
+    """
 
     program: Program
-    partition: Partition
-    tasks: list[Task]
+    frame: Frame
+    constants: list[Any]
+
+    @property
+    def partition(self) -> Partition:
+        return self.frame.partition
 
 
 def lower(
-    graph: Graph, aliases: Mapping[int, int] | None = None, fuse: bool = True, machine: Machine | None = None
+    graph: Graph,
+    aliases: Mapping[int, int] | None = None,
+    fuse: bool = True,
+    machine: Machine | None = None,
+    optimise: Optimise = lambda g: g,
 ) -> Lowered:
-    """The program of an optimised graph.
+    """The program of an optimised graph; ``optimise`` prepares the bodies of its control operators.
 
     ``aliases[o] = i`` promises that at every call output ``o`` is the very memory of input ``i`` (a state updated in
     place); a kernel writes there directly when nothing reads the old contents later, else a copy at the end does.
     """
-    partition = Fuser(graph, fuse).run()
-    outputs = _Outputs(graph, partition, dict(aliases or {}))
-    tasks = [lower_group(g, partition, Params(outputs.same), machine or host()) for g in partition.groups]
-    tasks = [t for t in [*tasks, *outputs.copies()] if t.kernel.body]
-    return Lowered(_program(graph, tasks, outputs.home), partition, tasks)
+    frame = _Planner(fuse, machine or host(), optimise).frame(graph, aliases or {})
+    return _Emitter(graph, frame).lowered()
 
 
-class _Outputs:
-    """How each graph output gets its value: ``home`` (written there by its kernel) or a copy at the end."""
+class _Planner:
+    def __init__(self, fuse: bool, machine: Machine, optimise: Optimise) -> None:
+        self.fuse = fuse
+        self.machine = machine
+        self.optimise = optimise
 
-    def __init__(self, graph: Graph, partition: Partition, aliases: dict[int, int]) -> None:
-        self.graph = graph
-        self.partition = partition
-        self.aliases = aliases
-        self.home: dict[Value, int] = {}
-        self.same: dict[Value, Value] = {}
-        self.pending: list[tuple[Value, int]] = []
-        self.reads = {g: values_read(g, partition) for g in partition.groups}
-        self.producer = {v: g for g in partition.groups for v in partition.stored[g]}
-        for position, output in enumerate(graph.outputs):
-            self._settle(storage(output.value), position)
+    def frame(self, graph: Graph, aliases: Mapping[int, int]) -> Frame:
+        partition = Fuser(graph, self.fuse).run()
+        outputs = Outputs(graph, partition, aliases)
+        tasks: list[Task | ControlTask] = [self._task(g, partition, outputs) for g in partition.groups]
+        tasks.extend(outputs.copies())
+        tasks = [t for t in tasks if isinstance(t, ControlTask) or t.kernel.body]
+        frame = Frame(graph, partition, tasks, outputs.home)
+        frame.offsets, frame.nbytes = plan_arena(_lifetimes(frame))
+        return frame
 
-    def _settle(self, value: Value, position: int) -> None:
-        group = self.producer.get(value)
-        if group is None or value in self.home:
-            self.pending.append((value, position))
-        elif position not in self.aliases:
-            self.home[value] = position
-        elif self._may_overwrite(value, group, self.graph.inputs[self.aliases[position]].value):
-            self.home[value] = position
-            self.same[value] = self.graph.inputs[self.aliases[position]].value
+    def _task(self, group: Group, partition: Partition, outputs: Outputs) -> Task | ControlTask:
+        if group.kind == "control":
+            return self._control(group.nodes[0])
+        return lower_group(group, partition, Params(outputs.same), self.machine)
+
+    def _control(self, node: Node) -> ControlTask:
+        attrs = node.attrs
+        if node.op.name == "cond":
+            frames = [self._body(attrs["then"], 0), self._body(attrs["orelse"], 0)]
+        elif node.op.name == "while_loop":
+            frames = [self._body(attrs["test"], 0), self._body(attrs["body"], attrs["carries"])]
         else:
-            self.pending.append((value, position))
+            frames = [self._body(attrs["body"], attrs["carries"])]
+        flag = node.op.name == "while_loop"
+        nbytes = max((f.nbytes for f in frames), default=0) + (64 if flag else 0)
+        block = Value(None, -1, TensorType(uint8, (nbytes,)))
+        values = (*map(storage, node.inputs), *node.outputs, block)
+        return ControlTask(node, frames, block, tuple(dict.fromkeys(values)))
 
-    def _may_overwrite(self, value: Value, group: Group, target: Value) -> bool:
-        """Whether ``group`` may store ``value`` over ``target``: nobody reads ``target`` later or elsewhere."""
-        at = self.partition.groups.index(group)
-        if any(target in self.reads[g] for g in self.partition.groups[at + 1 :]):
-            return False
-        if any(storage(o.value) is target for o in self.graph.outputs):
-            return False
-        if target not in self.reads[group]:
-            return True
-        return not group.has_reduction and all(
-            self._reads_in_place(n, target, value) for n in with_inlined(group, self.partition).nodes
-        )
-
-    def _reads_in_place(self, node: Node, target: Value, value: Value) -> bool:
-        if node.op.kind in ("contraction", "convolution") or not hasattr(node.op.loop, "fn"):
-            return not any(storage(v) is target or _reaches(v, target) for v in node.inputs)
-        space = Space(node)
-        reads = [r for r in space.reads if r.value is target]
-        return all(r.offset == index(space.var) and space.numel == value.type.numel for r in reads)
-
-    def copies(self) -> list[Task]:
-        """Copies for outputs that no kernel writes, those over state last and from staged sources."""
-        plain = [(v, p) for v, p in self.pending if p not in self.aliases]
-        over = [(v, p) for v, p in self.pending if p in self.aliases]
-        over = [(v, p) for v, p in over if v is not self.graph.inputs[self.aliases[p]].value]
-        tasks = [copy_task(v, self._output_value(v, p)) for v, p in plain]
-        staged: list[Task] = []
-        for value, position in over:
-            if value.node is None:
-                stage = Value(None, -1, value.type)
-                tasks.append(copy_task(value, stage))
-                value = stage
-            staged.append(copy_task(value, self._output_value(value, position)))
-        return [*tasks, *staged]
-
-    def _output_value(self, like: Value, position: int) -> Value:
-        target = Value(None, -1, like.type)
-        self.home[target] = position
-        return target
+    def _body(self, body: Graph, carries: int) -> Frame:
+        """A body whose first outputs replace its first inputs, which are carried in place."""
+        optimised = self.optimise(body)
+        return self.frame(optimised, {n: n for n in range(carries)})
 
 
-def _reaches(value: Value, target: Value) -> bool:
-    """Whether ``value`` is a view of ``target``."""
-    if value is target:
-        return True
-    return value.node is not None and value.node.op.kind == "view" and _reaches(value.node.inputs[0], target)
-
-
-def _program(graph: Graph, tasks: list[Task], home: dict[Value, int]) -> Program:
-    inputs = tuple(Slot(i.name, "input", n, i.value.type.nbytes) for n, i in enumerate(graph.inputs))
-    outputs = tuple(Slot(o.name, "output", n, o.value.type.nbytes) for n, o in enumerate(graph.outputs))
-    slots: dict[Value, Slot] = {i.value: s for i, s in zip(graph.inputs, inputs, strict=True)}
-    slots |= {v: outputs[n] for v, n in home.items() if v not in slots}
-    offsets, size = plan_arena(_lifetimes(tasks, slots))
-    for value, offset in offsets.items():
-        slots[value] = Slot(f"t{len(slots)}", "arena", offset, value.type.nbytes)
-    steps = tuple(CallStep(t.kernel, tuple(Ref(slots[v]) for v in t.values), _label(t, graph)) for t in tasks)
-    return Program(graph.name, inputs, outputs, size, steps)
-
-
-def _lifetimes(tasks: list[Task], slots: Mapping[Value, Slot]) -> list[Lifetime]:
+def _lifetimes(frame: Frame) -> list[Lifetime]:
+    elsewhere = {i.value for i in frame.graph.inputs} | set(frame.home)
     first: dict[Value, int] = {}
     last: dict[Value, int] = {}
-    for n, task in enumerate(tasks):
+    for n, task in enumerate(frame.tasks):
         for value in task.values:
-            if value not in slots:
+            if value not in elsewhere:
                 first.setdefault(value, n)
                 last[value] = n
     return [Lifetime(v, v.type.nbytes, first[v], last[v]) for v in first]
+
+
+class _Places:
+    """Where the values of one frame lie."""
+
+    def __init__(self, frame: Frame, inputs: Mapping[Value, Ref], outputs: Sequence[Ref], base: int) -> None:
+        self.frame = frame
+        self.inputs = inputs
+        self.outputs = outputs
+        self.base = base
+
+    def of(self, value: Value) -> Ref:
+        if value in self.inputs:
+            return self.inputs[value]
+        if value in self.frame.home:
+            return self.outputs[self.frame.home[value]]
+        return Ref(Slot("t", "arena", self.offset(value), value.type.nbytes))
+
+    def offset(self, value: Value) -> int:
+        return self.base + self.frame.offsets[value]
+
+
+class _Emitter:
+    """Emits the steps of a frame and of the frames inside it."""
+
+    def __init__(self, graph: Graph, frame: Frame) -> None:
+        self.graph = graph
+        self.frame = frame
+        self.constants: list[Any] = []
+        self.constant_slots: list[Slot] = []
+        self.loops = 0
+
+    def lowered(self) -> Lowered:
+        graph = self.graph
+        inputs = [Slot(i.name, "input", n, i.value.type.nbytes) for n, i in enumerate(graph.inputs)]
+        outputs = [Slot(o.name, "output", n, o.value.type.nbytes) for n, o in enumerate(graph.outputs)]
+        by_value = {i.value: Ref(s) for i, s in zip(graph.inputs, inputs, strict=True)}
+        places = _Places(self.frame, by_value, [Ref(s) for s in outputs], 0)
+        steps = self._steps(places)
+        slots = (*inputs, *self.constant_slots)
+        program = Program(graph.name, slots, tuple(outputs), self.frame.nbytes, steps)
+        return Lowered(program, self.frame, self.constants)
+
+    def _steps(self, places: _Places) -> tuple[Step, ...]:
+        steps: list[Step] = []
+        for task in places.frame.tasks:
+            if isinstance(task, ControlTask):
+                steps.extend(self._control(task, places))
+            else:
+                steps.append(self._call(task, places))
+        return tuple(steps)
+
+    def _call(self, task: Task, places: _Places) -> CallStep:
+        args = tuple(places.of(v) for v in task.values)
+        return CallStep(task.kernel, args, _label(task, places.frame.graph))
+
+    def _control(self, task: ControlTask, places: _Places) -> list[Step]:
+        if task.node.op.name == "scan":
+            return self._scan(task, places)
+        if task.node.op.name == "cond":
+            return self._cond(task, places)
+        return self._while(task, places)
+
+    def _scan(self, task: ControlTask, places: _Places) -> list[Step]:
+        node, attrs = task.node, task.node.attrs
+        carries, xs, length = attrs["carries"], attrs["xs"], attrs["length"]
+        self.loops += 1
+        var = Var(f"t{self.loops}", length)
+        step = (index(var) * -1) + (length - 1) if attrs["reverse"] else index(var)
+        operands = [places.of(storage(v)) for v in node.inputs]
+        results = [places.of(v) for v in node.outputs]
+        here = [*results[:carries], *operands[carries:]]
+        for n in range(carries, carries + xs):
+            here[n] = _element(operands[n], step, node.inputs[n].type.nbytes // max(length, 1))
+        out = list(results)
+        for n in range(carries, len(results)):
+            out[n] = _element(results[n], step, node.outputs[n].type.nbytes // max(length, 1))
+        inner = self._inner(task.frames[0], here, out, places.offset(task.block))
+        return [*self._start(node, carries, places), RepeatStep(var, self._steps(inner))]
+
+    def _cond(self, task: ControlTask, places: _Places) -> list[Step]:
+        operands = [places.of(storage(v)) for v in task.node.inputs]
+        results = [places.of(v) for v in task.node.outputs]
+        base = places.offset(task.block)
+        then, orelse = (self._steps(self._inner(f, operands[1:], results, base)) for f in task.frames)
+        return [WhenStep(operands[0], then, orelse)]
+
+    def _while(self, task: ControlTask, places: _Places) -> list[Step]:
+        node, carries = task.node, task.node.attrs["carries"]
+        operands = [places.of(storage(v)) for v in node.inputs]
+        results = [places.of(v) for v in node.outputs]
+        base = places.offset(task.block)
+        flag = Ref(Slot("goes_on", "arena", base, 1))
+        here = [*results[:carries], *operands[carries:]]
+        test = self._steps(self._inner(task.frames[0], here, [flag], base + 64))
+        body = self._steps(self._inner(task.frames[1], here, results, base + 64))
+        return [*self._start(node, carries, places), WhileStep(test, flag, body)]
+
+    def _start(self, node: Node, carries: int, places: _Places) -> list[Step]:
+        """Copies of the first carries into the results, where they are carried."""
+        pairs = zip(node.inputs[:carries], node.outputs[:carries], strict=True)
+        tasks = [copy_task(storage(given), result) for given, result in pairs if given.type.numel]
+        return [self._call(t, places) for t in tasks]
+
+    def _inner(self, frame: Frame, operands: list[Ref], results: list[Ref], base: int) -> _Places:
+        """The places of a body: its open inputs are the operands in order, its constants join the program's."""
+        inputs: dict[Value, Ref] = {}
+        given = iter(operands)
+        for i in frame.graph.inputs:
+            inputs[i.value] = self._constant(i.name, i.data) if i.role == "constant" else next(given)
+        return _Places(frame, inputs, results, base)
+
+    def _constant(self, name: str, data: Any) -> Ref:
+        slot = Slot(name, "input", len(self.graph.inputs) + len(self.constants), data.nbytes)
+        self.constants.append(data)
+        self.constant_slots.append(slot)
+        return Ref(slot)
+
+
+def _element(whole: Ref, step: Index, nbytes: int) -> Ref:
+    """One element along the first axis of ``whole``, the one that ``step`` numbers."""
+    return Ref(whole.slot, whole.offset + step * nbytes)
 
 
 def _label(task: Task, graph: Graph) -> str:

@@ -1,0 +1,90 @@
+"""How the outputs of a graph get their values: written in place by a kernel, or copied at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tracecomp.ir.graph import Graph, Node, Value
+from tracecomp.ir.index import index
+from tracecomp.passes.fuse import Group, Partition
+from tracecomp.passes.lower import Task, copy_task, values_read, with_inlined
+from tracecomp.passes.reads import Space, storage
+
+
+class Outputs:
+    """``home`` maps a value to the output position whose memory holds it; ``same`` to the input it overwrites.
+
+    ``aliases[o] = i`` says that output ``o`` is the memory of input ``i``.
+    """
+
+    def __init__(self, graph: Graph, partition: Partition, aliases: Mapping[int, int]) -> None:
+        self.graph = graph
+        self.partition = partition
+        self.aliases = aliases
+        self.home: dict[Value, int] = {}
+        self.same: dict[Value, Value] = {}
+        self.pending: list[tuple[Value, int]] = []
+        self.reads = {g: values_read(g, partition) for g in partition.groups}
+        self.producer = {v: g for g in partition.groups for v in partition.stored[g]}
+        for position, output in enumerate(graph.outputs):
+            self._settle(storage(output.value), position)
+
+    def _settle(self, value: Value, position: int) -> None:
+        group = self.producer.get(value)
+        if group is None or value in self.home:
+            self.pending.append((value, position))
+        elif position not in self.aliases:
+            self.home[value] = position
+        elif self._may_overwrite(value, group, self._target(position)):
+            self.home[value] = position
+            self.same[value] = self._target(position)
+        else:
+            self.pending.append((value, position))
+
+    def _target(self, position: int) -> Value:
+        return self.graph.inputs[self.aliases[position]].value
+
+    def _may_overwrite(self, value: Value, group: Group, target: Value) -> bool:
+        """Whether ``group`` may store ``value`` over ``target``: nobody reads ``target`` later or elsewhere."""
+        at = self.partition.groups.index(group)
+        if any(target in self.reads[g] for g in self.partition.groups[at + 1 :]):
+            return False
+        if any(storage(o.value) is target for o in self.graph.outputs):
+            return False
+        if target not in self.reads[group]:
+            return True
+        return not group.has_reduction and all(
+            self._reads_in_place(n, target, value) for n in with_inlined(group, self.partition).nodes
+        )
+
+    def _reads_in_place(self, node: Node, target: Value, value: Value) -> bool:
+        if node.op.kind in ("contraction", "convolution") or not hasattr(node.op.loop, "fn"):
+            return not any(_is_view_of(v, target) for v in node.inputs)
+        space = Space(node)
+        reads = [r for r in space.reads if r.value is target]
+        return all(r.offset == index(space.var) and space.numel == value.type.numel for r in reads)
+
+    def copies(self) -> list[Task]:
+        """Copies for outputs that no kernel writes, those over inputs last and from staged sources."""
+        plain = [(v, p) for v, p in self.pending if p not in self.aliases]
+        over = [(v, p) for v, p in self.pending if p in self.aliases and v is not self._target(p)]
+        tasks = [copy_task(v, self._output_value(v, p)) for v, p in plain]
+        last: list[Task] = []
+        for value, position in over:
+            if value.node is None:
+                stage = Value(None, -1, value.type)
+                tasks.append(copy_task(value, stage))
+                value = stage
+            last.append(copy_task(value, self._output_value(value, position)))
+        return [*tasks, *last]
+
+    def _output_value(self, like: Value, position: int) -> Value:
+        target = Value(None, -1, like.type)
+        self.home[target] = position
+        return target
+
+
+def _is_view_of(value: Value, target: Value) -> bool:
+    if value is target:
+        return True
+    return value.node is not None and value.node.op.kind == "view" and _is_view_of(value.node.inputs[0], target)
