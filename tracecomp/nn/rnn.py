@@ -1,0 +1,347 @@
+"""Recurrent layers: one scan over time per layer and direction."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from tracecomp import functional as T
+from tracecomp.modes import scope
+from tracecomp.nn import functional as F
+from tracecomp.nn import init
+from tracecomp.nn.module import Module
+from tracecomp.nn.parameter import Parameter
+from tracecomp.nn.utils.rnn import PackedSequence, pack_padded_sequence, unpack
+from tracecomp.tensor import Tensor
+
+State = tuple[Tensor, ...]
+Step = Callable[[State, tuple[Tensor, ...]], tuple[State, Tensor]]
+_GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
+
+
+def cell(mode: str, projected: Tensor, state: State, weight: Tensor, bias: Tensor | None, out: Tensor | None) -> State:
+    """The next state from ``x W_ih^T + b_ih`` and the present state; ``out`` is LSTM's output projection."""
+    hidden = F.linear(state[0], weight, bias)
+    if mode == "LSTM":
+        i, f, g, o = (projected + hidden).chunk(4, -1)
+        c = f.sigmoid() * state[1] + i.sigmoid() * g.tanh()
+        h = o.sigmoid() * c.tanh()
+        return (h if out is None else F.linear(h, out)), c
+    if mode == "GRU":
+        x_r, x_z, x_n = projected.chunk(3, -1)
+        h_r, h_z, h_n = hidden.chunk(3, -1)
+        z = (x_z + h_z).sigmoid()
+        n = (x_n + (x_r + h_r).sigmoid() * h_n).tanh()
+        return ((1 - z) * n + z * state[0],)
+    total = projected + hidden
+    return (total.tanh() if mode == "RNN_TANH" else total.relu(),)
+
+
+def _loop(step: Step, state: State, xs: tuple[Tensor, ...], reverse: bool) -> tuple[State, Tensor]:
+    """Carry ``state`` through time, stacking the first entry of every new state."""
+    length = xs[0].shape[0]
+    rows: list[Any] = [None] * length
+    for t in reversed(range(length)) if reverse else range(length):
+        state, rows[t] = step(state, tuple(x[t] for x in xs))
+    return state, T.stack(rows)
+
+
+class RNNBase(Module):
+    """What recurrent layers share. ValueError or TypeError when sizes do not make sense."""
+
+    def __init__(
+        self, mode: str, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True,
+        batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False, proj_size: int = 0,
+        device: Any = None, dtype: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self._check_sizes(mode, hidden_size, num_layers, dropout, proj_size)
+        self.mode = mode
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.num_layers = num_layers
+        self.bias = bias
+        self.batch_first = batch_first
+        self.dropout = float(dropout)
+        self.bidirectional = bidirectional
+        self.proj_size = proj_size
+        state_size = proj_size or hidden_size
+        directions = 2 if bidirectional else 1
+        for layer in range(num_layers):
+            for suffix in self._suffixes(layer):
+                width = input_size if layer == 0 else state_size * directions
+                gates = _GATES[mode] * hidden_size
+                shapes = {"weight_ih": (gates, width), "weight_hh": (gates, state_size)}
+                if bias:
+                    shapes |= {"bias_ih": (gates,), "bias_hh": (gates,)}
+                if proj_size:
+                    shapes["weight_hr"] = (proj_size, hidden_size)
+                for name, shape in shapes.items():
+                    setattr(self, name + suffix, Parameter(T.empty(*shape, device=device, dtype=dtype)))
+        self.reset_parameters()
+
+    @staticmethod
+    def _check_sizes(mode: str, hidden_size: Any, num_layers: int, dropout: Any, proj_size: int) -> None:
+        if isinstance(dropout, bool) or not isinstance(dropout, int | float) or not 0 <= dropout <= 1:
+            raise ValueError(
+                "dropout should be a number in range [0, 1] representing the probability of an element being zeroed"
+            )
+        if dropout > 0 and num_layers == 1:
+            warnings.warn(
+                "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects num_layers "
+                f"greater than 1, but got dropout={dropout} and num_layers={num_layers}",
+                stacklevel=5,
+            )
+        if not isinstance(hidden_size, int):
+            raise TypeError(f"hidden_size should be of type int, got: {type(hidden_size).__name__}")
+        if hidden_size <= 0:
+            raise ValueError("hidden_size must be greater than zero")
+        if num_layers <= 0:
+            raise ValueError("num_layers must be greater than zero")
+        if proj_size < 0:
+            raise ValueError("proj_size should be a positive integer or zero to disable projections")
+        if proj_size >= hidden_size:
+            raise ValueError("proj_size has to be smaller than hidden_size")
+        if proj_size and mode != "LSTM":
+            raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
+
+    def _suffixes(self, layer: int) -> list[str]:
+        return [f"_l{layer}", f"_l{layer}_reverse"] if self.bidirectional else [f"_l{layer}"]
+
+    def reset_parameters(self) -> None:
+        """Uniform in ``1 / sqrt(hidden_size)``, as PyTorch."""
+        bound = 1.0 / math.sqrt(self.hidden_size)
+        for weight in self.parameters():
+            init.uniform_(weight, -bound, bound)
+
+    def flatten_parameters(self) -> None:
+        """Accepted for PyTorch's sake: weights need no common memory here."""
+
+    @property
+    def all_weights(self) -> list[list[Parameter]]:
+        """The parameters of every layer and direction."""
+        names = ("weight_ih", "weight_hh", *(("bias_ih", "bias_hh") if self.bias else ()))
+        names += ("weight_hr",) if self.proj_size else ()
+        return [
+            [getattr(self, n + s) for n in names] for layer in range(self.num_layers) for s in self._suffixes(layer)
+        ]
+
+    def extra_repr(self) -> str:
+        text = f"{self.input_size}, {self.hidden_size}"
+        usual = {
+            "proj_size": 0,
+            "num_layers": 1,
+            "bias": True,
+            "batch_first": False,
+            "dropout": 0,
+            "bidirectional": False,
+        }
+        return text + "".join(f", {n}={getattr(self, n)}" for n, v in usual.items() if getattr(self, n) != v)
+
+    # -- running ---------------------------------------------------------------------------------------------------
+
+    def _direction(self, x: Tensor, state: State, suffix: str, mask: Tensor | None) -> tuple[State, Tensor]:
+        """One layer in one direction over (T, N, *)."""
+        weight, out = getattr(self, "weight_hh" + suffix), getattr(self, "weight_hr" + suffix, None)
+        bias = getattr(self, "bias_hh" + suffix, None)
+        projected = F.linear(x, getattr(self, "weight_ih" + suffix), getattr(self, "bias_ih" + suffix, None))
+
+        def step(state: State, at: tuple[Tensor, ...]) -> tuple[State, Tensor]:
+            new = cell(self.mode, at[0], state, weight, bias, out)
+            if mask is not None:
+                new = tuple(T.where(at[1], after, before) for after, before in zip(new, state, strict=True))
+            return new, new[0]
+
+        xs = (projected,) if mask is None else (projected, mask)
+        return _loop(step, state, xs, reverse=suffix.endswith("_reverse"))
+
+    def _layers(self, x: Tensor, states: State, mask: Tensor | None) -> tuple[Tensor, State]:
+        """All layers over (T, N, *); ``states`` hold (layers * directions, N, *)."""
+        finals: list[State] = []
+        for layer in range(self.num_layers):
+            outputs = []
+            for suffix in self._suffixes(layer):
+                first = tuple(s[len(finals)] for s in states)
+                with scope(suffix.removeprefix("_")):
+                    final, ys = self._direction(x, first, suffix, mask)
+                finals.append(final)
+                outputs.append(ys)
+            x = outputs[0] if len(outputs) == 1 else T.cat(outputs, -1)
+            if self.dropout and layer < self.num_layers - 1:
+                x = F.dropout(x, self.dropout, self.training)
+        return x, tuple(T.stack(list(column)) for column in zip(*finals, strict=True))
+
+    def _state_sizes(self) -> list[int]:
+        first = self.proj_size or self.hidden_size
+        return [first, self.hidden_size] if self.mode == "LSTM" else [first]
+
+    def _initial(self, hx: Any, x: Tensor, batch: int, single: bool, order: Tensor | None) -> State:
+        layers = self.num_layers * (2 if self.bidirectional else 1)
+        if hx is None:
+            return tuple(T.zeros(layers, batch, size, dtype=x.dtype) for size in self._state_sizes())
+        given = tuple(hx) if self.mode == "LSTM" else (hx,)
+        words = ("hidden[0]", "hidden[1]") if self.mode == "LSTM" else ("hidden",)
+        states = []
+        for state, size, word in zip(given, self._state_sizes(), words, strict=True):
+            if state.ndim != (2 if single else 3):
+                raise RuntimeError(
+                    f"For {'unbatched 2-D' if single else 'batched 3-D'} input, hx should also be "
+                    f"{2 if single else 3}-D but got {state.ndim}-D tensor"
+                )
+            state = state.unsqueeze(1) if single else state
+            if tuple(state.shape) != (layers, batch, size):
+                raise RuntimeError(f"Expected {word} size {(layers, batch, size)}, got {list(state.shape)}")
+            states.append(state if order is None else state.index_select(1, order))
+        return tuple(states)
+
+    def _check_input(self, x: Tensor) -> None:
+        if x.ndim not in (2, 3):
+            raise ValueError(f"{type(self).__name__}: Expected input to be 2D or 3D, got {x.ndim}D instead")
+        if x.shape[-1] != self.input_size:
+            raise RuntimeError(
+                f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {x.shape[-1]}"
+            )
+
+    def forward(self, input: Any, hx: Any = None) -> Any:
+        """(T, N, input_size), (N, T, input_size) if ``batch_first``, (T, input_size) or a PackedSequence."""
+        if isinstance(input, PackedSequence):
+            return self._forward_packed(input, hx)
+        self._check_input(input)
+        single = input.ndim == 2
+        x = input.unsqueeze(1) if single else input.transpose(0, 1) if self.batch_first else input
+        states = self._initial(hx, x, x.shape[1], single, None)
+        out, finals = self._layers(x, states, None)
+        if single:
+            out, finals = out.squeeze(1), tuple(s.squeeze(1) for s in finals)
+        elif self.batch_first:
+            out = out.transpose(0, 1)
+        return out, (finals if self.mode == "LSTM" else finals[0])
+
+    def _forward_packed(self, packed: PackedSequence, hx: Any) -> Any:
+        x = unpack(packed)
+        lengths = packed.lengths
+        mask = T.arange(x.shape[0]).unsqueeze(1) < T.tensor(lengths)
+        states = self._initial(hx, x, x.shape[1], False, packed.sorted_indices)
+        out, finals = self._layers(x, states, mask.unsqueeze(-1))
+        data = pack_padded_sequence(out, lengths).data
+        if packed.unsorted_indices is not None:
+            finals = tuple(s.index_select(1, packed.unsorted_indices) for s in finals)
+        return PackedSequence(data, *packed[1:]), (finals if self.mode == "LSTM" else finals[0])
+
+
+class RNN(RNNBase):
+    """Elman network: ``h' = tanh(x W_ih^T + b_ih + h W_hh^T + b_hh)``, or relu."""
+
+    def __init__(self, *args: Any, nonlinearity: str = "tanh", **kwargs: Any) -> None:
+        if len(args) > 3 and isinstance(args[3], str):
+            nonlinearity, args = args[3], (*args[:3], *args[4:])
+        if nonlinearity not in ("tanh", "relu"):
+            raise ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
+        super().__init__(f"RNN_{nonlinearity.upper()}", *args, **kwargs)
+        self.nonlinearity = nonlinearity
+
+
+class LSTM(RNNBase):
+    """Long short-term memory (Hochreiter and Schmidhuber 1997), gates in the order i, f, g, o."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__("LSTM", *args, **kwargs)
+
+
+class GRU(RNNBase):
+    """Gated recurrent unit (Cho et al. 2014), gates in the order r, z, n."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__("GRU", *args, **kwargs)
+
+
+class RNNCellBase(Module):
+    """What single-step cells share."""
+
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool, num_chunks: int, device: Any = None, dtype: Any = None
+    ) -> None:
+        super().__init__()
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.bias = bias
+        self.weight_ih = Parameter(T.empty(num_chunks * hidden_size, input_size, device=device, dtype=dtype))
+        self.weight_hh = Parameter(T.empty(num_chunks * hidden_size, hidden_size, device=device, dtype=dtype))
+        for name in ("bias_ih", "bias_hh"):
+            made = Parameter(T.empty(num_chunks * hidden_size, device=device, dtype=dtype)) if bias else None
+            self.register_parameter(name, made)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Uniform in ``1 / sqrt(hidden_size)``, as PyTorch."""
+        bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
+        for weight in self.parameters():
+            init.uniform_(weight, -bound, bound)
+
+    def extra_repr(self) -> str:
+        text = f"{self.input_size}, {self.hidden_size}"
+        if not self.bias:
+            text += f", bias={self.bias}"
+        nonlinearity = getattr(self, "nonlinearity", "tanh")
+        return text if nonlinearity == "tanh" else f"{text}, nonlinearity={nonlinearity}"
+
+    def _step(self, mode: str, input: Tensor, hx: Any) -> State:
+        if input.ndim not in (1, 2):
+            raise ValueError(f"{type(self).__name__}: Expected input to be 1D or 2D, got {input.ndim}D instead")
+        single = input.ndim == 1
+        x = input.unsqueeze(0) if single else input
+        count = 2 if mode == "LSTM" else 1
+        if hx is None:
+            states: State = (T.zeros(x.shape[0], self.hidden_size, dtype=x.dtype),) * count
+        else:
+            given = tuple(hx) if mode == "LSTM" else (hx,)
+            for state in given:
+                if state.ndim not in (1, 2):
+                    raise ValueError(
+                        f"{type(self).__name__}: Expected hidden to be 1D or 2D, got {state.ndim}D instead"
+                    )
+            states = tuple(s.unsqueeze(0) if single else s for s in given)
+        new = cell(mode, F.linear(x, self.weight_ih, self.bias_ih), states, self.weight_hh, self.bias_hh, None)
+        return tuple(s.squeeze(0) for s in new) if single else new
+
+
+class RNNCell(RNNCellBase):
+    """One step of ``RNN``: (N, in), (N, hidden) -> (N, hidden)."""
+
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh", device: Any = None,
+        dtype: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__(input_size, hidden_size, bias, 1, device, dtype)
+        self.nonlinearity = nonlinearity
+
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
+        if self.nonlinearity not in ("tanh", "relu"):
+            raise RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}")
+        return self._step(f"RNN_{self.nonlinearity.upper()}", input, hx)[0]
+
+
+class LSTMCell(RNNCellBase):
+    """One step of ``LSTM``: (N, in), (h, c) -> (h, c)."""
+
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None
+    ) -> None:
+        super().__init__(input_size, hidden_size, bias, 4, device, dtype)
+
+    def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> State:
+        return self._step("LSTM", input, hx)
+
+
+class GRUCell(RNNCellBase):
+    """One step of ``GRU``: (N, in), (N, hidden) -> (N, hidden)."""
+
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None
+    ) -> None:
+        super().__init__(input_size, hidden_size, bias, 3, device, dtype)
+
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
+        return self._step("GRU", input, hx)[0]
