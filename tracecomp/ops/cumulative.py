@@ -105,12 +105,23 @@ def _backwards(x: Any, axis: int) -> Any:
 
 def linear_recurrence(a: Any, b: Any, axis: int) -> Any:
     """``s[k] = b[k] + a[k] * s[k + 1]``, zero past the end, by doubling: log2(n) elementwise steps."""
-    distance = 1
-    while distance < a.shape[axis]:
-        b = prim.add(b, prim.mul(a, shift(b, -distance, 0.0, axis)))
-        a = prim.mul(a, shift(a, -distance, 0.0, axis))
+    size, distance = a.shape[axis], 1
+    while distance < size:
+        head, tail = part(a, 0, size - distance, axis), part(b, distance, size, axis)
+        more = prim.add(part(b, 0, size - distance, axis), prim.mul(head, tail))
+        b = prim.concat(more, part(b, size - distance, size, axis), axis=axis)
+        chained = prim.mul(head, part(a, distance, size, axis))
+        a = prim.concat(chained, part(a, size - distance, size, axis), axis=axis)
         distance *= 2
     return b
+
+
+def part(x: Any, start: int, stop: int, axis: int) -> Any:
+    """The elements from start to stop along one axis."""
+    whole = tuple(x.shape)
+    starts = tuple(start if i == axis else 0 for i in range(len(whole)))
+    stops = tuple(stop if i == axis else n for i, n in enumerate(whole))
+    return prim.slice(x, starts=starts, stops=stops, steps=(1,) * len(whole))
 
 
 def _cumprod_vjp(grads: Any, outs: Any, ins: Any, *, axis: int) -> Any:

@@ -97,13 +97,15 @@ elementwise("pow", "a ** b; integers to negative powers truncate", "pow", arity=
             domain=("positive", "any"))  # fmt: skip
 
 
-def _sum_of_squares(a: Any, b: Any) -> Any:
-    return prim.add(prim.mul(a, a), prim.mul(b, b))
+def _over_square(x: Any, a: Any, b: Any) -> Any:
+    """``x / (a*a + b*b)``, and 0 at the origin, as in PyTorch."""
+    square = prim.add(prim.mul(a, a), prim.mul(b, b))
+    return prim.where(prim.eq(square, 0.0), 0.0, prim.div(x, square))
 
 
 elementwise("atan2", "the angle of the point (b, a)", "atan2", arity=2, saves=("ins",),
-            vjp=_both(lambda g, a, b, o: prim.mul(g, prim.div(b, _sum_of_squares(a, b))),
-                      lambda g, a, b, o: prim.mul(g, prim.div(prim.neg(a), _sum_of_squares(a, b)))),
+            vjp=_both(lambda g, a, b, o: prim.mul(g, _over_square(b, a, b)),
+                      lambda g, a, b, o: prim.mul(g, _over_square(prim.neg(a), a, b))),
             traits=("costly",), ulp=4)  # fmt: skip
 elementwise("hypot", "sqrt(a*a + b*b) without overflow", "hypot", arity=2, saves=("ins", "outs"),
             vjp=_both(lambda g, a, b, o: prim.mul(g, prim.div(a, o)), lambda g, a, b, o: prim.mul(g, prim.div(b, o))),
@@ -147,16 +149,12 @@ elementwise("shift_left", "a * 2**b with bits lost at the top", "shl", arity=2, 
 elementwise("shift_right", "a / 2**b rounded down", "shr", arity=2, dtypes="int", domain=("any", "small"))
 
 
-def _copysign_vjp(grads: Any, outs: Any, ins: Any) -> Any:
-    a, b = ins
-    if not is_tensor(a):
-        return None, None
-    flipped = prim.ne(prim.lt(a, 0.0), prim.lt(prim.copysign(prim.add(prim.mul(a, 0.0), 1.0), b), 0.0))
-    slope = prim.where(flipped, prim.neg(grads[0]), grads[0])
-    return prim.where(prim.eq(a, 0.0), prim.mul(grads[0], 0.0), slope), None
+def _copysign_base(g: Any, a: Any, b: Any, out: Any) -> Any:
+    return prim.mul(g, prim.where(prim.eq(a, 0.0), 0.0, prim.div(out, a)))
 
 
-elementwise("copysign", "|a| with the sign of b", "copysign", arity=2, vjp=_copysign_vjp, saves=("ins",))
+elementwise("copysign", "|a| with the sign of b", "copysign", arity=2, saves=("ins", "outs"),
+            vjp=_both(_copysign_base, lambda g, a, b, o: prim.mul(g, 0.0)))  # fmt: skip
 elementwise("nextafter", "the next number after a towards b", "nextafter", arity=2)
 
 
