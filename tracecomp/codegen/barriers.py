@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tracecomp.ir.loops import CallStep, Ref, RepeatStep, Step
+from tracecomp.ir.loops import CallStep, Ref, RepeatStep, Step, WhenStep, WhileStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +80,25 @@ class _Planner:
         self.behind: set[int] = set()
 
     def visit(self, steps: Sequence[Step], number: int, pending: list[Touch]) -> tuple[int, list[Touch]]:
-        """Go through ``steps``, the first being call ``number``; ``pending`` is what was touched since threads met."""
+        """Go through ``steps``, the first being call ``number``; ``pending`` is what was touched since threads met.
+
+        All threads meet at the decision of a ``when`` or ``while``.
+        """
         for step in steps:
             if isinstance(step, RepeatStep):
                 _, after = self.visit(step.steps, number, pending)
                 number, pending = self.visit(step.steps, number, list(dict.fromkeys([*pending, *after])))
+                continue
+            if isinstance(step, WhenStep):
+                number, pending = self.visit(step.then, number, [])
+                number, other = self.visit(step.otherwise, number, [])
+                pending = list(dict.fromkeys([*pending, *other]))
+                continue
+            if isinstance(step, WhileStep):
+                body, _ = self.visit(step.test, number, pending)
+                after_body, again = self.visit(step.steps, body, [])
+                self.visit(step.test, number, again)
+                number, pending = after_body, []
                 continue
             mine = touches(step, self.parallel[number])
             if number in self.behind or any(m.conflicts(p) for m in mine for p in pending):

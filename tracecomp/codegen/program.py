@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tracecomp.codegen import sync
@@ -14,7 +14,7 @@ from tracecomp.codegen.target import Target
 from tracecomp.errors import CompileError
 from tracecomp.ir.index import Var
 from tracecomp.ir.loop_printer import kernel_key
-from tracecomp.ir.loops import CallStep, Expr, Program, RepeatStep, Slot, Step
+from tracecomp.ir.loops import CallStep, Expr, Program, Ref, RepeatStep, Slot, Step, WhenStep, WhileStep, call_steps
 
 ALIGNMENT = 64
 ENTRY = "tc_entry"
@@ -34,14 +34,6 @@ class ProgramCode:
 def slot_places(program: Program) -> dict[tuple[str, int], int]:
     """Where each input and output slot stands in the call table."""
     return {(s.space, s.position): i for i, s in enumerate((*program.inputs, *program.outputs))}
-
-
-def call_steps(steps: Sequence[Step]) -> Iterator[CallStep]:
-    for step in steps:
-        if isinstance(step, CallStep):
-            yield step
-        else:
-            yield from call_steps(step.steps)
 
 
 def emit_program(program: Program, target: Target, profile: bool = False) -> ProgramCode:
@@ -120,10 +112,15 @@ class _ProgramEmitter:
 
     def _steps(self, steps: Sequence[Step]) -> None:
         for step in steps:
-            if isinstance(step, RepeatStep):
-                self._repeat(step)
-            else:
-                self._call(step)
+            match step:
+                case RepeatStep():
+                    self._repeat(step)
+                case WhenStep():
+                    self._when(step)
+                case WhileStep():
+                    self._while(step)
+                case CallStep():
+                    self._call(step)
 
     def _repeat(self, step: RepeatStep) -> None:
         e, var = self.e, step.var
@@ -150,6 +147,47 @@ class _ProgramEmitter:
         e.line(f"  {counter.text} = phi i64 [ 0, %{before} ], [ {counter.text}.next, %{latch} ]")
         e.blocks[-1].lines.extend(lines)
         e.start_label(after)
+
+    def _when(self, step: WhenStep) -> None:
+        e = self.e
+        holds = self._decision(step.condition)
+        then, otherwise, after = e.fresh("then"), e.fresh("otherwise"), e.fresh("after")
+        e.line(f"  br {holds}, label %{then}, label %{otherwise}")
+        for label, steps in ((then, step.then), (otherwise, step.otherwise)):
+            self._branch(label, steps, after)
+        e.start_label(after)
+
+    def _while(self, step: WhileStep) -> None:
+        e = self.e
+        head, body, after = e.fresh("test"), e.fresh("body"), e.fresh("after")
+        e.line(f"  br label %{head}")
+        e.push(conditional=True)
+        e.start_label(head)
+        self._steps(step.test)
+        e.line(f"  br {self._decision(step.condition)}, label %{body}, label %{after}")
+        self._branch(body, step.steps, head)
+        lines = e.pop()
+        e.blocks[-1].lines.extend(lines)
+        e.start_label(after)
+
+    def _branch(self, label: str, steps: Sequence[Step], after: str) -> None:
+        e = self.e
+        e.push(conditional=True)
+        e.start_label(label)
+        self._steps(steps)
+        e.line(f"  br label %{after}")
+        lines = e.pop()
+        e.blocks[-1].lines.extend(lines)
+
+    def _decision(self, condition: Ref) -> Value:
+        """The bool at ``condition``, read by every thread after it is written and before it can change."""
+        e = self.e
+        e.line("  call void @tc.barrier(ptr %sync, i64 %nt)")
+        byte = e.effect(f"load i8, {self._slot_address(condition.slot, condition.offset)}, align 1", "i8")
+        e.line("  call void @tc.barrier(ptr %sync, i64 %nt)")
+        holds = e.fresh()
+        e.line(f"  {holds} = icmp ne {byte}, 0")
+        return Value(holds, "i1", 0, e.depth)
 
     def _call(self, call: CallStep) -> None:
         number = self.step

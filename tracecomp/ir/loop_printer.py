@@ -7,7 +7,7 @@ from collections.abc import Callable
 from tracecomp.ir.index import Atom, Computed, FloorDiv, Index, Var
 from tracecomp.ir.loops import (
     Accumulate, Buffer, Call, CallStep, Check, Const, Expr, If, IndexValue, Kernel, Let, Load, Local, Loop, Program,
-    Read, Ref, Step, Stmt, Store, Update,
+    Read, Ref, RepeatStep, Step, Stmt, Store, Update, WhenStep, WhileStep, step_bodies,
 )  # fmt: skip
 
 _INFIX = {
@@ -224,9 +224,21 @@ def _print_steps(steps: tuple[Step, ...], level: int, lines: list[str], kernels:
             kernels.setdefault(step.kernel.name, step.kernel)
             label = f"  # {step.label}" if step.label else ""
             lines.append(f"{pad}call {step.kernel.name}({', '.join(map(_ref, step.args))}){label}")
-        else:
-            lines.append(f"{pad}repeat {step.var.name} < {step.var.extent}:")
-            _print_steps(step.steps, level + 1, lines, kernels)
+        for opening, body in zip(_openings(step), step_bodies(step), strict=True):
+            lines.append(f"{pad}{opening}:")
+            _print_steps(body, level + 1, lines, kernels)
+
+
+def _openings(step: Step) -> tuple[str, ...]:
+    """The line above each list of steps nested in ``step``."""
+    match step:
+        case RepeatStep(var, _):
+            return (f"repeat {var.name} < {var.extent}",)
+        case WhenStep(condition, _, _):
+            return (f"when {_ref(condition)}", "otherwise")
+        case WhileStep(_, condition, _):
+            return (f"while {_ref(condition)} after", "do")
+    return ()
 
 
 def _ref(ref: Ref) -> str:

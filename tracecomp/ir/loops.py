@@ -275,6 +275,27 @@ class Program:
     steps: tuple[Step, ...]
 
 
+def step_bodies(step: Step) -> tuple[tuple[Step, ...], ...]:
+    """The lists of steps nested in ``step``, in the order in which its calls are numbered."""
+    match step:
+        case RepeatStep(_, steps):
+            return (steps,)
+        case WhenStep(_, then, otherwise):
+            return (then, otherwise)
+        case WhileStep(test, _, steps):
+            return (test, steps)
+    return ()
+
+
+def call_steps(steps: tuple[Step, ...]) -> Iterator[CallStep]:
+    """Every kernel call, in order of their numbers."""
+    for step in steps:
+        if isinstance(step, CallStep):
+            yield step
+        for body in step_bodies(step):
+            yield from call_steps(body)
+
+
 def cast(value: Expr, dtype: DType) -> Expr:
     """``value`` converted to ``dtype``; the value itself when it has it already."""
     return value if value.dtype is dtype else Call("cast", (value,), dtype)
@@ -329,5 +350,5 @@ def walk(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
 __all__ = [
     "Acc", "Accumulate", "Buffer", "Call", "CallStep", "Check", "Const", "Expr", "If", "Index", "IndexValue", "Kernel",
     "Let", "Load", "Local", "Loop", "Program", "Read", "Ref", "RepeatStep", "Slot", "Stmt", "Step", "Store", "Update",
-    "Var", "WhenStep", "WhileStep", "both", "cast", "children", "in_range", "index", "index_from", "walk", "with_children",
+    "Var", "WhenStep", "WhileStep", "call_steps", "step_bodies", "both", "cast", "children", "in_range", "index", "index_from", "walk", "with_children",
 ]  # fmt: skip

@@ -280,7 +280,7 @@ class Fuser:
         for node in units:
             if isinstance(node.op.loop, Pointwise | Reduced):
                 for read in self._space(node).reads:
-                    if read.value.type.nbytes >= SIBLING_BYTES and read.offset == index(self._space(node).var):
+                    if read.value.type.nbytes >= SIBLING_BYTES and read.offset == self._space(node).flat:
                         readers.setdefault(read.value, []).append(node)
         for nodes in readers.values():
             for a, b in zip(nodes, nodes[1:], strict=False):

@@ -20,9 +20,9 @@ from tracecomp.passes.physical import Placed, convolution, in_order, rebuild
 from tracecomp.passes.rewrite import Log, Rewriter
 
 VECTOR_BYTES = 64
-BORDER_BYTES_PER_CYCLE = 4.0
-STRIDED_EFFICIENCY = 0.3
-CHANNELS_FIRST_EFFICIENCY = 0.85
+BORDER_BYTES_PER_CYCLE = 1.6
+STRIDED_EFFICIENCY = 0.4
+CHANNELS_FIRST_EFFICIENCY = 0.95
 
 
 @dataclass(eq=False, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tracecomp.ir.graph import Graph, Node, Value
-from tracecomp.ir.index import index
 from tracecomp.passes.fuse import Group, Partition
 from tracecomp.passes.lower import Task, copy_task, values_read, with_inlined
 from tracecomp.passes.reads import Space, storage
@@ -62,7 +61,7 @@ class Outputs:
             return not any(_is_view_of(v, target) for v in node.inputs)
         space = Space(node)
         reads = [r for r in space.reads if r.value is target]
-        return all(r.offset == index(space.var) and space.numel == value.type.numel for r in reads)
+        return all(r.offset == space.flat and space.numel == value.type.numel for r in reads)
 
     def copies(self) -> list[Task]:
         """Copies for outputs that no kernel writes, those over inputs last and from staged sources."""

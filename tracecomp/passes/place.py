@@ -8,12 +8,12 @@ places of its inputs and outputs and of its block.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.index import Index, Var, index
-from tracecomp.ir.loops import CallStep, Program, Ref, RepeatStep, Slot, Step, WhenStep, WhileStep
+from tracecomp.ir.loops import CallStep, Kernel, Program, Ref, RepeatStep, Slot, Step, WhenStep, WhileStep
 from tracecomp.ir.types import TensorType, uint8
 from tracecomp.passes.evaluate import Params
 from tracecomp.passes.fuse import Fuser, Group, Partition
@@ -161,6 +161,7 @@ class _Emitter:
         self.frame = frame
         self.constants: list[Any] = []
         self.constant_slots: list[Slot] = []
+        self.kernels: dict[Kernel, Kernel] = {}
         self.loops = 0
 
     def lowered(self) -> Lowered:
@@ -185,7 +186,14 @@ class _Emitter:
 
     def _call(self, task: Task, places: _Places) -> CallStep:
         args = tuple(places.of(v) for v in task.values)
-        return CallStep(task.kernel, args, _label(task, places.frame.graph))
+        return CallStep(self._numbered(task.kernel), args, _label(task, places.frame.graph))
+
+    def _numbered(self, kernel: Kernel) -> Kernel:
+        """The kernel under a name of its own; equal kernels are one."""
+        unnamed = replace(kernel, name="")
+        if unnamed not in self.kernels:
+            self.kernels[unnamed] = replace(kernel, name=f"k{len(self.kernels)}_{kernel.name}")
+        return self.kernels[unnamed]
 
     def _control(self, task: ControlTask, places: _Places) -> list[Step]:
         if task.node.op.name == "scan":

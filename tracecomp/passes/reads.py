@@ -46,12 +46,13 @@ class Space:
         self.shape = node.inputs[0].shape if is_reduction else node.outputs[0].shape
         self.numel = (node.inputs[0] if is_reduction else node.outputs[0]).type.numel
         self.var = Var("t", self.numel)
+        self.flat = index(self.var) if self.numel != 1 else Index()
 
     @cached_property
     def reads(self) -> tuple[ReadAt, ...]:
         """What the node reads per element of its space, views followed to what they look at."""
         found: list[ReadAt] = []
-        _trace_node(self.node, unravel(index(self.var), self.shape), found)
+        _trace_node(self.node, unravel(self.flat, self.shape), found)
         return tuple(dict.fromkeys(found))
 
 
