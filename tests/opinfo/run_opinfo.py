@@ -1,0 +1,294 @@
+"""Compare tracecomp with torch on torch's own sample inputs (OpInfo), eagerly.
+
+    python tests/opinfo/run_opinfo.py [--names add,sum] [--dtypes float32] [--limit 20] [--verbose]
+
+For every dense CPU operator: each sample is converted, the function of the same name is called, and value, dtype,
+shape and (for float64) gradients are compared. Prints counts per name, the most frequent failures, and the total.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import sys
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch.testing._internal.common_methods_invocations import op_db
+
+import tracecomp
+from tracecomp.ir.types import dtype_named
+
+DTYPES = {"float32": torch.float32, "float64": torch.float64, "int64": torch.int64, "bool": torch.bool}
+OUT_OF_SCOPE = (
+    "sparse.", "jiterator", "torch.ops", "torch._scaled", "to_sparse", "cfloat", "cdouble", "chalf", "complex",
+    "view_as_complex", "view_as_real", "polar", "imag", "_segment_reduce", "_chunk_cat", "hash_tensor",
+    "_batch_norm_with_update", "_native_batch_norm_legit", "_softmax_backward_data", "_unsafe_masked_index",
+    "_upsample_bilinear2d_aa", "max_pool2d_with_indices_backward", "native_", "nn.functional.linear_cross_entropy",
+)  # fmt: skip
+RANDOM = (
+    "rand", "normal", "bernoulli", "multinomial", "uniform", "exponential", "geometric", "cauchy", "log_normal",
+    "dropout", "empty", "new_empty", "rrelu", "fractional_max_pool", "svd_lowrank", "pca_lowrank",
+)  # fmt: skip
+
+
+class Unsupported(Exception):
+    """A sample that needs what is out of scope (complex numbers, sparse tensors)."""
+
+
+def convert(x: Any, memo: dict[int, Any]) -> Any:
+    """torch's argument as tracecomp's: tensors, dtypes, and containers of them."""
+    if isinstance(x, torch.Tensor):
+        if x.is_complex() or x.layout is not torch.strided or x.is_conj():
+            raise Unsupported
+        if id(x) not in memo:
+            memo[id(x)] = tensor_like(x)
+        return memo[id(x)]
+    if isinstance(x, torch.dtype):
+        return dtype_of(x)
+    if isinstance(x, torch.device):
+        return tracecomp.device(str(x))
+    if isinstance(x, torch.layout | torch.memory_format):
+        return getattr(tracecomp, str(x).removeprefix("torch."), None)
+    if isinstance(x, complex):
+        raise Unsupported
+    if isinstance(x, tuple) and hasattr(x, "_fields"):
+        return type(x)(*(convert(v, memo) for v in x))
+    if isinstance(x, list | tuple):
+        return type(x)(convert(v, memo) for v in x)
+    if isinstance(x, dict):
+        return {k: convert(v, memo) for k, v in x.items()}
+    if callable(x) and getattr(x, "__module__", "").startswith("torch"):
+        return getattr(tracecomp, x.__name__, x)
+    return x
+
+
+def dtype_of(x: torch.dtype) -> Any:
+    try:
+        return dtype_named(str(x).removeprefix("torch."))
+    except KeyError:
+        raise Unsupported from None
+
+
+def tensor_like(x: torch.Tensor) -> Any:
+    """A tensor of the same values, strides and ``requires_grad``."""
+    dtype_of(x.dtype)
+    array = x.detach().resolve_neg().numpy()
+    copy = np.empty(x.numel(), array.dtype)
+    copy = copy.reshape(array.shape)
+    if array.ndim and any(s > t for s, t in zip(array.strides[1:], array.strides, strict=False)):
+        order = np.argsort([-s for s in array.strides], kind="stable")
+        copy = np.empty([array.shape[i] for i in order], array.dtype).transpose(np.argsort(order))
+    copy[...] = array
+    result = tracecomp.from_numpy(copy)
+    if x.requires_grad:
+        result.requires_grad_(True)
+    return result
+
+
+def function(name: str) -> Any:
+    """The function or method called ``name``; None when there is none."""
+    target: Any = tracecomp
+    for part in name.split("."):
+        target = getattr(target, part, None)
+    if target is None or not callable(target):
+        target = getattr(tracecomp.Tensor, name, None)
+    if isinstance(target, property):
+        return target.fget
+    return target if callable(target) else None
+
+
+def leaves(x: Any) -> list[Any]:
+    if isinstance(x, dict):
+        x = list(x.values())
+    if isinstance(x, list | tuple):
+        return [leaf for item in x for leaf in leaves(item)]
+    return [x]
+
+
+def difference(want: Any, got: Any, tolerance: float, exact: bool = True) -> str | None:
+    """What is different, in words; None when equal."""
+    wants, gots = leaves(want), leaves(got)
+    if len(wants) != len(gots):
+        return f"{len(gots)} results instead of {len(wants)}"
+    for a, b in zip(wants, gots, strict=True):
+        if not isinstance(a, torch.Tensor):
+            if isinstance(a, torch.dtype):
+                if dtype_of(a) is not b:
+                    return f"dtype {b} instead of {a}"
+            elif isinstance(a, float):
+                if not np.isclose(a, b, rtol=1e-5, equal_nan=True):
+                    return f"value {b} instead of {a}"
+            elif a != b and not isinstance(a, torch.Size | torch.layout | torch.device):
+                return f"value {b!r} instead of {a!r}"
+            continue
+        if a.is_complex():
+            raise Unsupported
+        if not isinstance(b, tracecomp.Tensor):
+            return f"{type(b).__name__} instead of a tensor"
+        text = tensor_difference(a, b, tolerance, exact)
+        if text:
+            return text
+    return None
+
+
+def tensor_difference(a: torch.Tensor, b: Any, tolerance: float, exact: bool) -> str | None:
+    if tuple(a.shape) != tuple(b.shape):
+        return f"shape {list(b.shape)} instead of {list(a.shape)}"
+    if dtype_of(a.dtype) is not b.dtype:
+        return f"dtype {b.dtype} instead of {a.dtype}"
+    if not exact:
+        return None
+    x, y = a.detach().numpy(), b.detach().numpy()
+    if x.dtype.kind != "f":
+        return None if np.array_equal(x, y) else f"value: {y.ravel()[:4]} instead of {x.ravel()[:4]}"
+    if x.dtype == np.float16:
+        tolerance = 5e-3
+    if np.allclose(x, y, rtol=tolerance, atol=tolerance, equal_nan=True):
+        return None
+    bad = ~np.isclose(x, y, rtol=tolerance, atol=tolerance, equal_nan=True)
+    return f"value: {y[bad].ravel()[:3]} instead of {x[bad].ravel()[:3]}"
+
+
+def float_leaves(x: Any) -> list[Any]:
+    return [t for t in leaves(x) if getattr(t, "requires_grad", False)]
+
+
+def grad_difference(want: Any, got: Any, inputs: list[Any], ours: list[Any]) -> str | None:
+    """Compare gradients of a fixed weighting of the results."""
+    wants, gots = leaves(want), leaves(got)
+    pairs = [(a, b) for a, b in zip(wants, gots, strict=True) if isinstance(a, torch.Tensor) and a.requires_grad]
+    if not pairs:
+        return None
+    for _, b in pairs:
+        if not b.requires_grad:
+            return "gradient: result does not require grad"
+    weights = [np.cos(np.arange(a.numel())).reshape(tuple(a.shape)) for a, _ in pairs]
+    theirs = torch.autograd.grad(
+        [a for a, _ in pairs], inputs, [torch.tensor(w, dtype=a.dtype) for (a, _), w in zip(pairs, weights, strict=True)],
+        allow_unused=True,
+    )  # fmt: skip
+    mine = tracecomp.autograd.grad(
+        [b for _, b in pairs], ours,
+        [tracecomp.tensor(w, dtype=b.dtype) for (_, b), w in zip(pairs, weights, strict=True)], allow_unused=True,
+    )  # fmt: skip
+    for a, b in zip(theirs, mine, strict=True):
+        if a is None or b is None:
+            other = a if a is not None else b
+            if other is not None and np.any(other.detach().numpy() != 0):
+                return f"gradient: {'missing' if b is None else 'unexpected'}"
+            continue
+        text = tensor_difference(a, b, 1e-6, True)
+        if text:
+            return f"gradient {text}"
+    return None
+
+
+def check(op: Any, fn: Any, sample: Any, dtype: torch.dtype, exact: bool) -> str | None:
+    """None when the sample agrees."""
+    memo: dict[int, Any] = {}
+    args = (sample.input, *sample.args)
+    ours, ours_kw = convert(args, memo), convert(sample.kwargs, memo)
+    inputs = float_leaves(args) + float_leaves(sample.kwargs)
+    theirs = [memo[id(t)] for t in inputs]
+    try:
+        want = op(*args, **sample.kwargs)
+    except Exception as error:
+        return f"torch raises {type(error).__name__}"
+    with np.errstate(all="ignore"):
+        got = fn(*ours, **ours_kw)
+        if sample.output_process_fn_grad is not None and not isinstance(want, torch.Tensor):
+            pass
+        text = difference(want, got, 1e-4 if dtype is torch.float32 else 1e-7, exact)
+        if text or not exact or dtype is not torch.float64 or not inputs or not op.supports_autograd:
+            return text
+        return grad_difference(want, got, inputs, theirs)
+
+
+def samples(op: Any, dtype: torch.dtype, limit: int) -> Iterator[Any]:
+    """The op's sample inputs; differentiable ones in float64."""
+    grad = dtype is torch.float64 and op.supports_autograd
+    torch.manual_seed(0)
+    for i, sample in enumerate(op.sample_inputs("cpu", dtype, requires_grad=grad)):
+        if i >= limit:
+            return
+        yield sample
+
+
+def in_scope(op: Any) -> bool:
+    return not any(op.name.startswith(prefix) for prefix in OUT_OF_SCOPE)
+
+
+def run(names: set[str], dtypes: list[str], limit: int, verbose: bool) -> int:
+    totals: collections.Counter[str] = collections.Counter()
+    reasons: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+    status: dict[str, str] = {}
+    for op in op_db:
+        label = op.name + ("/" + op.variant_test_name if op.variant_test_name else "")
+        if not in_scope(op) or (names and op.name not in names and label not in names):
+            continue
+        fn = function(op.name)
+        exact = not any(op.name.split(".")[-1].startswith(p) for p in RANDOM)
+        supported = [d for d in dtypes if DTYPES[d] in op.supported_dtypes("cpu")]
+        if not supported:
+            continue
+        if fn is None:
+            status[label] = "missing"
+            continue
+        passed = failed = 0
+        for d in supported:
+            for sample in samples(op, DTYPES[d], limit):
+                try:
+                    text = check(op, fn, sample, DTYPES[d], exact)
+                except Unsupported:
+                    continue
+                except Exception as error:
+                    text = f"{type(error).__name__}: {str(error)[:160]}"
+                    if verbose and len(names) == 1:
+                        import traceback
+
+                        traceback.print_exc()
+                if text and text.startswith("torch raises"):
+                    continue
+                if text:
+                    failed += 1
+                    reasons[label][f"{d}: {text}"] += 1
+                    if verbose:
+                        print(label, d, text, sample.summary()[:300], file=sys.stderr)
+                else:
+                    passed += 1
+        totals["passed"] += passed
+        totals["failed"] += failed
+        status[label] = "pass" if not failed else f"{failed} of {passed + failed} samples fail"
+    report(status, reasons, totals)
+    return sum(s != "pass" for s in status.values())
+
+
+def report(status: dict[str, str], reasons: Any, totals: Any) -> None:
+    missing = [n for n, s in status.items() if s == "missing"]
+    for label, text in status.items():
+        if text not in ("pass", "missing"):
+            reason, count = reasons[label].most_common(1)[0]
+            print(f"{label:45} {text:28} {count} x {reason}")
+    print(f"missing ({len(missing)}): {' '.join(missing)}")
+    good = sum(s == "pass" for s in status.values())
+    print(f"names: {good} of {len(status)} pass; samples: {totals['passed']} pass, {totals['failed']} fail")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--names", default="", help="comma-separated OpInfo names (all by default)")
+    parser.add_argument("--dtypes", default=",".join(DTYPES))
+    parser.add_argument("--limit", type=int, default=1000, help="samples per operator and dtype")
+    parser.add_argument("--verbose", action="store_true", help="print every failing sample")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    names = set(filter(None, options.names.split(",")))
+    return 1 if run(names, options.dtypes.split(","), options.limit, options.verbose) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
