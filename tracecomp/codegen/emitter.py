@@ -7,12 +7,13 @@ hence "in an outer block" always means "just before the loop that is being writt
 
 from __future__ import annotations
 
-import math
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+
+from tracecomp.codegen.target import Target
 
 FLOAT_BITS = {"half": 16, "float": 32, "double": 64}
 INT_BITS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64}
@@ -54,8 +55,8 @@ def literal(elem: str, value: float | int) -> str:
     """LLVM's spelling of a scalar constant."""
     if elem == "i1":
         return "true" if value else "false"
-    if elem in INT_BITS:
-        bits = INT_BITS[elem]
+    if elem[0] == "i":
+        bits = int(elem[1:])
         wrapped = int(value) & ((1 << bits) - 1)
         return str(wrapped - (1 << bits) if wrapped >> (bits - 1) else wrapped)
     if elem == "half":
@@ -71,12 +72,20 @@ def type_suffix(elem: str, width: int) -> str:
     return f"v{width}{scalar}" if width else scalar
 
 
+@dataclass(slots=True)
+class Module:
+    """What the functions of a module have in common: the machine, and declared or defined helper functions by name."""
+
+    target: Target
+    declarations: dict[str, str] = field(default_factory=dict)
+
+
 class Emitter:
     """One function's text under construction."""
 
-    def __init__(self, declarations: dict[str, str] | None = None) -> None:
+    def __init__(self, module: Module) -> None:
+        self.module = module
         self.blocks = [Block()]
-        self.declarations = {} if declarations is None else declarations
         self.label = "entry"
         self.allocas: list[str] = []
         self._counter = 0
@@ -226,7 +235,48 @@ class Emitter:
         return self.pure(rhs, first.elem, first.width, args_)
 
     def declare(self, name: str, text: str) -> None:
-        self.declarations.setdefault(name, text)
+        self.module.declarations.setdefault(name, text)
+
+    # ---- control
+
+    def branch(self, condition: Value, then: Callable[[], list[Value]], otherwise: list[Value]) -> list[Value]:
+        """The values of ``then()``, run only if the scalar condition holds, else ``otherwise``."""
+        inside, join, before = self.fresh("then"), self.fresh("join"), self.label
+        self.push(conditional=True)
+        self.start_label(inside)
+        results = then()
+        self.line(f"  br label %{join}")
+        last = self.label
+        lines = self.pop()
+        self.line(f"  br i1 {condition.text}, label %{inside}, label %{join}")
+        self.blocks[-1].lines.extend(lines)
+        self.start_label(join)
+        return [
+            self.effect(f"phi {a.type} [ {a.text}, %{last} ], [ {b.text}, %{before} ]", a.elem, a.width)
+            for a, b in zip(results, otherwise, strict=True)
+        ]
+
+    def repeat_while(
+        self, start: list[Value], more: Callable[[list[Value]], Value], step: Callable[[list[Value]], list[Value]]
+    ) -> list[Value]:
+        """Values that go through ``step`` as long as the scalar ``more`` of them holds."""
+        head, inside, after, before = self.fresh("head"), self.fresh("step"), self.fresh("after"), self.label
+        self.line(f"  br label %{head}")
+        self.push(conditional=True)
+        phis = [Value(self.fresh(), v.elem, v.width, self.depth) for v in start]
+        again = more(phis)
+        self.line(f"  br i1 {again.text}, label %{inside}, label %{after}")
+        self.start_label(inside)
+        results = step(phis)
+        self.line(f"  br label %{head}")
+        last = self.label
+        lines = self.pop()
+        self.line(f"{head}:")
+        for phi, a, b in zip(phis, start, results, strict=True):
+            self.line(f"  {phi.text} = phi {phi.type} [ {a.text}, %{before} ], [ {b.text}, %{last} ]")
+        self.blocks[-1].lines.extend(lines)
+        self.start_label(after)
+        return [Value(p.text, p.elem, p.width, self.depth) for p in phis]
 
     # ---- shorthands for floating point
 
@@ -251,13 +301,5 @@ class Emitter:
         return self.pure(rhs, "ptr", offset.width or base.width, (base, offset))
 
 
-def is_power_of_two(n: int) -> bool:
-    return n > 0 and n & (n - 1) == 0
-
-
 def next_power_of_two(n: int) -> int:
-    return 1 << max(n - 1, 0).bit_length() if n > 1 else 1
-
-
-def log2_exact(n: int) -> int:
-    return int(math.log2(n))
+    return 1 << max(n - 1, 0).bit_length()

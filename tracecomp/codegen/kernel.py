@@ -8,8 +8,7 @@ from tracecomp.codegen import accumulate, convert
 from tracecomp.codegen.accumulate import State
 from tracecomp.codegen.address import store_text
 from tracecomp.codegen.elements import Binding, Elements, inside
-from tracecomp.codegen.emitter import Block, Emitter, Value
-from tracecomp.codegen.target import Target
+from tracecomp.codegen.emitter import Emitter, Module, Value
 from tracecomp.errors import CompileError
 from tracecomp.ir.index import Computed, Index, Var
 from tracecomp.ir.loops import (
@@ -34,10 +33,11 @@ class KernelEmitter(Elements):
     """Emits one kernel. ``groups`` maps a parameter to its alias group; parameters alone in theirs are noalias."""
 
     def __init__(
-        self, kernel: Kernel, name: str, target: Target, groups: dict[str, str], declarations: dict[str, str]
+        self, kernel: Kernel, name: str, module: Module, groups: dict[str, str]
     ) -> None:
         bases = {p.name: Value(f"%p{i}", "ptr") for i, p in enumerate(kernel.params)}
-        super().__init__(Emitter(declarations), target.vector_bits // 8 // _lane_bytes(kernel), bases, groups)
+        width = module.target.vector_bits // 8 // _lane_bytes(kernel)
+        super().__init__(Emitter(module), width, bases, groups)
         self.kernel = kernel
         self.name = name
         self.shared_bytes = 0
@@ -159,9 +159,12 @@ class KernelEmitter(Elements):
         done = e.fresh("done")
         some = e.compare("icmp ult", start, stop)
         e.line(f"  br i1 {some.text}, label %{inside}, label %{done}")
+        self._open(Block(conditional=True), self._written(loop.body))
         e.start_label(inside)
         self._repeat(loop, start, stop)
         e.line(f"  br label %{done}")
+        lines = self._close()
+        e.blocks[-1].lines.extend(lines)
         e.start_label(done)
 
     def _repeat(self, loop: Loop, start: Value, stop: Value) -> None:
@@ -170,7 +173,7 @@ class KernelEmitter(Elements):
         written = self._written(loop.body)
         self.stores.bump(written)
         before, head, after = e.label, e.fresh("loop"), e.fresh("after")
-        self._open(Block(), written)
+        self._open(written)
         e.label = head
         counter = Value(e.fresh("%i"), "i64", 0, e.depth)
         self.scalars[loop.var] = counter
@@ -207,8 +210,8 @@ class KernelEmitter(Elements):
         names = dict.fromkeys(s.name for s in walk(body) if isinstance(s, Update))
         return [self.states[n] for n in names if n in self.states]
 
-    def _open(self, block: Block, written: frozenset[str]) -> None:
-        self.e.push(block.conditional)
+    def _open(self, written: frozenset[str], conditional: bool = False) -> None:
+        self.e.push(conditional)
         self.stores.open.append(written)
 
     def _close(self) -> list[str]:
@@ -232,7 +235,7 @@ class KernelEmitter(Elements):
         entries = [(s, key, value) for s in states for key, value in s.values.items()]
         then, join, before = e.fresh("then"), e.fresh("join"), e.label
         written = self._written(body)
-        self._open(Block(conditional=True), written)
+        self._open(written, conditional=True)
         e.start_label(then)
         self.body(body)
         e.line(f"  br label %{join}")

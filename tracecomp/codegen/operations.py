@@ -73,9 +73,10 @@ def _keep_nan(e: Emitter, chosen: Value, a: Value) -> Value:
 
 
 def _float_sign(e: Emitter, a: Value) -> Value:
-    """-1, 0 or 1; zero keeps its sign and NaN stays."""
-    one = e.intrinsic("copysign", e.const(a.elem, 1.0, a.width), a)
-    return e.select(e.compare("fcmp one", a, e.const(a.elem, 0.0)), one, a)
+    """-1, 0 or 1; 0 for NaN."""
+    zero = e.const(a.elem, 0.0)
+    negative = e.select(e.compare("fcmp olt", a, zero), e.const(a.elem, -1.0), zero)
+    return e.select(e.compare("fcmp ogt", a, zero), e.const(a.elem, 1.0), negative)
 
 
 _FLOAT_SPECIAL: dict[str, Callable[..., Value]] = {

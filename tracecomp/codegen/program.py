@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tracecomp.codegen import sync
 from tracecomp.codegen.address import Indexer, Position
 from tracecomp.codegen.barriers import overlapping, steps_behind_barriers
-from tracecomp.codegen.emitter import Emitter, Value
+from tracecomp.codegen.emitter import Emitter, Module, Value
 from tracecomp.codegen.kernel import KernelCode, KernelEmitter
 from tracecomp.codegen.target import Target
 from tracecomp.errors import CompileError
@@ -47,9 +47,9 @@ class _ProgramEmitter:
         self.target = target
         self.profile = profile
         self.places = slot_places(program)
-        self.declarations: dict[str, str] = {}
+        self.module = Module(target)
         self.kernels: dict[object, tuple[str, KernelCode]] = {}
-        self.e = Emitter(self.declarations)
+        self.e = Emitter(self.module)
         self.scalars: dict[Var, Value | int] = {}
         self.indexer = Indexer(self.e, self._position, _no_expression)
         self.step = 0
@@ -73,7 +73,7 @@ class _ProgramEmitter:
             *[code.text for _, code in self.kernels.values()],
             f"define void @{ENTRY}(ptr %table, ptr %arena, i64 %tid, i64 %nt, ptr %sync) #0 {{\n{entry}\n}}",
             sync.barrier_text(self.target),
-            *self.declarations.values(),
+            *self.module.declarations.values(),
             self._attributes(),
         ])
         return ProgramCode(text, shared, private, tuple(c.label or c.kernel.name for c in calls), parallel)
@@ -81,7 +81,11 @@ class _ProgramEmitter:
     def _attributes(self) -> str:
         bits = self.target.vector_bits
         width = f'"prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"'
-        return f"attributes #0 = {{ nounwind {width} }}\nattributes #1 = {{ nounwind noinline }}\n"
+        return (
+            f"attributes #0 = {{ nounwind {width} }}\nattributes #1 = {{ nounwind noinline }}\n"
+            f"attributes #2 = {{ nounwind willreturn memory(none) {width} }}\n"
+            "attributes #3 = { nounwind willreturn noinline memory(none) }\n"
+        )
 
     def _kernel(self, call: CallStep) -> tuple[str, KernelCode]:
         """The function for a call; calls of equal kernels with equal aliasing share one."""
@@ -90,10 +94,7 @@ class _ProgramEmitter:
         found = self.kernels.get(key)
         if found is None:
             name = f"k{len(self.kernels)}"
-            by_index = {f"p{i}": p.name for i, p in enumerate(call.kernel.params)}
-            named = {p.name: groups[p.name] for p in call.kernel.params}
-            assert len(by_index) == len(named), f"parameters of {call.kernel.name} share a name"
-            code = KernelEmitter(call.kernel, name, self.target, named, self.declarations).emit()
+            code = KernelEmitter(call.kernel, name, self.module, groups).emit()
             found = self.kernels[key] = (name, code)
         return found
 

@@ -20,6 +20,11 @@ class Target:
         return self.triple.startswith("x86_64")
 
     @property
+    def has_scalef(self) -> bool:
+        """Whether multiplying by a power of two is one instruction."""
+        return self.is_x86 and self.vector_bits == 512
+
+    @property
     def has_half(self) -> bool:
         """Whether conversions between half and float are instructions."""
         return "+f16c" in self.features or "+fullfp16" in self.features

@@ -1,0 +1,297 @@
+"""Exponentials, logarithms, powers and hyperbolic functions, for float and double alike.
+
+Polynomial coefficients are minimax fits made for this file (Remez exchange in 45 digits); each says what it fits.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tracecomp.codegen.emitter import FLOAT_BITS, Emitter, Value
+from tracecomp.codegen.numbers import Number, at_least, at_most, horner, where
+
+# (exp(r) - 1 - r) / r**2 on |r| < ln(2)/2, relative to exp(r): 2**-28.3 and 2**-64
+_EXP_FLOAT = (0.49999993319343256, 0.16666518945832554, 0.04166840921204227, 0.00836891936787915, 0.001381415797210295)
+_EXP_DOUBLE = (
+    0.5, 0.16666666666666685, 0.041666666666666075, 0.008333333333316673, 0.0013888888889121232, 0.00019841269897300545,
+    2.480158691940208e-05, 2.7557233927420723e-06, 2.755758552097634e-07, 2.511236846557247e-08, 2.082613667798191e-09,
+)  # fmt: skip
+# the same relative to exp(r) - 1: 2**-31.9 and 2**-61.7
+_EXPM1_FLOAT = (
+    0.500000004516086, 0.16666666371963074, 0.041666356528890086, 0.008333388535240025, 0.0013940982277457596,
+    0.00019846687094148542,
+)  # fmt: skip
+_EXPM1_DOUBLE = (
+    0.5, 0.16666666666666677, 0.041666666666666505, 0.008333333333321433, 0.001388888888896347, 0.0001984126988671024,
+    2.4801587171534036e-05, 2.7557243542455614e-06, 2.755740254960574e-07, 2.5109294886361446e-08, 2.087564274867078e-09,
+)  # fmt: skip
+# (log(1 + f) - f + f**2/2) / f**3 on sqrt(1/2) <= 1 + f < sqrt(2): 2**-30.3
+_LOG_FLOAT = (
+    0.3333331259272695, -0.25000009072153356, 0.20002119065060486, -0.16668023493003406, 0.14219562794365534,
+    -0.12405143484755476, 0.11887690950440488, -0.11677949409835987, 0.06750258204028654,
+)  # fmt: skip
+# (log(1 + f) - 2*s) / s**3 in s**2, where s = f / (2 + f): 2**-65.6
+_LOG_DOUBLE = (
+    0.6666666666666666, 0.400000000000067, 0.28571428568940144, 0.2222222266874296, 0.1818177390950765,
+    0.1538716754476185, 0.13248386365435186, 0.132670804664528,
+)  # fmt: skip
+# (log(1 + f) - 2*s - 2/3*s**3) / s**5 in s**2: 2**-65.2
+_LOG_TAIL = (
+    0.40000000000002417, 0.2857142857001741, 0.22222222535240374, 0.18181782975315505, 0.15386823598493105,
+    0.13255228961080587, 0.13211462644356323,
+)  # fmt: skip
+
+_LN2 = (0.6931471805599453, 2.3190468138462996e-17)
+_LOG2E = (1.4426950408889634, 2.0355273740931033e-17)
+_LOG10E = (0.4342944819032518, 1.098319650216765e-17)
+_LOG10_2 = (0.3010299956639812, -2.8037281277851704e-18)
+# ln(2) in two parts of which the first has 12 trailing zero bits, so that its product with an exponent is exact
+_LN2_SHORT = (float.fromhex("0x1.62e42fefa3000p-1"), 2.8235290563031577e-13)
+
+
+def split(like: Number, pair: tuple[float, float]) -> tuple[float, float]:
+    """A constant given as a double and its remainder, in two parts of the type of ``like``."""
+    if like.is_double:
+        return pair
+    high = float(np.float32(pair[0]))
+    return high, pair[0] - high + pair[1]
+
+
+def _exponent(like: Number) -> tuple[int, int]:
+    """Mantissa bits and exponent bias."""
+    return (52, 1023) if like.is_double else (23, 127)
+
+
+def _power_of_two(n: Number, like: Number) -> Number:
+    """2**n for an integer n in the range of normal exponents; ``like`` says of which type."""
+    mantissa, bias = _exponent(like)
+    return ((n + bias) << mantissa).as_float()
+
+
+def scale(y: Number, n: Number) -> Number:
+    """``y * 2**n`` for an integral n, rounded once whatever the result's size."""
+    if y.e.module.target.has_scalef and y.v.width:
+        return Number(y.e, _scalef(y.e, y.v, y.e.widen(n.v, y.v.width)))
+    whole = n.to_int()
+    half = whole >> 1
+    return y * _power_of_two(half, y) * _power_of_two(whole - half, y)
+
+
+def _scalef(e: Emitter, y: Value, n: Value) -> Value:
+    """AVX-512's scaling instruction; longer vectors in halves, shorter ones in the smallest register."""
+    bits = y.width * FLOAT_BITS[y.elem]
+    if bits > 512:
+        half = y.width // 2
+        low, high = list(range(half)), list(range(half, y.width))
+        parts = [_scalef(e, e.shuffle(y, side), e.shuffle(n, side)) for side in (low, high)]
+        return e.shuffle(parts[0], list(range(y.width)), parts[1])
+    if bits < 128:
+        full = 128 // FLOAT_BITS[y.elem]
+        padding = [*range(y.width), *([-1] * (full - y.width))]
+        return e.shuffle(_scalef(e, e.shuffle(y, padding), e.shuffle(n, padding)), list(range(y.width)))
+    kind = "ps" if y.elem == "float" else "pd"
+    name = f"@llvm.x86.avx512.mask.scalef.{kind}.{bits}"
+    mask = f"i{max(y.width, 8)}"
+    rounding = (", i32", ", i32 4") if bits == 512 else ("", "")
+    e.declare(name, f"declare {y.type} {name}({y.type}, {y.type}, {y.type}, {mask}{rounding[0]})")
+    rhs = f"call {y.type} {name}({y}, {n}, {y.type} zeroinitializer, {mask} -1{rounding[1]})"
+    return e.pure(rhs, y.elem, y.width, (y, n))
+
+
+def _reduce(x: Number) -> tuple[Number, Number]:
+    """``(r, n)`` with x == r + n*ln(2), n integral and |r| < ln(2)/2."""
+    n = (x * _LOG2E[0]).rint()
+    high, low = split(x, _LN2)
+    return (-n).fma(low, (-n).fma(high, x)), n
+
+
+def _exp_limits(x: Number) -> tuple[float, float]:
+    return (-746.0, 710.0) if x.is_double else (-104.0, 89.0)
+
+
+def _exp_reduced(r: Number) -> Number:
+    return (r * r).fma(horner(r, _EXP_DOUBLE if r.is_double else _EXP_FLOAT), r) + 1.0
+
+
+def exp(x: Number) -> Number:
+    low, high = _exp_limits(x)
+    r, n = _reduce(at_least(at_most(x, high), low))
+    return scale(_exp_reduced(r), n)
+
+
+def half_exp(x: Number) -> Number:
+    """``exp(x) / 2``, which overflows later than exp."""
+    low, high = _exp_limits(x)
+    r, n = _reduce(at_least(at_most(x, high + 1.0), low))
+    return scale(_exp_reduced(r), n - 1.0)
+
+
+def exp2(x: Number) -> Number:
+    low, high = (-1076.0, 1025.0) if x.is_double else (-151.0, 129.0)
+    x = at_least(at_most(x, high), low)
+    n = x.rint()
+    r = x - n
+    a, b = split(x, _LN2)
+    return scale(_exp_reduced(r.fma(a, r * b)), n)
+
+
+def expm1(x: Number) -> Number:
+    _, high = _exp_limits(x)
+    r, n = _reduce(at_least(at_most(x, high), -40.0 if x.is_double else -20.0))
+    p = (r * r).fma(horner(r, _EXPM1_DOUBLE if x.is_double else _EXPM1_FLOAT), r)
+    half = scale(x.full(1.0), n - 1.0)
+    return where(n.equals(0.0), p, (half.fma(p, half - 0.5)) * 2.0)
+
+
+def decompose(x: Number) -> tuple[Number, Number]:
+    """``(m, e)`` with x == m * 2**e and sqrt(1/2) <= m < sqrt(2), for positive finite x; e is floating point."""
+    mantissa, bias = _exponent(x)
+    small = x < 2.0 ** (1 - bias)
+    bits = where(small, x * 2.0 ** (mantissa + 2), x).bits()
+    start = x.full(math.sqrt(0.5)).bits()
+    e = (bits - start) >> mantissa
+    m = (bits - (e << mantissa)).as_float()
+    return m, where(small, e - (mantissa + 2), e).to_float()
+
+
+def _log_near_one(f: Number, extra: Number | float = 0.0) -> Number:
+    """``log(1 + f) + extra`` for 1 + f between sqrt(1/2) and sqrt(2), and a small ``extra``."""
+    square = f * f
+    if not f.is_double:
+        tail = (f * square).fma(horner(f, _LOG_FLOAT), f.full(extra) if isinstance(extra, float) else extra)
+        return f + square.fma(-0.5, tail)
+    s = f / (f + 2.0)
+    z = s * s
+    half = square * 0.5
+    return f - (half - (s.fma(half + z * horner(z, _LOG_DOUBLE), extra)))
+
+
+def _log_edges(x: Number, result: Number) -> Number:
+    """``result`` where 0 < x < inf, else what a logarithm gives."""
+    result = where(x < math.inf, result, x)
+    result = where(x.equals(0.0), -math.inf, result)
+    return where(x < 0.0, math.nan, result)
+
+
+def log(x: Number) -> Number:
+    m, e = decompose(x)
+    high, low = split(x, _LN2)
+    return _log_edges(x, e.fma(high, _log_near_one(m - 1.0, e * low)))
+
+
+def log2(x: Number) -> Number:
+    m, e = decompose(x)
+    y = _log_near_one(m - 1.0)
+    high, low = split(x, _LOG2E)
+    return _log_edges(x, y.fma(high, y.fma(low, e)))
+
+
+def log10(x: Number) -> Number:
+    m, e = decompose(x)
+    y = _log_near_one(m - 1.0)
+    high, low = split(x, _LOG10E)
+    e_high, e_low = split(x, _LOG10_2)
+    return _log_edges(x, e.fma(e_high, y.fma(high, y * low + e * e_low)))
+
+
+def log1p(x: Number) -> Number:
+    u = x + 1.0
+    lost = x - (u - 1.0)
+    usual = (u > 0.0) & (u < math.inf)
+    result = log(u) + where(usual, lost / u, 0.0)
+    return where(x.equals(0.0), x, result)
+
+
+def sigmoid(x: Number) -> Number:
+    t = exp(-x.abs())
+    return where(x < 0.0, t, t.full(1.0)) / (t + 1.0)
+
+
+def tanh(x: Number) -> Number:
+    t = expm1(x.abs() * -2.0)
+    return (-t / (t + 2.0)).abs().with_sign_of(x)
+
+
+def sinh(x: Number) -> Number:
+    a = x.abs()
+    t = expm1(at_most(a, 22.0))
+    small = (t + t / (t + 1.0)) * 0.5
+    return where(a < 22.0, small, half_exp(a)).with_sign_of(x)
+
+
+def cosh(x: Number) -> Number:
+    half = half_exp(x.abs())
+    return half + 0.25 / half
+
+
+def asinh(x: Number) -> Number:
+    a = x.abs()
+    b = at_most(a, 2.0**28)
+    small = log1p(b + b * b / ((b * b + 1.0).sqrt() + 1.0))
+    return where(a < 2.0**28, small, log(a) + _LN2[0]).with_sign_of(x)
+
+
+def acosh(x: Number) -> Number:
+    t = at_most(x, 2.0**28) - 1.0
+    small = log1p(t + (t * 2.0 + t * t).sqrt())
+    return where(x > 2.0**28, log(x) + _LN2[0], small)
+
+
+def atanh(x: Number) -> Number:
+    a = x.abs()
+    return (log1p(a * 2.0 / (1.0 - a)) * 0.5).with_sign_of(x)
+
+
+def two_sum(a: Number, b: Number) -> tuple[Number, Number]:
+    """The rounded sum and its exact error (Knuth)."""
+    s = a + b
+    bb = s - a
+    return s, (a - (s - bb)) + (b - bb)
+
+
+def _log_double_double(x: Number) -> tuple[Number, Number]:
+    """log(x) with about 12 bits more than a double, for positive finite x."""
+    m, e = decompose(x)
+    f = m - 1.0
+    d = f + 2.0
+    s = f / d
+    s_low = ((-s).fma(d, f) - s * (f - (d - 2.0))) / d
+    z = s * s
+    z_low = s.fma(s, -z) + s * s_low * 2.0
+    c = s * z
+    c_low = s.fma(z, -c) + s_low * z + s * z_low
+    third, third_low = 2.0 / 3.0, 3.700743415417188e-17
+    t = c * third
+    t_low = c.fma(third, -t) + c * third_low + c_low * third
+    rest = c * z * horner(z, _LOG_TAIL)
+    u, v = two_sum(e * _LN2_SHORT[0], s * 2.0)
+    u, w = two_sum(u, t)
+    low = v + w + s_low * 2.0 + t_low + rest + e * _LN2_SHORT[1]
+    high = u + low
+    return high, low - (high - u)
+
+
+def power(x: Number, y: Number) -> Number:
+    """x**y for doubles, with C's (and PyTorch's) results at the edges."""
+    a = x.abs()
+    log_high, log_low = _log_double_double(where((a > 0.0) & (a < math.inf), a, 1.0))
+    product = y * log_high
+    product_low = y.fma(log_high, -product) + y * log_low
+    inside = product.abs() < 800.0
+    p = at_least(at_most(product, 800.0), -800.0)
+    r, n = _reduce(p)
+    magnitude = scale(_exp_reduced(r + where(inside, product_low, 0.0)), n)
+    whole = y.trunc().equals(y)
+    odd = whole & (y * 0.5).trunc().differs(y * 0.5) & (y.abs() < 2.0**53)
+    grows = (a > 1.0).convert("zext", "i64").differs((y < 0.0).convert("zext", "i64"))
+    edge = a.equals(0.0) | a.equals(math.inf)
+    magnitude = where(edge | (y.abs().equals(math.inf)), where(grows, math.inf, 0.0), magnitude)
+    magnitude = where((y.abs().equals(math.inf)) & a.equals(1.0), 1.0, magnitude)
+    negative = x.bits() < 0
+    result = where(negative & odd, -magnitude, magnitude)
+    result = where((x < 0.0) & ~whole & (x > -math.inf), math.nan, result)
+    result = where(x.is_nan() | y.is_nan(), math.nan, result)
+    return where(x.equals(1.0) | y.equals(0.0), 1.0, result)
+
