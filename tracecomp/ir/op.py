@@ -68,8 +68,9 @@ class BilinearForm:
     """Named iteration space of a bilinear operator, with affine operand positions.
 
     ``extents[name]`` is the size of a dimension; ``out`` names the output's dimensions in row-major order (an output
-    axis may be split in several dimensions, as groups and filters); ``reduce`` names the summed dimensions, outermost first (the order of summation); ``lhs[axis]`` and ``rhs[axis]`` map a dimension name to its
-    coefficient in the operand's axis position.
+    axis may be split in several dimensions, as groups and filters); ``reduce`` names the summed dimensions, outermost
+    first (the order of summation); ``lhs[axis]`` and ``rhs[axis]`` map a dimension name to its coefficient in the
+    operand's axis position.
     """
 
     extents: dict[str, int]

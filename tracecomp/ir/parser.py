@@ -54,8 +54,10 @@ class _Parser:
         self.tokens = _tokens(text)
         self.at = 0
 
-    def fail(self, message: str) -> Any:
-        line = self.tokens[min(self.at, len(self.tokens) - 1)][2] if self.tokens else 1
+    def fail(self, message: str, *, behind: bool = False) -> Any:
+        """Refuse the text at the next token, or at the last one taken (``behind``)."""
+        at = min(self.at - behind, len(self.tokens) - 1)
+        line = self.tokens[at][2] if self.tokens else 1
         raise ValueError(f"line {line}: {message}")
 
     def peek(self) -> str | None:
@@ -110,7 +112,7 @@ class _Parser:
         self.expect("=")
         results = self.application(graph, names)
         if len(results) != len(targets):
-            self.fail(f"{len(targets)} names for {len(results)} results")
+            self.fail(f"{len(targets)} names for {len(results)} results", behind=True)
         names.update(zip(targets, results, strict=True))
 
     def input(self, graph: Graph, type_: TensorType) -> Value:
@@ -147,7 +149,8 @@ class _Parser:
             types.append(self.type())
         results = graph.add(op, operands, attrs)
         if tuple(types) != tuple(v.type for v in results):
-            self.fail(f"{op.name} gives {', '.join(str(v.type) for v in results)}, not {', '.join(map(str, types))}")
+            have = ", ".join(str(v.type) for v in results)
+            self.fail(f"{op.name} gives {have}, not {', '.join(map(str, types))}", behind=True)
         return results
 
     def attrs(self) -> dict[str, Any]:

@@ -40,7 +40,8 @@ def _sizes(spec: str, lhs: tuple[int, ...], rhs: tuple[int, ...]) -> dict[str, i
         require(
             sizes.setdefault(label, n) == n,
             RuntimeError,
-            f"contract: mat1 and mat2 shapes cannot be multiplied: {list(lhs)} and {list(rhs)} differ in {label!r} of {spec!r}",
+            f"contract: mat1 and mat2 shapes cannot be multiplied: {list(lhs)} and {list(rhs)} differ in "
+            f"{label!r} of {spec!r}",
         )
     return sizes
 
@@ -70,9 +71,10 @@ def _impl(x: Any, y: Any, *, spec: str) -> Any:
     left, right, back, (batch, m, n, k) = _plan(spec)
     dtype = x.dtype
     wide = compute_dtype(from_numpy_dtype(dtype)).numpy
-    size = lambda labels: math.prod(sizes[c] for c in labels)  # noqa: E731
-    a = x.astype(wide, copy=False).transpose(left).reshape(*(sizes[c] for c in batch), size(m), size(k))
-    b = y.astype(wide, copy=False).transpose(right).reshape(*(sizes[c] for c in batch), size(k), size(n))
+    outer = [sizes[c] for c in batch]
+    rows, columns, depth = (math.prod(sizes[c] for c in labels) for labels in (m, n, k))
+    a = x.astype(wide, copy=False).transpose(left).reshape(*outer, rows, depth)
+    b = y.astype(wide, copy=False).transpose(right).reshape(*outer, depth, columns)
     product = np.matmul(a, b).reshape([sizes[c] for c in batch + m + n])
     return product.transpose(back).astype(dtype, copy=False)
 

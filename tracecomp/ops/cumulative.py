@@ -9,7 +9,21 @@ from typing import Any
 import numpy as np
 
 from tracecomp.ir.index import Index, index
-from tracecomp.ir.loops import Acc, Accumulate, Buffer, Const, Expr, IndexValue, Load, Loop, Read, Stmt, Store, Update, cast
+from tracecomp.ir.loops import (
+    Acc,
+    Accumulate,
+    Buffer,
+    Const,
+    Expr,
+    IndexValue,
+    Load,
+    Loop,
+    Read,
+    Stmt,
+    Store,
+    Update,
+    cast,
+)
 from tracecomp.ir.op import BadInput, Imperative, Op, Sample, register
 from tracecomp.ir.scalars import call, const
 from tracecomp.ir.types import DType, Shape, TensorType, compute_dtype, from_numpy_dtype, int64

@@ -9,7 +9,7 @@ from tracecomp.errors import at_user_line
 from tracecomp.ir import scalars
 from tracecomp.ir.loops import Expr
 from tracecomp.ir.op import BadInput, Op, Pointwise, Sample, register
-from tracecomp.ir.types import DType, TensorType, bool_, broadcast_shapes, dtype_named
+from tracecomp.ir.types import DType, TensorType, broadcast_shapes, dtype_named
 
 _TORCH_NAMES = {
     "bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long",

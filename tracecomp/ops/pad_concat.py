@@ -201,7 +201,7 @@ def _update_infer(base: TensorType, new: TensorType, *, starts: Ints, stops: Int
 
 
 def _update_impl(base: Any, new: Any, *, starts: Ints, stops: Ints, steps: Ints) -> Any:
-    result = np.array(base)
+    result: Any = np.array(base)
     result[(*map(slice, starts, stops, steps), ...)] = new
     return result
 

@@ -6,7 +6,6 @@ graph. An operand class takes part by defining ``__tracecomp_apply__(op, operand
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 from tracecomp.ir.op import OPS, Op
@@ -39,12 +38,13 @@ class Primitive:
 class _Namespace:
     """``prim.<name>``: every registered operator."""
 
-    @cache  # noqa: B019 - one namespace object exists for the life of the process
     def __getattr__(self, name: str) -> Primitive:
         op = OPS.get(name)
         if op is None:
             raise AttributeError(f"no primitive operator {name!r}")
-        return Primitive(op)
+        found = Primitive(op)
+        setattr(self, name, found)
+        return found
 
 
 prim = _Namespace()

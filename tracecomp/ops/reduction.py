@@ -104,9 +104,9 @@ def _extreme_vjp(grads: Any, outs: Any, ins: Any, *, axes: Axes) -> Any:
 
 def shift(x: Any, by: int, fill: float, axis: int) -> Any:
     """``x`` moved by ``by`` places towards the end of ``axis`` (start, if negative), filled with ``fill``."""
-    zero = (0,) * len(x.shape)
-    put = lambda n: tuple(n if i == axis else 0 for i in range(len(x.shape)))  # noqa: E731
-    return prim.pad(x, low=put(by), high=put(-by), interior=zero, value=fill)
+    rank = len(x.shape)
+    low = tuple(by if i == axis else 0 for i in range(rank))
+    return prim.pad(x, low=low, high=tuple(-n for n in low), interior=(0,) * rank, value=fill)
 
 
 def _product_vjp(grads: Any, outs: Any, ins: Any, *, axes: Axes) -> Any:

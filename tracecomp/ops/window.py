@@ -42,7 +42,7 @@ def _impl(x: Any, *, shape: Shape, sizes: Ints, strides: Ints, dilations: Ints) 
     """Tap by tap of the window, in row-major order, as the loop meaning does."""
     k, lead = len(sizes), len(shape) - len(sizes)
     counts = x.shape[lead : lead + k]
-    whole = np.zeros(shape, compute_dtype(from_numpy_dtype(x.dtype)).numpy)
+    whole: Any = np.zeros(shape, compute_dtype(from_numpy_dtype(x.dtype)).numpy)
     for taps in product(*map(range, sizes)):
         places = tuple(
             slice(t * d, t * d + (n - 1) * s + 1, s) for t, d, n, s in zip(taps, dilations, counts, strides, strict=True)
