@@ -176,9 +176,7 @@ def host(owner: Any, key: str) -> Any:
     """
     value = owner[key] if isinstance(owner, Mapping) else getattr(owner, key)
     recorder = modes.recorder
-    if recorder is None or isinstance(value, bool) or not isinstance(value, int | float):
-        return value
-    return recorder.host(owner, key, value)
+    return value if recorder is None else recorder.host(owner, key, value)
 
 
 class ModuleChanges:

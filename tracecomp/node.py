@@ -82,6 +82,10 @@ class Node:
     def release(self) -> None:
         """Let go of saved values."""
 
+    def held(self) -> list[Tensor]:
+        """The tensors that this node keeps alive."""
+        return []
+
     def name(self) -> str:
         return type(self).__name__
 
@@ -124,6 +128,9 @@ class AccumulateGrad(Node):
         array = variable._data
         super().__init__((), ((array.dtype, array.shape),))
         self.variable = variable
+
+    def held(self) -> list[Tensor]:
+        return [self.variable]
 
 
 class SavedOut:
@@ -194,6 +201,9 @@ class OpNode(Node):
     def release(self) -> None:
         self.ins = None
         self.outs = ()
+
+    def held(self) -> list[Tensor]:
+        return [getattr(x, "packed", x) for x in self.ins or () if hasattr(x, "_data") or isinstance(x, Packed)]
 
     def replaced(self, old: Tensor, new: Tensor) -> None:
         """This node's result was written into ``new``, destroying ``old``: see ``tensor.assign_``."""

@@ -204,8 +204,7 @@ class Tensor:
         if modes.recorder is not None:
             modes.recorder.replace(self, value)
         self._data = value._data
-        self._storage = value._shared_storage()
-        self._base, self._chain, self._linked = value, (), False
+        self._base, self._chain, self._linked = None, (), False
 
     @property
     def retains_grad(self) -> bool:
@@ -581,6 +580,8 @@ def _alias(source: Tensor) -> Tensor:
     alias = _new(source._data)
     alias._storage = source._shared_storage()
     alias._base = source
+    if modes.recorder is not None:
+        modes.recorder.alias(alias)
     return alias
 
 

@@ -28,13 +28,17 @@ def run_backward(
     create_graph: bool,
     targets: Sequence[Target] | None = None,
     accumulate: bool = True,
+    hook_targets: bool = True,
 ) -> dict[Target, Tensor | None]:
-    """Send ``grads`` from ``roots`` backwards. With ``targets``, only what leads to them runs, and theirs are returned."""
+    """Send ``grads`` from ``roots`` backwards. With ``targets``, only what leads to them runs, and theirs are returned.
+
+    ``hook_targets=False`` leaves out the tensor hooks of the targets themselves.
+    """
     before = modes.grad
     modes.grad = create_graph
     try:
         with np.errstate(all="ignore"):
-            return _Run(keep_graph, targets, accumulate).run(roots, grads)
+            return _Run(keep_graph, targets, accumulate, hook_targets).run(roots, grads)
     finally:
         modes.grad = before
 
@@ -42,10 +46,13 @@ def run_backward(
 class _Run:
     """One backward pass."""
 
-    def __init__(self, keep_graph: bool, targets: Sequence[Target] | None, accumulate: bool) -> None:
+    def __init__(
+        self, keep_graph: bool, targets: Sequence[Target] | None, accumulate: bool, hook_targets: bool
+    ) -> None:
         self.keep_graph = keep_graph
         self.accumulate = accumulate
         self.wanted = None if targets is None else set(targets)
+        self.unhooked = set() if hook_targets else {n for n, _ in targets or ()}
         self.captured: dict[Target, Tensor | None] = {}
         self.buffers: Buffers = {}
 
@@ -81,7 +88,8 @@ class _Run:
 
     def _step(self, node: Node) -> Sequence[Tensor | None]:
         grads = self.buffers.pop(node)
-        _tensor_hooks(node, grads)
+        if node not in self.unhooked:
+            _tensor_hooks(node, grads)
         if node.pre_hooks:
             for hook in list(node.pre_hooks.values()):
                 grads = _replaced(hook(tuple(grads)), grads)

@@ -75,6 +75,10 @@ class FunctionNode(Node):
             self.ctx._saved = None
         self.ctx._to_save = ()
 
+    def held(self) -> list[Tensor]:
+        saved = [s[0] for s in self.ctx._saved or () if isinstance(s, tuple) and isinstance(s[0], Tensor)]
+        return saved + [v for v in vars(self.ctx).values() if isinstance(v, Tensor)]
+
     def backward(self, grads: Grads) -> Grads:
         given: list[Any] = list(grads)
         if self.ctx._materialize:

@@ -1,0 +1,202 @@
+"""``compile`` and ``trace``: the first call runs eagerly and is recorded; later calls that fit run the recording."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import MethodType
+from typing import Any
+
+from tracecomp.errors import CaptureError
+from tracecomp.ir.graph import Graph
+from tracecomp.modes import modes
+from tracecomp.plan import BACKENDS, Plan
+from tracecomp.record.pytree import flatten
+from tracecomp.record.recording import Recording, record
+
+MAX_RECORDINGS = 64
+MAX_UNSETTLED = 4
+
+
+@dataclass
+class Entry:
+    """A recording in use."""
+
+    recording: Recording
+    plan: Plan | None = None
+
+
+class Compiled:
+    """A function or module whose calls are recorded once per kind of call and then run from the recording."""
+
+    def __init__(
+        self, fn: Any, *, fullgraph: bool = True, threads: int | None = None, backend: str = "native",
+        disable: bool = False,
+    ) -> None:  # fmt: skip
+        if backend not in BACKENDS:
+            raise ValueError(f"compile(): backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
+        self.fn = fn
+        self.fullgraph = fullgraph
+        self.threads = threads
+        self.backend = backend
+        self.entries: list[Entry] = []
+        self.misses: list[str] = []
+        self.eager_because = "disable=True" if disable else None
+        self.recordings = 0
+        self._unsettled = 0
+        self._lock = threading.RLock()
+        if not hasattr(fn, "state_dict"):
+            functools.update_wrapper(self, fn, updated=())
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.eager_because is not None or modes.recorder is not None:
+            return self.fn(*args, **kwargs)
+        leaves: list[Any] = []
+        structure = flatten((args, kwargs), leaves)
+        known: dict[int, Any] = {}
+        reason = None
+        for entry in self.entries:
+            miss = entry.recording.guards.miss(structure, leaves)
+            if miss is not None:
+                reason = miss
+                continue
+            if not _compatible(entry.recording, known):
+                continue
+            outcome = self._plan(entry).call(leaves)
+            if outcome.held == len(entry.recording.predicates):
+                self._promote(entry)
+                return outcome.result
+            known.update(enumerate([seen for _, seen, _ in entry.recording.predicates[: outcome.held]]))
+            known[outcome.held] = outcome.instead
+            source = entry.recording.predicates[outcome.held][2]
+            reason = f"the value at {source} was {outcome.instead}, a path not seen before"
+        return self._record(args, kwargs, reason)
+
+    def __get__(self, owner: Any, kind: type | None = None) -> Any:
+        return self if owner is None else MethodType(self, owner)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("fn", "__wrapped__"):
+            raise AttributeError(name)
+        return getattr(self.fn, name)
+
+    @property
+    def graphs(self) -> list[Graph]:
+        """The graphs recorded so far, most recently used first."""
+        return [e.recording.graph for e in self.entries]
+
+    def explain(self) -> str:
+        """What was recorded, and why calls were recorded again."""
+        lines = [f"{self._name}: {self.recordings} recordings, {len(self.entries)} in use"]
+        lines += [f"recorded again: {reason}" for reason in self.misses]
+        if self.eager_because is not None:
+            lines.append(f"runs eagerly: {self.eager_because}")
+        for e in self.entries:
+            r = e.recording
+            lines.append(
+                f"graph of {len(r.graph.nodes)} nodes, {len(r.graph.inputs)} inputs, {len(r.updates)} state updates, "
+                f"{len(r.predicates)} predicates, used {r.calls} times"
+            )
+        return "\n".join(lines)
+
+    def reset(self) -> None:
+        """Forget all recordings."""
+        self.entries = []
+        self._unsettled = 0
+
+    @property
+    def _name(self) -> str:
+        return getattr(self.fn, "__name__", type(self.fn).__name__)
+
+    def _plan(self, entry: Entry) -> Plan:
+        if entry.plan is None:
+            with self._lock:
+                if entry.plan is None:
+                    entry.plan = Plan(entry.recording, self.backend, self.threads)
+        return entry.plan
+
+    def _promote(self, entry: Entry) -> None:
+        """Try the entry that fitted last first."""
+        if self.entries[0] is not entry:
+            with self._lock:
+                self.entries = [entry, *(e for e in self.entries if e is not entry)]
+
+    def _record(self, args: tuple[Any, ...], kwargs: dict[str, Any], reason: str | None) -> Any:
+        with self._lock:
+            if reason is not None:
+                self.misses.append(reason)
+            if len(self.entries) >= MAX_RECORDINGS:
+                return self._give_up(
+                    f"{MAX_RECORDINGS} recordings were made and the last call fitted none of them: {reason}. Values that "
+                    "steer Python (if, while, item) should be few; use where, cond or while_loop instead.", args, kwargs,
+                )  # fmt: skip
+            result, recording = record(self.fn, args, kwargs, self._name, self.fullgraph)
+            self.recordings += 1
+            if isinstance(recording, str):
+                self._to_eager(recording)
+            elif recording.new_state:
+                self._unsettled += 1
+                if self._unsettled >= MAX_UNSETTLED:
+                    lines = ", ".join(sorted({str(s) for s in recording.new_state if s is not None}))
+                    self._unsettled_for_good(lines)
+            else:
+                self.entries = [Entry(recording), *self.entries]
+            return result
+
+    def _unsettled_for_good(self, lines: str) -> None:
+        message = (
+            f"every call of {self._name} leaves new tensors behind, made at {lines}; a recording cannot hold them. "
+            "Return them, or write into existing tensors in place (copy_, add_)."
+        )
+        if self.fullgraph:
+            raise CaptureError(message)
+        self._to_eager(message)
+
+    def _give_up(self, message: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self.fullgraph:
+            raise CaptureError(f"{self._name}: {message}")
+        self._to_eager(message)
+        return self.fn(*args, **kwargs)
+
+    def _to_eager(self, reason: str) -> None:
+        self.eager_because = reason
+        warnings.warn(f"{self._name} runs eagerly from now on: {reason}", UserWarning, stacklevel=5)
+
+
+def _compatible(recording: Recording, known: dict[int, Any]) -> bool:
+    """Whether the recording's path can be the one whose first predicates are ``known``."""
+    return all(
+        n < len(recording.predicates) and recording.predicates[n][1] == seen for n, seen in known.items()
+    )
+
+
+def compile(
+    model: Any = None,
+    *,
+    fullgraph: bool = True,
+    threads: int | None = None,
+    backend: str = "native",
+    disable: bool = False,
+) -> Any:
+    """``model`` (a function or module) recorded at its first call and run natively when a call fits; also a decorator.
+
+    With ``fullgraph=False``, what cannot be captured runs eagerly after a warning instead of raising CaptureError.
+    """
+    if model is None:
+        return functools.partial(
+            compile, fullgraph=fullgraph, threads=threads, backend=backend, disable=disable
+        )
+    return Compiled(model, fullgraph=fullgraph, threads=threads, backend=backend, disable=disable)
+
+
+def trace(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Graph:
+    """The graph of ``fn(*args, **kwargs)``, which is run once. CaptureError when it cannot be captured."""
+    _, recording = record(fn, args, kwargs, getattr(fn, "__name__", type(fn).__name__))
+    assert isinstance(recording, Recording)
+    return recording.graph
+
+
+__all__ = ["Compiled", "compile", "trace"]

@@ -1,0 +1,264 @@
+"""Running a recording: read inputs, run the graph, check predicates, write state, build results."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tracecomp.ir.graph import Graph
+from tracecomp.ir.interpret import Interpreter
+from tracecomp.modes import modes
+from tracecomp.node import FREED, Edge, Grads, Node, look, modified
+from tracecomp.passes import build
+from tracecomp.record.pytree import unflatten
+from tracecomp.record.recording import Binding, Given, Made, Plain, Recording, Split
+from tracecomp.runtime.executable import Executable
+from tracecomp.tensor import Tensor, gradient_edge
+
+Array = np.ndarray[Any, Any]
+
+
+class Interpreted:
+    """A graph run by the numpy interpreter."""
+
+    def __init__(self, graph: Graph, aliases: Mapping[int, int], threads: int | None) -> None:
+        self.graph = graph
+        self._interpreter = Interpreter(graph)
+
+    def run(self, arrays: Sequence[Array], outputs: Sequence[Array]) -> None:
+        """Compute ``outputs`` from ``arrays``."""
+        for out, found in zip(outputs, self._interpreter.run(arrays), strict=True):
+            np.copyto(out, found)
+
+
+class Native:
+    """A graph compiled to machine code. ``aliases`` as in ``passes.build``."""
+
+    def __init__(self, graph: Graph, aliases: Mapping[int, int], threads: int | None) -> None:
+        self.graph = graph
+        self.built = build(graph, aliases)
+        self.executable = Executable(self.built.program)
+        self.threads = threads
+        given = iter(range(sum(i.role != "constant" for i in graph.inputs)))
+        self._slots = [
+            (next(given), None) if i.role != "constant" else (0, _dense(i.data)) for i in self.built.graph.inputs
+        ]
+        self._constants = [_dense(c) for c in self.built.constants]
+        self._plain = len(self._constants) == 0 and all(c is None for _, c in self._slots)
+
+    def run(self, arrays: Sequence[Array], outputs: Sequence[Array]) -> None:
+        """Compute ``outputs`` from ``arrays``; IndexError when an index is out of range."""
+        dense = [a if a.flags.c_contiguous else np.ascontiguousarray(a) for a in arrays]
+        if not self._plain:
+            dense = [dense[k] if c is None else c for k, c in self._slots] + self._constants
+        self.executable.run(dense, outputs, self.threads)
+
+
+def _dense(array: Any) -> Array:
+    return np.ascontiguousarray(array)
+
+
+BACKENDS: dict[str, type[Interpreted] | type[Native]] = {"native": Native, "interpret": Interpreted}
+Backend = Interpreted | Native
+
+
+class Plan:
+    """A recording made ready to run."""
+
+    def __init__(self, recording: Recording, backend: str, threads: int | None) -> None:
+        self.recording = recording
+        self._make = BACKENDS[backend]
+        self._threads = threads
+        graph = recording.graph
+        self._readers = [_reader(b) for b in recording.inputs]
+        self._types = [(o.value.shape, o.value.dtype.numpy) for o in graph.outputs]
+        position = {id(b): i for i, b in enumerate(recording.inputs)}
+        speculative = bool(recording.predicates)
+        self._updates = [(b, out, position.get(id(b))) for b, out in recording.updates]
+        aliases = {} if speculative else {out: i for _, out, i in self._updates if i is not None}
+        self.forward: Backend = self._make(graph, aliases, threads)
+        self._aliases = aliases
+        self._backward: Backend | None = None
+
+    @property
+    def backward(self) -> Backend:
+        """The compiled backward graph, compiled when first needed."""
+        if self._backward is None:
+            assert self.recording.split is not None
+            self._backward = self._make(self.recording.split.backward, {}, self._threads)
+        return self._backward
+
+    def call(self, leaves: Sequence[Any]) -> Outcome:
+        """Run on argument ``leaves``; nothing is written outside unless every predicate holds."""
+        recording = self.recording
+        arrays = [read(leaves) for read in self._readers]
+        outputs = [np.empty(shape, dtype) for shape, dtype in self._types]
+        targets = [(_tensor(b, leaves), out) for b, out, _ in self._updates]
+        for out, i in self._aliases.items():
+            if arrays[i].flags.c_contiguous:
+                outputs[out] = arrays[i]
+        self.forward.run(arrays, outputs)
+        for k, (out, seen, _) in enumerate(recording.predicates):
+            now = outputs[out].tolist()
+            if not _same(now, seen):
+                return Outcome(k, now, None)
+        for t, out in targets:
+            if outputs[out] is not t._data:
+                np.copyto(t._data, outputs[out])
+            t._shared_storage().version += 1
+        recording.calls += 1
+        return Outcome(len(recording.predicates), None, self._results(leaves, arrays, outputs))
+
+    def _results(self, leaves: Sequence[Any], arrays: Sequence[Array], outputs: Sequence[Array]) -> Any:
+        recording = self.recording
+        made: dict[int, Tensor] = {}
+        node = None
+        if recording.split is not None and modes.grad:
+            node = CompiledNode(self, recording.split, leaves, arrays, outputs)
+        for t, new in recording.grads:
+            t._grad = _given(new, leaves) if isinstance(new, Given) else _made(made, outputs, new)
+        values = []
+        for r in recording.results:
+            if isinstance(r, Plain):
+                values.append(r.value)
+            elif isinstance(r, Given):
+                values.append(_given(r, leaves))
+            else:
+                values.append(self._result(r, _made(made, outputs, r.number), node))
+        return unflatten(recording.structure, values)
+
+    def _result(self, r: Made, t: Tensor | None, node: Node | None) -> Tensor | None:
+        if t is not None and node is not None and r.root is not None:
+            t._grad_fn, t._output_nr = node, r.root
+        elif t is not None and r.freed:
+            t._grad_fn = Freed((), ((t._data.dtype, t._data.shape),))
+        return t
+
+
+class Outcome:
+    """What a run came to: how many predicates held, the first that did not, the results if all did."""
+
+    __slots__ = ("held", "instead", "result")
+
+    def __init__(self, held: int, instead: Any, result: Any) -> None:
+        self.held = held
+        self.instead = instead
+        self.result = result
+
+
+class Freed(Node):
+    """History of a result whose backward pass ran inside the compiled call."""
+
+    __slots__ = ()
+
+    def backward(self, grads: Grads) -> Grads:
+        raise RuntimeError(FREED)
+
+
+class CompiledNode(Node):
+    """``grad_fn`` of the results of a compiled call."""
+
+    __slots__ = ("inputs", "plan", "saved", "split")
+
+    def __init__(
+        self, plan: Plan, split: Split, leaves: Sequence[Any], arrays: Sequence[Array], outputs: Sequence[Array]
+    ) -> None:
+        tensors = [_tensor(b, leaves) for b, _ in split.wanted]
+        edges: tuple[Edge, ...] = tuple([gradient_edge(t) for t in tensors])
+        roots = sorted({(r.root, r.number) for r in plan.recording.results if isinstance(r, Made) and r.root is not None})
+        super().__init__(edges, tuple((outputs[n].dtype, outputs[n].shape) for _, n in roots))
+        self.plan = plan
+        self.split = split
+        position = {id(b): i for i, b in enumerate(plan.recording.inputs)}
+        self.saved: list[Any] | None = [
+            outputs[s] if isinstance(s, int) else _Kept(s, arrays[position[id(s)]], leaves) for s in split.saved
+        ]
+
+    def release(self) -> None:
+        self.saved = None
+
+    def backward(self, grads: Grads) -> Grads:
+        if self.saved is None:
+            raise RuntimeError(FREED)
+        if modes.grad:
+            raise RuntimeError(
+                "a compiled call cannot be differentiated twice from outside: call backward or grad with "
+                "create_graph=True inside the compiled function"
+            )
+        like = next(g for g in grads if g is not None)
+        saved = [s.array() if isinstance(s, _Kept) else s for s in self.saved]
+        given = [
+            np.zeros(shape, dtype) if g is None else g._data
+            for g, (dtype, shape) in zip(grads, self.out_types, strict=True)
+        ]
+        runner = self.plan.backward
+        outputs = [np.empty(o.value.shape, o.value.dtype.numpy) for o in runner.graph.outputs]
+        runner.run([*saved, *given], outputs)
+        return [None if n is None else like._wrap(outputs[n]) for _, n in self.split.wanted]
+
+
+class _Kept:
+    """An input that backward reads, unchanged since the call."""
+
+    __slots__ = ("_array", "_tensor", "_version")
+
+    def __init__(self, binding: Binding, array: Array, leaves: Sequence[Any]) -> None:
+        tensor = None if binding.kind == "host" else _tensor(binding, leaves)
+        self._array = array
+        self._tensor = tensor if isinstance(tensor, Tensor) else None
+        self._version = 0 if self._tensor is None else self._tensor._version
+
+    def array(self) -> Array:
+        if self._tensor is not None and self._tensor._version != self._version:
+            raise RuntimeError(modified(self._tensor, self._version))
+        return self._array
+
+
+def _reader(binding: Binding) -> Callable[[Sequence[Any]], Array]:
+    """A function that reads an input's array, given the argument leaves."""
+    kind, ref = binding.kind, binding.ref
+    if kind == "argument":
+        return lambda leaves: leaves[ref]._data if isinstance(leaves[ref], Tensor) else leaves[ref]
+    if kind == "state":
+        return lambda leaves: ref._data  # type: ignore[no-any-return]
+    if kind == "grad":
+        return lambda leaves: ref._grad._data  # type: ignore[no-any-return]
+    owner, key = ref
+    if isinstance(owner, Mapping):
+        return lambda leaves: np.array(float(owner[key]))
+    return lambda leaves: np.array(float(getattr(owner, key)))
+
+
+def _tensor(binding: Binding, leaves: Sequence[Any]) -> Any:
+    """The tensor (or array) behind an input."""
+    if binding.kind == "argument":
+        return leaves[binding.ref]
+    return binding.ref._grad if binding.kind == "grad" else binding.ref
+
+
+def _given(r: Given, leaves: Sequence[Any]) -> Tensor:
+    t: Tensor = _tensor(r.source, leaves)
+    if r.view:
+        t = look(t, r.chain)
+        if not r.linked:
+            t = t.detach()
+    return t
+
+
+def _made(made: dict[int, Tensor], outputs: Sequence[Array], number: int | None) -> Tensor | None:
+    """The tensor of output ``number``, one object per call."""
+    if number is None:
+        return None
+    t = made.get(number)
+    if t is None:
+        t = made[number] = Tensor._wrap(outputs[number])
+    return t
+
+
+def _same(now: Any, seen: Any) -> bool:
+    if isinstance(seen, list):
+        return all(_same(a, b) for a, b in zip(now, seen, strict=True))
+    return bool(now == seen) or (isinstance(seen, float) and math.isnan(seen) and math.isnan(now))

@@ -1,0 +1,52 @@
+"""A graph of its own for some values of a larger one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tracecomp.ir.graph import Graph, Input, Node, Output, Value
+
+
+def extract(name: str, source: Graph, inputs: Sequence[Input], outputs: Sequence[Output]) -> Graph:
+    """A graph that computes ``outputs`` (values of ``source``) from ``inputs`` (values of ``source``, cut there).
+
+    Constants that are read come along; inputs stand in the given order.
+    """
+    graph = Graph(name)
+    mapping: dict[Value, Value] = {}
+    for i in inputs:
+        mapping[i.value] = graph.add_input(i.value.type, i.name, i.role, i.data)
+    needed = needed_nodes([o.value for o in outputs], set(mapping))
+    constants = {i.value: i for i in source.inputs if i.role == "constant"}
+    for node in source.nodes:
+        if node not in needed:
+            continue
+        for v in node.inputs:
+            _bring(graph, mapping, constants, v)
+        graph.here = source.origin[node]
+        made = graph.add(node.op, [mapping[v] for v in node.inputs], node.attrs)
+        for old, new in zip(node.outputs, made, strict=True):
+            mapping.setdefault(old, new)
+    for o in outputs:
+        _bring(graph, mapping, constants, o.value)
+        graph.add_output(mapping[o.value], o.name, o.role)
+    return graph
+
+
+def needed_nodes(values: Sequence[Value], cut: set[Value]) -> set[Node]:
+    """The nodes that ``values`` depend on, when those in ``cut`` are given."""
+    found: set[Node] = set()
+    stack = [v for v in values if v not in cut]
+    while stack:
+        node = stack.pop().node
+        if node is None or node in found:
+            continue
+        found.add(node)
+        stack.extend(v for v in node.inputs if v not in cut)
+    return found
+
+
+def _bring(graph: Graph, mapping: dict[Value, Value], constants: dict[Value, Input], v: Value) -> None:
+    if v not in mapping and v in constants:
+        c = constants[v]
+        mapping[v] = graph.add_input(v.type, c.name, c.role, c.data)

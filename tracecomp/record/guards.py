@@ -1,0 +1,226 @@
+"""Guards: what must be as it was for a recording to be used again. Each miss is explained in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tracecomp.functional.defaults import default_dtype
+from tracecomp.ir.types import DType
+from tracecomp.modes import ModuleChanges, modes
+from tracecomp.record.recorder import Recorder
+from tracecomp.tensor import Tensor
+
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), DType, type(Ellipsis), slice, range)
+_MISSING = object()
+_MODULE_INTERNALS = ("_parameters", "_buffers", "_modules")
+_FROZEN_SIZE = 64
+
+
+class ById:
+    """Stands for an object that is compared by identity; keeps it alive."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ById) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __repr__(self) -> str:
+        return f"<{type(self.value).__name__} object>"
+
+
+def freeze(value: Any, by_id: bool = True) -> Any:
+    """A snapshot that compares equal while ``value`` means the same; ``_MISSING`` when it cannot be watched."""
+    if isinstance(value, _PLAIN):
+        return (type(value), value)
+    if isinstance(value, list | tuple | set | frozenset) and len(value) <= _FROZEN_SIZE:
+        parts = tuple(freeze(v) for v in value)
+        return _MISSING if any(p is _MISSING for p in parts) else (type(value), parts)
+    if isinstance(value, dict) and len(value) <= _FROZEN_SIZE:
+        parts = tuple((k, freeze(v)) for k, v in value.items())
+        return _MISSING if any(p is _MISSING for _, p in parts) else (type(value), parts)
+    if by_id and (isinstance(value, Tensor) or callable(value)):
+        return ById(value)
+    return _MISSING
+
+
+class Names:
+    """Snapshots of entries of dictionaries: globals, attributes, options that the program read."""
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[Mapping[str, Any], str, Any, str]] = []
+        self._seen: set[tuple[int, str]] = set()
+
+    def add(self, mapping: Mapping[str, Any], key: str, where: str) -> None:
+        if (id(mapping), key) in self._seen:
+            return
+        self._seen.add((id(mapping), key))
+        snapshot = freeze(mapping.get(key, _MISSING))
+        if snapshot is not _MISSING:
+            self.entries.append((mapping, key, snapshot, where))
+
+    def miss(self) -> str | None:
+        for mapping, key, snapshot, where in self.entries:
+            value = mapping.get(key, _MISSING)
+            if type(snapshot) is ById:
+                if value is snapshot.value:
+                    continue
+            elif type(value) is snapshot[0] and (value is snapshot[1] or freeze(value) == snapshot):
+                continue
+            before = snapshot.value if type(snapshot) is ById else snapshot[1]
+            return f"{where} {key} changed from {_short(before)} to {_short(value)}"
+        return None
+
+
+class Guards:
+    """The conditions of one recording."""
+
+    def __init__(self, structure: Any, leaves: Sequence[Any], paths: Sequence[str]) -> None:
+        self.structure = structure
+        self.paths = paths
+        self.modes = _modes()
+        self.tensors: list[tuple[int, Any, tuple[int, ...], bool]] = []
+        self.arrays: list[tuple[int, np.ndarray[Any, Any], bool]] = []
+        self.values: list[tuple[int, Any]] = []
+        self.same = _sharing(leaves)
+        for i, leaf in enumerate(leaves):
+            if isinstance(leaf, Tensor):
+                self.tensors.append((i, leaf._data.dtype, leaf._data.shape, leaf.requires_grad))
+            elif isinstance(leaf, np.ndarray):
+                self.arrays.append((i, leaf.copy(), True))
+            else:
+                snapshot = freeze(leaf)
+                self.values.append((i, ById(leaf) if snapshot is _MISSING else snapshot))
+        self.names = Names()
+        self.epoch = ModuleChanges.epoch
+        self.module_state: list[tuple[Any, Any]] = []
+        self.state: list[tuple[Tensor, Any, tuple[int, ...], bool, str]] = []
+        self.grads: list[tuple[Tensor, bool, str]] = []
+
+    def close(self, recorder: Recorder, used: Mapping[int, str], array_inputs: set[int]) -> None:
+        """Take over what the recorder met.
+
+        ``used`` maps ids of captured tensors to input names. Contents of array arguments matter, except those in
+        ``array_inputs``, which are inputs of the graph.
+        """
+        self.arrays = [(i, a, i not in array_inputs) for i, a, _ in self.arrays]
+        for key, t in recorder.state.items():
+            if key in used:
+                self.state.append((t, t._data.dtype, t._data.shape, recorder.requires_grad[key], used[key]))
+        for slot in recorder.grads.values():
+            if slot.read or (slot.initial is not None and id(slot.initial) in used):
+                self.grads.append((slot.tensor, slot.initial is not None, used.get(id(slot.tensor), "a tensor")))
+
+    def miss(self, structure: Any, leaves: Sequence[Any]) -> str | None:
+        """Why this call does not fit, or None when it does."""
+        if structure != self.structure:
+            return "the arguments have another structure"
+        for i, dtype, shape, requires_grad in self.tensors:
+            t = leaves[i]
+            if not isinstance(t, Tensor):
+                return f"argument {self.paths[i]} was a tensor and is {_short(t)}"
+            array = t._data
+            if array.shape != shape or array.dtype != dtype or t.requires_grad != requires_grad:
+                return self._tensor_miss(f"argument {self.paths[i]}", t, dtype, shape)
+        for i, snapshot in self.values:
+            leaf = leaves[i]
+            if type(snapshot) is ById:
+                if leaf is not snapshot.value:
+                    return f"argument {self.paths[i]} went from {_short(snapshot.value)} to {_short(leaf)}"
+            elif type(leaf) is not snapshot[0] or (leaf is not snapshot[1] and freeze(leaf) != snapshot):
+                return f"argument {self.paths[i]} went from {_short(snapshot[1])} to {_short(leaf)}"
+        for i, seen, contents in self.arrays:
+            a = leaves[i]
+            if not isinstance(a, np.ndarray) or a.dtype != seen.dtype or a.shape != seen.shape:
+                return f"argument {self.paths[i]} went from an array {seen.dtype}{list(seen.shape)} to {_short(a)}"
+            if contents and not np.array_equal(a, seen):
+                return f"the contents of the array {self.paths[i]} changed"
+        return self._sharing_miss(leaves) or self._world_miss()
+
+    def _sharing_miss(self, leaves: Sequence[Any]) -> str | None:
+        if len(self.tensors) > 1 and _sharing(leaves) != self.same:
+            return "other arguments are the same tensor"
+        return None
+
+    def _world_miss(self) -> str | None:
+        now = _modes()
+        if now != self.modes:
+            names = ("gradient mode", "inference mode", "default dtype")
+            changed = [f"{n} went from {a} to {b}" for n, a, b in zip(names, self.modes, now, strict=True) if a != b]
+            return ", ".join(changed)
+        for t, dtype, shape, requires_grad, name in self.state:
+            array = t._data
+            if array.shape != shape or array.dtype != dtype or t.requires_grad != requires_grad:
+                return self._tensor_miss(f"captured tensor {name}", t, dtype, shape)
+        for t, present, name in self.grads:
+            if (t._grad is not None) != present:
+                return f".grad of {name} was {'a tensor' if present else 'None'}"
+        if self.epoch != ModuleChanges.epoch:
+            for module, snapshot in self.module_state:
+                changed_attribute = _module_change(module, snapshot)
+                if changed_attribute is not None:
+                    return changed_attribute
+            self.epoch = ModuleChanges.epoch
+        return self.names.miss()
+
+    def watch_module(self, module: Any) -> None:
+        self.module_state.append((module, _module_snapshot(module)))
+
+    def _tensor_miss(self, what: str, t: Tensor, dtype: Any, shape: tuple[int, ...]) -> str:
+        if t._data.shape != shape:
+            return f"shape of {what} went from {shape} to {tuple(t._data.shape)}"
+        if t._data.dtype != dtype:
+            return f"dtype of {what} went from {dtype} to {t._data.dtype}"
+        return f"requires_grad of {what} became {t.requires_grad}"
+
+
+def _modes() -> tuple[Any, ...]:
+    return (modes.grad, modes.inference, default_dtype())
+
+
+def _sharing(leaves: Sequence[Any]) -> tuple[int, ...]:
+    """Which tensor arguments are the same object."""
+    first: dict[int, int] = {}
+    return tuple([first.setdefault(id(t), i) for i, t in enumerate(leaves) if isinstance(t, Tensor)])
+
+
+def _module_snapshot(module: Any) -> dict[str, Any]:
+    snapshot = {}
+    for name, value in vars(module).items():
+        if name in _MODULE_INTERNALS:
+            snapshot[name] = {k: ById(v) for k, v in value.items()}
+        else:
+            frozen = freeze(value)
+            if frozen is not _MISSING:
+                snapshot[name] = frozen
+    return snapshot
+
+
+def _module_change(module: Any, before: dict[str, Any]) -> str | None:
+    now = _module_snapshot(module)
+    if now == before:
+        return None
+    for name in {*before, *now}:
+        old, new = before.get(name), now.get(name)
+        if old != new:
+            return f"{type(module).__name__}.{name.lstrip('_')} changed from {_short(old)} to {_short(new)}"
+    return None
+
+
+def _short(value: Any) -> str:
+    if value is _MISSING:
+        return "nothing"
+    if isinstance(value, Tensor):
+        return f"a tensor {value.dtype}{list(value._data.shape)}"
+    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], type):
+        value = value[1]
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

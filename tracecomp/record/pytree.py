@@ -1,0 +1,68 @@
+"""Nested Python values as a flat list of leaves and a hashable structure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+LEAF = "*"
+
+
+def flatten(value: Any, leaves: list[Any]) -> Any:
+    """Append the leaves of ``value`` to ``leaves``; the structure, which compares equal for like values.
+
+    Tuples, lists, dicts, named tuples and dataclasses are structure; everything else is a leaf.
+    """
+    kind = type(value)
+    if kind is tuple or kind is list:
+        return (kind, *[flatten(v, leaves) for v in value])
+    if kind is dict or kind is OrderedDict:
+        return (kind, tuple(value), *[flatten(v, leaves) for v in value.values()])
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return (kind, *[flatten(v, leaves) for v in value])
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = tuple(f.name for f in dataclasses.fields(value))
+        return (kind, names, *[flatten(getattr(value, n), leaves) for n in names])
+    leaves.append(value)
+    return LEAF
+
+
+def unflatten(structure: Any, leaves: Sequence[Any]) -> Any:
+    """The value that ``flatten`` took apart, with ``leaves`` in it."""
+    return _build(structure, iter(leaves))
+
+
+def _build(structure: Any, leaves: Iterator[Any]) -> Any:
+    if structure is LEAF:
+        return next(leaves)
+    kind, *parts = structure
+    if kind is tuple or kind is list:
+        return kind([_build(p, leaves) for p in parts])
+    if issubclass(kind, tuple):
+        return kind(*[_build(p, leaves) for p in parts])
+    names, *parts = parts
+    values = [_build(p, leaves) for p in parts]
+    if issubclass(kind, dict):
+        return kind(zip(names, values, strict=True))
+    built = object.__new__(kind)
+    for name, v in zip(names, values, strict=True):
+        object.__setattr__(built, name, v)
+    return built
+
+
+def paths(value: Any, prefix: str = "") -> list[str]:
+    """How each leaf is reached, in the order of ``flatten``: ``[0].x['w']``."""
+    kind = type(value)
+    if kind is dict or kind is OrderedDict:
+        items = [(f"{prefix}[{k!r}]", v) for k, v in value.items()]
+    elif isinstance(value, tuple) and hasattr(value, "_fields"):
+        items = [(f"{prefix}.{k}", v) for k, v in zip(value._fields, value, strict=True)]
+    elif kind is tuple or kind is list:
+        items = [(f"{prefix}[{i}]", v) for i, v in enumerate(value)]
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        items = [(f"{prefix}.{f.name}", getattr(value, f.name)) for f in dataclasses.fields(value)]
+    else:
+        return [prefix]
+    return [path for name, v in items for path in paths(v, name)]

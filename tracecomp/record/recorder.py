@@ -1,0 +1,270 @@
+"""The recorder: while a program runs eagerly, every primitive also becomes a node of a graph.
+
+What a tensor is worth in the graph follows the one aliasing model of ``tensor.py``: memory has a root, whose cell holds
+the current value and counts writes; a view re-derives its value from the root when its stamp is behind.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tracecomp.errors import CaptureError, CompileError, Source, user_source
+from tracecomp.ir.graph import Graph, Origin, Value
+from tracecomp.ir.op import Op
+from tracecomp.ir.types import TensorType, float64, from_numpy_dtype
+from tracecomp.modes import modes
+from tracecomp.node import Node, look, write
+from tracecomp.ops.autodiff import Sym, scalar_of
+from tracecomp.tensor import Size, Tensor, gradient_edge
+
+Array = np.ndarray[Any, Any]
+
+
+class Cell:
+    """What a tensor is worth in one recording. ``stamp``: writes to its root (or, for a view, those it has seen)."""
+
+    __slots__ = ("recorder", "stamp", "value")
+
+    def __init__(self, recorder: Recorder, value: Value, stamp: int = 0) -> None:
+        self.recorder = recorder
+        self.value = value
+        self.stamp = stamp
+
+
+class GradSlot:
+    """The ``.grad`` of a tensor from outside. ``read`` is whether the program looked at it before writing it."""
+
+    __slots__ = ("initial", "read", "tensor", "written")
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+        self.initial = tensor._grad
+        self.read = False
+        self.written = False
+
+
+class Predicate:
+    """A value that steered Python: ``bool(t)``, ``t.item()``."""
+
+    __slots__ = ("seen", "source", "value")
+
+    def __init__(self, value: Value, seen: Any, source: Source | None) -> None:
+        self.value = value
+        self.seen = seen
+        self.source = source
+
+
+class Recorder:
+    """One recording in progress; ``modes.recorder`` of the thread that runs it."""
+
+    def __init__(self, name: str, strict: bool = True) -> None:
+        self.strict = strict
+        self.graph = Graph(name)
+        self.cells: dict[int, Cell] = {}
+        self.outside: dict[int, Tensor] = {}
+        self.initial: dict[int, Value] = {}
+        self.state: dict[int, Tensor] = {}
+        self.arguments: dict[int, Tensor] = {}
+        self.array_arguments: dict[tuple[int, tuple[int, ...]], Value] = {}
+        self.grads: dict[int, GradSlot] = {}
+        self.hosts: dict[tuple[int, str], tuple[Any, str, Tensor]] = {}
+        self.watched: dict[tuple[int, str], tuple[Any, str, Any]] = {}
+        self.predicates: list[Predicate] = []
+        self.modules: dict[int, Any] = {}
+        self.on_module: Callable[[Any], None] = lambda module: None
+        self.made: list[tuple[weakref.ref[Tensor], Source | None]] = []
+        self.requires_grad: dict[int, bool] = {}
+        self.edges: dict[int, tuple[Node, int]] = {}
+        self.stopped: str | None = None
+
+    # ---- called by the tensor layer
+
+    def node(self, op: Op, operands: tuple[Any, ...], attrs: dict[str, Any], outs: list[Tensor]) -> None:
+        """Note that ``op`` made ``outs`` from ``operands``."""
+        source = user_source()
+        self.graph.here = Origin(source, modes.scopes)
+        dtype = next((x.dtype for x in reversed(operands) if isinstance(x, Tensor)), None)
+        values = [
+            self.value(x) if isinstance(x, Tensor) else self.graph.scalar(scalar_of(x, dtype), dtype)  # type: ignore[arg-type]
+            for x in operands
+        ]
+        plain = {k: tuple(v) if isinstance(v, Size) else v for k, v in attrs.items()}
+        for t, v in zip(outs, self.graph.add(op, values, plain), strict=True):
+            if v.shape != t._data.shape or v.dtype is not t.dtype:
+                raise CompileError(f"{op.name} inferred {v.type} but made {t.dtype.short}{list(t._data.shape)}")
+            t._value = Cell(self, v, 0 if t._base is None else self._root_stamp(t))
+            self.made.append((weakref.ref(t), source))
+
+    def write(self, target: Tensor, value: Tensor) -> None:
+        """Note that ``target``'s elements became ``value``."""
+        self.graph.here = Origin(user_source(), modes.scopes)
+        self._set(target, self.value(value))
+
+    def alias(self, t: Tensor) -> None:
+        """Note that ``t`` is ``t._base`` without history."""
+        base = t._base
+        assert base is not None
+        t._value = Cell(self, self.value(base), self._root_stamp(base))
+        self.made.append((weakref.ref(t), user_source()))
+
+    def replace(self, target: Tensor, value: Tensor) -> None:
+        """Note ``target.data = value``."""
+        self._set(target, self.value(value))
+
+    def constant(self, t: Tensor) -> None:
+        """Note data that Python brought in."""
+        array = t._data
+        value = self.array_arguments.get((t.data_ptr(), array.shape)) if array.size else None
+        if value is None or value.dtype is not t.dtype:
+            if array.ndim == 0:
+                value = self.graph.scalar(array.item(), t.dtype)
+            else:
+                kind = TensorType(t.dtype, array.shape)
+                value = self.graph.add_input(kind, f"c{len(self.graph.inputs)}", "constant", array.copy())
+        t._value = Cell(self, value)
+        self.made.append((weakref.ref(t), user_source()))
+
+    def observe(self, t: Tensor, seen: Any) -> None:
+        """Note that Python saw the value of ``t``."""
+        self.predicates.append(Predicate(self.value(t), seen, user_source()))
+
+    def leave(self, t: Tensor, how: str) -> None:
+        """A recorded value would leave the graph: CaptureError with the line, or (not ``strict``) no recording."""
+        message = (
+            f"{how} at {user_source()}: inside a compiled function a tensor's values cannot leave for numpy, because "
+            "later calls would not see it. Return the tensor, use tensor operations, or compile with fullgraph=False."
+        )
+        if self.strict:
+            raise CaptureError(message)
+        self.stopped = message
+        modes.recorder = None
+
+    def get_grad(self, t: Tensor) -> Tensor | None:
+        if self.is_made(t):
+            return t._grad
+        slot = self._slot(t)
+        if not slot.written:
+            slot.read = True
+        return t._grad
+
+    def set_grad(self, t: Tensor, grad: Tensor | None) -> None:
+        if self.is_made(t):
+            return
+        self._slot(t).written = True
+        if grad is not None:
+            self.value(grad)
+
+    def host(self, owner: Any, key: str, value: Any) -> Any:
+        """A number that every call reads again from ``owner``, as a 0-d float64 tensor; other values are guarded."""
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            self.watched.setdefault((id(owner), key), (owner, key, value))
+            return value
+        found = self.hosts.get((id(owner), key))
+        if found is None:
+            t = Tensor._wrap(np.array(float(value)))
+            name = f"{key}{len(self.hosts) or ''}"
+            t._value = Cell(self, self.graph.add_input(TensorType(float64, ()), name, "host"))
+            found = self.hosts[id(owner), key] = (owner, key, t)
+        return found[2]
+
+    def module_ran(self, module: Any) -> None:
+        """Note a module whose attributes the program may have read."""
+        if id(module) not in self.modules:
+            self.modules[id(module)] = module
+            self.on_module(module)
+
+    # ---- values
+
+    def value(self, t: Tensor) -> Value:
+        """The graph value of ``t`` now."""
+        cell = self._cell(t)
+        base = self._base(t)
+        if base is None:
+            return self.capture(t).value if cell is None else cell.value
+        stamp = self._root_stamp(base)
+        if cell is not None and cell.stamp == stamp:
+            return cell.value
+        found: Value = look(Sym(self.graph, self.value(base)), t._chain).value
+        self._keep(t, Cell(self, found, self._root_stamp(base)))
+        return found
+
+    def capture(self, t: Tensor) -> Cell:
+        """Make a tensor from outside an input, read again at every call."""
+        self.state[id(t)] = t
+        return self.bind(t, f"s{len(self.state) - 1}", "state")
+
+    def bind(self, t: Tensor, name: str, role: str) -> Cell:
+        """Add an input that stands for ``t`` as it is when the program starts."""
+        value = self.graph.add_input(TensorType(from_numpy_dtype(t._data.dtype), t._data.shape), name, role)
+        self.initial[id(t)] = value
+        edge = gradient_edge(t)
+        self.requires_grad[id(t)] = edge is not None
+        if edge is not None:
+            self.edges[id(t)] = edge
+        cell = Cell(self, value)
+        self._keep(t, cell)
+        if role == "argument":
+            self.arguments[id(t)] = t
+        return cell
+
+    def forget(self) -> None:
+        """Let go of the tensors met; what was made no longer points here."""
+        self.cells.clear()
+        self.outside.clear()
+        for ref, _ in self.made:
+            t = ref()
+            if t is not None:
+                t._value = None
+
+    def _cell(self, t: Tensor) -> Cell | None:
+        cell: Cell | None = t._value
+        if cell is not None and cell.recorder is self:
+            return cell
+        return self.cells.get(id(t))
+
+    def is_made(self, t: Tensor) -> bool:
+        """Whether ``t`` came into being in this recording."""
+        return t._value is not None and t._value.recorder is self
+
+    def _keep(self, t: Tensor, cell: Cell) -> None:
+        if self.is_made(t):
+            t._value = cell
+        else:
+            self.cells[id(t)] = cell
+            self.outside[id(t)] = t
+
+    def _base(self, t: Tensor) -> Tensor | None:
+        return None if id(t) in self.arguments else t._base
+
+    def _root_stamp(self, t: Tensor) -> int:
+        base = self._base(t)
+        while base is not None:
+            t = base
+            base = self._base(t)
+        cell = self._cell(t)
+        return 0 if cell is None else cell.stamp
+
+    def _set(self, t: Tensor, new: Value) -> None:
+        base = self._base(t)
+        if base is None:
+            cell = self._cell(t) or self.capture(t)
+            cell.value = new
+            cell.stamp += 1
+            return
+        whole = new
+        if t._chain:
+            whole = write(Sym(self.graph, self.value(base)), t._chain, Sym(self.graph, new)).value
+        self._set(base, whole)
+        self._keep(t, Cell(self, new, self._root_stamp(base)))
+
+    def _slot(self, t: Tensor) -> GradSlot:
+        slot = self.grads.get(id(t))
+        if slot is None:
+            slot = self.grads[id(t)] = GradSlot(t)
+            if slot.initial is not None and self._cell(slot.initial) is None:
+                self.bind(slot.initial, f"g{len(self.grads) - 1}", "state")
+        return slot

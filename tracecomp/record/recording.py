@@ -1,0 +1,344 @@
+"""Recordings: a graph with what its inputs are read from and where its outputs go."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tracecomp.autograd.engine import run_backward
+from tracecomp.errors import Source
+from tracecomp.ir.graph import Graph, Input, Output, Value
+from tracecomp.ir.types import TensorType, from_numpy_dtype
+from tracecomp.modes import modes
+from tracecomp.node import Node, OpNode, View
+from tracecomp.record.extract import extract, needed_nodes
+from tracecomp.record.guards import Guards
+from tracecomp.record.pytree import flatten, paths
+from tracecomp.record.recorder import Recorder
+from tracecomp.record.watch import Watch
+from tracecomp.tensor import Tensor
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Binding:
+    """What a graph input is read from.
+
+    ``argument`` (leaf number), ``state`` (tensor), ``grad`` (the tensor whose gradient it is) or ``host`` (owner, key).
+    """
+
+    kind: str
+    ref: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A result that is output ``number`` of the graph; ``root`` is its number among the differentiable results."""
+
+    number: int
+    root: int | None = None
+    freed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A result that is an argument or a captured tensor, or a view of one."""
+
+    source: Binding
+    chain: tuple[View, ...] = ()
+    linked: bool = True
+    view: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """A result that is no tensor."""
+
+    value: Any
+
+
+@dataclass
+class Recording:
+    """One path of a program for one kind of call."""
+
+    graph: Graph
+    guards: Guards
+    inputs: list[Binding]
+    structure: Any
+    results: list[Made | Given | Plain]
+    updates: list[tuple[Binding, int]]
+    grads: list[tuple[Tensor, int | Given | None]]
+    predicates: list[tuple[int, Any, Source | None]]
+    split: Split | None = None
+    new_state: list[Source | None] = field(default_factory=list)
+    calls: int = 0
+
+
+@dataclass
+class Split:
+    """The derivative of a recording: the graph that takes saved values and result gradients to input gradients.
+
+    ``saved`` tells what the backward graph's first inputs are: a forward input, or a numbered forward output. The other
+    inputs are gradients of the differentiable results. ``wanted`` pairs inputs with outputs of the backward graph.
+    """
+
+    backward: Graph
+    saved: list[Binding | int]
+    wanted: list[tuple[Binding, int | None]]
+    roots: int
+
+
+def record(
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], name: str, strict: bool = True
+) -> tuple[Any, Recording | str]:
+    """Run ``fn`` and record it: its result, and the recording (or why there is none)."""
+    leaves: list[Any] = []
+    structure = flatten((args, kwargs), leaves)
+    where = [p[3:] for p in paths((args, kwargs))]
+    guards = Guards(structure, leaves, where)
+    recorder = Recorder(name, strict)
+    recorder.on_module = guards.watch_module
+    watch = Watch(recorder, guards.names)
+    watch.function(fn)
+    modes.recorder = recorder
+    try:
+        arrays = _bind_arguments(recorder, leaves, where)
+        with watch:
+            result = fn(*args, **kwargs)
+        if recorder.stopped is not None:
+            return result, recorder.stopped
+        return result, _Finish(recorder, guards, leaves, arrays, result).recording()
+    finally:
+        modes.recorder = None
+        recorder.forget()
+
+
+def _bind_arguments(recorder: Recorder, leaves: Sequence[Any], where: Sequence[str]) -> dict[Value, int]:
+    """Make inputs of tensor and array arguments; leaf numbers of the arrays."""
+    arrays: dict[Value, int] = {}
+    for i, leaf in enumerate(leaves):
+        if isinstance(leaf, Tensor) and id(leaf) not in recorder.arguments:
+            recorder.bind(leaf, where[i], "argument")
+        elif isinstance(leaf, np.ndarray) and leaf.dtype.kind in "biuf":
+            kind = TensorType(from_numpy_dtype(leaf.dtype), leaf.shape)
+            value = recorder.graph.add_input(kind, where[i], "argument")
+            arrays[value] = i
+            recorder.array_arguments[leaf.__array_interface__["data"][0], leaf.shape] = value
+    return arrays
+
+
+class _Finish:
+    """Turns what a recorder holds at the end of a call into a Recording."""
+
+    def __init__(
+        self, recorder: Recorder, guards: Guards, leaves: Sequence[Any], arrays: dict[Value, int], result: Any
+    ) -> None:
+        self.recorder = recorder
+        self.guards = guards
+        self.leaves = leaves
+        self.arrays = arrays
+        self.result = result
+        self.outputs: list[Output] = []
+        self.made: dict[int, int] = {}
+        self.sources = self._sources()
+
+    def recording(self) -> Recording:
+        values: list[Any] = []
+        structure = flatten(self.result, values)
+        roots = [t for t in dict.fromkeys(v for v in values if isinstance(v, Tensor)) if self._differentiable(t)]
+        freed = any(_was_freed(t) for t in roots)
+        results = [self._result(v, [] if freed else roots, freed) for v in values]
+        updates = self._updates()
+        updated = {b for b, _ in updates}
+        grads = self._grads()
+        predicates = []
+        for p in self.recorder.predicates:
+            predicates.append((len(self.outputs), p.seen, p.source))
+            self.outputs.append(Output(p.value, f"p{len(predicates) - 1}", "predicate"))
+        split_at = None if freed or not roots else self._derive(roots)
+        keep = {id(v) for v in values} | {id(slot.tensor._grad) for slot in self.recorder.grads.values()}
+        split = None if split_at is None else self._split(*split_at, updated)
+        graph, inputs = self._graph()
+        self._close_guards(inputs)
+        return Recording(
+            graph, self.guards, inputs, structure, results, updates, grads, predicates, split,
+            _new_state(self.recorder, keep, roots),
+        )  # fmt: skip
+
+    # ---- inputs
+
+    def _sources(self) -> dict[Value, Binding]:
+        """Where each input is read from."""
+        recorder = self.recorder
+        numbers = {id(t): i for i, t in reversed(list(enumerate(self.leaves)))}
+        sources = {v: Binding("argument", i) for v, i in self.arrays.items()}
+        grads = {id(s.initial): s.tensor for s in recorder.grads.values() if s.initial is not None}
+        for key, value in recorder.initial.items():
+            if key in recorder.arguments:
+                sources[value] = Binding("argument", numbers[key])
+            elif key in grads and key not in recorder.state:
+                sources[value] = Binding("grad", grads[key])
+            else:
+                sources[value] = Binding("state", recorder.outside[key])
+        for owner, key, t in recorder.hosts.values():
+            sources[t._value.value] = Binding("host", (owner, key))
+        return sources
+
+    def _graph(self) -> tuple[Graph, list[Binding]]:
+        used = self._used([o.value for o in self.outputs], set())
+        chosen = [i for i in self.recorder.graph.inputs if i.value in used and i.value in self.sources]
+        graph = extract(self.recorder.graph.name, self.recorder.graph, chosen, self.outputs)
+        return graph, [self.sources[i.value] for i in chosen]
+
+    def _used(self, values: Sequence[Value], cut: set[Value]) -> set[Value]:
+        nodes = needed_nodes(values, cut)
+        return {v for n in nodes for v in n.inputs if v.node is None or v in cut} | set(values)
+
+    def _close_guards(self, inputs: Sequence[Binding]) -> None:
+        chosen = set(inputs)
+        live = {v for v, s in self.sources.items() if s in chosen}
+        names = {i.value: i.name for i in self.recorder.graph.inputs}
+        used = {key: names[v] for key, v in self.recorder.initial.items() if v in live}
+        self.guards.close(self.recorder, used, {i for v, i in self.arrays.items() if v in live})
+
+    # ---- outputs
+
+    def _differentiable(self, t: Tensor) -> bool:
+        return self.recorder.is_made(t) and t.requires_grad and t.grad_fn is not None
+
+    def _output(self, t: Tensor, name: str, role: str) -> int:
+        """The number of the output that is tensor ``t``."""
+        number = self.made.get(id(t))
+        if number is None:
+            number = self.made[id(t)] = len(self.outputs)
+            self.outputs.append(Output(self.recorder.value(t), name, role))
+        return number
+
+    def _result(self, v: Any, roots: Sequence[Tensor], freed: bool) -> Made | Given | Plain:
+        if not isinstance(v, Tensor):
+            return Plain(v)
+        if not self.recorder.is_made(v):
+            return Given(self._origin(v))
+        base = v._base
+        if base is not None and not self.recorder.is_made(base):
+            return Given(self._origin(base), v._chain, v._linked, True)
+        root = next((i for i, r in enumerate(roots) if r is v), None)
+        return Made(self._output(v, f"out{len(self.outputs)}", "result"), root, freed and v.requires_grad)
+
+    def _origin(self, t: Tensor) -> Binding:
+        value = self.recorder.initial.get(id(t))
+        return self.sources[value] if value in self.sources else Binding("state", t)
+
+    def _updates(self) -> list[tuple[Binding, int]]:
+        """Tensors from outside whose value is another at the end."""
+        found = []
+        for key, initial in list(self.recorder.initial.items()):
+            final = self.recorder.value(self.recorder.outside[key])
+            if final is not initial:
+                found.append((self.sources[initial], len(self.outputs)))
+                name = self.recorder.graph.inputs[initial.index].name
+                self.outputs.append(Output(final, name, "state"))
+        return found
+
+    def _grads(self) -> list[tuple[Tensor, int | Given | None]]:
+        """What each written ``.grad`` is at the end."""
+        found: list[tuple[Tensor, int | Given | None]] = []
+        for slot in self.recorder.grads.values():
+            now = slot.tensor._grad
+            if not slot.written or now is slot.initial:
+                continue
+            if now is None:
+                found.append((slot.tensor, None))
+            elif self.recorder.is_made(now):
+                found.append((slot.tensor, self._output(now, f"grad{len(self.outputs)}", "state")))
+            else:
+                found.append((slot.tensor, Given(self._origin(now))))
+        return found
+
+    # ---- derivative
+
+    def _derive(self, roots: Sequence[Tensor]) -> tuple[list[Value], list[tuple[Binding, Value | None]]]:
+        """Run the recorded part backwards from ``roots``, recording: gradients of the inputs that require them."""
+        recorder = self.recorder
+        seeds, cotangents = [], []
+        for k, root in enumerate(roots):
+            seed = Tensor._wrap(np.ones(root._data.shape, root._data.dtype))
+            recorder.bind(seed, f"cotangent{k}", "argument")
+            cotangents.append(recorder.initial[id(seed)])
+            seeds.append(seed)
+        inputs = [(key, edge) for key, edge in recorder.edges.items() if recorder.initial[key] in self.sources]
+        edges = [(t.grad_fn, t._output_nr) for t in roots]
+        found = run_backward(
+            edges, seeds, keep_graph=True, create_graph=False, targets=[e for _, e in inputs], accumulate=False,  # type: ignore[arg-type]
+            hook_targets=False,
+        )  # fmt: skip
+        wanted: list[tuple[Binding, Value | None]] = []
+        for key, edge in inputs:
+            grad = found.get(edge)
+            wanted.append((self.sources[recorder.initial[key]], None if grad is None else recorder.value(grad)))
+        return cotangents, wanted
+
+    def _split(
+        self, cotangents: list[Value], wanted: list[tuple[Binding, Value | None]], updated: set[Binding]
+    ) -> Split:
+        """Cut the joint graph: forward keeps what backward reads of it."""
+        graph = self.recorder.graph
+        forward = {n for n in needed_nodes([o.value for o in self.outputs], set()) if n.inputs}
+        targets = [v for _, v in wanted if v is not None]
+        behind = needed_nodes(targets, {v for n in forward for v in n.outputs})
+        reads = dict.fromkeys([v for n in graph.nodes if n in behind for v in n.inputs] + targets)
+        constants = {i.value for i in graph.inputs if i.role == "constant"}
+        kept = [v for v in reads if v.node not in behind and v not in cotangents and v not in constants]
+        saved: list[Binding | int] = []
+        inputs = []
+        for k, v in enumerate(kept):
+            binding = self.sources.get(v)
+            if binding is not None and binding not in updated:
+                saved.append(binding)
+            else:
+                saved.append(len(self.outputs))
+                self.outputs.append(Output(v, f"saved{k}", "result"))
+            inputs.append(Input(v, f"saved{k}", "argument"))
+        inputs += [Input(v, f"cotangent{k}", "argument") for k, v in enumerate(cotangents)]
+        outs = [Output(v, f"grad{k}", "result") for k, v in enumerate(targets)]
+        numbers = iter(range(len(targets)))
+        return Split(
+            extract(f"{graph.name}_backward", graph, inputs, outs), saved,
+            [(s, None if v is None else next(numbers)) for s, v in wanted], len(cotangents),
+        )  # fmt: skip
+
+
+def _was_freed(t: Tensor) -> bool:
+    """Whether the history of ``t`` was used up by a backward pass."""
+    return any(isinstance(n, OpNode) and n.ins is None for n in _history([t]))
+
+
+def _history(roots: Sequence[Tensor]) -> set[Node]:
+    found: set[Node] = set()
+    stack = [t.grad_fn for t in roots if t.grad_fn is not None]
+    while stack:
+        node = stack.pop()
+        if node not in found:
+            found.add(node)
+            stack.extend(e[0] for e in node.edges if e is not None)
+    return found
+
+
+def _new_state(recorder: Recorder, keep: set[int], roots: Sequence[Tensor]) -> list[Source | None]:
+    """Where tensors were made that live on outside the call, other than its results and gradients."""
+    recorder.forget()
+    for node in _history(roots):
+        keep.update(id(t) for t in node.held())
+
+    def alive() -> list[Source | None]:
+        return [s for ref, s in recorder.made if (t := ref()) is not None and id(t) not in keep]
+
+    if not alive():
+        return []
+    gc.collect()
+    return alive()

@@ -1,0 +1,119 @@
+"""Watching which Python values a recorded program reads: globals, closures, attributes of plain objects."""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+from types import CodeType, FrameType, FunctionType, MethodType
+from typing import Any
+
+from tracecomp.record.guards import Names
+from tracecomp.record.recorder import Recorder
+
+_PACKAGE = str(Path(__file__).parent.parent)
+_LIBRARIES = tuple(
+    str(Path(sysconfig.get_path(name)).resolve()) for name in ("stdlib", "platstdlib", "purelib", "platlib")
+)
+
+
+def is_user_code(code: CodeType) -> bool:
+    """Whether ``code`` is neither this package's nor a library's."""
+    name = code.co_filename
+    return not (name.startswith((_PACKAGE, "<frozen")) or name.startswith(_LIBRARIES))
+
+
+class Watch:
+    """While active, every user function that is called adds what it may read to ``names``."""
+
+    def __init__(self, recorder: Recorder, names: Names) -> None:
+        self.recorder = recorder
+        self.names = names
+        self._codes: dict[int, CodeType] = {}
+        self._objects: set[int] = set()
+        self._functions: dict[int, FunctionType] = {}
+        self._before: Callable[..., Any] | None = None
+
+    def __enter__(self) -> None:
+        self._before = sys.gettrace()
+        sys.settrace(self._trace)
+
+    def __exit__(self, *error: object) -> None:
+        sys.settrace(self._before)
+
+    def function(self, fn: Any) -> None:
+        """Make a function (or method, or object with ``__call__``) known before it is called."""
+        if isinstance(fn, MethodType):
+            self.object(fn.__self__)
+            fn = fn.__func__
+        if isinstance(fn, FunctionType):
+            self._functions.setdefault(id(fn.__code__), fn)
+        else:
+            self.object(fn)
+
+    def object(self, owner: Any) -> None:
+        """Watch the plain attributes of a user's object."""
+        if id(owner) in self._objects:
+            return
+        self._objects.add(id(owner))
+        kind = type(owner)
+        if hasattr(owner, "_parameters") and hasattr(owner, "_buffers"):
+            self.recorder.module_ran(owner)
+        elif hasattr(owner, "__dict__") and not isinstance(owner, type) and _is_user_class(kind):
+            for name, value in list(vars(owner).items()):
+                self.names.add(vars(owner), name, f"attribute of {kind.__name__}:")
+                self._consider(value)
+
+    def _trace(self, frame: FrameType, event: str, arg: Any) -> Any:
+        code = frame.f_code
+        if id(code) not in self._codes:
+            self._codes[id(code)] = code
+            if is_user_code(code):
+                self._read(code, frame.f_globals)
+        if code.co_argcount and code.co_varnames[0] == "self" and is_user_code(code):
+            self.object(frame.f_locals.get("self"))
+        return self._before(frame, event, arg) if self._before is not None else None
+
+    def _read(self, code: CodeType, space: dict[str, Any]) -> None:
+        for name in code.co_names:
+            if name in space:
+                self.names.add(space, name, "global")
+                self._consider(space[name])
+        fn = self._functions.get(id(code))
+        for name, cell in zip(code.co_freevars, fn.__closure__ or () if fn else (), strict=False):
+            contents = _Contents(cell)
+            self.names.add(contents, name, "closure variable")
+            self._consider(contents.get(name))
+        for inner in code.co_consts:
+            if isinstance(inner, CodeType) and id(inner) not in self._codes:
+                self._codes[id(inner)] = inner
+                self._read(inner, space)
+
+    def _consider(self, value: Any) -> None:
+        if isinstance(value, FunctionType | MethodType):
+            self.function(value)
+        elif _is_user_class(type(value)):
+            self.object(value)
+
+
+def _is_user_class(kind: type) -> bool:
+    module = sys.modules.get(kind.__module__)
+    name = getattr(module, "__file__", None)
+    return kind.__module__ == "__main__" or (
+        name is not None and not name.startswith(_PACKAGE) and not name.startswith(_LIBRARIES)
+    )
+
+
+class _Contents(dict[str, Any]):
+    """A closure cell in the form of a mapping with one entry."""
+
+    def __init__(self, cell: Any) -> None:
+        super().__init__()
+        self._cell = cell
+
+    def get(self, key: str, default: Any = None) -> Any:
+        try:
+            return self._cell.cell_contents
+        except ValueError:
+            return default
