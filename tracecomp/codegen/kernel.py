@@ -159,7 +159,7 @@ class KernelEmitter(Elements):
         done = e.fresh("done")
         some = e.compare("icmp ult", start, stop)
         e.line(f"  br i1 {some.text}, label %{inside}, label %{done}")
-        self._open(Block(conditional=True), self._written(loop.body))
+        self._open(self._written(loop.body), conditional=True)
         e.start_label(inside)
         self._repeat(loop, start, stop)
         e.line(f"  br label %{done}")
