@@ -161,14 +161,14 @@ DECOMPOSED = [
     ),
     Case(
         "transposed_pointwise_convolution", "y:f32[1,3,4] w:f32[3,2,1]",
-        '%0 = conv_transpose(%y, %w) {dilation=[1], groups=1, padding=[[0, 0]], size=[8], stride=[2]} : f32[1,2,8]',  # noqa: E501
+        '%0 = conv_transpose(%y, %w) {dilation=[1], groups=1, padding=[[0, 0]], size=[8], stride=[2]} : f32[1,2,8]',
         """%0 = permute(%w) {dims=[1, 0, 2]} : f32[2,3,1]
         %1 = conv(%y, %0) {dilation=[1], groups=1, padding=[[0, 0]], stride=[1]} : f32[1,2,4]
         %2 = pad(%1) {high=[0, 0, 1], interior=[0, 0, 1], low=[0, 0, 0], value=0.0} : f32[1,2,8] """,
     ),
     Case(
         "transposed_convolution_of_tiles", "y:f32[1,3,4] w:f32[3,2,2]",
-        '%0 = conv_transpose(%y, %w) {dilation=[1], groups=1, padding=[[0, 0]], size=[9], stride=[2]} : f32[1,2,9]',  # noqa: E501
+        '%0 = conv_transpose(%y, %w) {dilation=[1], groups=1, padding=[[0, 0]], size=[9], stride=[2]} : f32[1,2,9]',
         """%0 = reshape(%y) {shape=[1, 1, 3, 4]} : f32[1,1,3,4]
         %1 = reshape(%w) {shape=[1, 3, 2, 2]} : f32[1,3,2,2]
         %2 = contract(%0, %1) {spec="ngou,gocx->ngcux"} : f32[1,1,2,4,2]
@@ -177,7 +177,7 @@ DECOMPOSED = [
     ),
     Case(
         "transposed_convolution", "y:f32[1,3,6] w:f32[3,2,3]",
-        '%0 = conv_transpose(%y, %w) {dilation=[1], groups=1, padding=[[0, 0]], size=[8], stride=[1]} : f32[1,2,8]',  # noqa: E501
+        '%0 = conv_transpose(%y, %w) {dilation=[1], groups=1, padding=[[0, 0]], size=[8], stride=[1]} : f32[1,2,8]',
         """%0 = permute(%w) {dims=[1, 0, 2]} : f32[2,3,3]
         %1 = flip(%0) {axes=[2]} : f32[2,3,3]
         %2 = pad(%y) {high=[0, 0, 2], interior=[0, 0, 0], low=[0, 0, 2], value=0.0} : f32[1,3,10]
@@ -185,7 +185,7 @@ DECOMPOSED = [
     ),
     Case(
         "transposed_convolution", "y:f32[1,3,4] w:f32[3,2,3]",
-        '%0 = conv_transpose(%y, %w) {dilation=[1], groups=1, padding=[[1, 1]], size=[7], stride=[2]} : f32[1,2,7]',  # noqa: E501
+        '%0 = conv_transpose(%y, %w) {dilation=[1], groups=1, padding=[[1, 1]], size=[7], stride=[2]} : f32[1,2,7]',
         """%0 = permute(%w) {dims=[1, 0, 2]} : f32[2,3,3]
         %1 = flip(%0) {axes=[2]} : f32[2,3,3]
         %2 = slice(%1) {starts=[0, 0, 0], steps=[1, 1, 2], stops=[2, 3, 3]} : f32[2,3,2]

@@ -145,14 +145,7 @@ class Graph:
 
     def live_nodes(self) -> Iterator[Node]:
         """Nodes that some output needs, in order."""
-        live: set[Node] = set()
-        stack = [o.value.node for o in self.outputs if o.value.node]
-        while stack:
-            node = stack.pop()
-            if node in live:
-                continue
-            live.add(node)
-            stack.extend(v.node for v in node.inputs if v.node)
+        live = live_nodes([o.value for o in self.outputs])
         return (n for n in self.nodes if n in live)
 
     def drop_dead(self) -> None:
@@ -167,6 +160,18 @@ class Graph:
 
     def __str__(self) -> str:
         return print_graph(self, comments=True, short=True)
+
+
+def live_nodes(values: Iterable[Value]) -> set[Node]:
+    """The nodes that computing ``values`` takes."""
+    live: set[Node] = set()
+    stack = [v.node for v in values if v.node]
+    while stack:
+        node = stack.pop()
+        if node not in live:
+            live.add(node)
+            stack.extend(v.node for v in node.inputs if v.node)
+    return live
 
 
 def attrs_key(attrs: dict[str, Any]) -> Any:

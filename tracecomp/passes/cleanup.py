@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from tracecomp.ir.graph import Graph, Value
+from tracecomp.ir.graph import Graph, Node, Origin, Value, live_nodes
 from tracecomp.ir.op import KINDS
 from tracecomp.ir.types import TensorType
 from tracecomp.passes.rewrite import Application, Log, Replacement, Rewriter, Rules, rewrite
@@ -35,8 +36,7 @@ def constant_result(g: Rewriter, a: Application) -> Replacement:
     with np.errstate(all="ignore"):
         results = a.op.impl(*arrays, **a.attrs)
     results = results if isinstance(results, tuple) else (results,)
-    values = [_constant_value(g, np.asarray(r, t.dtype.numpy), t) for r, t in zip(results, a.types, strict=True)]
-    return None if None in values else [v for v in values if v is not None]
+    return [_constant_value(g, np.asarray(r, t.dtype.numpy), t) for r, t in zip(results, a.types, strict=True)]
 
 
 def _constant_array(g: Rewriter, value: Value) -> Array | None:
@@ -51,8 +51,70 @@ def _constant_array(g: Rewriter, value: Value) -> Array | None:
     return None
 
 
-def _constant_value(g: Rewriter, array: Array, type: TensorType) -> Value | None:
-    """A ``full`` when all elements have the same bits, else a constant input (which a region cannot have)."""
+def _constant_value(g: Rewriter, array: Array, type: TensorType) -> Value:
+    """A ``full`` when all elements have the same bits, else a constant input."""
     if array.size and array.tobytes() == array.flat[0].tobytes() * array.size:
         return g.full(array.flat[0].item(), type.shape, type.dtype)
-    return None if g.is_region else g.constant(array, type)
+    return g.constant(array, type)
+
+
+def remove_dead_code(graph: Graph, log: Log) -> Graph:
+    """Drop what ``scan`` stacks but nobody reads, and operands its body ignores. Other dead nodes go by themselves."""
+    live = list(graph.live_nodes())
+    read = {v for n in live for v in n.inputs} | {o.value for o in graph.outputs}
+    new = Graph(graph.name)
+    values = {i.value: new.add_input(i.value.type, i.name, i.role, i.data) for i in graph.inputs}
+    for node in live:
+        new.here = graph.origin.get(node, Origin())
+        kept = _kept_results(node, read)
+        inputs, attrs = list(node.inputs), node.attrs
+        if node.op.name == "scan":
+            inputs, attrs = _trimmed_scan(node, kept, log)
+        results = new.add(node.op, (values[v] for v in inputs), attrs)
+        values.update(zip((node.outputs[k] for k in kept), results, strict=True))
+    new.here = Origin()
+    for output in graph.outputs:
+        new.add_output(values[output.value], output.name, output.role)
+    return new
+
+
+def _kept_results(node: Node, read: set[Value]) -> list[int]:
+    """The positions of the results that a node must go on having."""
+    carries = node.attrs["carries"] if node.op.name == "scan" else len(node.outputs)
+    return [k for k, v in enumerate(node.outputs) if k < carries or v in read]
+
+
+def _trimmed_scan(node: Node, kept: list[int], log: Log) -> tuple[list[Value], dict[str, Any]]:
+    """Operands and attributes of a ``scan`` whose body computes only the ``kept`` results from what it needs."""
+    attrs = node.attrs
+    full: Graph = attrs["body"]
+    body = remove_dead_code(_part(full, kept, range(len(full.inputs))), log)
+    needed = {v for n in body.live_nodes() for v in n.inputs} | {o.value for o in body.outputs}
+    carries, given = attrs["carries"], [k for k, i in enumerate(body.inputs) if i.role != "constant"]
+    places = [p for p, k in enumerate(given) if p < carries or body.inputs[k].value in needed]
+    trimmed = _part(body, range(len(kept)), [k for p, k in enumerate(given) if p in places] + _constants(body, needed))
+    log.hits["unread_scan_results"] += len(node.outputs) - len(kept)
+    log.hits["unread_scan_operands"] += len(given) - len(places)
+    xs = sum(carries <= p < carries + attrs["xs"] for p in places)
+    return [node.inputs[p] for p in places], {**attrs, "body": trimmed, "xs": xs}
+
+
+def _constants(body: Graph, needed: set[Value]) -> list[int]:
+    return [k for k, i in enumerate(body.inputs) if i.role == "constant" and i.value in needed]
+
+
+def _part(graph: Graph, outputs: Iterable[int], inputs: Iterable[int]) -> Graph:
+    """``graph`` with only these outputs and inputs."""
+    new = Graph(graph.name)
+    values = {}
+    for given in (graph.inputs[k] for k in inputs):
+        values[given.value] = new.add_input(given.value.type, given.name, given.role, given.data)
+    wanted = [graph.outputs[k] for k in outputs]
+    live = live_nodes([o.value for o in wanted])
+    for node in (n for n in graph.nodes if n in live):
+        new.here = graph.origin.get(node, Origin())
+        values.update(zip(node.outputs, new.add(node.op, (values[v] for v in node.inputs), node.attrs), strict=True))
+    new.here = Origin()
+    for output in wanted:
+        new.add_output(values[output.value], output.name, output.role)
+    return new

@@ -34,6 +34,7 @@ PIPELINE: tuple[Pass, ...] = (
     Pass("layout", layout.plan, "channels last where convolutions gain from it; convolutions become contractions"),
     Pass("canonical", canonical.canonicalise, "one spelling for contractions and reductions"),
     Pass("split", split.split_reductions, "long reductions in two stages"),
+    Pass("dead_code", cleanup.remove_dead_code, "what control operators compute and nobody reads"),
 )
 
 

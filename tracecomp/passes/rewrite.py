@@ -111,12 +111,9 @@ class Rewriter:
     ``region`` rewrites the bodies of control operators.
     """
 
-    def __init__(
-        self, name: str, rules: Rules, log: Log, made_by: str, region: Callable[[Graph], Graph], is_region: bool = False
-    ) -> None:
+    def __init__(self, name: str, rules: Rules, log: Log, made_by: str, region: Callable[[Graph], Graph]) -> None:
         self.graph = Graph(name)
         self.log = log
-        self.is_region = is_region
         self._region = region
         self._rules = rules
         self._made_by = made_by
@@ -183,10 +180,9 @@ class Rewriter:
         return self._regions[id(value)]
 
 
-def rewrite(graph: Graph, rules: Rules, log: Log, made_by: str, is_region: bool = False) -> Graph:
+def rewrite(graph: Graph, rules: Rules, log: Log, made_by: str) -> Graph:
     """``graph`` rebuilt under ``rules``, regions included; nodes that no output needs are left behind."""
-    region = partial(rewrite, rules=rules, log=log, made_by=made_by, is_region=True)
-    rewriter = Rewriter(graph.name, rules, log, made_by, region, is_region)
+    rewriter = Rewriter(graph.name, rules, log, made_by, partial(rewrite, rules=rules, log=log, made_by=made_by))
     new = rewriter.graph
     values: dict[Value, Value] = {
         i.value: new.add_input(i.value.type, i.name, i.role, i.data) for i in graph.inputs

@@ -1,0 +1,122 @@
+"""Layout: convolutions through every pass, channels-last chains, dead results of scans."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.passes.cases import samples
+from tracecomp import config, ops
+from tracecomp.dump import Dump
+from tracecomp.ir.graph import Graph, Value
+from tracecomp.ir.interpret import interpret
+from tracecomp.ir.op import OPS
+from tracecomp.ir.types import TensorType, float32, float64
+from tracecomp.passes import cleanup, layout, manager
+from tracecomp.passes.rewrite import Log
+
+assert ops
+
+ONE: dict[str, Any] = {"stride": (1, 1), "padding": ((1, 1), (1, 1)), "dilation": (1, 1), "groups": 1}
+
+
+def run_all(graph: Graph) -> list[manager.Stage]:
+    """Every pass, verified, each stage computing what the recorded graph computes."""
+    arrays = samples([i.value.type for i in graph.inputs])[1]
+    want = interpret(graph, arrays)
+    with config.override(verify=True):
+        stages = manager.run(graph, Dump("t"))
+    for stage in stages[1:]:
+        for have, expected in zip(interpret(stage.graph, arrays), want, strict=True):
+            np.testing.assert_allclose(have, expected, rtol=1e-9, atol=1e-9, err_msg=stage.name)
+    return stages
+
+
+@pytest.mark.parametrize("name", ["conv", "conv_transpose", "conv_weight"])
+def test_convolution_samples(name: str) -> None:
+    op = OPS[name]
+    for sample in op.samples:
+        if sample.args[0][1] == "f64":
+            graph = Graph()
+            types = [TensorType(float64, shape) for shape, _, _ in sample.args]
+            values = [graph.add_input(t, f"x{n}") for n, t in enumerate(types)]
+            graph.add_output(graph.add(op, values, sample.attrs)[0])
+            final = run_all(graph)[-1].graph
+            assert not {"conv", "conv_transpose", "conv_weight"} & {n.op.name for n in final.live_nodes()}
+
+
+def network(channels: int, size: int) -> Graph:
+    """Two convolutions with bias, relu and pooling between, the gradients of the second, and a flat result."""
+    graph = Graph()
+
+    def given(name: str, *shape: int) -> Value:
+        return graph.add_input(TensorType(float64, shape), name)
+
+    x, w1 = given("x", 4, 3, size, size), given("w1", channels, 3, 3, 3)
+    w2, bias = given("w2", channels, channels, 3, 3), given("bias", channels)
+    zero = graph.scalar(0.0, float64)
+    y = graph.apply("add", graph.apply("conv", x, w1, **ONE), graph.apply("reshape", bias, shape=(channels, 1, 1)))
+    y = graph.apply("windows", graph.apply("maximum", y, zero), sizes=(2, 2), strides=(2, 2), dilations=(1, 1))
+    y = graph.apply("max", y, axes=(4, 5))
+    z = graph.apply("maximum", graph.apply("conv", y, w2, **ONE), zero)
+    graph.add_output(graph.apply("reshape", z, shape=(4, channels * (size // 2) ** 2)))
+    graph.add_output(graph.apply("conv_weight", y, z, kernel=(3, 3), **ONE))
+    back = graph.apply("conv_transpose", z, w2, size=y.shape[2:], **ONE)
+    graph.add_output(graph.apply("sum", back, axes=(0, 2, 3)))
+    wide = graph.apply("expand", graph.apply("reshape", back, shape=(*back.shape, 1, 1)), shape=(*back.shape, 2, 2))
+    folded = graph.apply(
+        "fold", wide, shape=(4, channels, size, size), sizes=(2, 2), strides=(2, 2), dilations=(1, 1)
+    )
+    graph.add_output(graph.apply("concat", folded, graph.apply("flip", folded, axes=(1,)), axis=1))
+    return graph
+
+
+def test_channels_last_through_a_network() -> None:
+    stages = run_all(network(64, 12))
+    [choice] = next(s for s in stages if s.name == "layout").log.choices
+    assert choice.chosen == "channels last" and "cycles" in choice.reason
+    contractions = [n for n in stages[-1].graph.live_nodes() if n.op.name == "contract"]
+    assert len(contractions) == 4
+    assert all(n.outputs[0].shape[-1] == 64 for n in contractions)
+
+
+def test_channels_first_where_turning_costs_more() -> None:
+    graph = Graph()
+    x = graph.add_input(TensorType(float32, (8, 4, 64, 64)), "x")
+    w = graph.add_input(TensorType(float32, (4, 4, 3, 3)), "w")
+    graph.add_output(graph.apply("conv", x, w, **ONE))
+    log = Log()
+    padded = manager.run(graph, Dump("t"))[3].graph
+    layout.plan(padded, log)
+    assert [c.chosen for c in log.choices] == ["channels first"]
+
+
+def scan_graph() -> Graph:
+    """A scan of which one stacked result is read, and whose body ignores an operand."""
+    body = Graph("body")
+    row = TensorType(float64, (3,))
+    carry, x, unused = (body.add_input(row, name) for name in ("carry", "x", "unused"))
+    total = body.apply("add", carry, x)
+    for value in (total, body.apply("exp", total), body.apply("neg", total)):
+        body.add_output(value)
+    assert unused.node is None
+    graph = Graph()
+    start, xs = graph.add_input(row, "start"), graph.add_input(TensorType(float64, (5, 3)), "xs")
+    other = graph.add_input(row, "other")
+    attrs = {"body": body, "carries": 1, "xs": 1, "length": 5, "reverse": False}
+    last, _, negated = graph.add(OPS["scan"], (start, xs, other), attrs)
+    graph.add_output(graph.apply("mul", last, last))
+    graph.add_output(negated)
+    return graph
+
+
+def test_unread_results_of_scan_are_dropped() -> None:
+    graph, log = scan_graph(), Log()
+    after = cleanup.remove_dead_code(graph, log)
+    [scan] = [n for n in after.live_nodes() if n.op.name == "scan"]
+    assert len(scan.outputs) == 2 and len(scan.inputs) == 2
+    assert "exp" not in {n.op.name for n in scan.attrs["body"].nodes}
+    assert log.hits == {"unread_scan_results": 1, "unread_scan_operands": 1}
+    run_all(graph)
