@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from math import e, inf, nan, pi
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tracecomp.ops  # noqa: F401 - fills the operator registry
-from tracecomp import functional
+from tracecomp import autograd, functional
 from tracecomp.device import (
     channels_last,
     channels_last_3d,
@@ -35,9 +36,16 @@ from tracecomp.tensor import Tensor
 
 globals().update(functional.PUBLIC)
 
-if TYPE_CHECKING:
+# Loaded when first used, so that importing the package and running eagerly stays cheap.
+_LATER = {"Compiled": "compiled", "compile": "compiled", "trace": "compiled", "nn": "nn", "optim": "optim", "utils": "utils"}
 
-    def __getattr__(name: str) -> Any: ...
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'tracecomp' has no attribute {name!r}")
+    module = import_module(f"tracecomp.{_LATER[name]}")
+    value = globals()[name] = module if _LATER[name] == name else getattr(module, name)
+    return value
 
 
 float, double, half = float32, float64, float16
