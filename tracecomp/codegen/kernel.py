@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from tracecomp.codegen import accumulate, convert
 from tracecomp.codegen.accumulate import State
-from tracecomp.codegen.address import store_text
+from tracecomp.codegen.address import store_text, tail_mask
 from tracecomp.codegen.elements import Binding, Elements, inside
-from tracecomp.codegen.emitter import Emitter, Module, Value
+from tracecomp.codegen.emitter import Emitter, Module, Value, next_power_of_two
 from tracecomp.errors import CompileError
 from tracecomp.ir.index import Computed, Index, Var
 from tracecomp.ir.loops import (
@@ -255,9 +255,40 @@ class KernelEmitter(Elements):
         over |= self.over(stmt.where) if stmt.where else frozenset()
         elements = self.ordered(over)
         values = {p: self.eval(stmt.value) for p in self.points(elements)}
-        for point in self.points(elements):
-            self._store_element(stmt, values[point])
+        tile = tile_to_transpose(stmt.offset, self.vector, elements)
+        if tile is not None and stmt.where is None and inside(stmt.offset, stmt.buffer.size):
+            self._store_transposed(stmt, tile, elements, values)
+        else:
+            for point in self.points(elements):
+                self._store_element(stmt, values[point])
         self.stores.bump(frozenset([self.group(stmt.buffer)]))
+
+    def _store_transposed(
+        self, stmt: Store, tile: Var, elements: tuple[Var, ...], values: dict[tuple[int, ...], Value]
+    ) -> None:
+        """Store a tile of vectors whose memory is contiguous along the tile variable."""
+        e, vector, dtype = self.e, self.vector, stmt.buffer.dtype
+        assert vector is not None
+        lanes, count = self.lanes_of(vector), next_power_of_two(tile.extent)
+        for _ in self.points(tuple(v for v in elements if v != tile)):
+            rows = []
+            for self.point[tile] in range(tile.extent):
+                value = convert.to_memory(e, values[tuple(self.point[v] for v in elements)], dtype)
+                rows.append(e.widen(value, lanes))
+            columns = transpose(e, rows)
+            first = (self.point[vector] if vector in elements else 0) * lanes
+            active = min(lanes, vector.extent - first)
+            piece_lanes = lanes // count if stmt.offset.coefficient(vector) == count == tile.extent else 1
+            for lane in range(0, active, max(piece_lanes, 1)):
+                for start in range(0, count, lanes):
+                    at = stmt.offset.substitute({vector: Index((), first + lane), tile: Index((), start)})
+                    address = self.indexer.address(
+                        self.bases[stmt.buffer.name], convert.memory_elem(dtype), self.indexer.offset(at)
+                    )
+                    joined = max(piece_lanes, 1)
+                    piece = pick(e, columns, lane * count + start, min(count * joined, lanes))
+                    mask = tail_mask(e, piece.width, min(tile.extent - start, count) + (min(joined, active - lane) - 1) * count)
+                    e.line(store_text(e, piece, address, mask, dtype.itemsize))
 
     def _store_element(self, stmt: Store, value: Value) -> None:
         e, buffer = self.e, stmt.buffer

@@ -236,7 +236,7 @@ def asinh(x: Number) -> Number:
 def acosh(x: Number) -> Number:
     t = at_most(x, 2.0**28) - 1.0
     small = log1p(t + (t * 2.0 + t * t).sqrt())
-    return where(x > 2.0**28, log(x) + _LN2[0], small)
+    return where(x < 1.0, math.nan, where(x > 2.0**28, log(x) + _LN2[0], small))
 
 
 def atanh(x: Number) -> Number:
@@ -287,7 +287,7 @@ def power(x: Number, y: Number) -> Number:
     odd = whole & (y * 0.5).trunc().differs(y * 0.5) & (y.abs() < 2.0**53)
     grows = (a > 1.0).convert("zext", "i64").differs((y < 0.0).convert("zext", "i64"))
     edge = a.equals(0.0) | a.equals(math.inf)
-    magnitude = where(edge | (y.abs().equals(math.inf)), where(grows, math.inf, 0.0), magnitude)
+    magnitude = where(edge | (y.abs().equals(math.inf)), where(grows, x.full(math.inf), 0.0), magnitude)
     magnitude = where((y.abs().equals(math.inf)) & a.equals(1.0), 1.0, magnitude)
     negative = x.bits() < 0
     result = where(negative & odd, -magnitude, magnitude)

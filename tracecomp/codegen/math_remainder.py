@@ -33,7 +33,8 @@ def fmod(x: Number, y: Number) -> Number:
 
     def step(values: list[Value]) -> list[Value]:
         r = Number(e, values[0])
-        gap = _exponent(r) - _exponent(divisor) - _STEP_BITS
+        lowest = where(_exponent(divisor).equals(0), -_STEP_BITS, _exponent(divisor))
+        gap = _exponent(r) - lowest - _STEP_BITS
         j = where(gap > 0, gap, 0)
         half = j >> 1
         shifted = divisor * _pow2(half) * _pow2(j - half)

@@ -207,7 +207,7 @@ def atan2(y: Number, x: Number) -> Number:
     a, b = y.abs(), x.abs()
     steep = a > b
     low, high = where(steep, b, a), where(steep, a, b)
-    t = where(low.equals(high), where(high.equals(0.0), 0.0, 1.0), low / high)
+    t = where(low.equals(high), where(high.equals(0.0), x.full(0.0), 1.0), low / high)
     angle = _atan_unit(t)
     angle = where(steep, _PI_2[0] - (angle - _PI_2[1]), angle)
     angle = where(x.bits() < 0, 2 * _PI_2[0] - (angle - 2 * _PI_2[1]), angle)

@@ -1,0 +1,181 @@
+"""The emitted math functions against references of higher precision, within their stated bounds."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.codegen.programs import elementwise, scalar_op
+from tracecomp.codegen.math import ULP
+from tracecomp.ir import special
+from tracecomp.ir.types import DType, float32, float64
+from tracecomp.runtime.executable import Executable
+
+Array = Any
+LD = np.longdouble
+COUNT = 20011
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Any:
+    with np.errstate(all="ignore"):
+        yield
+
+
+def native(op: str, dtype: DType, *args: Array) -> Array:
+    out = np.empty(args[0].shape, dtype.numpy)
+    program = elementwise(scalar_op(op, dtype), [dtype] * len(args), dtype, out.size)
+    Executable(program).run([np.ascontiguousarray(a, dtype.numpy) for a in args], [out])
+    return out
+
+
+def ulps(got: Array, exact: Array, floor: float = 0.0) -> Array:
+    """Errors in units in the last place of the result type at the exact value."""
+    size = np.maximum(np.abs(exact), floor).astype(got.dtype)
+    unit = np.spacing(np.maximum(size, np.finfo(got.dtype).tiny)).astype(LD)
+    error = np.abs(got.astype(LD) - exact) / unit
+    same = (got == exact.astype(got.dtype)) | (np.isnan(got) & np.isnan(exact))
+    return np.where(same, np.minimum(np.where(np.isnan(error), 0, error), 0.5), np.where(np.isnan(error), np.inf, error))
+
+
+def spread(low: float, high: float, dtype: Any, seed: int) -> Array:
+    """Points between two bounds, evenly by value and evenly by magnitude."""
+    rng = np.random.default_rng(seed)
+    even = rng.uniform(low, high, COUNT // 2)
+    top = np.log2(max(abs(low), abs(high)))
+    magnitude = np.exp2(rng.uniform(np.log2(float(np.finfo(dtype).tiny)), top, COUNT - COUNT // 2))
+    signed = magnitude * rng.choice([-1.0, 1.0], magnitude.size)
+    signed = np.where((signed < low) | (signed > high), magnitude if high >= max(0.0, low) else -magnitude, signed)
+    return np.concatenate([even, np.clip(signed, low, high)]).astype(dtype)
+
+
+EDGES = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 3.0, -3.0, 1e-45, -1e-45, 1e-310, -1e-310, 1e30, -1e30, 1e300,
+         -1e300, np.inf, -np.inf, np.nan]  # fmt: skip
+
+LIMITS: dict[str, tuple[tuple[float, float], tuple[float, float]]] = {
+    "exp": ((-110, 95), (-760, 720)), "exp2": ((-155, 130), (-1080, 1030)), "expm1": ((-30, 95), (-50, 720)),
+    "log": ((0, 3e38), (0, 1e308)), "log2": ((0, 3e38), (0, 1e308)), "log10": ((0, 3e38), (0, 1e308)),
+    "log1p": ((-1, 3e38), (-1, 1e308)), "sin": ((-1e30, 1e30), (-1e30, 1e30)), "cos": ((-1e30, 1e30), (-1e30, 1e30)),
+    "tan": ((-1e6, 1e6), (-1e6, 1e6)), "asin": ((-1, 1), (-1, 1)), "acos": ((-1, 1), (-1, 1)),
+    "atan": ((-1e6, 1e6), (-1e6, 1e6)), "sinh": ((-95, 95), (-720, 720)), "cosh": ((-95, 95), (-720, 720)),
+    "tanh": ((-20, 20), (-30, 30)), "asinh": ((-3e38, 3e38), (-1e307, 1e307)), "acosh": ((1, 3e38), (1, 1e308)),
+    "atanh": ((-1, 1), (-1, 1)),
+}  # fmt: skip
+
+REFERENCE: dict[str, Callable[[Array], Array]] = {
+    "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1, "log": np.log, "log2": np.log2, "log10": np.log10,
+    "log1p": np.log1p, "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos,
+    "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh,
+    "atanh": np.arctanh,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [float32, float64], ids=lambda t: t.short)
+@pytest.mark.parametrize("op", sorted(REFERENCE))
+def test_unary_within_bound(op: str, dtype: DType) -> None:
+    double = dtype is float64
+    low, high = LIMITS[op][double]
+    x = spread(low, high, dtype.numpy, zlib.crc32(op.encode()))
+    near = (np.linspace(-4, 4, 4001) if low < 0 else np.linspace(max(low, 0.0), 4, 4001)).astype(dtype.numpy)
+    x = np.concatenate([x, near, np.array(EDGES).astype(dtype.numpy)])
+    exact = REFERENCE[op](x.astype(LD))
+    errors = ulps(native(op, dtype, x), exact)
+    worst = int(np.argmax(errors))
+    assert errors[worst] <= ULP[op][double], (op, float(errors[worst]), x[worst], float(exact[worst]))
+
+
+BINARY: dict[str, Callable[[Array, Array], Array]] = {"pow": np.power, "atan2": np.arctan2, "hypot": np.hypot}
+
+
+@pytest.mark.parametrize("dtype", [float32, float64], ids=lambda t: t.short)
+@pytest.mark.parametrize("op", sorted(BINARY))
+def test_binary_within_bound(op: str, dtype: DType) -> None:
+    double = dtype is float64
+    x = spread(-1e3, 1e3, dtype.numpy, 1)
+    y = spread(-50, 50, dtype.numpy, 2)
+    if op == "pow":
+        x[::2] = np.abs(x[::2])
+        y[1::2] = np.rint(y[1::2])
+    grid = np.array([*EDGES, 5.0, -5.0, 0.1, -7.5], dtype.numpy)
+    a, b = np.meshgrid(grid, grid)
+    x, y = np.concatenate([x, a.ravel()]), np.concatenate([y, b.ravel()])
+    exact = BINARY[op](x.astype(LD), y.astype(LD))
+    errors = ulps(native(op, dtype, x, y), exact)
+    worst = int(np.argmax(errors))
+    assert errors[worst] <= ULP[op][double], (op, float(errors[worst]), x[worst], y[worst], float(exact[worst]))
+
+
+@pytest.mark.parametrize("dtype", [float32, float64], ids=lambda t: t.short)
+@pytest.mark.parametrize("op", ["fmod", "mod", "floordiv", "nextafter"])
+def test_remainders_are_exact(op: str, dtype: DType) -> None:
+    x, y = spread(-1e30, 1e30, dtype.numpy, 3), spread(-1e10, 1e10, dtype.numpy, 4)
+    grid = np.array([*EDGES, 5.0, -5.0, 0.1, -7.5], dtype.numpy)
+    a, b = np.meshgrid(grid, grid)
+    x, y = np.concatenate([x, a.ravel()]), np.concatenate([y, b.ravel()])
+    meaning = {"fmod": np.fmod, "mod": special.remainder, "floordiv": np.floor_divide, "nextafter": np.nextafter}[op]
+    expected = meaning(x, y)
+    got = native(op, dtype, x, y)
+    if op == "floordiv" and dtype is float32:
+        np.testing.assert_allclose(got, expected, rtol=2e-7)
+        return
+    wrong = ~((got == expected) | (np.isnan(got) & np.isnan(expected)))
+    assert not wrong.any(), (op, x[wrong][:5], y[wrong][:5], got[wrong][:5], expected[wrong][:5])
+
+
+@pytest.mark.parametrize("op,low,high", [("erf", -7, 7), ("erfc", -7, 27), ("erfinv", -1, 1), ("sigmoid", -120, 120)])
+def test_special_float32_against_float64(op: str, low: float, high: float) -> None:
+    x = np.concatenate([spread(low, high, np.float32, 5), np.array(EDGES).astype(np.float32)])
+    exact = getattr(special, op)(x.astype(np.float64)).astype(LD)
+    errors = ulps(native(op, float32, x), exact)
+    worst = int(np.argmax(errors))
+    assert errors[worst] <= ULP[op][0], (float(errors[worst]), x[worst])
+
+
+@pytest.mark.parametrize("op", ["lgamma", "digamma"])
+def test_gamma_float32_against_float64(op: str) -> None:
+    x = np.concatenate([spread(-30, 1e4, np.float32, 6), np.array(EDGES).astype(np.float32)])
+    exact = getattr(special, op)(x.astype(np.float64)).astype(LD)
+    errors = ulps(native(op, float32, x), exact, floor=1.0)
+    worst = int(np.argmax(errors))
+    assert errors[worst] <= ULP[op][0], (float(errors[worst]), x[worst])
+
+
+@pytest.mark.parametrize("op,low,high", [("erf", -7, 7), ("erfc", -7, 26), ("lgamma", -30, 1e6)])
+def test_special_float64_against_the_c_library(op: str, low: float, high: float) -> None:
+    x = spread(low, high, np.float64, 7)
+    exact = np.array([getattr(math, op)(float(v)) for v in x]).astype(LD)
+    errors = ulps(native(op, float64, x), exact, floor=1.0 if op == "lgamma" else 0.0)
+    worst = int(np.argmax(errors))
+    assert errors[worst] <= ULP[op][1] + 1.0, (float(errors[worst]), x[worst])
+
+
+def test_erfinv_float64_inverts_erf() -> None:
+    y = spread(-1, 1, np.float64, 8)
+    y = y[np.abs(y) < 0.999]
+    x = native("erfinv", float64, y)
+    back = np.array([math.erf(float(v)) for v in x])
+    slope = 2 / np.sqrt(np.pi) * np.exp(-x * x)
+    assert np.max(np.abs(back - y) / slope / np.spacing(np.abs(x))) <= ULP["erfinv"][1] + 2.0
+
+
+def test_digamma_float64() -> None:
+    x = spread(0, 1e6, np.float64, 9)
+    x = x[x > 1e-300]
+    errors = ulps(native("digamma", float64, x), special.digamma(x).astype(LD), floor=1.0)
+    assert np.max(errors) <= ULP["digamma"][1] + 4.0
+    near = x[x > 0.01]
+    shifted = native("digamma", float64, near) + 1.0 / near
+    np.testing.assert_allclose(native("digamma", float64, near + 1.0), shifted, rtol=1e-13, atol=1e-13)
+
+
+def test_scalars_and_vectors_give_the_same_bits() -> None:
+    """A length of 1 is computed in scalar registers, without the vector unit's scaling instruction."""
+    x = np.linspace(-100, 88, 41).astype(np.float32)
+    together = native("exp", float32, x)
+    alone = np.array([native("exp", float32, x[i : i + 1])[0] for i in range(0, x.size, 8)])
+    assert np.array_equal(together[::8], alone)
