@@ -92,8 +92,11 @@ def sign(x: Array) -> Array:
 
 def sigmoid(x: Array) -> Array:
     """``1 / (1 + exp(-x))`` without overflow: results keep their relative precision for very negative ``x``."""
+    x = np.asarray(x)
+    if x.dtype.itemsize == 2:
+        return np.asarray(sigmoid(x.astype(np.float32))).astype(x.dtype)[()]
     t = np.exp(-np.abs(x))
-    return np.where(np.asarray(x) < 0, t, np.ones_like(t)) / (1 + t)
+    return np.where(x < 0, t, np.ones_like(t)) / (1 + t)
 
 
 def power(a: Array, b: Array) -> Array:

@@ -9,14 +9,14 @@ from tracecomp.errors import at_user_line
 from tracecomp.ir import scalars
 from tracecomp.ir.loops import Expr
 from tracecomp.ir.op import BadInput, Op, Pointwise, Sample, register
-from tracecomp.ir.types import DType, TensorType, broadcast_shapes, dtype_named
+from tracecomp.ir.types import DTYPES, DType, TensorType, broadcast_shapes, dtype_named, float32, float64
 
 _TORCH_NAMES = {
     "bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long",
     "float16": "Half", "bfloat16": "BFloat16", "float32": "Float", "float64": "Double",
 }  # fmt: skip
 
-CLASSES: dict[str, tuple[str, ...]] = {
+_KINDS: dict[str, tuple[str, ...]] = {
     "bool": ("bool",),
     "float": ("float",),
     "int": ("int",),
@@ -24,12 +24,17 @@ CLASSES: dict[str, tuple[str, ...]] = {
     "number": ("int", "float"),
     "any": ("bool", "int", "float"),
 }
+# Classes of element types that an operator may accept; "wide" are the floats that compute in their own precision.
+CLASSES: dict[str, frozenset[DType]] = {
+    name: frozenset(t for t in DTYPES if t.kind in kinds) for name, kinds in _KINDS.items()
+} | {"wide": frozenset((float32, float64))}
 
 # One element type per kind, plus the ones whose handling differs, stands for a class in samples.
 _SAMPLE_DTYPES: dict[str, tuple[str, ...]] = {
     "float": ("f32", "f64", "f16"),
     "int": ("i64", "i32", "u8", "i8"),
     "bits": ("i64", "u8", "b1"),
+    "wide": ("f32", "f64"),
     "number": ("f32", "f64", "f16", "i64", "u8"),
     "any": ("f32", "f64", "f16", "i64", "u8", "b1"),
 }
@@ -47,7 +52,7 @@ def check_dtype(name: str, types: Sequence[TensorType], allowed: str) -> DType:
     for t in types:
         if t.dtype is not dtype:
             require(False, RuntimeError, f"{name}: expected operands of one dtype, got {_listed(types)}")
-    if dtype.kind not in CLASSES[allowed]:
+    if dtype not in CLASSES[allowed]:
         require(False, RuntimeError, f"\"{name}\" not implemented for '{_TORCH_NAMES[dtype.name]}'")
     return dtype
 
@@ -129,7 +134,7 @@ def elementwise_samples(arity: int, dtypes: str, domain: str | tuple[str, ...]) 
     if arity == 1:
         shapes = (((5,),), ((),), ((0, 3),), ((2, 3, 4),))
     else:
-        shapes = (((2, 3),) * arity, ((3, 1), (2, 1, 4), (1,))[:arity], ((), (3,), ())[:arity], ((0, 3), (1,), ())[:arity])
+        shapes = (((2, 3), (2, 3)), ((3, 1), (2, 1, 4)), ((), (3,)), ((0, 3), (1,)))
     found = []
     for short in _SAMPLE_DTYPES[dtypes]:
         for operand_shapes in shapes:
@@ -143,7 +148,7 @@ def elementwise_samples(arity: int, dtypes: str, domain: str | tuple[str, ...]) 
 def _elementwise_errors(arity: int, dtypes: str) -> tuple[BadInput, ...]:
     found = []
     good = _SAMPLE_DTYPES[dtypes][0]
-    outside = [short for short in ("b1", "i64", "f32") if dtype_named(short).kind not in CLASSES[dtypes]]
+    outside = [short for short in ("b1", "i64", "f32") if dtype_named(short) not in CLASSES[dtypes]]
     for short in outside[:1]:
         found.append(BadInput(Sample((((3,), short, "any"),) * arity), RuntimeError, "not implemented for"))
     if arity > 1:

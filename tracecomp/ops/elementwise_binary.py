@@ -127,10 +127,10 @@ def _larger(smaller_test: str) -> Any:
 
 elementwise("maximum", "the larger; NaN if either is; ties share the gradient", _logical("max", "or"), impl=np.maximum,
             arity=2, dtypes="any", saves=("ins",), vjp=lambda g, o, i: _larger("lt")(g, o, i),
-            traits=("commutative", "associative", "idempotent"))  # fmt: skip
+            traits=("associative", "idempotent"))  # fmt: skip
 elementwise("minimum", "the smaller; NaN if either is; ties share the gradient", _logical("min", "and"),
             impl=np.minimum, arity=2, dtypes="any", saves=("ins",), vjp=lambda g, o, i: _larger("gt")(g, o, i),
-            traits=("commutative", "associative", "idempotent"))  # fmt: skip
+            traits=("associative", "idempotent"))  # fmt: skip
 
 for _name, _doc, _traits in (
     ("eq", "a == b", ("commutative",)),
@@ -155,7 +155,7 @@ def _copysign_base(g: Any, a: Any, b: Any, out: Any) -> Any:
 
 elementwise("copysign", "|a| with the sign of b", "copysign", arity=2, saves=("ins", "outs"),
             vjp=_both(_copysign_base, lambda g, a, b, o: prim.mul(g, 0.0)))  # fmt: skip
-elementwise("nextafter", "the next number after a towards b", "nextafter", arity=2)
+elementwise("nextafter", "the next number after a towards b", "nextafter", arity=2, dtypes="wide")
 
 
 def _where_infer(condition: TensorType, a: TensorType, b: TensorType) -> TensorType:

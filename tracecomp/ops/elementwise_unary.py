@@ -10,7 +10,7 @@ import numpy as np
 from tracecomp.ir import loops, scalars
 from tracecomp.ir.loops import Expr
 from tracecomp.ir.op import Op, Pointwise, Sample, register
-from tracecomp.ir.types import DType, TensorType, bool_, dtype_named
+from tracecomp.ir.types import DType, TensorType, bool_, compute_dtype, dtype_named, from_numpy_dtype
 from tracecomp.ops.define import elementwise
 from tracecomp.ops.prim import prim
 
@@ -129,8 +129,9 @@ def _rsqrt(x: Expr) -> Expr:
 
 
 def _rsqrt_impl(x: Any) -> Any:
+    wide = x.astype(compute_dtype(from_numpy_dtype(x.dtype)).numpy, copy=False)
     with np.errstate(all="ignore"):
-        return 1.0 / np.sqrt(x)
+        return (1.0 / np.sqrt(wide)).astype(x.dtype, copy=False)
 
 
 elementwise("rsqrt", "1 / sqrt(x)", _rsqrt, impl=_rsqrt_impl,

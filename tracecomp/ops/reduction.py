@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tracecomp.ir.op import BadInput, Composed, LoopMeaning, Op, Reduced, Sample, register
-from tracecomp.ir.types import DType, Shape, TensorType, bool_, compute_dtype, from_numpy_dtype, int64
+from tracecomp.ir.types import DType, Shape, TensorType, bool_, compute_dtype, dtype_named, from_numpy_dtype, int64
 from tracecomp.ops.define import CLASSES, check_axes, check_dtype, require
 from tracecomp.ops.prim import prim
 
@@ -74,7 +74,7 @@ def reduction(
                                         ((2, 3), (0, 1)), ((), ()), ((2, 0), (0,)), ((3, 1), (1,))]  # fmt: skip
     if empty:
         shapes.append(((2, 0, 3), (1,)))
-    shorts = [s for s in ("f32", "f64", "f16", "i64", "i32", "b1") if _kind(s) in CLASSES[dtypes]]
+    shorts = [s for s in ("f32", "f64", "f16", "i64", "i32", "b1") if dtype_named(s) in CLASSES[dtypes]]
     samples = [Sample(((shape, short, "any"),), {"axes": axes}) for short in shorts for shape, axes in shapes]
     samples += [Sample((((3, 20), s, "special"),), {"axes": (1,)}) for s in shorts if s.startswith("f")]
     errors = [BadInput(Sample((((2, 3), shorts[0], "any"),), {"axes": (2,)}), IndexError, "Dimension out of range")]
@@ -85,10 +85,6 @@ def reduction(
         Op(name=name, kind="reduction", doc=doc, infer=infer, impl=impl, loop=loop, vjp=vjp, saves=saves,
            attrs={"axes": tuple}, traits=frozenset(traits), samples=tuple(samples), errors=tuple(errors))
     )  # fmt: skip
-
-
-def _kind(short: str) -> str:
-    return {"f": "float", "b": "bool"}.get(short[0], "int")
 
 
 def _sum_vjp(grads: Any, outs: Any, ins: Any, *, axes: Axes) -> Any:
