@@ -9,6 +9,7 @@ from tracecomp.codegen.accumulate import State
 from tracecomp.codegen.address import store_text, tail_mask
 from tracecomp.codegen.elements import Binding, Elements, inside
 from tracecomp.codegen.emitter import Emitter, Module, Value, next_power_of_two
+from tracecomp.codegen.transpose import pick, tile_to_transpose, transpose
 from tracecomp.errors import CompileError
 from tracecomp.ir.index import Computed, Index, Var
 from tracecomp.ir.loops import (
