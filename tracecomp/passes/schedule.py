@@ -15,6 +15,7 @@ from tracecomp.passes.split_vars import split, wanted_split
 PARALLEL_WORK = 1 << 16
 HEAVY_COST = 24.0
 MAX_SPLITS = 24
+BLOCK = 16
 
 
 def schedule_nest(nest: Nest, machine: Machine) -> tuple[Stmt, ...]:
@@ -24,6 +25,9 @@ def schedule_nest(nest: Nest, machine: Machine) -> tuple[Stmt, ...]:
         return ()
     if nest.inner and nest.lanes > 1:
         return _along_rows(nest)
+    pair = _transposed_pair(nest)
+    if pair is not None:
+        return _transposed(nest, *pair)
     vector = _vector_row(nest, machine)
     return _across_rows(nest, vector, _chunk(nest, machine))
 
@@ -115,6 +119,48 @@ def _vector_row(nest: Nest, machine: Machine) -> Var | None:
         if score > best_score:
             best, best_score = var, score
     return best
+
+
+def _transposed_pair(nest: Nest) -> tuple[Var, Var] | None:
+    """``(load, store)`` variables of a nest that reads along one row variable and writes along another."""
+    if nest.inner:
+        return None
+    stmts = [s for item in nest.items if not isinstance(item, Sweep) for s in item]
+    stores = [s.offset for s in stmts if isinstance(s, Store)]
+    loads = [s.value.offset for s in stmts if isinstance(s, Let) and isinstance(s.value, Load)]
+    along = [v for v in nest.rows if v.extent >= 4 and all(o.coefficient(v) == 1 for o in stores)]
+    for store in along:
+        across = [o for o in loads if o.coefficient(store) not in (0, 1)]
+        if not across or any(o.coefficient(store) == 1 for o in loads):
+            continue
+        for load in nest.rows:
+            if load.extent >= 4 and load != store and all(o.coefficient(load) == 1 for o in across):
+                return load, store
+    return None
+
+
+def _transposed(nest: Nest, load: Var, store: Var) -> tuple[Stmt, ...]:
+    """Square blocks: vectors along what is read, tiles along what is written."""
+    content = [s for item in nest.items if not isinstance(item, Sweep) for s in item]
+    body = tiles(store, BLOCK, strip(load, BLOCK, content))
+    return _parallel_loops([v for v in nest.rows if v not in (load, store)], body, _work(nest))
+
+
+def tiles(var: Var, height: int, body: Iterable[Stmt], kind: str = "serial") -> tuple[Stmt, ...]:
+    """The loop over ``var`` as unrolled tiles of ``height`` and a rest."""
+    body = tuple(body)
+    whole, rest = divmod(var.extent, height)
+    result: list[Stmt] = []
+    if whole:
+        counter, unit = Var(f"{var.name}c", whole), Var(f"{var.name}t", height)
+        start = index(counter) * height if whole > 1 else Index()
+        tile = Loop("tile", unit, Copier({var: start + index(unit)}).stmts(body))
+        result.append(Loop(kind, counter, (tile,)) if whole > 1 else tile)
+    if rest:
+        unit = Var(f"{var.name}e", rest)
+        copier = Copier({var: index(unit) + whole * height}, "e" if whole else "")
+        result.append(Loop("tile", unit, copier.stmts(body)))
+    return tuple(result)
 
 
 def _accesses(stmt: Stmt) -> Iterable[tuple[Index, int]]:

@@ -15,7 +15,7 @@ from tracecomp.passes.bilinear import ACCUMULATOR, BilinearNest, Operand
 from tracecomp.passes.machine import Machine
 from tracecomp.passes.nest import identity, lanes_for
 from tracecomp.passes.rename import Copier
-from tracecomp.passes.schedule import strip
+from tracecomp.passes.schedule import strip, tiles
 
 PARALLEL_WORK = 1 << 17
 WANTED_BLOCKS = 16
@@ -159,22 +159,8 @@ def _dot_form(nest: BilinearNest) -> tuple[Stmt, ...]:
     tile = max(nest.out, key=lambda v: v.extent, default=None)
     others = [v for v in nest.out if v != tile]
     if tile is not None:
-        content = _tiles(tile, 4, content, "parallel" if not others and nest.work >= PARALLEL_WORK else "serial")
+        content = tiles(tile, 4, content, "parallel" if not others and nest.work >= PARALLEL_WORK else "serial")
     return _outer(others, content, nest.work)
-
-
-def _tiles(var: Var, height: int, body: tuple[Stmt, ...], kind: str) -> tuple[Stmt, ...]:
-    whole, rest = divmod(var.extent, height)
-    result: list[Stmt] = []
-    if whole:
-        counter, unit = Var(f"{var.name}c", whole), Var(f"{var.name}t", height)
-        copy = Copier({var: index(counter) * height + index(unit)}).stmts(body)
-        result.append(Loop(kind, counter, (Loop("tile", unit, copy),)))
-    if rest:
-        unit = Var(f"{var.name}e", rest)
-        copy = Copier({var: index(unit) + whole * height}, "e").stmts(body)
-        result.append(Loop("tile", unit, copy))
-    return tuple(result)
 
 
 def _outer(names: list[Var], body: tuple[Stmt, ...], work: int) -> tuple[Stmt, ...]:
