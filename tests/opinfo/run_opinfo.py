@@ -12,7 +12,7 @@ import argparse
 import collections
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,14 @@ RANDOM = (
     "rand", "normal", "bernoulli", "multinomial", "uniform", "exponential", "geometric", "cauchy", "log_normal",
     "dropout", "empty", "new_empty", "rrelu", "fractional_max_pool", "svd_lowrank", "pca_lowrank",
 )  # fmt: skip
+
+
+TIES = ("topk", "kthvalue", "mode", "sort", "argsort", "msort", "median", "nanmedian", "cummax", "cummin")
+ORDER: dict[str, Callable[..., Any]] = {
+    "where": lambda fn: lambda x, condition, other: fn(condition, x, other),
+    "einsum": lambda fn: lambda operands, equation: fn(equation, *operands),
+    "index_put": lambda fn: lambda x, indices, values, **kw: fn(x, indices, values, **kw),
+}
 
 
 class Unsupported(Exception):
@@ -89,8 +97,16 @@ def tensor_like(x: torch.Tensor) -> Any:
     return result
 
 
-def function(name: str) -> Any:
-    """The function or method called ``name``; None when there is none."""
+def function(name: str, variant: str = "") -> Any:
+    """The function or method called ``name``, taking the operands in the OpInfo's order; None when there is none."""
+    if variant == "in_place" or name.endswith("_") and not name.endswith("__"):
+        method = getattr(tracecomp.Tensor, name.rstrip("_") + "_", None)
+        return method and (lambda x, *args, **kw: method(x.clone(), *args, **kw))
+    target = _lookup(name)
+    return ORDER[name](target) if target is not None and name in ORDER else target
+
+
+def _lookup(name: str) -> Any:
     target: Any = tracecomp
     for part in name.split("."):
         target = getattr(target, part, None)
@@ -142,11 +158,10 @@ def tensor_difference(a: torch.Tensor, b: Any, tolerance: float, exact: bool) ->
         return f"dtype {b.dtype} instead of {a.dtype}"
     if not exact:
         return None
-    x, y = a.detach().numpy(), b.detach().numpy()
+    x, y = a.detach().numpy(force=True), b.detach().numpy()
     if x.dtype.kind != "f":
         return None if np.array_equal(x, y) else f"value: {y.ravel()[:4]} instead of {x.ravel()[:4]}"
-    if x.dtype == np.float16:
-        tolerance = 5e-3
+    tolerance = {"float16": 5e-3, "float32": 1e-4}.get(x.dtype.name, tolerance)
     if np.allclose(x, y, rtol=tolerance, atol=tolerance, equal_nan=True):
         return None
     bad = ~np.isclose(x, y, rtol=tolerance, atol=tolerance, equal_nan=True)
@@ -163,14 +178,17 @@ def grad_difference(want: Any, got: Any, inputs: list[Any], ours: list[Any]) -> 
     pairs = [(a, b) for a, b in zip(wants, gots, strict=True) if isinstance(a, torch.Tensor) and a.requires_grad]
     if not pairs:
         return None
+    weights = [np.cos(np.arange(a.numel())).reshape(tuple(a.shape)) for a, _ in pairs]
+    try:
+        theirs = torch.autograd.grad(
+            [a for a, _ in pairs], inputs,
+            [torch.tensor(w, dtype=a.dtype) for (a, _), w in zip(pairs, weights, strict=True)], allow_unused=True,
+        )  # fmt: skip
+    except RuntimeError:
+        return None
     for _, b in pairs:
         if not b.requires_grad:
             return "gradient: result does not require grad"
-    weights = [np.cos(np.arange(a.numel())).reshape(tuple(a.shape)) for a, _ in pairs]
-    theirs = torch.autograd.grad(
-        [a for a, _ in pairs], inputs, [torch.tensor(w, dtype=a.dtype) for (a, _), w in zip(pairs, weights, strict=True)],
-        allow_unused=True,
-    )  # fmt: skip
     mine = tracecomp.autograd.grad(
         [b for _, b in pairs], ours,
         [tracecomp.tensor(w, dtype=b.dtype) for (_, b), w in zip(pairs, weights, strict=True)], allow_unused=True,
@@ -200,8 +218,9 @@ def check(op: Any, fn: Any, sample: Any, dtype: torch.dtype, exact: bool) -> str
         return f"torch raises {type(error).__name__}"
     with np.errstate(all="ignore"):
         got = fn(*ours, **ours_kw)
-        if sample.output_process_fn_grad is not None and not isinstance(want, torch.Tensor):
-            pass
+        if op.name in TIES:
+            want, got = leaves(want)[:1], leaves(got)[:1]
+            exact = exact and op.name != "argsort"
         text = difference(want, got, 1e-4 if dtype is torch.float32 else 1e-7, exact)
         if text or not exact or dtype is not torch.float64 or not inputs or not op.supports_autograd:
             return text
@@ -230,7 +249,7 @@ def run(names: set[str], dtypes: list[str], limit: int, verbose: bool) -> int:
         label = op.name + ("/" + op.variant_test_name if op.variant_test_name else "")
         if not in_scope(op) or (names and op.name not in names and label not in names):
             continue
-        fn = function(op.name)
+        fn = function(op.name, op.variant_test_name)
         exact = not any(op.name.split(".")[-1].startswith(p) for p in RANDOM)
         supported = [d for d in dtypes if DTYPES[d] in op.supported_dtypes("cpu")]
         if not supported:

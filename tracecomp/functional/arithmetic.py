@@ -8,6 +8,7 @@ from typing import Any
 from tracecomp.functional.method import function, publish, store_inplace
 from tracecomp.functional.promotion import (
     Number, Operand, as_float, bring, cast, common, common_float, float_dtype, operand, result_dtype,
+    with_zero_gradient,
 )  # fmt: skip
 from tracecomp.ir.types import float64
 from tracecomp.ops.prim import prim
@@ -75,7 +76,7 @@ def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> 
     if rounding_mode is None:
         return prim.div(*common_float(a, b))
     if rounding_mode == "floor":
-        return floor_divide(a, b)
+        return with_zero_gradient(floor_divide(a, b), a, b)
     if rounding_mode != "trunc":
         raise RuntimeError(
             "div expected rounding_mode to be one of None, 'trunc', or 'floor' "

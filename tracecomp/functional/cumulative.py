@@ -89,6 +89,8 @@ def diff(
         raise RuntimeError("diff expects input to be at least one-dimensional")
     if n < 0:
         raise RuntimeError(f"order must be non-negative but got {n}")
+    if n == 0:
+        return prim.cast(input, dtype=input.dtype)
     axis = wrap_dim(dim, input.ndim)
     parts = [p for p in (prepend, input, append) if p is not None]
     x = cat(parts, axis) if len(parts) > 1 else input
@@ -96,7 +98,7 @@ def diff(
         size = x.shape[axis]
         later, earlier = cut_range(x, axis, 1, size), cut_range(x, axis, 0, size - 1)
         x = prim.bitwise_xor(later, earlier) if x.dtype is bool_ else prim.sub(later, earlier)
-    return prim.cast(x, dtype=x.dtype) if x is input else x
+    return x
 
 
 def _spacing(y: Tensor, x: Tensor | None, dx: Any, axis: int) -> Any:
@@ -147,6 +149,7 @@ def gradient(
     input: Tensor, *, spacing: Any = 1, dim: int | Sequence[int] | None = None, edge_order: int = 1
 ) -> tuple[Tensor, ...]:
     """Slopes by central differences inside and one-sided ones (of order 1 or 2) at the edges."""
+    spacing = 1 if spacing is None else spacing
     dims = list(range(input.ndim)) if dim is None else [dim] if isinstance(dim, int) else list(dim)
     steps = list(spacing) if isinstance(spacing, list | tuple) else [spacing] * len(dims)
     if len(steps) != len(dims):

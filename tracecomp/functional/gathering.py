@@ -11,7 +11,7 @@ from tracecomp.functional.indexing import normal_index
 from tracecomp.functional.method import function, type_word
 from tracecomp.functional.promotion import Number, cast, scalar
 from tracecomp.functional.shaping import movedim, to_shape
-from tracecomp.ir.types import broadcast_shapes, int32, int64
+from tracecomp.ir.types import broadcast_shapes, int8, int16, int32, int64, uint8
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor, create
 
@@ -32,7 +32,7 @@ def _lift(x: Tensor) -> Tensor:
 @function(composite=True)
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
     """out[i, j] = input[index[i, j], j] for dim 0, and so on."""
-    places = _index("gather", index, (int64, int32))
+    places = _index("gather", index, (int64, int32, int16, int8, uint8))
     axis = wrap_dim(dim, input.ndim)
     if index.numel() == 0:
         return create("full", value=scalar(0, input.dtype), shape=tuple(index.shape), dtype=input.dtype)

@@ -310,7 +310,7 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     """Positions of the nonzero elements: rows of a matrix, or one tensor per dimension."""
     if input.ndim == 0:
         flat = true_positions(nonzero_mask(to_shape(input, (1,))))
-        return (flat,) if as_tuple else to_shape(flat, (flat.numel(), 0))
+        return (flat,) if as_tuple else create("full", value=0, shape=(flat.numel(), 0), dtype=int64)
     found = mask_positions(nonzero_mask(input))
     if as_tuple:
         return tuple(found)

@@ -160,8 +160,8 @@ install_operators({"matmul": matmul})
 def _plus(name: str, input: Tensor, product: Tensor, beta: Number, alpha: Number) -> Tensor:
     """beta * input + alpha * product; ``input`` is not read when beta is 0."""
     same_dtype(name, input, product)
-    if product.dtype.kind == "int" and (isinstance(alpha, float) or isinstance(beta, float)):
-        raise RuntimeError(f"{name}: value cannot be converted to an integer type without loss: {alpha}, {beta}")
+    if product.dtype.kind == "int":
+        alpha, beta = int(alpha), int(beta)
     try:
         prim.expand(input, shape=tuple(product.shape))
     except RuntimeError:
@@ -263,6 +263,10 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     label_a = [next(names) for _ in range(a.ndim)]
     label_b = [next(names) for _ in range(b.ndim)]
     for i, j in zip(dims_a, dims_b, strict=True):
+        if a.shape[i] == 1 != b.shape[j]:
+            b = b.sum(j, keepdim=True)
+        elif b.shape[j] == 1 != a.shape[i]:
+            a = a.sum(i, keepdim=True)
         if a.shape[i] != b.shape[j]:
             raise RuntimeError(
                 f"contracted dimensions need to match, but first has size {a.shape[i]} in dim {i} and second has "
@@ -368,7 +372,7 @@ def distance(difference: Tensor, p: float) -> Tensor:
     size = prim.abs(difference)
     axes = (difference.ndim - 1,)
     if p == 0:
-        return prim.sum(cast(prim.ne(difference, 0.0), difference.dtype), axes=axes)
+        return prim.sum(prim.abs(prim.sign(difference)), axes=axes)
     if p == 1:
         return prim.sum(size, axes=axes)
     if math.isinf(p):

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -59,6 +60,8 @@ def _callable(fn: Callable[..., Any], name: str, composite: bool) -> Callable[..
                 return inner(*args, **kwargs)
 
     takes_tensor = next(iter(fn.__annotations__.items()), None) == ("input", "Tensor")
+    parameters = inspect.signature(fn).parameters.values()
+    rest = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "")
 
     @functools.wraps(fn)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -67,6 +70,8 @@ def _callable(fn: Callable[..., Any], name: str, composite: bool) -> Callable[..
                 f"{name}(): argument 'input' (position 1) must be Tensor, not {type(args[0]).__name__}"
             )
         if kwargs:
+            if rest in kwargs:
+                args = (*args, kwargs.pop(rest))
             return _with_keywords(fn, name, args, kwargs)
         return fn(*args)
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from tracecomp.functional.defaults import default_dtype
 from tracecomp.ir.types import DType, bool_, int64, promote
+from tracecomp.modes import modes
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor
 
@@ -114,6 +115,14 @@ def common_float(*operands: Operand) -> tuple[Any, ...]:
 def as_float(x: Tensor) -> Tensor:
     """``x``, integers and bools becoming the default float."""
     return x if x.dtype.is_floating_point else prim.cast(x, dtype=default_dtype())
+
+
+def with_zero_gradient(result: Tensor, *inputs: Operand) -> Tensor:
+    """``result`` as a function of ``inputs`` whose derivative is zero."""
+    for x in inputs:
+        if isinstance(x, Tensor) and x.requires_grad and modes.grad:
+            result = prim.add(result, prim.mul(cast(prim.sign(x), result.dtype), 0.0))
+    return result
 
 
 def can_cast(source: DType, target: DType) -> bool:

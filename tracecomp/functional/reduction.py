@@ -40,7 +40,10 @@ def _sum_dtype(x: Tensor, dtype: DType | None) -> Tensor:
 @function()
 def sum(input: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """Sum over ``dim`` (all dimensions by default); integers and bools add up in int64."""
-    return reduced(prim.sum, _sum_dtype(input, dtype), reduce_axes(dim, input.ndim), keepdim)
+    axes = reduce_axes(dim, input.ndim)
+    if dtype is bool_:
+        return reduced(prim.any, logic.truth(input), axes, keepdim)
+    return reduced(prim.sum, _sum_dtype(input, dtype), axes, keepdim)
 
 
 @function(composite=True)
@@ -56,7 +59,10 @@ def without_nan(x: Tensor) -> Tensor:
 @function()
 def prod(input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """Product over ``dim`` (all dimensions by default); integers and bools multiply in int64."""
-    return reduced(prim.prod, _sum_dtype(input, dtype), reduce_axes(dim, input.ndim), keepdim)
+    axes = reduce_axes(dim, input.ndim)
+    if dtype is bool_:
+        return reduced(prim.all, logic.truth(input), axes, keepdim)
+    return reduced(prim.prod, _sum_dtype(input, dtype), axes, keepdim)
 
 
 def _need_float(name: str, x: Tensor, dtype: DType | None) -> Tensor:

@@ -13,7 +13,7 @@ from tracecomp.functional.creation import finish
 from tracecomp.functional.defaults import default_dtype
 from tracecomp.functional.dims import Shape, new_shape
 from tracecomp.functional.method import function, publish
-from tracecomp.functional.promotion import cast
+from tracecomp.functional.promotion import cast, with_zero_gradient
 from tracecomp.functional.shaping import to_shape
 from tracecomp.ir.types import DType, broadcast_shapes, float32, float64, int64
 from tracecomp.modes import no_grad
@@ -193,12 +193,7 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
     if p is None:
         _need_float(input.dtype, "bernoulli_tensor_cpu_p_")
     drawn = _below(tuple(input.shape), input if p is None else p, generator)
-    return _zero_gradient(cast(drawn, input.dtype), input)
-
-
-def _zero_gradient(result: Tensor, input: Tensor) -> Tensor:
-    """``result`` depending on ``input`` with gradient zero."""
-    return prim.add(result, prim.mul(prim.sign(input), 0.0)) if input.requires_grad else result
+    return with_zero_gradient(cast(drawn, input.dtype), input)
 
 
 @function(composite=True)

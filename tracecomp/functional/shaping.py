@@ -10,7 +10,7 @@ import numpy as np
 
 from tracecomp.functional.dims import Shape, as_shape, infer_size, wrap_dim, wrap_dims
 from tracecomp.functional.method import function, publish
-from tracecomp.ir.types import DType, broadcast_shapes, promote
+from tracecomp.ir.types import DType, broadcast_shapes, int64, promote
 from tracecomp.modes import grad_enabled
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor, wrap
@@ -188,9 +188,9 @@ def squeeze(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
 
 
 @function(only_method=True)
-def expand(input: Tensor, *sizes: Any, implicit: bool = False) -> Tensor:
+def expand(input: Tensor, *size: Any, implicit: bool = False) -> Tensor:
     """Repeated along new leading dimensions and dimensions of size 1 (-1 keeps a size), as a view."""
-    shape = as_shape(sizes)
+    shape = as_shape(size)
     lead = len(shape) - input.ndim
     if lead < 0:
         raise RuntimeError(
@@ -237,7 +237,10 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:
     if not fits:
         raise RuntimeError(f"size {{{list(shape)}}} is not expandable to size {{{list(input.shape)}}}.")
     axes = tuple(i for i in range(input.ndim) if i < lead or (shape[i - lead] == 1 and input.shape[i] != 1))
-    return to_shape(prim.sum(input, axes=axes), shape) if axes else input
+    if not axes:
+        return input
+    x = input if input.dtype.is_floating_point else prim.cast(input, dtype=int64)
+    return to_shape(prim.sum(x, axes=axes), shape)
 
 
 @function()
@@ -430,19 +433,39 @@ def strided_positions(size: Sequence[int], stride: Sequence[int], offset: int) -
 
 @function(composite=True)
 def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
-    """Elements of ``input``'s row-major order at the given strides, as a copy."""
-    offset = 0 if storage_offset is None else storage_offset
+    """A copy of the elements at the given strides of ``input``'s memory; gradients reach what ``input`` shows."""
+    places = _checked_places(input, size, stride, storage_offset)
+    shown = strided_positions(input.shape, input.stride(), input.storage_offset()).reshape(-1)
+    order = np.argsort(shown, kind="stable")
+    found = np.searchsorted(shown[order], places).clip(max=max(len(shown) - 1, 0))
+    if not np.array_equal(shown[order][found], places):
+        return prim.take(_root(input), wrap(places), axis=0)
+    return prim.take(prim.reshape(input, shape=(input.numel(),)), wrap(order[found]), axis=0)
+
+
+def _root(x: Tensor) -> Tensor:
+    """All of the memory that ``x`` is a view of."""
+    while x._base is not None:
+        x = x._base
+    return wrap(x._data.reshape(-1))
+
+
+def _checked_places(
+    x: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None
+) -> np.ndarray[Any, Any]:
+    offset = x.storage_offset() if storage_offset is None else storage_offset
     if len(size) != len(stride):
         raise RuntimeError("mismatch in length of strides and shape")
     if any(s < 0 for s in stride):
         raise RuntimeError(f"as_strided: Negative strides are not supported at the moment, got strides: {list(stride)}")
     places = strided_positions(size, stride, offset)
-    if places.size and places.max() >= input.numel():
+    extent = _root(x).numel()
+    if places.size and places.max() >= extent:
         raise RuntimeError(
             f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {offset} are out of bounds for "
-            f"storage of size {input.numel()} elements"
+            f"storage of size {extent} elements"
         )
-    return prim.take(prim.reshape(input, shape=(input.numel(),)), wrap(places), axis=0)
+    return places
 
 
 @function(composite=True)

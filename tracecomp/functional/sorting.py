@@ -186,7 +186,7 @@ def _ranked(x: Tensor, levels: Tensor, interpolation: str, skip_nan: bool) -> Te
     above = _rows(values, prim.ceil(rank))
     weight = prim.sub(rank, low)
     if interpolation == "midpoint":
-        weight = prim.where(prim.gt(weight, 0.0), 0.5, 0.0)
+        weight = prim.mul(prim.cast(prim.gt(weight, 0.0), dtype=x.dtype), 0.5)
     return below.lerp(above, weight.detach())
 
 

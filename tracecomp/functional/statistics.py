@@ -39,14 +39,15 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     return prim.put(constant((size,), 0, amount.dtype), places, amount, axis=0, mode="add")
 
 
-def _edges(x: Tensor, low: Number, high: Number) -> tuple[float, float]:
+def _edges(x: Tensor, low: Number, high: Number, margin: float) -> tuple[float, float]:
+    """The range of the bins; where all elements are equal, ``margin`` around them."""
     if low == high and x.numel():
         flat = to_shape(x, (x.numel(),))
         low, high = float(prim.min(flat, axes=(0,))), float(prim.max(flat, axes=(0,)))
     if not (math.isfinite(low) and math.isfinite(high)):
         raise RuntimeError(f"range of [{low}, {high}] is not finite")
     if low == high:
-        low, high = low - 1, high + 1
+        low, high = low - margin, high + margin
     if low > high:
         raise RuntimeError("max must be larger than min")
     return low, high
@@ -57,7 +58,7 @@ def histc(input: Tensor, bins: int = 100, min: Number = 0, max: Number = 0) -> T
     """Counts in ``bins`` equal bins of [min, max] (of the data's range when both are equal)."""
     if bins <= 0:
         raise RuntimeError("bins must be > 0")
-    low, high = _edges(input, min, max)
+    low, high = _edges(input, min, max, 1)
     x = to_shape(input, (input.numel(),))
     real = as_float(x) if x.dtype.is_floating_point else cast(x, float64)
     inside = prim.bitwise_and(prim.ge(real, float(low)), prim.le(real, float(high)))
@@ -79,7 +80,7 @@ def histogram(
     if isinstance(bins, Tensor):
         edges = bins
     else:
-        low, high = _edges(x, *(range if range is not None else (0.0, 0.0)))
+        low, high = _edges(x, *(range if range is not None else (0.0, 0.0)), 0.5)
         from_ = float(low)
         step = (float(high) - from_) / bins
         index = create("iota", shape=(bins + 1,), axis=0, dtype=x.dtype)
@@ -127,7 +128,7 @@ def histogramdd(
         if isinstance(b, Tensor):
             edges.append(b)
             continue
-        low, high = _edges(columns[i], *(range[2 * i : 2 * i + 2] if range is not None else (0.0, 0.0)))
+        low, high = _edges(columns[i], *(range[2 * i : 2 * i + 2] if range is not None else (0.0, 0.0)), 0.5)
         index = create("iota", shape=(b + 1,), axis=0, dtype=points.dtype)
         edges.append(prim.add(prim.mul(index, (float(high) - float(low)) / b), float(low)))
     weights = constant((points.shape[0],), 1, points.dtype) if weight is None else to_shape(weight, (points.shape[0],))

@@ -9,7 +9,7 @@ import numpy as np
 
 from tracecomp.functional.method import function, publish
 from tracecomp.functional.pointwise import abs, neg, positive
-from tracecomp.functional.promotion import Number, cast, scalar
+from tracecomp.functional.promotion import Number, cast, scalar, with_zero_gradient
 from tracecomp.functional.shaping import clone
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor, assign_, create, wrap
@@ -37,7 +37,7 @@ def _filled(x: Tensor, value: Any) -> Tensor:
 @function()
 def fill(input: Tensor, value: Any) -> Tensor:
     """A copy with every element ``value``."""
-    return clone(_filled(input, value))
+    return with_zero_gradient(clone(_filled(input, value)), input)
 
 
 @function()
