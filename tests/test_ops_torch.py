@@ -23,7 +23,9 @@ def _dtype(d: Any) -> Any:
 def _conv(transposed: bool, weight: bool) -> Callable[..., Any]:
     """The padded convolution, or one of its adjoints as the gradient that autograd computes."""
 
-    def run(a: Any, b: Any, *, stride: Any, padding: Any, dilation: Any, groups: int, size: Any = (), kernel: Any = ()) -> Any:
+    def run(
+        a: Any, b: Any, *, stride: Any, padding: Any, dilation: Any, groups: int, size: Any = (), kernel: Any = ()
+    ) -> Any:
         rank = a.ndim - 2
         conv = getattr(torch.nn.functional, f"conv{rank}d")
         pad = [p for pair in reversed(padding) for p in pair]

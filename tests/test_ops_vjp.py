@@ -33,7 +33,7 @@ def smooth_cases(op: Op) -> Iterator[Case]:
 
 
 def overwrites(sample: Sample) -> bool:
-    """Elements written to one place twice: every one of them gets the gradient, as in PyTorch, which is not the slope."""
+    """Of elements written to one place, every one gets the gradient, as in PyTorch: not the slope."""
     return sample.attrs.get("mode") == "set" and not sample.args[1][2].startswith("distinct")
 
 
@@ -124,7 +124,8 @@ def test_second_gradient_is_the_slope_of_the_first(op: Op) -> None:
         def along(
             arrays: list[Any], first: Graph = first, cotangents: list[Any] = cotangents, weights: list[Any] = weights
         ) -> float:
-            return sum(float(np.sum(g * w)) for g, w in zip(first.interpret(*arrays, *cotangents), weights, strict=True))
+            found = first.interpret(*arrays, *cotangents)
+            return sum(float(np.sum(g * w)) for g, w in zip(found, weights, strict=True))
 
         check_directional(along, list(case.arrays), gradients, wrt, rng, str(case))
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.ir.op import BadInput, Bilinear, BilinearForm, Op, Sample, register
+from tracecomp.ir.op import Bilinear, BilinearForm, Op, Sample, register
 from tracecomp.ir.types import TensorType, compute_dtype, from_numpy_dtype
-from tracecomp.ops.define import check_dtype, require
+from tracecomp.ops.define import bad, check_dtype, of, require
 from tracecomp.ops.prim import prim
 
 
@@ -115,14 +115,10 @@ register(
             for d in ("f32", "f64", "f16", "i64") for spec, s, t in _CASES
         ),
         errors=(
-            BadInput(Sample((((2, 3), "f32", "any"), ((4, 5), "f32", "any")), {"spec": "mk,kn->mn"}),
-                     RuntimeError, "cannot be multiplied"),
-            BadInput(Sample((((2,), "f32", "any"), ((4, 5), "f32", "any")), {"spec": "mk,kn->mn"}),
-                     RuntimeError, "does not fit"),
-            BadInput(Sample((((2, 3), "f32", "any"), ((3, 5), "f64", "any")), {"spec": "mk,kn->mn"}),
-                     RuntimeError, "one dtype"),
-            BadInput(Sample((((2, 3), "f32", "any"), ((5,), "f32", "any")), {"spec": "mk,n->mn"}),
-                     ValueError, "only one operand"),
+            bad(RuntimeError, "cannot be multiplied", of("f32", 2, 3), of("f32", 4, 5), spec="mk,kn->mn"),
+            bad(RuntimeError, "does not fit", of("f32", 2), of("f32", 4, 5), spec="mk,kn->mn"),
+            bad(RuntimeError, "one dtype", of("f32", 2, 3), of("f64", 3, 5), spec="mk,kn->mn"),
+            bad(ValueError, "only one operand", of("f32", 2, 3), of("f32", 5), spec="mk,n->mn"),
         ),
     )
 )  # fmt: skip

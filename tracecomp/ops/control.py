@@ -164,7 +164,9 @@ def _histories(outs: Any, ins: Any, body: Graph, carries: int, xs: int, length: 
     return found
 
 
-def _scan_vjp(grads: Any, outs: Any, ins: Any, *, body: Graph, carries: int, xs: int, length: int, reverse: bool) -> Any:
+def _scan_vjp(
+    grads: Any, outs: Any, ins: Any, *, body: Graph, carries: int, xs: int, length: int, reverse: bool
+) -> Any:
     if length == 0:
         return [*grads[:carries], *map(_zeros_or_none, ins[carries:])]
     types = _input_types(body)
@@ -204,7 +206,9 @@ def _zeros_or_none(x: Any) -> Any:
 
 def _branch_types(name: str, predicate: TensorType, types: Types, branches: Sequence[Graph]) -> Types:
     require(
-        predicate == TensorType(bool_, ()), RuntimeError, f"{name}: pred must be a bool tensor of no axes, got {predicate}"
+        predicate == TensorType(bool_, ()),
+        RuntimeError,
+        f"{name}: pred must be a bool tensor of no axes, got {predicate}",
     )
     for graph in branches:
         require(

@@ -3,7 +3,7 @@
 With x of shape N, C, spatial; w of shape O, C / groups, kernel; out of shape N, O, spatial:
 ``out[n, o, p] = sum over c, k of x[n, c, p * stride + k * dilation - low] * w[o, c, k]``, c within o's group.
 ``conv`` computes out; ``conv_transpose`` its adjoint in x, from (out, w); ``conv_weight`` its adjoint in w, from
-(x, out). Padding is a (low, high) pair per spatial axis: outside of x there are zeros, multiplied like any other element.
+(x, out). Padding is a (low, high) pair per spatial axis: outside of x there are zeros, multiplied like other elements.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def _conv_infer(
     require(
         all(n > 0 for n in size),
         RuntimeError,
-        f"Calculated padded input size per channel: {padded}. Kernel size: {list(w.shape[2:])} with dilation {dilation}. "
-        "Kernel size can't be greater than actual input size",
+        f"Calculated padded input size per channel: {padded}. Kernel size: {list(w.shape[2:])} with dilation "
+        f"{dilation}. Kernel size can't be greater than actual input size",
     )
     return TensorType(x.dtype, (x.shape[0], w.shape[0], *size))
 
@@ -277,7 +277,7 @@ def _transpose_composed(
 
 
 def _cases() -> list[tuple[Shape, Shape, dict[str, Any]]]:
-    """``(x, w, attrs)``: one to three spatial axes, strides, dilations, lopsided padding, groups, one channel, no batch."""
+    """``(x, w, attrs)``: one to three spatial axes, strides, dilations, lopsided padding, groups, no batch."""
     found: list[tuple[Shape, Shape, dict[str, Any]]] = []
     for x, w, stride, padding, dilation, groups in (
         ((2, 3, 8), (4, 3, 3), (1,), ((0, 0),), (1,), 1),
@@ -318,7 +318,7 @@ def _bad(a: Shape, b: Shape, attrs: dict[str, Any], match: str) -> BadInput:
 
 register(
     Op(
-        name="conv", kind="convolution", doc="convolution (cross-correlation) of N, C, spatial by O, C / groups, kernel",
+        name="conv", kind="convolution", doc="cross-correlation of N, C, spatial by O, C / groups, kernel",
         infer=_conv_infer, impl=_conv_impl, vjp=_conv_vjp, saves=("ins",), loop=Bilinear(_conv_form), attrs=_ATTRS,
         samples=_samples(lambda x, w, out: (x, w, {})),
         errors=(
@@ -332,7 +332,7 @@ register(
 
 register(
     Op(
-        name="conv_transpose", kind="convolution", doc="adjoint of conv in x: from its result and w, of spatial shape size",
+        name="conv_transpose", kind="convolution", doc="adjoint of conv in x, from its result and w; size is spatial",
         infer=_transpose_infer, impl=_transpose_impl, vjp=_transpose_vjp, saves=("ins",),
         loop=Composed(_transpose_composed), attrs=_ATTRS | {"size": tuple},
         samples=_samples(lambda x, w, out: (out, w, {"size": x[2:]})),

@@ -86,6 +86,16 @@ def check_axes(name: str, axes: Sequence[int], ndim: int) -> None:
     require(tuple(sorted(set(axes))) == tuple(axes), RuntimeError, f"{name}: axes {axes} are not sorted and distinct")
 
 
+def of(short: str, *shape: int, domain: str = "any") -> tuple[tuple[int, ...], str, str]:
+    """An operand of a sample: element type, shape, and what its elements are drawn from."""
+    return shape, short, domain
+
+
+def bad(error: type[Exception], match: str, *args: Any, **attrs: Any) -> BadInput:
+    """A call that must be refused."""
+    return BadInput(Sample(args, attrs), error, match)
+
+
 def elementwise(
     name: str,
     doc: str,

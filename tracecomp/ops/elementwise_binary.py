@@ -9,9 +9,9 @@ import numpy as np
 from tracecomp.errors import at_user_line
 from tracecomp.ir import scalars, special
 from tracecomp.ir.loops import Expr
-from tracecomp.ir.op import BadInput, Op, Pointwise, Sample, register
+from tracecomp.ir.op import Op, Pointwise, Sample, register
 from tracecomp.ir.types import TensorType, bool_
-from tracecomp.ops.define import broadcast, check_dtype, elementwise, is_tensor, require
+from tracecomp.ops.define import bad, broadcast, check_dtype, elementwise, is_tensor, of, require
 from tracecomp.ops.prim import prim
 
 
@@ -42,7 +42,8 @@ elementwise("add", "a + b; bools: or", _logical("add", "or"), impl=np.add, arity
             vjp=_both(lambda g, a, b, o: g, lambda g, a, b, o: g),
             traits=("commutative", "associative", "identity:-0.0"))  # fmt: skip
 elementwise("sub", "a - b", "sub", arity=2, dtypes="number",
-            vjp=_both(lambda g, a, b, o: g, lambda g, a, b, o: prim.neg(g)), traits=("right_identity:0.0",))  # fmt: skip
+            vjp=_both(lambda g, a, b, o: g, lambda g, a, b, o: prim.neg(g)),
+            traits=("right_identity:0.0",))  # fmt: skip
 elementwise("mul", "a * b; bools: and", _logical("mul", "and"), impl=np.multiply, arity=2, dtypes="any",
             vjp=_both(lambda g, a, b, o: prim.mul(g, b), lambda g, a, b, o: prim.mul(g, a)), saves=("ins",),
             traits=("commutative", "associative", "identity:1"))  # fmt: skip
@@ -188,9 +189,9 @@ register(
             for s, t, u in (((2, 3), (2, 3), (2, 3)), ((3, 1), (4,), ()), ((), (2,), (1, 2)), ((0,), (1,), ()))
         ),
         errors=(
-            BadInput(Sample((((3,), "f32", "any"),) * 3), RuntimeError, "condition to be a boolean"),
-            BadInput(Sample((((3,), "b1", "any"), ((3,), "f32", "any"), ((3,), "f64", "any"))), RuntimeError, "one dtype"),
-            BadInput(Sample((((3,), "b1", "any"), ((4,), "f32", "any"), ((4,), "f32", "any"))), RuntimeError, "must match"),
+            bad(RuntimeError, "condition to be a boolean", of("f32", 3), of("f32", 3), of("f32", 3)),
+            bad(RuntimeError, "one dtype", of("b1", 3), of("f32", 3), of("f64", 3)),
+            bad(RuntimeError, "must match", of("b1", 3), of("f32", 4), of("f32", 4)),
         ),
     )
 )  # fmt: skip

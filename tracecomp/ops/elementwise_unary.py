@@ -11,7 +11,7 @@ from tracecomp.ir import loops, scalars
 from tracecomp.ir.loops import Expr
 from tracecomp.ir.op import Op, Pointwise, Sample, register
 from tracecomp.ir.types import DType, TensorType, bool_, compute_dtype, dtype_named, from_numpy_dtype
-from tracecomp.ops.define import elementwise
+from tracecomp.ops.define import elementwise, of
 from tracecomp.ops.prim import prim
 
 
@@ -188,7 +188,7 @@ register(
         infer=_cast_infer, impl=_cast_impl, vjp=_cast_vjp, saves=(),
         loop=Pointwise(lambda x, *, dtype: loops.cast(x, dtype)), attrs={"dtype": DType},
         samples=tuple(
-            Sample(((shape, a, "any"),), {"dtype": dtype_named(b)}) for a, b in _FROM_TO for shape in ((2, 3), (), (0, 2))
+            Sample((of(a, *shape),), {"dtype": dtype_named(b)}) for a, b in _FROM_TO for shape in ((2, 3), (), (0, 2))
         ),
     )
 )  # fmt: skip

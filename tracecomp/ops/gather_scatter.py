@@ -11,7 +11,7 @@ import numpy as np
 from tracecomp.ir.loops import Expr, index_from
 from tracecomp.ir.op import BadInput, Imperative, Indexed, Op, Sample, register
 from tracecomp.ir.types import Shape, TensorType, int64
-from tracecomp.ops.define import check_axes, require
+from tracecomp.ops.define import bad, check_axes, of, require
 from tracecomp.ops.prim import prim
 from tracecomp.ops.statements import put_statements, scatter_statements
 from tracecomp.ops.view import SAMPLE_DTYPES
@@ -70,9 +70,9 @@ register(
             for d in SAMPLE_DTYPES for x, i, axis in _TAKES
         ),
         errors=(
-            BadInput(Sample((((3,), "f32", "any"), ((2,), "i32", "index:3")), {"axis": 0}), IndexError, "int64"),
-            BadInput(Sample((((3,), "f32", "any"), ((2,), "i64", "index:3")), {"axis": 1}), IndexError, "out of range"),
-            BadInput(Sample((((3,), "f32", "any"), ((2,), "i64", "outside:3")), {"axis": 0}), IndexError, "out of bounds"),
+            bad(IndexError, "int64", of("f32", 3), of("i32", 2, domain="index:3"), axis=0),
+            bad(IndexError, "out of range", of("f32", 3), of("i64", 2, domain="index:3"), axis=1),
+            bad(IndexError, "out of bounds", of("f32", 3), of("i64", 2, domain="outside:3"), axis=0),
         ),
     )
 )  # fmt: skip
@@ -82,10 +82,12 @@ def _check_elementwise(name: str, x: TensorType, at: TensorType, axis: int) -> N
     _check_index(name, at)
     check_axes(name, (axis,), max(x.ndim, 1))
     require(
-        x.ndim == at.ndim, RuntimeError, f"{name}: Index tensor must have the same number of dimensions as input: {at}, {x}"
+        x.ndim == at.ndim,
+        RuntimeError,
+        f"{name}: Index tensor must have the same number of dimensions as input tensor: {at}, {x}",
     )
     fits = all(i == axis or n <= m for i, (n, m) in enumerate(zip(at.shape, x.shape, strict=True)))
-    require(fits, RuntimeError, f"{name}: Size does not match: expected index {at} to be no larger than {x} apart from dimension {axis}")
+    require(fits, RuntimeError, f"{name}: Size does not match: index {at} is larger than {x} apart from axis {axis}")
 
 
 def _gather_infer(x: TensorType, at: TensorType, *, axis: int) -> TensorType:
@@ -133,10 +135,10 @@ register(
             for d in SAMPLE_DTYPES for x, i, axis in _GATHERS
         ),
         errors=(
-            BadInput(Sample((((3,), "f32", "any"), ((2,), "i32", "index:3")), {"axis": 0}), IndexError, "int64"),
-            BadInput(Sample((((3, 2), "f32", "any"), ((2,), "i64", "index:2")), {"axis": 0}), RuntimeError, "same number"),
-            BadInput(Sample((((3, 2), "f32", "any"), ((2, 3), "i64", "index:2")), {"axis": 0}), RuntimeError, "Size does"),
-            BadInput(Sample((((3,), "f32", "any"), ((2,), "i64", "outside:3")), {"axis": 0}), IndexError, "out of bounds"),
+            bad(IndexError, "int64", of("f32", 3), of("i32", 2, domain="index:3"), axis=0),
+            bad(RuntimeError, "same number", of("f32", 3, 2), of("i64", 2, domain="index:2"), axis=0),
+            bad(RuntimeError, "Size does", of("f32", 3, 2), of("i64", 2, 3, domain="index:2"), axis=0),
+            bad(IndexError, "out of bounds", of("f32", 3), of("i64", 2, domain="outside:3"), axis=0),
         ),
     )
 )  # fmt: skip
@@ -156,7 +158,8 @@ def _write(result: Any, key: Any, src: Any, mode: str) -> Any:
 
 def _check_write(name: str, base: TensorType, src: TensorType, mode: str) -> None:
     require(mode in MODES, RuntimeError, f"{name}: reduce argument must be one of {MODES}, got {mode!r}")
-    require(base.dtype is src.dtype, RuntimeError, f"{name}(): Expected self.dtype to be equal to src.dtype: {base}, {src}")
+    same = base.dtype is src.dtype
+    require(same, RuntimeError, f"{name}(): Expected self.dtype to be equal to src.dtype: {base}, {src}")
 
 
 def _scatter_infer(base: TensorType, at: TensorType, src: TensorType, *, axis: int, mode: str) -> TensorType:
@@ -181,7 +184,8 @@ def _put_infer(base: TensorType, at: TensorType, src: TensorType, *, axis: int, 
     check_axes("put", (axis,), base.ndim)
     _check_write("put", base, src, mode)
     want = (*base.shape[:axis], *at.shape, *base.shape[axis + 1 :])
-    require(src.shape == want, RuntimeError, f"put: Expected src of shape {list(want)} for {base} and index {at}, got {src}")
+    fits = src.shape == want
+    require(fits, RuntimeError, f"put: Expected src of shape {list(want)} for {base} and index {at}, got {src}")
     return base
 
 
@@ -247,21 +251,18 @@ def _write_samples(cases: Any, source: Callable[[Shape, Shape, int], Shape]) -> 
 
 
 def _write_errors(src: Shape) -> tuple[BadInput, ...]:
-    def bad(at: str, domain: str, src_dtype: str, mode: str, error: type[Exception], match: str) -> BadInput:
-        args = (((3,), "f32", "any"), ((2,), at, domain), (src, src_dtype, "any"))
-        return BadInput(Sample(args, {"axis": 0, "mode": mode}), error, match)
-
+    base, at, values = of("f32", 3), of("i64", 2, domain="index:3"), of("f32", *src)
     return (
-        bad("i32", "index:3", "f32", "set", IndexError, "int64"),
-        bad("i64", "outside:3", "f32", "add", IndexError, "out of bounds"),
-        bad("i64", "index:3", "f64", "add", RuntimeError, "equal to src.dtype"),
-        bad("i64", "index:3", "f32", "mean", RuntimeError, "must be one of"),
+        bad(IndexError, "int64", base, of("i32", 2, domain="index:3"), values, axis=0, mode="set"),
+        bad(IndexError, "out of bounds", base, of("i64", 2, domain="outside:3"), values, axis=0, mode="add"),
+        bad(RuntimeError, "equal to src.dtype", base, at, of("f64", *src), axis=0, mode="add"),
+        bad(RuntimeError, "must be one of", base, at, values, axis=0, mode="mean"),
     )
 
 
 register(
     Op(
-        name="scatter", kind="scatter", doc="base with src[p] written at index[p] along axis, and at p along the others",
+        name="scatter", kind="scatter", doc="base with src[p] put at index[p] along axis, and at p along the others",
         infer=_scatter_infer, impl=_scatter_impl, loop=Imperative(scatter_statements),
         vjp=_write_vjp("scatter", "gather"), saves=("ins", "outs"),
         attrs={"axis": int, "mode": str},

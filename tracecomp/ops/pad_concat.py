@@ -8,10 +8,10 @@ import numpy as np
 
 from tracecomp.ir.index import Index, index
 from tracecomp.ir.loops import Call, Const, Expr, IndexValue, both, in_range
-from tracecomp.ir.op import BadInput, Indexed, Op, Sample, register
+from tracecomp.ir.op import Indexed, Op, Sample, register
 from tracecomp.ir.scalars import call
 from tracecomp.ir.types import Shape, TensorType, bool_, int64
-from tracecomp.ops.define import check_axes, require
+from tracecomp.ops.define import bad, check_axes, of, require
 from tracecomp.ops.prim import prim
 from tracecomp.ops.view import SAMPLE_DTYPES, slice_shape
 
@@ -102,10 +102,8 @@ register(
             for d, v in (("f32", 0.0), ("f64", 2.0), ("f16", -1.5), ("i64", 7), ("b1", True)) for s, a, b, i in _PADS
         ),
         errors=(
-            BadInput(Sample((((3,), "f32", "any"),), {"low": (-4,), "high": (0,), "interior": (0,), "value": 0.0}),
-                     RuntimeError, "negative output size"),
-            BadInput(Sample((((3,), "f32", "any"),), {"low": (1, 1), "high": (0,), "interior": (0,), "value": 0.0}),
-                     RuntimeError, "do not describe"),
+            bad(RuntimeError, "negative output size", of("f32", 3), low=(-4,), high=(0,), interior=(0,), value=0.0),
+            bad(RuntimeError, "do not describe", of("f32", 3), low=(1, 1), high=(0,), interior=(0,), value=0.0),
         ),
     )
 )  # fmt: skip
@@ -118,7 +116,7 @@ def _concat_infer(*types: TensorType, axis: int) -> TensorType:
     for k, t in enumerate(types):
         require(t.dtype is first.dtype, RuntimeError, f"concat: expected operands of one dtype, got {first} and {t}")
         require(
-            t.ndim == first.ndim and all(i == axis or n == m for i, (n, m) in enumerate(zip(t.shape, first.shape, strict=True))),
+            (*t.shape[:axis], *t.shape[axis + 1 :]) == (*first.shape[:axis], *first.shape[axis + 1 :]),
             RuntimeError,
             f"Sizes of tensors must match except in dimension {axis}. Expected {first} but got {t} for tensor number "
             f"{k} in the list.",
@@ -136,7 +134,7 @@ def _concat_loop(at: Any, out: TensorType, reads: Any, in_types: Any, *, axis: i
     parts = [k for k, t in enumerate(in_types) if t.shape[axis]]
     result: Expr | None = None
     for k in reversed(parts):
-        place = at[:axis] + [index(at[axis]) - starts[k]] + at[axis + 1 :]
+        place = [*at[:axis], index(at[axis]) - starts[k], *at[axis + 1 :]]
         if len(parts) == 1:
             return reads[k](tuple(place))  # type: ignore[no-any-return]
         value = reads[k](tuple(place))
@@ -171,14 +169,13 @@ register(
         samples=tuple(
             Sample(tuple((s, d, "any") for s in shapes), {"axis": axis})
             for d in SAMPLE_DTYPES
-            for axis, shapes in ((0, ((2,), (3,))), (1, ((2, 1), (2, 3), (2, 2))), (0, ((2, 3),)), (0, ((0, 2), (1, 2))),
-                                 (1, ((2, 3, 2), (2, 0, 2), (2, 1, 2))), (0, ((0,), (0,))))
+            for axis, shapes in ((0, ((2,), (3,))), (1, ((2, 1), (2, 3), (2, 2))), (0, ((2, 3),)),
+                                 (0, ((0, 2), (1, 2))), (1, ((2, 3, 2), (2, 0, 2), (2, 1, 2))), (0, ((0,), (0,))))
         ),
         errors=(
-            BadInput(Sample((((2, 3), "f32", "any"), ((2, 4), "f32", "any")), {"axis": 0}),
-                     RuntimeError, "must match except in dimension"),
-            BadInput(Sample((((2,), "f32", "any"), ((2,), "f64", "any")), {"axis": 0}), RuntimeError, "one dtype"),
-            BadInput(Sample((((2,), "f32", "any"),), {"axis": 1}), IndexError, "out of range"),
+            bad(RuntimeError, "must match except in dimension", of("f32", 2, 3), of("f32", 2, 4), axis=0),
+            bad(RuntimeError, "one dtype", of("f32", 2), of("f64", 2), axis=0),
+            bad(IndexError, "out of range", of("f32", 2), axis=1),
         ),
     )
 )  # fmt: skip
@@ -233,10 +230,8 @@ register(
                                   ((3,), (2,), (2,), (1,)), ((2, 3), (0, 0), (2, 3), (1, 1)))
         ),
         errors=(
-            BadInput(Sample((((5,), "f32", "any"), ((2,), "f32", "any")), {"starts": (0,), "stops": (3,), "steps": (1,)}),
-                     RuntimeError, "does not have the shape"),
-            BadInput(Sample((((5,), "f32", "any"), ((6,), "f32", "any")), {"starts": (0,), "stops": (6,), "steps": (1,)}),
-                     IndexError, "is not a slice"),
+            bad(RuntimeError, "have the shape", of("f32", 5), of("f32", 2), starts=(0,), stops=(3,), steps=(1,)),
+            bad(IndexError, "is not a slice", of("f32", 5), of("f32", 6), starts=(0,), stops=(6,), steps=(1,)),
         ),
     )
 )  # fmt: skip

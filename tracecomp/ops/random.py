@@ -10,10 +10,10 @@ import numpy as np
 
 from tracecomp.ir.index import Index, index
 from tracecomp.ir.loops import Buffer, Expr, IndexValue, Let, Load, Read, Stmt, Store, cast, in_range
-from tracecomp.ir.op import BadInput, Imperative, Op, Sample, register
+from tracecomp.ir.op import Imperative, Op, Sample, register
 from tracecomp.ir.scalars import call, const
 from tracecomp.ir.types import Shape, TensorType, int32, int64
-from tracecomp.ops.define import require
+from tracecomp.ops.define import bad, of, require
 from tracecomp.ops.statements import Names, vectors
 
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
@@ -42,7 +42,8 @@ def philox(counter: Any, key: int) -> list[Any]:
     keys = [key & 0xFFFFFFFF, (key >> 32) & 0xFFFFFFFF]
     for _ in range(_ROUNDS):
         a, b = words[0] * np.uint64(_MULTIPLIERS[0]), words[2] * np.uint64(_MULTIPLIERS[1])
-        words = [(b >> half) ^ words[1] ^ np.uint64(keys[0]), b & mask, (a >> half) ^ words[3] ^ np.uint64(keys[1]), a & mask]
+        first, third = (b >> half) ^ words[1] ^ np.uint64(keys[0]), (a >> half) ^ words[3] ^ np.uint64(keys[1])
+        words = [first, b & mask, third, a & mask]
         keys = [(k + w) & 0xFFFFFFFF for k, w in zip(keys, _WEYL, strict=True)]
     return [w.astype(np.uint32) for w in words]
 
@@ -112,7 +113,7 @@ register(
         infer=_infer, impl=_impl, loop=Imperative(_statements), attrs={"shape": tuple},
         samples=tuple(Sample((((2,), "i64", "any"),), {"shape": s}) for s in ((7,), (), (0,), (3, 5), (4, 130))),
         errors=(
-            BadInput(Sample((((3,), "i64", "any"),), {"shape": (2,)}), RuntimeError, "expected a state"),
+            bad(RuntimeError, "expected a state", of("i64", 3), shape=(2,)),
         ),
     )
 )  # fmt: skip

@@ -25,10 +25,10 @@ from tracecomp.ir.loops import (
     Update,
     cast,
 )
-from tracecomp.ir.op import BadInput, Imperative, Op, Sample, register
+from tracecomp.ir.op import Imperative, Op, Sample, register
 from tracecomp.ir.scalars import call, const
 from tracecomp.ir.types import Shape, TensorType, int64
-from tracecomp.ops.define import check_axes
+from tracecomp.ops.define import bad, check_axes, of
 from tracecomp.ops.prim import prim
 from tracecomp.ops.statements import Names
 
@@ -140,7 +140,13 @@ def _statements(
     return [Loop("parallel", line, tuple(body))]
 
 
-_SHAPES: tuple[tuple[Shape, int], ...] = (((7,), 0), ((2, 5, 3), 1), ((3, 33), 1), ((0, 3), 0), ((2, 0), 1), ((3, 1), 1))
+_SHAPES: tuple[tuple[Shape, int], ...] = (
+    ((7,), 0), ((2, 5, 3), 1), ((3, 33), 1), ((0, 3), 0), ((2, 0), 1), ((3, 1), 1),
+)  # fmt: skip
+_DTYPES = (
+    ("f32", "any"), ("f64", "any"), ("f64", "special"), ("f16", "special"), ("i64", "any"), ("u8", "any"),
+    ("b1", "any"),
+)  # fmt: skip
 
 register(
     Op(
@@ -149,11 +155,10 @@ register(
         attrs={"axis": int, "descending": bool},
         samples=tuple(
             Sample(((s, d, domain),), {"axis": axis, "descending": down})
-            for d, domain in (("f32", "any"), ("f64", "any"), ("f64", "special"), ("f16", "special"), ("i64", "any"), ("u8", "any"), ("b1", "any"))
-            for s, axis in _SHAPES for down in (False, True)
+            for d, domain in _DTYPES for s, axis in _SHAPES for down in (False, True)
         ),
         errors=(
-            BadInput(Sample((((3,), "f32", "any"),), {"axis": 1, "descending": False}), IndexError, "out of range"),
+            bad(IndexError, "out of range", of("f32", 3), axis=1, descending=False),
         ),
     )
 )  # fmt: skip

@@ -30,12 +30,12 @@ class Names:
         return f"t{next(self._numbers)}"
 
 
-def nest(names: Names, shape: Shape, body: Callable[[tuple[Index, ...]], Sequence[Stmt]], kind: str = "serial") -> list[Stmt]:
-    """Loops over ``shape``, outermost first, around ``body(position)``. Only the outermost is of ``kind``."""
+def nest(names: Names, shape: Shape, body: Callable[[tuple[Index, ...]], Sequence[Stmt]]) -> list[Stmt]:
+    """Serial loops over ``shape``, outermost first, around ``body(position)``."""
     variables = tuple(names.var(n) for n in shape)
     inner = tuple(body(tuple(index(v) for v in variables)))
-    for i, v in reversed(list(enumerate(variables))):
-        inner = (Loop(kind if i == 0 else "serial", v, inner),)
+    for v in reversed(variables):
+        inner = (Loop("serial", v, inner),)
     return list(inner)
 
 

@@ -117,8 +117,8 @@ def _expand_infer(x: TensorType, *, shape: Shape) -> TensorType:
         require(
             have in (want, 1),
             RuntimeError,
-            f"The expanded size of the tensor ({want}) must match the existing size ({have}) at non-singleton dimension "
-            f"{axis + lead}.  Target sizes: {list(shape)}.  Tensor sizes: {list(x.shape)}",
+            f"The expanded size of the tensor ({want}) must match the existing size ({have}) at non-singleton "
+            f"dimension {axis + lead}.  Target sizes: {list(shape)}.  Tensor sizes: {list(x.shape)}",
         )
     return TensorType(x.dtype, tuple(shape))
 
@@ -191,9 +191,13 @@ view(
     vjp=_slice_vjp,
     write=lambda base, new, **kw: prim.slice_update(base, new, **kw),
     attrs={"starts": tuple, "stops": tuple, "steps": tuple},
-    cases=[((5,), {"starts": (1,), "stops": (4,), "steps": (1,)}), ((5,), {"starts": (0,), "stops": (5,), "steps": (2,)}),
-           ((4, 6), {"starts": (1, 1), "stops": (3, 6), "steps": (1, 3)}), ((), {"starts": (), "stops": (), "steps": ()}),
-           ((5,), {"starts": (2,), "stops": (2,), "steps": (1,)}), ((3, 0), {"starts": (1, 0), "stops": (3, 0), "steps": (1, 1)})],
+    cases=[
+        (shape, {"starts": starts, "stops": stops, "steps": steps})
+        for shape, starts, stops, steps in (
+            ((5,), (1,), (4,), (1,)), ((5,), (0,), (5,), (2,)), ((4, 6), (1, 1), (3, 6), (1, 3)), ((), (), (), ()),
+            ((5,), (2,), (2,), (1,)), ((3, 0), (1, 0), (3, 0), (1, 1)),
+        )
+    ],
     errors=[((5,), {"starts": (0,), "stops": (6,), "steps": (1,)}, IndexError, "out of bounds"),
             ((5,), {"starts": (0,), "stops": (5,), "steps": (0,)}, RuntimeError, "must be positive")],
 )  # fmt: skip

@@ -9,10 +9,10 @@ import numpy as np
 
 from tracecomp.ir.index import index
 from tracecomp.ir.loops import Expr, both, cast
-from tracecomp.ir.op import BadInput, Indexed, Op, Sample, register
+from tracecomp.ir.op import Indexed, Op, Sample, register
 from tracecomp.ir.scalars import call, const
 from tracecomp.ir.types import Shape, TensorType, compute_dtype, from_numpy_dtype
-from tracecomp.ops.define import check_dtype, require
+from tracecomp.ops.define import bad, check_dtype, of, require
 from tracecomp.ops.pad_concat import inside_or, regular
 from tracecomp.ops.prim import prim
 from tracecomp.ops.view import windows_shape
@@ -45,7 +45,8 @@ def _impl(x: Any, *, shape: Shape, sizes: Ints, strides: Ints, dilations: Ints) 
     whole: Any = np.zeros(shape, compute_dtype(from_numpy_dtype(x.dtype)).numpy)
     for taps in product(*map(range, sizes)):
         places = tuple(
-            slice(t * d, t * d + (n - 1) * s + 1, s) for t, d, n, s in zip(taps, dilations, counts, strides, strict=True)
+            slice(t * d, t * d + (n - 1) * s + 1, s)
+            for t, d, n, s in zip(taps, dilations, counts, strides, strict=True)
         )
         whole[(..., *places)] += x[(..., *taps)]
     return whole.astype(x.dtype, copy=False)
@@ -71,6 +72,7 @@ def _vjp(grads: Any, outs: Any, ins: Any, *, shape: Shape, sizes: Ints, strides:
     return (prim.windows(grads[0], sizes=sizes, strides=strides, dilations=dilations),)
 
 
+_ATTRS = ("shape", "sizes", "strides", "dilations")
 _CASES: tuple[tuple[Shape, Ints, Ints, Ints], ...] = (
     ((6,), (3,), (1,), (1,)), ((2, 7), (2,), (2,), (2,)), ((2, 5, 6), (3, 2), (1, 2), (2, 1)), ((7,), (2,), (3,), (1,)),
     ((0, 4), (2,), (1,), (1,)), ((3, 6, 6), (2, 2), (2, 2), (1, 1)),
@@ -86,16 +88,13 @@ register(
     Op(
         name="fold", kind="window", doc="sum of overlapping windows: the adjoint of windows",
         infer=_infer, impl=_impl, vjp=_vjp, saves=(), loop=Indexed(_loop),
-        attrs={"shape": tuple, "sizes": tuple, "strides": tuple, "dilations": tuple},
+        attrs=dict.fromkeys(_ATTRS, tuple),
         samples=tuple(
-            Sample(((_windowed(*case), d, "any"),), dict(zip(("shape", "sizes", "strides", "dilations"), case, strict=True)))
+            Sample((of(d, *_windowed(*case)),), dict(zip(_ATTRS, case, strict=True)))
             for d in ("f32", "f64", "f16", "i64") for case in _CASES
         ),
         errors=(
-            BadInput(
-                Sample((((4, 2), "f32", "any"),), {"shape": (6,), "sizes": (2,), "strides": (1,), "dilations": (1,)}),
-                RuntimeError, "expected windows of shape",
-            ),
+            bad(RuntimeError, "expected windows", of("f32", 4, 2), **dict(zip(_ATTRS, _CASES[0], strict=True))),
         ),
     )
 )  # fmt: skip
