@@ -205,10 +205,8 @@ class OpNode(Node):
     def held(self) -> list[Tensor]:
         return [getattr(x, "packed", x) for x in self.ins or () if hasattr(x, "_data") or isinstance(x, Packed)]
 
-    def replaced(self, old: Tensor, new: Tensor) -> None:
-        """This node's result was written into ``new``, destroying ``old``: see ``tensor.assign_``."""
-        if self.ins is not None:
-            self.ins = tuple([Overwritten(old) if x is old else x for x in self.ins])
+    def result_moved(self, new: Tensor) -> None:
+        """This node's result was written into ``new``, which saved results now share."""
         for saved in self.outs:
             if isinstance(saved, SavedOut):
                 saved.rebind(new)
@@ -278,20 +276,6 @@ class Packed:
         if modes.grad and self.edge is not None:
             result._grad_fn, result._output_nr = self.edge
         return result
-
-
-class Overwritten:
-    """Stands in a node for an operand that the node's own result overwrote."""
-
-    def __init__(self, tensor: Tensor) -> None:
-        self._data = tensor._data
-        self._grad_fn = None
-        self._output_nr = 0
-        self.storage = tensor._shared_storage()
-
-    @property
-    def _version(self) -> int:
-        return self.storage.version
 
 
 class CopySlices(Node):

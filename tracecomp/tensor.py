@@ -30,7 +30,7 @@ from tracecomp.node import AccumulateGrad, CopySlices, Edge, Handle, Node, OpNod
 from tracecomp.size import Size
 
 __all__ = [
-    "Size", "Tensor", "assign_", "create", "enable_grad", "grad_enabled", "host", "inference_mode",
+    "Size", "Tensor", "assign_", "before_write", "create", "enable_grad", "grad_enabled", "host", "inference_mode",
     "is_inference_mode_enabled", "no_grad", "scope", "set_grad_enabled", "wrap",
 ]  # fmt: skip
 
@@ -180,10 +180,14 @@ class Tensor:
                 raise RuntimeError("can't assign Variable as its own grad")
             if value._data.shape != self._data.shape:
                 raise RuntimeError(
-                    f"assigned grad has data of a different size: {list(value.shape)} for {list(self.shape)}"
+                    f"attempting to assign a gradient of size '{list(value.shape)}' to a tensor of size "
+                    f"'{list(self.shape)}'. Please ensure that the gradient and the tensor are the same size"
                 )
             if value._data.dtype != self._data.dtype:
-                raise RuntimeError(f"assigned grad has data of a different type: {value.dtype} for {self.dtype}")
+                raise RuntimeError(
+                    f"attempting to assign a gradient with dtype '{value.dtype}' to a tensor with grad_dtype "
+                    f"'{self.dtype}'. The gradient must match the tensor's grad_dtype (defaults to the tensor's dtype)."
+                )
         set_grad(self, value)
 
     @grad.deleter
@@ -385,7 +389,8 @@ class Tensor:
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         if not self.is_leaf:
             raise RuntimeError(
-                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment."
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment. "
+                "If you were attempting to deepcopy a module, this may be because of a weight_norm usage."
             )
         with no_grad():
             copy = own(self)
@@ -434,6 +439,15 @@ def own(t: Tensor) -> Tensor:
     return result
 
 
+def before_write(target: Tensor, others: tuple[Any, ...]) -> Tensor:
+    """``target`` as an operand of the operation that overwrites it: a copy when derivatives may read it afterwards."""
+    if not modes.grad:
+        return target
+    if target.requires_grad:
+        return target if target.is_leaf else own(target)
+    return own(target) if any(isinstance(x, Tensor) and x.requires_grad for x in others) else target
+
+
 def get_grad(t: Tensor) -> Tensor | None:
     """``t.grad`` as autograd and optimizers see it."""
     return t._grad if modes.recorder is None else modes.recorder.get_grad(t)  # type: ignore[no-any-return]
@@ -473,7 +487,7 @@ def assign_(target: Tensor, value: Tensor) -> None:
 
 def _rebase(target: Tensor, value: Tensor, before: Edge, edge: Edge) -> None:
     if edge is not None and isinstance(edge[0], OpNode):
-        edge[0].replaced(target, target)
+        edge[0].result_moved(target)
     base = target._base if target._linked else None
     if base is None:
         if edge is None or isinstance(edge[0], AccumulateGrad):

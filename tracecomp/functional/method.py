@@ -12,7 +12,7 @@ from typing import Any
 
 from tracecomp.functional.promotion import can_cast
 from tracecomp.modes import grad_enabled, modes, no_grad, scope
-from tracecomp.tensor import Tensor, assign_
+from tracecomp.tensor import Tensor, assign_, before_write
 
 PUBLIC: dict[str, Any] = {}
 
@@ -142,7 +142,7 @@ def store_inplace(target: Tensor, result: Tensor) -> Tensor:
 
 def _in_place(call: Callable[..., Any], name: str) -> Callable[..., Any]:
     def run(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        return store_inplace(input, call(input, *args, **kwargs))
+        return store_inplace(input, call(before_write(input, args), *args, **kwargs))
 
     run.__name__ = run.__qualname__ = name
     run.__doc__ = f"In-place form of :func:`{call.__name__}`."
