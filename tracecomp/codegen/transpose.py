@@ -12,7 +12,7 @@ MAX_TILE = 16
 
 def tile_to_transpose(offset: Index, vector: Var | None, tiles: Sequence[Var]) -> Var | None:
     """The tile variable along which memory is contiguous, when the vector variable's stride is not one."""
-    if vector is None:
+    if vector is None or vector.extent == 1:
         return None
     stride = offset.coefficient(vector)
     if stride is None or abs(stride) < 2:
