@@ -136,7 +136,7 @@ def lgamma(x: Number) -> Number:
     positive = _lgamma_positive(a)
     s, _ = sin_pi(x)
     reflected = log(math.pi / (x * s).abs()) - positive
-    result = where(x > 0.0, positive, where(a < 1e-300, -log(a), reflected))
+    result = where(x > 0.0, positive, where(a < 1e-20, -log(a), reflected))
     pole = a.equals(math.inf) | ((x <= 0.0) & x.floor().equals(x))
     return where(x.is_nan(), x, where(pole, math.inf, result))
 
