@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 Array = Any
+_CHUNK = 8192
 
 
 def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
@@ -116,7 +117,13 @@ def _in_float64(fn: Callable[[Array], Array]) -> Callable[[Array], Array]:
 
     def run(x: Array) -> Array:
         x = np.asarray(x)
-        return fn(x.astype(np.float64).reshape(-1)).reshape(x.shape).astype(x.dtype)[()]
+        flat = x.reshape(-1)
+        result = np.empty(flat.shape, x.dtype)
+        # chunks keep the many temporaries of a rational function in cache
+        for start in range(0, flat.size, _CHUNK):
+            part = slice(start, start + _CHUNK)
+            result[part] = fn(flat[part].astype(np.float64))
+        return result.reshape(x.shape)[()]
 
     run.__doc__ = fn.__doc__
     return run

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tracecomp.ir.op import Bilinear, BilinearForm, Op, Sample, register
-from tracecomp.ir.types import TensorType, compute_dtype, from_numpy_dtype
+from tracecomp.ir.types import Shape, TensorType, compute_dtype, from_numpy_dtype
 from tracecomp.ops.define import bad, check_dtype, of, require
 from tracecomp.ops.prim import prim
 
@@ -66,17 +66,24 @@ def _plan(spec: str) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...],
     return left, right, back, (batch, m, n, k)
 
 
+@lru_cache(maxsize=4096)
+def _matrix_shapes(spec: str, lhs: Shape, rhs: Shape) -> tuple[Shape, Shape, Shape]:
+    """Shapes of the transposed operands as batches of matrices, and of the product before its last transpose."""
+    sizes = _sizes(spec, lhs, rhs)
+    batch, m, n, k = _plan(spec)[3]
+    outer = tuple(sizes[c] for c in batch)
+    rows, columns, depth = (math.prod(sizes[c] for c in labels) for labels in (m, n, k))
+    return (*outer, rows, depth), (*outer, depth, columns), tuple(sizes[c] for c in batch + m + n)
+
+
 def _impl(x: Any, y: Any, *, spec: str) -> Any:
-    sizes = _sizes(spec, x.shape, y.shape)
-    left, right, back, (batch, m, n, k) = _plan(spec)
+    left, right, back, _ = _plan(spec)
+    first, second, whole = _matrix_shapes(spec, x.shape, y.shape)
     dtype = x.dtype
     wide = compute_dtype(from_numpy_dtype(dtype)).numpy
-    outer = [sizes[c] for c in batch]
-    rows, columns, depth = (math.prod(sizes[c] for c in labels) for labels in (m, n, k))
-    a = x.astype(wide, copy=False).transpose(left).reshape(*outer, rows, depth)
-    b = y.astype(wide, copy=False).transpose(right).reshape(*outer, depth, columns)
-    product = np.matmul(a, b).reshape([sizes[c] for c in batch + m + n])
-    return product.transpose(back).astype(dtype, copy=False)
+    a = x.astype(wide, copy=False).transpose(left).reshape(first)
+    b = y.astype(wide, copy=False).transpose(right).reshape(second)
+    return np.matmul(a, b).reshape(whole).transpose(back).astype(dtype, copy=False)
 
 
 def _vjp(grads: Any, outs: Any, ins: Any, *, spec: str) -> Any:

@@ -37,6 +37,11 @@ def _listed(types: Sequence[TensorType]) -> str:
     return ", ".join(map(str, types))
 
 
+@lru_cache(maxsize=256)
+def _prepared(body: Graph) -> Interpreter:
+    return Interpreter(body)
+
+
 def inline(target: Graph, body: Graph, operands: Sequence[Value]) -> list[Value]:
     """The results of ``body`` on ``operands``, its nodes added to ``target``."""
     known = dict(zip(_inputs(body), operands, strict=True))
@@ -76,7 +81,7 @@ def _scan_infer(
 
 
 def _scan_impl(*arrays: Any, body: Graph, carries: int, xs: int, length: int, reverse: bool) -> Any:
-    run = Interpreter(body).run
+    run = _prepared(body).run
     state = list(arrays[:carries])
     inputs, consts = arrays[carries : carries + xs], arrays[carries + xs :]
     stacked = [np.empty((length, *t.shape), t.dtype.numpy) for t in _output_types(body)[carries:]]
@@ -229,7 +234,7 @@ def _cond_infer(predicate: TensorType, *types: TensorType, then: Graph, orelse: 
 
 
 def _cond_impl(predicate: Any, *arrays: Any, then: Graph, orelse: Graph) -> Any:
-    return tuple(Interpreter(then if predicate else orelse).run(arrays))
+    return tuple(_prepared(then if predicate else orelse).run(arrays))
 
 
 @lru_cache(maxsize=256)
@@ -278,7 +283,7 @@ def _while_infer(*types: TensorType, test: Graph, body: Graph, carries: int) -> 
 
 def _while_impl(*arrays: Any, test: Graph, body: Graph, carries: int) -> Any:
     state, consts = list(arrays[:carries]), arrays[carries:]
-    goes_on, step = Interpreter(test), Interpreter(body)
+    goes_on, step = _prepared(test), _prepared(body)
     while goes_on.run([*state, *consts])[0]:
         state = step.run([*state, *consts])
     return tuple(np.array(s) for s in state)
