@@ -153,41 +153,60 @@ _TAIL_Q = (1.0, 2.56852019228982242e0, 1.87295284992346725e0, 5.2790510295142841
            2.33520497626869185e-3)  # fmt: skip
 
 
+def _piecewise(x: Array, condition: Array, yes: Callable[[Array], Array], no: Callable[[Array], Array]) -> Array:
+    """``yes(x)`` where the condition holds, ``no(x)`` elsewhere; neither sees the other's elements."""
+    if condition.all():
+        return yes(x)
+    if not condition.any():
+        return no(x)
+    result = np.empty_like(x)
+    result[condition] = yes(x[condition])
+    result[~condition] = no(x[~condition])
+    return result
+
+
 def _erf_small(x: Array) -> Array:
     """erf for ``|x| <= 0.46875``."""
     z = x * x
     return x * (_horner(z, _ERF_P) / _horner(z, _ERF_Q))
 
 
+def _erfc_tail(y: Array) -> Array:
+    """``erfc(y) * exp(y * y)`` for ``y > 4``."""
+    z = 1.0 / (y * y)
+    return (1.0 / math.sqrt(math.pi) - z * (_horner(z, _TAIL_P) / _horner(z, _TAIL_Q))) / y
+
+
 def _erfc_positive(y: Array) -> Array:
     """erfc for ``y > 0.46875``."""
     y = np.minimum(y, 30.0)
-    z = 1.0 / (y * y)
-    tail = (1.0 / math.sqrt(math.pi) - z * (_horner(z, _TAIL_P) / _horner(z, _TAIL_Q))) / y
-    body = _horner(y, _ERFC_P) / _horner(y, _ERFC_Q)
+    scaled = _piecewise(y, y <= 4.0, lambda t: _horner(t, _ERFC_P) / _horner(t, _ERFC_Q), _erfc_tail)
     # exp(-y*y) with the square split in two exact parts, else its rounding is amplified by y*y
     high = np.trunc(y * 16.0) / 16.0
-    scale = np.exp(-high * high) * np.exp(-(y - high) * (y + high))
-    return scale * np.where(y <= 4.0, body, tail)
+    return np.exp(-high * high) * np.exp(-(y - high) * (y + high)) * scaled
 
 
 @_in_float64
 def erf(x: Array) -> Array:
     """The error function."""
-    y = np.abs(x)
+
+    def large(v: Array) -> Array:
+        return np.copysign(0.5 + (0.5 - _erfc_positive(np.abs(v))), v)
+
     with np.errstate(all="ignore"):
-        large = np.copysign(0.5 + (0.5 - _erfc_positive(np.maximum(y, 0.46875))), x)
-        return np.where(y <= 0.46875, _erf_small(np.where(y <= 0.46875, x, 0.0)), large)
+        return _piecewise(x, np.abs(x) <= 0.46875, _erf_small, large)
 
 
 @_in_float64
 def erfc(x: Array) -> Array:
     """The complementary error function."""
-    y = np.abs(x)
+
+    def large(v: Array) -> Array:
+        tail = _erfc_positive(np.abs(v))
+        return np.where(v < 0, 2.0 - tail, tail)
+
     with np.errstate(all="ignore"):
-        tail = _erfc_positive(np.maximum(y, 0.46875))
-        large = np.where(x < 0, 2.0 - tail, tail)
-        return np.where(y <= 0.46875, 1.0 - _erf_small(np.where(y <= 0.46875, x, 0.0)), large)
+        return _piecewise(x, np.abs(x) <= 0.46875, lambda v: 1.0 - _erf_small(v), large)
 
 
 @_in_float64
