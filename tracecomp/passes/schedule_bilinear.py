@@ -9,19 +9,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tracecomp.ir.index import Index, Var, index
+from tracecomp.ir.index import Index, Var, index, linear, unravel
 from tracecomp.ir.loops import Acc, Accumulate, Buffer, Const, Let, Load, Local, Loop, Read, Stmt, Store, Update
 from tracecomp.passes.bilinear import ACCUMULATOR, BilinearNest, Operand
 from tracecomp.passes.machine import Machine
 from tracecomp.passes.nest import identity, lanes_for
 from tracecomp.passes.rename import Copier
 from tracecomp.passes.schedule import strip, tiles
+from tracecomp.passes.split_vars import merge_vars, merged
 
 PARALLEL_WORK = 1 << 17
 WANTED_BLOCKS = 16
 NOMINAL_LANES = 16
 GATHER_COST = 20.0
 PACK_ROW_BYTES = 2048
+UNROLLED_TERMS = 4
 
 
 @dataclass(frozen=True)
@@ -176,7 +178,7 @@ def _acc(nest: BilinearNest, lanes: int = 1) -> Acc:
 
 
 class _Tiled:
-    """Emits the register-tiled form: blocks for threads, chunks of lanes, packed panel, chunks of the tile."""
+    """Emits the register-tiled form: the packed operand first, then rectangles of blocks of register tiles."""
 
     def __init__(self, nest: BilinearNest, plan: Plan) -> None:
         self.nest, self.plan = nest, plan
@@ -187,39 +189,36 @@ class _Tiled:
         self.chunks, self.rest = divmod(self.vector.extent, plan.width)
         rows = self.tile.extent if self.tile else 1
         self.steps, self.rows_rest = divmod(rows, plan.height)
+        self.terms = _product(nest.reduce)
+        moving = nest.rhs if plan.packed == "rhs" else nest.lhs
+        self.panel_others = [v for v in self.others if moving.depends(v)] if plan.packed else []
         self.copies = 0
 
     def emit(self) -> tuple[Stmt, ...]:
-        """Rectangles of the result: whole and remaining lanes by blocks of rows and the remaining rows."""
-        columns = [(self.chunks, Index(), self.plan.width)] if self.chunks else []
+        """Whole and remaining lanes, by blocks of rows and the remaining rows."""
+        columns = [_Columns(self.chunks, 0, self.plan.width)] if self.chunks else []
         if self.rest:
-            columns.append((1, Index((), self.chunks * self.plan.width), self.rest))
-        outer = 1
-        for v in self.others:
-            outer *= v.extent
+            columns.append(_Columns(1, self.chunks * self.plan.width, self.rest))
+        outer = _product(self.others)
         blocks = self._row_blocks(outer * (self.chunks + bool(self.rest)))
         steps = self.steps // blocks
         rows = [(blocks, 0, steps, False)] if blocks > 1 else []
         done = blocks * steps if blocks > 1 else 0
         if self.steps > done or self.rows_rest or not rows:
             rows.append((1, done, self.steps - done, bool(self.rows_rest)))
-        return tuple(s for c in columns for r in rows for s in self._rectangle(outer, c, r))
+        packing = [s for c in columns for s in self._pack(c)] if self.plan.packed else []
+        return (*packing, *(s for c in columns for r in rows for s in self._rectangle(outer, c, r)))
 
-    def _rectangle(
-        self, outer: int, columns: tuple[int, Index, int], rows: tuple[int, int, int, bool]
-    ) -> tuple[Stmt, ...]:
+    def _rectangle(self, outer: int, columns: _Columns, rows: tuple[int, int, int, bool]) -> tuple[Stmt, ...]:
         """All blocks of one shape, numbered by one variable that threads share out."""
-        count, first_lane, width = columns
         blocks, first_step, steps, with_rest = rows
-        total = outer * count * blocks
+        total = outer * columns.count * blocks
         block = Var("block", total)
         at = index(block) if total > 1 else Index()
-        start, at = first_lane + (at % count) * width, at // count
+        column, at = at % columns.count, at // columns.count
         step, at = (at % blocks) * steps + first_step, at // blocks
-        mapping: dict[Var, Index] = {}
-        for v in reversed(self.others):
-            mapping[v], at = at % v.extent, at // v.extent
-        body = Copier(mapping).stmts(self._panel(start, width, step, steps, with_rest))
+        mapping = _positions(self.others, at)
+        body = Copier(mapping).stmts(self._block(columns, column, step, steps, with_rest))
         parallel = total > 1 and self.nest.work >= PARALLEL_WORK
         return (Loop("parallel" if parallel else "serial", block, body),) if total > 1 else body
 
@@ -229,91 +228,115 @@ class _Tiled:
             return 1
         return max(1, min(-(-WANTED_BLOCKS // others), self.steps // 4))
 
-    def _panel(self, start: Index, width: int, first: Index, steps: int, with_rest: bool) -> tuple[Stmt, ...]:
-        """``steps`` register tiles below each other from step ``first``, the moving operand packed if planned."""
-        packing: tuple[Stmt, ...] = ()
-        panel: Buffer | None = None
-        if self.plan.packed:
-            panel, packing = self._pack(start, width)
-        body: list[Stmt] = [*packing]
+    def _block(self, columns: _Columns, column: Index, first: Index, steps: int, with_rest: bool) -> tuple[Stmt, ...]:
+        """``steps`` register tiles below each other, from step ``first``."""
+        body: list[Stmt] = []
         if steps:
             step = Var(self._name("step"), steps)
             at = (first + index(step)) * self.plan.height
-            micro = self._micro(start, width, at, self.plan.height, panel)
+            micro = self._micro(columns, column, at, self.plan.height)
             body.extend([Loop("serial", step, micro)] if steps > 1 else Copier({step: Index()}).stmts(micro))
         if with_rest:
             last = Index((), self.steps * self.plan.height)
-            body.extend(self._micro(start, width, last, self.rows_rest, panel))
+            body.extend(self._micro(columns, column, last, self.rows_rest))
         return tuple(body)
 
-    def _micro(self, start: Index, width: int, first: Index, height: int, panel: Buffer | None) -> tuple[Stmt, ...]:
-        """One register tile: ``height`` rows from ``first`` by ``width`` lanes from ``start``."""
-        nest = self.nest
+    def _micro(self, columns: _Columns, column: Index, first: Index, height: int) -> tuple[Stmt, ...]:
+        """One register tile: ``height`` rows from ``first`` by the lanes of one column of the result."""
+        nest, width = self.nest, columns.width
         lane = Var(self._name("j"), width)
         unit = Var(self._name("i"), height)
-        mapping = {self.vector: start + index(lane)}
+        mapping = {self.vector: column * width + columns.first + index(lane)}
         if self.tile is not None:
             mapping[self.tile] = first + index(unit)
         copier = Copier(mapping, f"_{self.copies}")
         operands = {"lhs": nest.lhs, "rhs": nest.rhs}
-        if panel is not None:
-            operands[self.plan.packed] = _from_panel(panel, nest, width, lane)
+        if self.plan.packed:
+            operands[self.plan.packed] = self._from_panel(columns, column, lane)
         lhs, rhs = operands["lhs"], operands["rhs"]
         body: tuple[Stmt, ...] = (*lhs.stmts, *rhs.stmts, Update(ACCUMULATOR, (lhs.expr, rhs.expr)))
-        for var in reversed(nest.reduce):
-            body = (Loop("serial", var, body),)
-        whole = copier.stmts((Accumulate((_acc(nest),), body), *nest.after))
+        whole = copier.stmts((Accumulate((_acc(nest),), _summed(nest.reduce, body)), *nest.after))
         whole = (Loop("vector", lane, whole),)
         return (Loop("tile", unit, whole),) if height > 1 else Copier({unit: Index()}).stmts(whole)
 
-    def _pack(self, start: Index, width: int) -> tuple[Buffer, tuple[Stmt, ...]]:
-        """A panel ``[summed variables, lanes]`` of the moving operand, filled for one chunk of lanes."""
-        nest = self.nest
+    def _panel(self, columns: _Columns) -> Buffer:
+        size = _product(self.panel_others) * columns.count * self.terms * columns.width
+        return Buffer(f"panel{columns.first}", self.nest.acc.dtype, size)
+
+    def _panel_offset(self, columns: _Columns, column: Index, lane: Index) -> Index:
+        """Where the panel holds one lane of one term: by outer position, column, term, lane."""
+        at = linear([index(v) for v in self.panel_others], [v.extent for v in self.panel_others])
+        at = at * columns.count + column
+        term = linear([index(v) for v in self.nest.reduce], [v.extent for v in self.nest.reduce])
+        return (at * self.terms + term) * columns.width + lane
+
+    def _from_panel(self, columns: _Columns, column: Index, lane: Var) -> Operand:
+        panel = self._panel(columns)
+        load = Load(panel, self._panel_offset(columns, column, index(lane)))
+        return Operand([Let("packed", load)], Read("packed", panel.dtype, frozenset((*self.nest.reduce, lane))))
+
+    def _pack(self, columns: _Columns) -> tuple[Stmt, ...]:
+        """The moving operand copied so that the lanes of every term lie together, by all threads."""
+        nest, width = self.nest, columns.width
         operand = nest.rhs if self.plan.packed == "rhs" else nest.lhs
-        terms = 1
-        for v in nest.reduce:
-            terms *= v.extent
-        panel = Buffer(self._name("panel"), nest.acc.dtype, terms * width)
-        lane = self.vector
-        at = _terms_offset(nest) * width + (index(lane) - start)
-        body: tuple[Stmt, ...] = (*operand.stmts, Store(panel, at, operand.expr))
-        fast = next((v for v in nest.reduce if operand.stride(v) == 1), None)
+        column, lane = Var("column", columns.count), Var("lane", width)
+        at = index(column) if columns.count > 1 else Index()
+        panel = self._panel(columns)
+        store = Store(panel, self._panel_offset(columns, at, index(lane)), operand.expr)
+        body = Copier({self.vector: at * width + columns.first + index(lane)}).stmts((*operand.stmts, store))
+        joined = merge_vars(nest.reduce, list(body))
+        summed = merged(nest.reduce, joined)
+        body = Copier(joined).stmts(body)
+        loads = Operand(list(body[:-1]), operand.expr)
+        fast = next((v for v in summed if loads.stride(v) == 1), None)
         if operand.stride(self.vector) == 1 or fast is None:
-            inner: tuple[Stmt, ...] = self._chunk_of_lanes(body, start, width)
-            rest = list(nest.reduce)
+            body, rest = strip(lane, width, body), summed
         else:
-            inner = strip(fast, NOMINAL_LANES, self._tile_of_lanes(body, start, width))
-            rest = [v for v in nest.reduce if v != fast]
-        for var in reversed(rest):
-            inner = (Loop("serial", var, inner),)
-        return panel, (Local(panel), *inner)
-
-    def _chunk_of_lanes(self, body: tuple[Stmt, ...], start: Index, width: int) -> tuple[Stmt, ...]:
-        lane = Var(self._name("p"), width)
-        return (Loop("vector", lane, Copier({self.vector: start + index(lane)}, f"_{self.copies}").stmts(body)),)
-
-    def _tile_of_lanes(self, body: tuple[Stmt, ...], start: Index, width: int) -> tuple[Stmt, ...]:
-        """The lanes of the panel as tiles, for loads along the summed variable: a transpose in registers."""
-        result: list[Stmt] = []
-        for first in range(0, width, NOMINAL_LANES):
-            unit = Var(self._name("q"), min(NOMINAL_LANES, width - first))
-            copier = Copier({self.vector: start + index(unit) + first}, f"_{self.copies}")
-            result.append(Loop("tile", unit, copier.stmts(body)))
-        return tuple(result)
+            body, rest = strip(fast, NOMINAL_LANES, tiles(lane, NOMINAL_LANES, body)), [v for v in summed if v != fast]
+        outer = [*self.panel_others, *([column] if columns.count > 1 else []), *rest]
+        return (Local(panel), *_shared_out(outer, body, self.terms * panel.size))
 
     def _name(self, stem: str) -> str:
         self.copies += 1
         return f"{stem}{self.copies}"
 
 
-def _from_panel(panel: Buffer, nest: BilinearNest, width: int, lane: Var) -> Operand:
-    load = Load(panel, _terms_offset(nest) * width + index(lane))
-    name = "packed"
-    return Operand([Let(name, load)], Read(name, panel.dtype, frozenset((*nest.reduce, lane))))
+@dataclass(frozen=True)
+class _Columns:
+    """``count`` neighbouring chunks of ``width`` lanes, the first at lane ``first``."""
+
+    count: int
+    first: int
+    width: int
 
 
-def _terms_offset(nest: BilinearNest) -> Index:
-    total = Index()
-    for var in nest.reduce:
-        total = total * var.extent + index(var)
+def _summed(names: list[Var], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """Loops over the summed variables; a short innermost one is written out."""
+    names = list(names)
+    if len(names) > 1 and names[-1].extent <= UNROLLED_TERMS:
+        last = names.pop()
+        body = tuple(s for n in range(last.extent) for s in Copier({last: Index((), n)}, f"_{n}").stmts(body))
+    for var in reversed(names):
+        body = (Loop("serial", var, body),)
+    return body
+
+
+def _positions(names: list[Var], at: Index) -> dict[Var, Index]:
+    """The values of ``names`` at flat position ``at``."""
+    return dict(zip(names, unravel(at, tuple(v.extent for v in names)), strict=True))
+
+
+def _product(names: list[Var]) -> int:
+    total = 1
+    for v in names:
+        total *= v.extent
     return total
+
+
+def _shared_out(names: list[Var], body: tuple[Stmt, ...], work: int) -> tuple[Stmt, ...]:
+    """Loops over ``names`` as one loop that threads share, when there is enough to do."""
+    total = _product(names)
+    if work < PARALLEL_WORK or total < 2:
+        return _outer(names, body, 0)
+    block = Var("block", total)
+    return (Loop("parallel", block, Copier(_positions(names, index(block))).stmts(body)),)
