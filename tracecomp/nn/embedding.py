@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracecomp import functional as T
+from tracecomp.functional import names as T
 from tracecomp.modes import no_grad
 from tracecomp.nn import functional as F
 from tracecomp.nn import init

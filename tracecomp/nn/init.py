@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from tracecomp import functional as T
+from tracecomp.functional import names as T
 from tracecomp.modes import no_grad
 from tracecomp.tensor import Tensor
 

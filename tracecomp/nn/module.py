@@ -305,11 +305,9 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients of all parameters, or set them to zero."""
         for param in self.parameters():
-            if param.grad is None:
-                continue
             if set_to_none:
                 param.grad = None
-            else:
+            elif param.grad is not None:
                 param.grad.detach_().zero_()
 
     # -- text ------------------------------------------------------------------------------------------------------

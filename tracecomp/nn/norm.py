@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tracecomp import functional as T
+from tracecomp.functional import names as T
 from tracecomp.ir.types import int64
 from tracecomp.modes import no_grad
 from tracecomp.nn import functional as F

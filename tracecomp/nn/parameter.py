@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracecomp import functional as T
+from tracecomp.functional import names as T
 from tracecomp.modes import no_grad
 from tracecomp.tensor import Tensor
 
@@ -94,6 +94,6 @@ def as_kind(cls: type[Any], data: Tensor, requires_grad: bool) -> Any:
     """A leaf of class ``cls`` over the memory of ``data``."""
     if not isinstance(data, Tensor):
         raise TypeError(f"{cls.__name__}(): argument 'data' must be Tensor, not {type(data).__name__}")
-    result = data.detach().as_subclass(cls)
-    result.requires_grad_(requires_grad)
-    return result
+    result = data.detach()
+    result.__class__ = cls
+    return result.requires_grad_(requires_grad)

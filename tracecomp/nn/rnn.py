@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from tracecomp import functional as T
+from tracecomp.functional import names as T
 from tracecomp.modes import scope
 from tracecomp.nn import functional as F
 from tracecomp.nn import init

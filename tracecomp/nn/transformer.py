@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from tracecomp import functional as T
+from tracecomp.functional import names as T
 from tracecomp.nn import functional as F
 from tracecomp.nn import init
 from tracecomp.nn.containers import ModuleList

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from tracecomp import functional as T
+from tracecomp.functional import names as T
 from tracecomp.functional.method import store_inplace
 from tracecomp.modes import scope
 from tracecomp.tensor import Tensor

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tracecomp import functional as T
+from tracecomp.functional import names as T
+from tracecomp.ir.types import int64
 from tracecomp.modes import scope
 from tracecomp.nn.functional.conv import batched, ntuple
 from tracecomp.nn.functional.pooling import avg_pool, lowest, max_pool, pick_max
@@ -90,7 +91,7 @@ def adaptive_max_pool(n: int, input: Tensor, output_size: Any, return_indices: b
             results = max_pool(n, x, kernel, kernel, 0, 1, False, True)
         elif 0 in target:
             empty = (*x.shape[:2], *target)
-            results = x.new_zeros(empty), T.zeros(empty, dtype=T.int64)
+            results = x.new_zeros(empty), T.zeros(empty, dtype=int64)
         else:
             regions = [_regions(want, have) for want, have in zip(target, length, strict=True)]
             results = _max_of_regions(x, [r[0] for r in regions], [r[1] for r in regions])

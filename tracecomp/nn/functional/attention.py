@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tracecomp import functional as T
+from tracecomp.functional import names as T
 from tracecomp.ir.types import bool_
 from tracecomp.modes import scope
 from tracecomp.nn.functional.linear import dropout, linear

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tracecomp import functional as T
+from tracecomp.functional import names as T
+from tracecomp.ir.types import int64
 from tracecomp.modes import scope
 from tracecomp.nn.functional.activation import log_softmax
 from tracecomp.nn.functional.loss import legacy_reduction, reduce
@@ -49,7 +50,7 @@ def nll_loss(
     axis = _check_classes(input, target, weight)
     with scope("nll_loss"):
         counted = target != ignore_index
-        index = T.where(counted, target, 0).to(T.int64)
+        index = T.where(counted, target, 0).to(int64)
         picked = input.gather(axis, index.unsqueeze(axis)).squeeze(axis)
         if weight is None:
             loss = T.where(counted, -picked, 0)
@@ -108,7 +109,7 @@ def _smooth_cross_entropy(
         return _reduced(loss, reduction)
     if weight is None:
         return loss.sum() / counted.to(log_p.dtype).sum()
-    index = T.where(counted, target, 0).to(T.int64)
+    index = T.where(counted, target, 0).to(int64)
     total = T.where(counted, weight.index_select(0, index.reshape(-1)).reshape(*index.shape), 0).sum()
     return loss.sum() / total
 
@@ -151,7 +152,7 @@ def multilabel_margin_loss(
         raise RuntimeError(f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}")
     single = input.ndim < 2
     x, y = (input.reshape(1, -1), target.reshape(1, -1)) if single else (input, target)
-    present = (y < 0).to(T.int64).cumsum(1) == 0
+    present = (y < 0).to(int64).cumsum(1) == 0
     index = T.where(present, y, 0)
     classes = x.shape[1]
     hit = (index.unsqueeze(2) == T.arange(classes)) & present.unsqueeze(2)
@@ -210,9 +211,9 @@ def _ctc_forward(lp: Tensor, labels: Tensor, t_len: list[int], s_len: list[int],
     """Negative log of the total probability of all alignments; states alternate blanks and labels."""
     steps, batch, _ = lp.shape
     width = 2 * labels.shape[1] + 1
-    states = T.full((batch, labels.shape[1], 2), blank, dtype=T.int64)
-    states[:, :, 1] = labels.to(T.int64)
-    states = T.cat([states.reshape(batch, width - 1), T.full((batch, 1), blank, dtype=T.int64)], 1)
+    states = T.full((batch, labels.shape[1], 2), blank, dtype=int64)
+    states[:, :, 1] = labels.to(int64)
+    states = T.cat([states.reshape(batch, width - 1), T.full((batch, 1), blank, dtype=int64)], 1)
     skip = (states[:, 2:] != blank) & (states[:, 2:] != states[:, :-2])
     never = T.full((batch, 1), -math.inf, dtype=lp.dtype)
     emit = lp.gather(2, states.unsqueeze(0).expand(steps, batch, width))

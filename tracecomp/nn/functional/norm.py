@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tracecomp import functional as T
+import numpy as np
+
+from tracecomp.functional import names as T
 from tracecomp.modes import no_grad, scope
 from tracecomp.nn.functional.padding import constant_pad
 from tracecomp.nn.functional.pooling import avg_pool
@@ -122,7 +124,7 @@ def rms_norm(
 ) -> Tensor:
     """``x / sqrt(mean(x^2) + eps)`` over the last axes (Zhang and Sennrich 2019)."""
     shape = _trailing("rms_norm", input, normalized_shape, weight, None)
-    eps = T.finfo(input.dtype).eps if eps is None else eps
+    eps = float(np.finfo(input.dtype.numpy).eps) if eps is None else eps
     with scope("rms_norm"):
         dims = list(range(input.ndim - len(shape), input.ndim))
         x = input * ((input * input).mean(dims, keepdim=True) + eps).rsqrt()

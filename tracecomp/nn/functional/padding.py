@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tracecomp import functional as T
+from tracecomp.functional import names as T
 from tracecomp.modes import scope
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor

@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from tracecomp import functional as T
+from tracecomp.functional import names as T
+from tracecomp.ir.types import int64
 from tracecomp.modes import scope
 from tracecomp.nn.functional.conv import ntuple
 from tracecomp.nn.functional.padding import constant_pad
@@ -248,7 +249,7 @@ def grid_sample(
             return _sample_cubic(flat, points, sizes, padding_mode, corners)
         at = [_place(p, size, padding_mode, corners) for p, size in zip(points, sizes, strict=True)]
         if mode == "nearest":
-            return _lookup(flat, [p.round().to(T.int64) for p in at], sizes)
+            return _lookup(flat, [p.round().to(int64) for p in at], sizes)
         return _sample_linear(flat, at, sizes)
 
 
@@ -260,7 +261,7 @@ def _sample_linear(flat: Tensor, at: Sequence[Tensor], sizes: Sequence[int]) -> 
         weight: Any = 1
         for p, f, step in zip(at, floors, steps, strict=True):
             weight = weight * (p - f if step else f + 1 - p)
-        where = [f.to(T.int64) + step for f, step in zip(floors, steps, strict=True)]
+        where = [f.to(int64) + step for f, step in zip(floors, steps, strict=True)]
         result = result + _lookup(flat, where, sizes) * weight.unsqueeze(1)
     return result  # type: ignore[no-any-return]
 
@@ -272,7 +273,7 @@ def _sample_cubic(
     floors = [p.floor() for p in raw]
     weights = [_cubic_weights(p - f) for p, f in zip(raw, floors, strict=True)]
     taps = [
-        [_inside(f + (k - 1), size, padding_mode, corners).to(T.int64) for k in range(4)]
+        [_inside(f + (k - 1), size, padding_mode, corners).to(int64) for k in range(4)]
         for f, size in zip(floors, sizes, strict=True)
     ]
     result: Any = 0

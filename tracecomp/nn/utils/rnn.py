@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from tracecomp import functional as T
+from tracecomp.functional import names as T
 from tracecomp.ir.types import int64
 from tracecomp.tensor import Tensor
 

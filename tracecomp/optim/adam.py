@@ -1,0 +1,216 @@
+"""Adam and its relatives. Bias corrections are float64 tensors made from the step counter, as PyTorch's Python floats."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracecomp.functional import names as T
+from tracecomp.ir.types import float64
+from tracecomp.optim.optimizer import Group, Optimizer, check_betas, non_negative, step_counter
+from tracecomp.optim.options import active, number, pair
+from tracecomp.tensor import Tensor
+
+
+def _first_state(param: Tensor, state: dict[str, Any], *names: str) -> Tensor:
+    """The step counter as float64, one further; zeros under ``names`` at the first step."""
+    if not state:
+        state["step"] = step_counter()
+        for name in names:
+            state[name] = T.zeros_like(param)
+    state["step"].add_(1)
+    return state["step"].to(float64)  # type: ignore[no-any-return]
+
+
+def _decay(group: Group) -> Any:
+    return number(group, "weight_decay") if active(group, "weight_decay") else None
+
+
+def _move(moment: Tensor, grad: Tensor, beta: Any) -> None:
+    """``moment`` towards ``grad`` by ``1 - beta``: PyTorch's lerp."""
+    moment.copy_(moment.lerp(grad, 1 - beta))
+
+
+class Adam(Optimizer):
+    """Adaptive moments (Kingma and Ba 2014), AMSGrad (Reddi et al. 2018) optional."""
+
+    decoupled = False
+
+    def __init__(
+        self, params: Any, lr: Any = 1e-3, betas: tuple[Any, Any] = (0.9, 0.999), eps: float = 1e-8,
+        weight_decay: float = 0, amsgrad: bool = False, *, foreach: bool | None = None, maximize: bool = False,
+        capturable: bool = False, differentiable: bool = False, fused: bool | None = None,
+        decoupled_weight_decay: bool = False,
+    ) -> None:  # fmt: skip
+        non_negative(learning_rate=lr, epsilon=eps)
+        check_betas(betas)
+        non_negative(weight_decay=weight_decay)
+        super().__init__(params, {
+            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad,
+            "maximize": maximize, "foreach": foreach, "capturable": capturable, "differentiable": differentiable,
+            "fused": fused, "decoupled_weight_decay": decoupled_weight_decay,
+        })  # fmt: skip
+
+    def _group(self, group: Group) -> Any:
+        return (
+            number(group, "lr"), pair(group, "betas"), number(group, "eps"), _decay(group), active(group, "amsgrad"),
+            active(group, "decoupled_weight_decay"),
+        )  # fmt: skip
+
+    def _update(self, param: Tensor, grad: Tensor, state: dict[str, Any], options: Any) -> None:
+        lr, (beta1, beta2), eps, decay, amsgrad, decoupled = options
+        names = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq") if amsgrad else ("exp_avg", "exp_avg_sq")
+        step = _first_state(param, state, *names)
+        start = param
+        if decay is not None:
+            if decoupled:
+                start = param * (1 - lr * decay)
+            else:
+                grad = grad + param * decay
+        mean, square = state["exp_avg"], state["exp_avg_sq"]
+        _move(mean, grad, beta1)
+        square.copy_(square * beta2 + grad * (1 - beta2) * grad)
+        if amsgrad:
+            state["max_exp_avg_sq"].copy_(T.maximum(state["max_exp_avg_sq"], square))
+            square = state["max_exp_avg_sq"]
+        size = lr / (1 - beta1**step)
+        denominator = square.sqrt() / (1 - beta2**step).sqrt() + eps
+        param.copy_(start + mean * -size / denominator)
+
+
+class AdamW(Adam):
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2017)."""
+
+    def __init__(
+        self, params: Any, lr: Any = 1e-3, betas: tuple[Any, Any] = (0.9, 0.999), eps: float = 1e-8,
+        weight_decay: float = 1e-2, amsgrad: bool = False, *, maximize: bool = False, foreach: bool | None = None,
+        capturable: bool = False, differentiable: bool = False, fused: bool | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            params, lr, betas, eps, weight_decay, amsgrad, foreach=foreach, maximize=maximize, capturable=capturable,
+            differentiable=differentiable, fused=fused, decoupled_weight_decay=True,
+        )  # fmt: skip
+
+
+class Adamax(Optimizer):
+    """Adam by the infinity norm (Kingma and Ba 2014)."""
+
+    def __init__(
+        self, params: Any, lr: Any = 2e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
+        weight_decay: float = 0, foreach: bool | None = None, *, maximize: bool = False, differentiable: bool = False,
+        capturable: bool = False,
+    ) -> None:  # fmt: skip
+        non_negative(learning_rate=lr, epsilon=eps)
+        check_betas(betas)
+        non_negative(weight_decay=weight_decay)
+        super().__init__(params, {
+            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "foreach": foreach,
+            "maximize": maximize, "differentiable": differentiable, "capturable": capturable,
+        })  # fmt: skip
+
+    def _group(self, group: Group) -> Any:
+        return number(group, "lr"), pair(group, "betas"), number(group, "eps"), _decay(group)
+
+    def _update(self, param: Tensor, grad: Tensor, state: dict[str, Any], options: Any) -> None:
+        lr, (beta1, beta2), eps, decay = options
+        step = _first_state(param, state, "exp_avg", "exp_inf")
+        if decay is not None:
+            grad = grad + param * decay
+        mean, norm = state["exp_avg"], state["exp_inf"]
+        _move(mean, grad, beta1)
+        norm.copy_(T.maximum(norm * beta2, grad.abs() + eps))
+        param.copy_(param + mean * -(lr / (1 - beta1**step)) / norm)
+
+
+class NAdam(Optimizer):
+    """Adam with Nesterov momentum (Dozat 2016)."""
+
+    def __init__(
+        self, params: Any, lr: Any = 2e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
+        weight_decay: float = 0, momentum_decay: float = 4e-3, decoupled_weight_decay: bool = False, *,
+        foreach: bool | None = None, maximize: bool = False, capturable: bool = False, differentiable: bool = False,
+    ) -> None:  # fmt: skip
+        non_negative(learning_rate=lr, epsilon=eps)
+        check_betas(betas)
+        non_negative(weight_decay=weight_decay, momentum_decay=momentum_decay)
+        super().__init__(params, {
+            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "momentum_decay": momentum_decay,
+            "decoupled_weight_decay": decoupled_weight_decay, "maximize": maximize, "foreach": foreach,
+            "capturable": capturable, "differentiable": differentiable,
+        })  # fmt: skip
+
+    def _group(self, group: Group) -> Any:
+        return (
+            number(group, "lr"), pair(group, "betas"), number(group, "eps"), _decay(group),
+            number(group, "momentum_decay"), active(group, "decoupled_weight_decay"),
+        )  # fmt: skip
+
+    def _update(self, param: Tensor, grad: Tensor, state: dict[str, Any], options: Any) -> None:
+        lr, (beta1, beta2), eps, decay, momentum_decay, decoupled = options
+        if not state:
+            state["step"] = step_counter()
+            state["mu_product"] = T.ones((), dtype=state["step"].dtype)
+            state["exp_avg"], state["exp_avg_sq"] = T.zeros_like(param), T.zeros_like(param)
+        step = _first_state(param, state)
+        start = param
+        if decay is not None:
+            if decoupled:
+                start = param * (1 - lr * decay)
+            else:
+                grad = grad + param * decay
+        mu = (1.0 - T.pow(0.96, step * momentum_decay) * 0.5) * beta1
+        mu_next = (1.0 - T.pow(0.96, (step + 1) * momentum_decay) * 0.5) * beta1
+        state["mu_product"].copy_(state["mu_product"] * mu)
+        product = state["mu_product"].to(float64)
+        mean, square = state["exp_avg"], state["exp_avg_sq"]
+        _move(mean, grad, beta1)
+        square.copy_(square * beta2 + grad * (1 - beta2) * grad)
+        denominator = (square / (1 - beta2**step)).sqrt() + eps
+        moved = start + grad * (-lr * (1.0 - mu) / (1.0 - product)) / denominator
+        param.copy_(moved + mean * (-lr * mu_next / (1.0 - product * mu_next)) / denominator)
+
+
+class RAdam(Optimizer):
+    """Adam with rectified variance (Liu et al. 2019)."""
+
+    def __init__(
+        self, params: Any, lr: Any = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
+        weight_decay: float = 0, decoupled_weight_decay: bool = False, *, foreach: bool | None = None,
+        maximize: bool = False, capturable: bool = False, differentiable: bool = False,
+    ) -> None:  # fmt: skip
+        non_negative(learning_rate=lr, epsilon=eps)
+        check_betas(betas)
+        non_negative(weight_decay=weight_decay)
+        super().__init__(params, {
+            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "maximize": maximize,
+            "foreach": foreach, "capturable": capturable, "decoupled_weight_decay": decoupled_weight_decay,
+            "differentiable": differentiable,
+        })  # fmt: skip
+
+    def _group(self, group: Group) -> Any:
+        return (
+            number(group, "lr"), pair(group, "betas"), number(group, "eps"), _decay(group),
+            active(group, "decoupled_weight_decay"),
+        )  # fmt: skip
+
+    def _update(self, param: Tensor, grad: Tensor, state: dict[str, Any], options: Any) -> None:
+        lr, (beta1, beta2), eps, decay, decoupled = options
+        step = _first_state(param, state, "exp_avg", "exp_avg_sq")
+        start = param
+        if decay is not None:
+            if decoupled:
+                start = param * (1 - lr * decay)
+            else:
+                grad = grad + param * decay
+        mean, square = state["exp_avg"], state["exp_avg_sq"]
+        _move(mean, grad, beta1)
+        square.copy_(square * beta2 + grad * (1 - beta2) * grad)
+        corrected = mean / (1 - beta1**step)
+        power = beta2**step
+        limit = 2 / (1 - beta2) - 1
+        length = limit - step * 2 * power / (1 - power)
+        # The root is taken of a number that is right only for length > 5, where it is used.
+        used = T.where(length > 5.0, length, 6.0)
+        ratio = (used - 4) * (used - 2) * limit / ((limit - 4) * (limit - 2) * used)
+        rectified = ratio.sqrt() * ((1 - power).sqrt() / (square.sqrt() + eps))
+        factor = T.where(length > 5.0, rectified, T.ones_like(param))
+        param.copy_(start + corrected * lr * factor * -1.0)

@@ -1,0 +1,256 @@
+"""The base class of optimizers: parameter groups, state, saving, hooks."""
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from tracecomp.functional import names as T
+from tracecomp.functional.defaults import default_dtype
+from tracecomp.ir.types import float32, float64
+from tracecomp.modes import enable_grad, no_grad, scope
+from tracecomp.optim.options import active
+from tracecomp.tensor import Tensor
+from tracecomp.utils.hooks import RemovableHandle, register
+
+Group = dict[str, Any]
+
+
+class _Required:
+    """Marks an option without default."""
+
+    def __repr__(self) -> str:
+        return "<required parameter>"
+
+
+required = _Required()
+
+
+def non_negative(**options: Any) -> None:
+    """ValueError, in PyTorch's words, for a negative hyper-parameter; keys are the words with underscores."""
+    for name, value in options.items():
+        if not isinstance(value, Tensor) and not value >= 0.0:
+            word = name.replace("_", " ") if name.startswith("learning") else f"{name} value"
+            raise ValueError(f"Invalid {word}: {value}")
+
+
+def check_betas(betas: Sequence[float], name: str = "beta parameter") -> None:
+    """ValueError unless every beta lies in [0, 1)."""
+    for i, beta in enumerate(betas):
+        if not 0.0 <= beta < 1.0:
+            raise ValueError(f"Invalid {name} at index {i}: {beta}")
+
+
+def step_counter() -> Tensor:
+    """The 0-d tensor that counts steps in the state."""
+    return T.tensor(0.0, dtype=float64 if default_dtype() is float64 else float32)
+
+
+class Optimizer:
+    """Updates ``param_groups``. Subclasses define ``_group(group)`` (options of one step) and ``_update``.
+
+    ``params`` are tensors, (name, tensor) pairs or dicts with ``"params"`` and options. TypeError and ValueError for
+    anything else, for no parameters at all and for parameters that appear twice.
+    """
+
+    def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
+        if isinstance(params, Tensor):
+            raise TypeError(
+                "params argument given to the optimizer should be an iterable of Tensors or dicts, but got "
+                f"{params.type()}"
+            )
+        self.defaults = defaults
+        self.state: defaultdict[Any, Any] = defaultdict(dict)
+        self.param_groups: list[Group] = []
+        self._step_count = 0
+        self._tables()
+        groups = list(params)
+        if not groups:
+            raise ValueError("optimizer got an empty parameter list")
+        if not isinstance(groups[0], dict):
+            groups = [{"params": groups}]
+        for group in groups:
+            self.add_param_group(dict(group))
+
+    def _tables(self) -> None:
+        for name in ("_pre_hooks", "_post_hooks", "_save_pre", "_save_post", "_load_pre", "_load_post"):
+            setattr(self, name, OrderedDict())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"defaults": self.defaults, "state": self.state, "param_groups": self.param_groups}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._step_count = 0
+        self._tables()
+
+    def __repr__(self) -> str:
+        text = type(self).__name__ + " ("
+        for i, group in enumerate(self.param_groups):
+            text += f"\nParameter Group {i}\n"
+            text += "".join(f"    {key}: {group[key]}\n" for key in sorted(group) if key != "params")
+        return text + ")"
+
+    # -- groups ----------------------------------------------------------------------------------------------------
+
+    def add_param_group(self, param_group: Group) -> None:
+        """Add parameters with options of their own."""
+        if not isinstance(param_group, dict):
+            raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
+        params = param_group["params"]
+        if isinstance(params, set):
+            raise TypeError(
+                "optimizer parameters need to be organized in ordered collections, but the ordering of tensors in sets "
+                "will change between runs. Please use a list instead."
+            )
+        listed = [params] if isinstance(params, Tensor) else list(params)
+        if listed and isinstance(listed[0], tuple):
+            param_group["param_names"] = [name for name, _ in listed]
+            listed = [param for _, param in listed]
+        for param in listed:
+            if not isinstance(param, Tensor):
+                raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {type(param).__name__}")
+            if not self.defaults.get("differentiable") and not param.is_leaf:
+                raise ValueError("can't optimize a non-leaf Tensor")
+        param_group["params"] = listed
+        for name, default in self.defaults.items():
+            if default is required and name not in param_group:
+                raise ValueError(f"parameter group didn't specify a value of required optimization parameter {name}")
+            param_group.setdefault(name, default)
+        if len({id(p) for p in listed}) != len(listed):
+            raise ValueError("some parameters appear more than once in the same parameter group")
+        known = {id(p) for group in self.param_groups for p in group["params"]}
+        if any(id(p) in known for p in listed):
+            raise ValueError("some parameters appear in more than one parameter group")
+        self.param_groups.append(param_group)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients of all parameters, or set them to zero."""
+        for group in self.param_groups:
+            for param in group["params"]:
+                if set_to_none:
+                    param.grad = None
+                elif param.grad is not None:
+                    param.grad.detach_().zero_()
+
+    # -- stepping --------------------------------------------------------------------------------------------------
+
+    def _group(self, group: Group) -> Any:
+        """What one step needs to know of a group."""
+        raise NotImplementedError
+
+    def _update(self, param: Tensor, grad: Tensor, state: dict[str, Any], options: Any) -> None:
+        """Move one parameter."""
+        raise NotImplementedError
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Move every parameter that has a gradient; ``closure`` first computes the loss again, which is returned."""
+        for hook in self._hooks_of("_pre_hooks"):
+            hook(self, (closure,), {})
+        loss = None
+        if closure is not None:
+            with enable_grad():
+                loss = closure()
+        with no_grad(), scope(type(self).__name__):
+            self._step_count += 1
+            for group in self.param_groups:
+                options = self._group(group)
+                down = not active(group, "maximize") if "maximize" in group else True
+                for param in group["params"]:
+                    grad = param.grad
+                    if grad is not None:
+                        self._update(param, grad if down else -grad, self.state[param], options)
+        for hook in self._hooks_of("_post_hooks"):
+            hook(self, (closure,), {})
+        return loss
+
+    def _hooks_of(self, table: str) -> Iterable[Callable[..., Any]]:
+        return tuple(getattr(self, table).values())
+
+    def _hook(self, table: str, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        return register(getattr(self, table), hook, prepend)
+
+    def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """``hook(optimizer, args, kwargs)`` before every step."""
+        return self._hook("_pre_hooks", hook)
+
+    def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """``hook(optimizer, args, kwargs)`` after every step."""
+        return self._hook("_post_hooks", hook)
+
+    def register_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """``hook(optimizer)`` before ``state_dict()``."""
+        return self._hook("_save_pre", hook, prepend)
+
+    def register_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """``hook(optimizer, state_dict)`` after ``state_dict()``; what it returns replaces the dict."""
+        return self._hook("_save_post", hook, prepend)
+
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """``hook(optimizer, state_dict)`` before loading; what it returns replaces the dict."""
+        return self._hook("_load_pre", hook, prepend)
+
+    def register_load_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+        """``hook(optimizer)`` after loading."""
+        return self._hook("_load_post", hook, prepend)
+
+    # -- saving ----------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state by number of parameter, and the groups with numbers for parameters."""
+        for hook in self._hooks_of("_save_pre"):
+            hook(self)
+        number: dict[int, int] = {}
+        for group in self.param_groups:
+            for param in group["params"]:
+                number.setdefault(id(param), len(number))
+        groups = [
+            {**{k: v for k, v in group.items() if k != "params"}, "params": [number[id(p)] for p in group["params"]]}
+            for group in self.param_groups
+        ]
+        state = {number[id(k)] if isinstance(k, Tensor) else k: v for k, v in self.state.items()}
+        result = {"state": state, "param_groups": groups}
+        for hook in self._hooks_of("_save_post"):
+            result = hook(self, result) or result
+        return result
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over state and options. ValueError when the groups have other numbers of parameters."""
+        state_dict = dict(state_dict)
+        for hook in self._hooks_of("_load_pre"):
+            state_dict = hook(self, state_dict) or state_dict
+        saved = copy.deepcopy(state_dict["param_groups"])
+        if len(saved) != len(self.param_groups):
+            raise ValueError("loaded state dict has a different number of parameter groups")
+        if any(len(a["params"]) != len(b["params"]) for a, b in zip(self.param_groups, saved, strict=True)):
+            raise ValueError(
+                "loaded state dict contains a parameter group that doesn't match the size of optimizer's group"
+            )
+        params = [p for group in self.param_groups for p in group["params"]]
+        keys = [k for group in saved for k in group["params"]]
+        owner = dict(zip(keys, params, strict=True))
+        self.state = defaultdict(dict)
+        for key, value in state_dict["state"].items():
+            if key in owner:
+                self.state[owner[key]] = _restore(owner[key], value)
+            else:
+                self.state[key] = value
+        for group, new in zip(self.param_groups, saved, strict=True):
+            kept = group["params"]
+            group.clear()
+            group.update(new, params=kept)
+        for hook in self._hooks_of("_load_post"):
+            hook(self)
+
+
+def _restore(param: Tensor, value: Any, key: str = "") -> Any:
+    """A copy of saved state, floating tensors but the step counter in the parameter's dtype."""
+    if isinstance(value, Tensor):
+        return value.clone() if key == "step" or not param.is_floating_point() else value.to(param.dtype).clone()
+    if isinstance(value, dict):
+        return {k: _restore(param, v, k) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_restore(param, v) for v in value)
+    return value

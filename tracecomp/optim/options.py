@@ -1,0 +1,50 @@
+"""Reading hyper-parameters so that a recorded step sees later changes of ``param_groups``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from tracecomp.modes import host, modes
+
+
+class _Derived(Mapping[str, Any]):
+    """One value computed from a parameter group, as a mapping with one entry."""
+
+    def __init__(self, name: str, compute: Callable[[], Any]) -> None:
+        self._name = name
+        self._compute = compute
+
+    def __getitem__(self, key: str) -> Any:
+        if key != self._name:
+            raise KeyError(key)
+        return self._compute()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((self._name,))
+
+    def __len__(self) -> int:
+        return 1
+
+
+def number(group: dict[str, Any], key: str) -> Any:
+    """``group[key]``; in a recording a 0-d float64 tensor that every call reads again."""
+    return group[key] if modes.recorder is None else host(group, key)
+
+
+def pair(group: dict[str, Any], key: str) -> tuple[Any, Any]:
+    """The two numbers ``group[key]``, each read again at every call of a recording."""
+    if modes.recorder is None:
+        first, second = group[key]
+        return first, second
+    first, second = (host(_Derived(f"{key}_{i}", lambda i=i: group[key][i]), f"{key}_{i}") for i in (0, 1))
+    return first, second
+
+
+def active(group: dict[str, Any], key: str) -> bool:
+    """Whether ``group[key]`` is neither 0 nor off; a recording holds only while that stays so."""
+    return bool(host(_Derived(key, lambda: _is_active(group[key])), key)) if modes.recorder else _is_active(group[key])
+
+
+def _is_active(value: Any) -> bool:
+    return value is not None and value is not False and bool(value != 0)

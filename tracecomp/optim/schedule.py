@@ -1,0 +1,105 @@
+"""What all learning-rate schedules share."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from tracecomp.modes import no_grad
+from tracecomp.optim.optimizer import Optimizer
+from tracecomp.tensor import Tensor
+
+
+def set_lr(group: dict[str, Any], lr: Any) -> None:
+    """Give a group a learning rate; a tensor is written in place."""
+    if isinstance(group["lr"], Tensor):
+        with no_grad():
+            group["lr"].fill_(float(lr))
+    else:
+        group["lr"] = lr
+
+
+def spread(name: str, value: Any, optimizer: Optimizer) -> list[Any]:
+    """``value`` once per group. ValueError for a list of another length."""
+    groups = len(optimizer.param_groups)
+    if not isinstance(value, list | tuple):
+        return [value] * groups
+    if len(value) != groups:
+        raise ValueError(
+            f"{name} must have the same length as optimizer.param_groups. Expected {groups}, got {len(value)}"
+        )
+    return list(value)
+
+
+class LRScheduler:
+    """Sets ``lr`` of every group at every ``step()`` to what ``get_lr()`` says."""
+
+    _step_count: int = 0
+
+    def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
+        self.optimizer = optimizer
+        for i, group in enumerate(optimizer.param_groups):
+            if last_epoch == -1:
+                lr = group["lr"]
+                group.setdefault("initial_lr", lr.clone() if isinstance(lr, Tensor) else lr)
+            elif "initial_lr" not in group:
+                raise KeyError(
+                    f"param 'initial_lr' is not specified in param_groups[{i}] when resuming scheduler with "
+                    f"last_epoch >= 0."
+                )
+        self.base_lrs = [float(group["initial_lr"]) for group in optimizer.param_groups]
+        self.last_epoch = last_epoch
+        self._first_step()
+
+    def _first_step(self) -> None:
+        self._step_count = 0
+        self.step()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything but the optimizer."""
+        return {k: v for k, v in self.__dict__.items() if k != "optimizer"}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over a saved schedule."""
+        self.__dict__.update(state_dict)
+
+    def get_last_lr(self) -> list[Any]:
+        """The rates that the last step set."""
+        return self._last_lr
+
+    def get_lr(self) -> list[Any]:
+        """The rates of ``last_epoch``."""
+        raise NotImplementedError
+
+    def _closed_form(self) -> list[Any]:
+        """The rates of ``last_epoch`` independent of the present ones, where there is a formula."""
+        return self.get_lr()
+
+    def _rates(self) -> list[Any]:
+        return [float(g["lr"]) if isinstance(g["lr"], Tensor) else g["lr"] for g in self.optimizer.param_groups]
+
+    def _apply(self, rates: list[Any]) -> None:
+        for group, lr in zip(self.optimizer.param_groups, rates, strict=True):
+            set_lr(group, lr)
+        self._last_lr = self._rates()
+
+    def step(self, epoch: int | None = None) -> None:
+        """Go to the next epoch. UserWarning when no optimizer step came before the second call."""
+        if self._step_count == 1 and self.optimizer._step_count < 1:
+            warnings.warn(
+                "Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and later, you should "
+                "call them in the opposite order: `optimizer.step()` before `lr_scheduler.step()`. Failure to do this "
+                "will result in PyTorch skipping the first value of the learning rate schedule.",
+                UserWarning,
+                stacklevel=2,
+            )
+        self._step_count += 1
+        if epoch is None:
+            self.last_epoch += 1
+            self._apply(self.get_lr())
+        else:
+            warnings.warn("The epoch parameter in `scheduler.step()` is deprecated.", UserWarning, stacklevel=2)
+            self.last_epoch = epoch
+            self._apply(self._closed_form())
