@@ -347,7 +347,7 @@ def dropout_draws_eager_numbers():
     return step, batches(4, 6, 4), []
 
 
-@program(recordings=3)
+@program(recordings=2)
 def freezing_midway():
     model = mlp()
     opt = optim.SGD(model.parameters(), lr=0.1)

@@ -51,13 +51,15 @@ class Tensor:
     """An n-dimensional array with PyTorch's interface.
 
     A view holds the tensor it looks at (``_base``) and the chain of view primitives between them (``_chain``). It is
-    *linked* when its gradient history follows the base's; detached aliases are not. A linked view whose storage was
-    written since it was last looked at (``_seen``) takes its history from the base again.
+    *linked* when its gradient history follows the base's. A linked view whose storage was written since it was last
+    looked at (``_seen``) takes its history from the base again. A detached alias only remembers, weakly, the tensor
+    whose memory it is (``_source``).
     """
 
     _data: Array
     _storage: Storage | None = None
     _base: Tensor | None = None
+    _source: weakref.ref[Tensor] | None = None
     _chain: tuple[View, ...] = ()
     _linked: bool = False
     _seen: int = 0
@@ -208,7 +210,7 @@ class Tensor:
         if modes.recorder is not None:
             modes.recorder.replace(self, value)
         self._data = value._data
-        self._base, self._chain, self._linked = None, (), False
+        self._base, self._source, self._chain, self._linked = None, None, (), False
 
     @property
     def retains_grad(self) -> bool:
@@ -302,8 +304,11 @@ class Tensor:
 
     def storage_offset(self) -> int:
         root: Tensor = self
-        while root._base is not None:
-            root = root._base
+        while root._base is not None or root._source is not None:
+            found = root._base if root._base is not None else root._source()  # type: ignore[misc]
+            if found is None:
+                break
+            root = found
         return (self.data_ptr() - root.data_ptr()) // self._data.itemsize
 
     def data_ptr(self) -> int:
@@ -593,9 +598,9 @@ def _alias(source: Tensor) -> Tensor:
     """The same memory, without history."""
     alias = _new(source._data)
     alias._storage = source._shared_storage()
-    alias._base = source
+    alias._source = weakref.ref(source)
     if modes.recorder is not None:
-        modes.recorder.alias(alias)
+        modes.recorder.alias(alias, source)
     return alias
 
 

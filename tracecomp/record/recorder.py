@@ -104,10 +104,8 @@ class Recorder:
         self.graph.here = Origin(user_source(), modes.scopes)
         self._set(target, self.value(value))
 
-    def alias(self, t: Tensor) -> None:
-        """Note that ``t`` is ``t._base`` without history."""
-        base = t._base
-        assert base is not None
+    def alias(self, t: Tensor, base: Tensor) -> None:
+        """Note that ``t`` is ``base`` without history."""
         t._value = Cell(self, self.value(base), self._root_stamp(base))
         self.made.append((weakref.ref(t), user_source()))
 
@@ -182,7 +180,7 @@ class Recorder:
     def value(self, t: Tensor) -> Value:
         """The graph value of ``t`` now."""
         cell = self._cell(t)
-        base = self._base(t)
+        base = self.base(t)
         if base is None:
             return self.capture(t).value if cell is None else cell.value
         stamp = self._root_stamp(base)
@@ -237,19 +235,24 @@ class Recorder:
             self.cells[id(t)] = cell
             self.outside[id(t)] = t
 
-    def _base(self, t: Tensor) -> Tensor | None:
-        return None if id(t) in self.arguments else t._base
+    def base(self, t: Tensor) -> Tensor | None:
+        """The tensor that ``t`` is a view or an alias of."""
+        if id(t) in self.arguments:
+            return None
+        if t._base is not None:
+            return t._base
+        return None if t._source is None else t._source()
 
     def _root_stamp(self, t: Tensor) -> int:
-        base = self._base(t)
+        base = self.base(t)
         while base is not None:
             t = base
-            base = self._base(t)
+            base = self.base(t)
         cell = self._cell(t)
         return 0 if cell is None else cell.stamp
 
     def _set(self, t: Tensor, new: Value) -> None:
-        base = self._base(t)
+        base = self.base(t)
         if base is None:
             cell = self._cell(t) or self.capture(t)
             cell.value = new

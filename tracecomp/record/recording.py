@@ -161,13 +161,14 @@ class _Finish:
             predicates.append((len(self.outputs), p.seen, p.source))
             self.outputs.append(Output(p.value, f"p{len(predicates) - 1}", "predicate"))
         split_at = None if freed or not roots else self._derive(roots)
-        keep = {id(v) for v in values} | {id(slot.tensor._grad) for slot in self.recorder.grads.values()}
+        kept = [v for v in values if isinstance(v, Tensor)]
+        kept += [g for slot in self.recorder.grads.values() if (g := slot.tensor._grad) is not None]
         split = None if split_at is None else self._split(*split_at, updated)
         graph, inputs = self._graph()
         self._close_guards(inputs)
         return Recording(
             graph, self.guards, inputs, structure, results, updates, grads, predicates, split,
-            _new_state(self.recorder, keep, roots),
+            _new_state(self.recorder, kept),
         )  # fmt: skip
 
     # ---- inputs
@@ -224,7 +225,7 @@ class _Finish:
             return Plain(v)
         if not self.recorder.is_made(v):
             return Given(self._origin(v))
-        base = v._base
+        base = self.recorder.base(v)
         if base is not None and not self.recorder.is_made(base):
             return Given(self._origin(base), v._chain, v._linked, True)
         root = next((i for i, r in enumerate(roots) if r is v), None)
@@ -318,6 +319,24 @@ def _was_freed(t: Tensor) -> bool:
     return any(isinstance(n, OpNode) and n.ins is None for n in _history([t]))
 
 
+def _reachable(tensors: Sequence[Tensor]) -> set[int]:
+    """The ids of ``tensors``, what they are views of, and what their histories hold."""
+    found: set[int] = set()
+    nodes: set[Node] = set()
+    stack = list(tensors)
+    while stack:
+        t = stack.pop()
+        if id(t) in found:
+            continue
+        found.add(id(t))
+        if t._base is not None:
+            stack.append(t._base)
+        for node in _history([t]) - nodes if t.grad_fn not in nodes else ():
+            nodes.add(node)
+            stack.extend(node.held())
+    return found
+
+
 def _history(roots: Sequence[Tensor]) -> set[Node]:
     found: set[Node] = set()
     stack = [t.grad_fn for t in roots if t.grad_fn is not None]
@@ -329,11 +348,10 @@ def _history(roots: Sequence[Tensor]) -> set[Node]:
     return found
 
 
-def _new_state(recorder: Recorder, keep: set[int], roots: Sequence[Tensor]) -> list[Source | None]:
-    """Where tensors were made that live on outside the call, other than its results and gradients."""
+def _new_state(recorder: Recorder, kept: Sequence[Tensor]) -> list[Source | None]:
+    """Where tensors were made that live on outside the call, other than what ``kept`` leads to."""
     recorder.forget()
-    for node in _history(roots):
-        keep.update(id(t) for t in node.held())
+    keep = _reachable(kept)
 
     def alive() -> list[Source | None]:
         return [s for ref, s in recorder.made if (t := ref()) is not None and id(t) not in keep]
