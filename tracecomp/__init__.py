@@ -37,7 +37,10 @@ from tracecomp.tensor import Tensor
 globals().update(functional.PUBLIC)
 
 # Loaded when first used, so that importing the package and running eagerly stays cheap.
-_LATER = {"Compiled": "compiled", "compile": "compiled", "trace": "compiled", "nn": "nn", "optim": "optim", "utils": "utils"}
+_LATER = {
+    "Compiled": "compiled", "compile": "compiled", "compare": "inspect", "explain": "inspect",
+    "nn": "nn", "optim": "optim", "utils": "utils",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
@@ -46,6 +49,13 @@ def __getattr__(name: str) -> Any:
     module = import_module(f"tracecomp.{_LATER[name]}")
     value = globals()[name] = module if _LATER[name] == name else getattr(module, name)
     return value
+
+
+def trace(first: Any, *args: Any, **kwargs: Any) -> Any:
+    """The trace of a matrix; of a function, the graph of ``first(*args, **kwargs)`` (see ``compiled.trace``)."""
+    if isinstance(first, Tensor):
+        return functional.PUBLIC["trace"](first)
+    return import_module("tracecomp.compiled").trace(first, *args, **kwargs)
 
 
 float, double, half = float32, float64, float16

@@ -1,9 +1,12 @@
-"""A partition in words: what each kernel holds, and why the rest is not in it."""
+"""Passes and partitions in words: what was decided and why, what each kernel holds, why the rest is not in it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tracecomp.ir.graph import Node
 from tracecomp.passes.fuse import Partition
+from tracecomp.passes.manager import Stage
 
 
 def describe_partition(partition: Partition) -> str:
@@ -27,3 +30,17 @@ def describe_partition(partition: Partition) -> str:
 
 def _describe(node: Node) -> str:
     return f"{node.op.name} {', '.join(str(v.type) for v in node.outputs)}"
+
+
+def describe_stages(stages: Sequence[Stage]) -> str:
+    """The passes in order: time, size, how often each rule fired, choices with their reasons."""
+    lines = ["passes:"]
+    for stage in stages:
+        size = len(list(stage.graph.live_nodes()))
+        lines.append(f"  {stage.name}: {size} nodes, {stage.seconds * 1e3:.1f} ms")
+        if stage.log.hits:
+            lines.append("    " + ", ".join(f"{n} x {rule}" for rule, n in stage.log.hits.most_common()))
+        for choice in stage.log.choices:
+            where = f" (from {choice.origin.source})" if choice.origin.source else ""
+            lines.append(f"    {choice.subject}: {choice.chosen}; {choice.reason}{where}")
+    return "\n".join(lines)

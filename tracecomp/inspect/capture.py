@@ -1,0 +1,86 @@
+"""One call of a program, taken apart: its graph, the arrays it reads, and what it computes eagerly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tracecomp.errors import CaptureError
+from tracecomp.ir.graph import Graph
+from tracecomp.record.pytree import flatten
+from tracecomp.record.recording import Binding, Made, Recording, record
+from tracecomp.tensor import Tensor
+
+Array = np.ndarray[Any, Any]
+
+SETTLING = 4
+"""Calls within which a program must stop making new state (optimizers make theirs at the first step)."""
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A recorded call. ``eager[k]`` is what the program computed for graph output ``k`` (None: not visible outside)."""
+
+    recording: Recording
+    arrays: list[Array]
+    eager: list[Array | None]
+
+    @property
+    def graph(self) -> Graph:
+        return self.recording.graph
+
+
+def capture(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Captured:
+    """Record ``fn`` on these arguments, then run it once more eagerly and put its state back.
+
+    CaptureError when the program cannot be recorded or makes new state at every call.
+    """
+    recording, leaves = settled(fn, args, kwargs)
+    arrays = [np.array(_array(b, leaves)) for b in recording.inputs]
+    targets = [_array(b, leaves) for b, _ in recording.updates]
+    before = [t.copy() for t in targets]
+    gradients = [(t, t._grad, None if t._grad is None else t._grad._data.copy()) for t, _ in recording.grads]
+    values: list[Any] = []
+    flatten(fn(*args, **kwargs), values)
+    eager: list[Array | None] = [None] * len(recording.graph.outputs)
+    for made, value in zip(recording.results, values, strict=True):
+        if isinstance(made, Made):
+            eager[made.number] = np.array(value._data)
+    for tensor, number in recording.grads:
+        if isinstance(number, int) and tensor._grad is not None:
+            eager[number] = np.array(tensor._grad._data)
+    for (_, number), target, old in zip(recording.updates, targets, before, strict=True):
+        eager[number] = target.copy()
+        np.copyto(target, old)
+    for tensor, gradient, old_data in gradients:
+        tensor._grad = gradient
+        if gradient is not None and old_data is not None:
+            np.copyto(gradient._data, old_data)
+    return Captured(recording, arrays, eager)
+
+
+def settled(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Recording, list[Any]]:
+    """A recording that fits the next call with these arguments, and the leaves of the arguments."""
+    name = getattr(fn, "__name__", type(fn).__name__)
+    for _ in range(SETTLING):
+        _, recording = record(fn, args, kwargs, name)
+        if isinstance(recording, str):
+            raise CaptureError(recording)
+        leaves: list[Any] = []
+        structure = flatten((args, kwargs), leaves)
+        if not recording.new_state and recording.guards.miss(structure, leaves) is None:
+            return recording, leaves
+    raise CaptureError(f"{name} is another program at every call: none of {SETTLING} recordings fitted the next call")
+
+
+def _array(binding: Binding, leaves: Sequence[Any]) -> Array:
+    """The memory an input is read from; a fresh array for a host value."""
+    kind, ref = binding.kind, binding.ref
+    if kind == "host":
+        owner, key = ref
+        return np.array(float(owner[key] if hasattr(owner, "__getitem__") else getattr(owner, key)))
+    found = leaves[ref] if kind == "argument" else ref._grad if kind == "grad" else ref
+    return found._data if isinstance(found, Tensor) else np.asarray(found)

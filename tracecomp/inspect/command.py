@@ -1,0 +1,176 @@
+"""The command line: ``python -m tracecomp trace|compare|explain`` on a function or module in a file."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tracecomp.compiled import trace
+from tracecomp.inspect.compare import compare
+from tracecomp.inspect.explain import explain
+from tracecomp.inspect.tensor_files import read_arrays
+from tracecomp.ir.printer import print_graph
+from tracecomp.ir.types import DType, dtype_named
+from tracecomp.tensor import Tensor
+
+Operands = tuple[list[Any], dict[str, Any]]
+
+_EPILOG = """\
+target     file.py:name, where name is a function or a module in the file (a dotted path is followed)
+operands   --shape 64,784              a float32 tensor of random numbers, one option per argument
+           --shape 64:int64            of another type; integers lie in 0..9
+           --shape mask=64:bool        a keyword argument
+           --inputs data.npz           every array of the file, as keyword arguments (arr_0, arr_1, ...: in order)
+           --inputs x.npy              one array
+           --inputs w.safetensors      every tensor of the file, as keyword arguments
+           --inputs file.py:make       what the function returns: a tuple of arguments or a dict of keyword arguments
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments that name a program and its operands."""
+    parser.add_argument("target", metavar="file.py:name", help="the function or module to run")
+    parser.add_argument("--shape", action="append", default=[], metavar="[NAME=]D0,D1[:TYPE]", help="random operand")
+    parser.add_argument("--inputs", action="append", default=[], metavar="FILE", help="operands from a file")
+    parser.add_argument("--seed", type=int, default=0, help="seed of random operands (default 0)")
+
+
+def subcommands(commands: Any) -> None:
+    """Add ``trace``, ``compare`` and ``explain`` to an argparse subparsers object."""
+    for name, run, line in (
+        ("trace", run_trace, "print the recorded graph"),
+        ("compare", run_compare, "compare eager, recorded, after each pass and native; locate the first difference"),
+        ("explain", run_explain, "say what was captured, what fused, and why the rest did not"),
+    ):
+        parser = commands.add_parser(
+            name, help=line, description=line, epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        add_arguments(parser)
+        parser.set_defaults(run=run)
+        if name == "trace":
+            parser.add_argument("-o", "--output", metavar="FILE", help="write the graph there instead of printing it")
+            parser.add_argument("--plain", action="store_true", help="leave out source lines and scopes")
+        if name == "compare":
+            parser.add_argument("--tolerance", type=float, help="largest relative difference that counts as agreement")
+            parser.add_argument("--quiet", action="store_true", help="no progress on standard error")
+
+
+def run_trace(options: argparse.Namespace) -> int:
+    """Print or write the recorded graph."""
+    fn, (args, kwargs) = program(options)
+    text = print_graph(trace(fn, *args, **kwargs), comments=not options.plain)
+    if options.output:
+        Path(options.output).write_text(text, encoding="utf-8")
+        print(f"wrote {options.output}", file=sys.stderr)
+    else:
+        print(text, end="")
+    return 0
+
+
+def run_compare(options: argparse.Namespace) -> int:
+    """Print a comparison; 1 when something differs."""
+    fn, (args, kwargs) = program(options)
+    result = compare(fn, *args, tolerance=options.tolerance, report=_progress(options.quiet), **kwargs)
+    print(result)
+    return 0 if result.ok else 1
+
+
+def run_explain(options: argparse.Namespace) -> int:
+    """Print the decisions."""
+    fn, (args, kwargs) = program(options)
+    print(explain(fn, *args, **kwargs))
+    return 0
+
+
+def _progress(quiet: bool) -> Callable[[str], None]:
+    """A line that is overwritten on a terminal, lines of their own elsewhere."""
+    if quiet:
+        return lambda line: None
+    if sys.stderr.isatty():
+        return lambda line: print(f"\r\033[K{line}", end="", file=sys.stderr, flush=True)
+    return lambda line: print(line, file=sys.stderr, flush=True)
+
+
+def program(options: argparse.Namespace) -> tuple[Callable[..., Any], Operands]:
+    """The function that the options name, and its operands. ValueError says what is wrong with them."""
+    fn = load(options.target)
+    if not callable(fn):
+        raise ValueError(f"{options.target} is a {type(fn).__name__}, not a function or module")
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    rng = np.random.default_rng(options.seed)
+    for text in options.shape:
+        name, value = random_operand(text, rng)
+        if name:
+            kwargs[name] = value
+        else:
+            args.append(value)
+    for source in options.inputs:
+        more, named = operands_from(source)
+        args += more
+        kwargs.update(named)
+    return fn, (args, kwargs)
+
+
+def load(target: str) -> Any:
+    """The object that ``file.py:name`` names."""
+    path, colon, name = target.rpartition(":")
+    if not colon or not path.endswith(".py"):
+        raise ValueError(f"expected file.py:name, got {target!r}")
+    if not Path(path).is_file():
+        raise ValueError(f"no file {path}")
+    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(Path(path).resolve().parent))
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    found: Any = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            known = ", ".join(n for n in vars(module) if not n.startswith("_") and callable(getattr(module, n)))
+            raise ValueError(f"{path} has no {name!r}; it has {known}")
+        found = getattr(found, part)
+    return found
+
+
+def random_operand(text: str, rng: np.random.Generator) -> tuple[str, Tensor]:
+    """``[name=]d0,d1[:type]`` as a name ("" when none) and a tensor."""
+    name, _, rest = text.rpartition("=")
+    dims, _, type_name = rest.partition(":")
+    try:
+        shape = tuple(int(d) for d in dims.split(",") if d.strip())
+        dtype = dtype_named(type_name or "float32")
+    except (ValueError, KeyError):
+        raise ValueError(f"--shape {text!r} is not of the form [NAME=]D0,D1[:TYPE]") from None
+    return name, Tensor._wrap(_random(shape, dtype, rng))
+
+
+def _random(shape: tuple[int, ...], dtype: DType, rng: np.random.Generator) -> Any:
+    if dtype.kind == "float":
+        return np.asarray(rng.standard_normal(shape)).astype(dtype.numpy)
+    return np.asarray(rng.integers(0, 2 if dtype.kind == "bool" else 10, shape)).astype(dtype.numpy)
+
+
+def operands_from(source: str) -> Operands:
+    """Operands from ``.npz``, ``.npy`` or ``.safetensors``, or from a function in a Python file."""
+    if ".py:" in source:
+        made = load(source)()
+        if isinstance(made, dict):
+            return [], made
+        return list(made) if isinstance(made, tuple | list) else [made], {}
+    if not Path(source).is_file():
+        raise ValueError(f"no file {source}")
+    named = {name: Tensor._wrap(array) for name, array in read_arrays(Path(source)).items()}
+    numbered = sorted((n for n in named if re.fullmatch(r"arr_\d+", n)), key=lambda n: int(n[4:]))
+    return [named.pop(n) for n in numbered], dict(named)
+
+
+__all__: Sequence[str] = ["load", "operands_from", "program", "random_operand", "subcommands"]

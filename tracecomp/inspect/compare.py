@@ -1,0 +1,190 @@
+"""``compare``: the same call eagerly, as a recorded graph, after each pass, kernel by kernel and as native code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from tracecomp import config
+from tracecomp.dump import Dump
+from tracecomp.inspect.capture import Captured, capture
+from tracecomp.inspect.errors_of import Difference, difference, worst
+from tracecomp.inspect.locate import after_pass, every_value, first_bad_node, part_of, run_native
+from tracecomp.ir.graph import Graph, Node
+from tracecomp.ir.interpret import interpret
+from tracecomp.passes import manager
+from tracecomp.passes.fuse import Fuser, Group
+from tracecomp.passes.manager import PIPELINE, Stage
+
+Array = np.ndarray[Any, Any]
+Report = Callable[[str], None]
+
+KERNEL_TOLERANCE = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 1e-5, "float64": 1e-12}
+"""Agreement of one kernel with the interpreter on the same operands, relative to the largest element."""
+
+
+@dataclass(frozen=True)
+class StageResult:
+    """How far the outputs of one stage are from those of the stage before."""
+
+    name: str
+    differences: list[Difference | None]
+
+    @property
+    def worst(self) -> Difference:
+        return worst([d for d in self.differences if d is not None])
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """Where a fault was found: the stage, the first diverging node as text, and the user's line."""
+
+    stage: str
+    node: str
+    source: str
+    kernel: str = ""
+
+    def __str__(self) -> str:
+        where = f" in kernel {self.kernel}" if self.kernel else ""
+        return f"first diverging node{where}: {self.node}\n  from {self.source}"
+
+
+@dataclass
+class Comparison:
+    """The outcome of ``compare``. ``print`` shows it; ``ok`` is whether everything agrees."""
+
+    name: str
+    outputs: list[str]
+    stages: list[StageResult] = field(default_factory=list)
+    native: list[Difference] = field(default_factory=list)
+    kernels: int = 0
+    divergence: Divergence | None = None
+    tolerance: float | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.divergence is None and all(s.worst.agrees(self.tolerance) for s in self.stages)
+
+    def __str__(self) -> str:
+        lines = [f"compare {self.name}: {len(self.outputs)} outputs, {self.kernels} kernels"]
+        width = max((len(s.name) for s in self.stages), default=0)
+        lines += [f"  {s.name:<{width}}  {self._mark(s.worst)}  {s.worst}" for s in self.stages]
+        if self.native:
+            lines.append("outputs, native against the recorded graph:")
+            lines += [f"  {name}: {d}" for name, d in zip(self.outputs, self.native, strict=True)]
+        lines.append("everything agrees" if self.ok else str(self.divergence or "outputs differ"))
+        return "\n".join(lines)
+
+    def _mark(self, found: Difference) -> str:
+        return "agrees " if found.agrees(self.tolerance) else "DIFFERS"
+
+
+def compare(
+    fn: Callable[..., Any],
+    *args: Any,
+    tolerance: float | None = None,
+    report: Report = lambda line: None,
+    **kwargs: Any,
+) -> Comparison:
+    """Run ``fn(*args, **kwargs)`` in every form it takes on its way to native code, and compare them.
+
+    Eagerly, as the recorded graph (numpy interpreter), after each pass, kernel by kernel and as a whole natively.
+    When two neighbours differ, the first diverging node and the user's line are searched for. ``tolerance`` bounds the
+    difference relative to the largest element of an output (default: by type, see ``inspect.errors_of``); ``report``
+    is called with a line of progress per stage. State is left as the recording's calls leave it: one, or more if the
+    first ones make state. CaptureError when ``fn`` cannot be recorded.
+    """
+    report("recording")
+    captured = capture(fn, args, kwargs)
+    return _Comparing(captured, tolerance, report).run()
+
+
+class _Comparing:
+    def __init__(self, captured: Captured, tolerance: float | None, report: Report) -> None:
+        self.captured = captured
+        self.report = report
+        graph = captured.graph
+        names = [f"{o.role} {o.name} {o.value.type}" for o in graph.outputs]
+        self.result = Comparison(graph.name, names, tolerance=tolerance)
+        self.arrays = captured.arrays
+
+    def run(self) -> Comparison:
+        graph, result = self.captured.graph, self.result
+        self.report("interpreting the recorded graph")
+        recorded = interpret(graph, self.arrays)
+        eager = [e if e is None else difference(r, e) for r, e in zip(recorded, self.captured.eager, strict=True)]
+        if not self._agree("recorded", eager):
+            bad = next(k for k, d in enumerate(eager) if d is not None and not d.agrees(result.tolerance))
+            result.divergence = self._at(graph, graph.outputs[bad].value.node, "recorded")
+            return result
+        self.report("running the passes")
+        stages = manager.run(graph, Dump("", enabled=False))
+        if self._passes(stages, recorded) and self._kernels(stages[-1].graph):
+            self._native(stages[-1].graph, recorded)
+        return result
+
+    def _agree(self, name: str, differences: Sequence[Difference | None]) -> bool:
+        self.result.stages.append(StageResult(name, list(differences)))
+        return all(d is None or d.agrees(self.result.tolerance) for d in differences)
+
+    def _passes(self, stages: list[Stage], recorded: list[Array]) -> bool:
+        """Interpret after each pass; where the outputs move away, find the node."""
+        for before, after in pairwise(stages):
+            self.report(f"interpreting after {after.name}")
+            found = interpret(after.graph, self.arrays)
+            if not self._agree(after.name, [difference(f, r) for f, r in zip(found, recorded, strict=True)]):
+                [step] = [p for p in PIPELINE if p.name == after.name]
+                self.report(f"searching the node that {after.name} gets wrong")
+                node = first_bad_node(before.graph, self.arrays, after_pass(step), self.result.tolerance)
+                self.result.divergence = self._at(before.graph, node, after.name)
+                return False
+        return True
+
+    def _kernels(self, graph: Graph) -> bool:
+        """Run each kernel alone on the interpreter's operands."""
+        partition = Fuser(graph, config.current().fusion).run()
+        self.result.kernels = len(partition.groups)
+        values = every_value(graph, self.arrays)
+        cut = {v for stored in partition.stored.values() for v in stored} | {i.value for i in graph.inputs}
+        differences: list[Difference | None] = []
+        for number, group in enumerate(partition.groups):
+            self.report(f"kernel {number + 1} of {len(partition.groups)}")
+            wanted = partition.stored[group]
+            part, given = part_of(graph, graph.name, wanted, cut)
+            operands = [np.ascontiguousarray(values[v]) for v in given]
+            found = run_native(part, operands)
+            differences += (here := [difference(f, values[v]) for f, v in zip(found, wanted, strict=True)])
+            if not all(d.agrees(KERNEL_TOLERANCE.get(d.dtype)) for d in here):
+                self.result.stages.append(StageResult("kernels", differences))
+                node = first_bad_node(part, operands, run_native, KERNEL_TOLERANCE.get(worst(here).dtype))
+                self.result.divergence = self._at(part, node, "kernels", _name(group))
+                return False
+        return self._agree("kernels", differences)
+
+    def _native(self, graph: Graph, recorded: list[Array]) -> None:
+        self.report("running native code")
+        found = run_native(graph, self.arrays)
+        self.result.native = [difference(f, r) for f, r in zip(found, recorded, strict=True)]
+        if not self._agree("native", self.result.native):
+            node = first_bad_node(graph, self.arrays, run_native, self.result.tolerance)
+            self.result.divergence = self._at(graph, node, "native")
+
+    def _at(self, graph: Graph, node: Node | None, stage: str, kernel: str = "") -> Divergence:
+        if node is None:
+            return Divergence(stage, "none: every part agrees alone, only the whole differs", "the whole", kernel)
+        origin = graph.origin[node]
+        scope = f", scope {'/'.join(origin.scope)}" if origin.scope else ""
+        source = f"{origin.source} in {origin.source.function}" if origin.source else "no user line"
+        types = ", ".join(str(v.type) for v in node.inputs)
+        results = ", ".join(str(v.type) for v in node.outputs)
+        attrs = {k: v for k, v in node.attrs.items() if not isinstance(v, Graph)}
+        return Divergence(stage, f"{node.op.name}({types}) {attrs or ''} : {results}", source + scope, kernel)
+
+
+def _name(group: Group) -> str:
+    names = dict.fromkeys(n.op.name for n in group.nodes)
+    return "+".join(names)

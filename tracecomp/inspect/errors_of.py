@@ -1,0 +1,67 @@
+"""Differences of arrays: in units in the last place, absolute, and relative to the largest element."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+TOLERANCE = {"float16": 1e-2, "bfloat16": 5e-2, "float32": 1e-4, "float64": 1e-9}
+"""Largest difference, relative to the largest element, that counts as agreement for a whole program."""
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How far an array is from a reference: in units in the last place, absolutely, relative to the largest element."""
+
+    ulp: float
+    absolute: float
+    relative: float
+    dtype: str
+
+    def agrees(self, tolerance: float | None = None) -> bool:
+        """Whether it is within ``tolerance`` (default: ``TOLERANCE`` of the type; integers and bools must be equal)."""
+        return self.relative <= (TOLERANCE.get(self.dtype, 0.0) if tolerance is None else tolerance)
+
+    def __str__(self) -> str:
+        return "equal" if self.ulp == 0 else f"{self.ulp:.4g} ULP, absolute {self.absolute:.3g}"
+
+
+def difference(have: Array, want: Array) -> Difference:
+    """The difference of two arrays of one type and shape; NaNs are equal, a NaN against a number is infinitely far."""
+    name = want.dtype.name
+    if have.dtype != want.dtype or have.shape != want.shape:
+        return Difference(np.inf, np.inf, np.inf, name)
+    if want.size == 0:
+        return Difference(0.0, 0.0, 0.0, name)
+    if want.dtype.kind in "biu":
+        apart = np.abs(have.astype(np.float64) - want.astype(np.float64)).max()
+        return Difference(float(apart), float(apart), float(apart), name)
+    nan = np.isnan(want)
+    if (nan != np.isnan(have)).any():
+        return Difference(np.inf, np.inf, np.inf, name)
+    ulp = np.where(nan, 0.0, _steps(have, want)).max()
+    with np.errstate(all="ignore"):
+        apart = np.abs(have.astype(np.float64) - want.astype(np.float64))
+        apart = np.where(nan | (have == want), 0.0, apart)
+    scale = np.abs(want[np.isfinite(want)].astype(np.float64)).max(initial=0.0)
+    worst = float(apart.max())
+    return Difference(float(ulp), worst, worst / scale if scale else worst, name)
+
+
+def worst(differences: Sequence[Difference]) -> Difference:
+    """The one furthest from agreement."""
+    return max(differences, key=lambda d: (not d.agrees(), d.relative, d.ulp), default=Difference(0.0, 0.0, 0.0, ""))
+
+
+def _steps(a: Array, b: Array) -> Array:
+    """How many representable values apart the elements of two float arrays are."""
+    size = a.dtype.itemsize
+    mask = (1 << (8 * size - 1)) - 1
+    x, y = (np.ascontiguousarray(v).view(f"i{size}").astype(np.int64) for v in (a, b))
+    same = (x < 0) == (y < 0)
+    x, y = x & mask, y & mask
+    return np.where(same, np.abs(x - y).astype(np.float64), x.astype(np.float64) + y.astype(np.float64))
