@@ -165,7 +165,7 @@ class Fuser:
 
     def _add(self, node: Node) -> None:
         """Make a group of ``node`` and merge it with the groups it reads, the largest transfer first."""
-        group = Group(len(self.groups), _kind(node), [node], self._domain(node))
+        group = Group(len(self.group_of), _kind(node), [node], self._domain(node))
         self.groups[group.id] = group
         self.group_of[node] = group
         for producer in self._producers(node):
