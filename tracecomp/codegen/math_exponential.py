@@ -142,7 +142,8 @@ def expm1(x: Number) -> Number:
     r, n = _reduce(at_least(at_most(x, high), -40.0 if x.is_double else -20.0))
     p = (r * r).fma(horner(r, _EXPM1_DOUBLE if x.is_double else _EXPM1_FLOAT), r)
     half = scale(x.full(1.0), n - 1.0)
-    return where(n.equals(0.0), p, (half.fma(p, half - 0.5)) * 2.0)
+    near = where(x.equals(0.0), x, p)
+    return where(n.equals(0.0), near, (half.fma(p, half - 0.5)) * 2.0)
 
 
 def decompose(x: Number) -> tuple[Number, Number]:
