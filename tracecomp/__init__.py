@@ -39,7 +39,8 @@ globals().update(functional.PUBLIC)
 # Loaded when first used, so that importing the package and running eagerly stays cheap.
 _LATER = {
     "Compiled": "compiled", "compile": "compiled", "compare": "inspect", "explain": "inspect",
-    "nn": "nn", "optim": "optim", "utils": "utils",
+    "nn": "nn", "optim": "optim", "utils": "utils", "special": "special", "linalg": "linalg", "fft": "fft",
+    "signal": "signal", "masked": "masked",
 }  # fmt: skip
 
 

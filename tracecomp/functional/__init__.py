@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracecomp.functional import (
     arithmetic,
+    bessel,
     conversion,
     copies,
     creation,
@@ -18,19 +19,45 @@ from tracecomp.functional import (
     logic,
     matmul,
     pointwise,
+    polynomials,
     printing,
     reduction,
     sampling,
     shaping,
     sorting,
+    special,
     statistics,
     writing,
 )
-from tracecomp.functional.method import PUBLIC
+from tracecomp.functional.method import NAMESPACES, PUBLIC
 
 __all__ = [
-    "PUBLIC", "arithmetic", "conversion", "copies", "creation", "cumulative", "einsum", "gathering", "indexing", "joining", "legacy", "logic", "matmul", "pointwise", "printing", "reduction", "sampling", "shaping", "sorting", "statistics", "writing",
-]  # fmt: skip
+    "NAMESPACES",
+    "PUBLIC",
+    "arithmetic",
+    "bessel",
+    "conversion",
+    "copies",
+    "creation",
+    "cumulative",
+    "einsum",
+    "gathering",
+    "indexing",
+    "joining",
+    "legacy",
+    "logic",
+    "matmul",
+    "pointwise",
+    "polynomials",
+    "printing",
+    "reduction",
+    "sampling",
+    "shaping",
+    "sorting",
+    "special",
+    "statistics",
+    "writing",
+]
 
 globals().update(PUBLIC)
 

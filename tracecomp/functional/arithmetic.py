@@ -15,7 +15,7 @@ from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor
 
 
-def _two(name: str, a: Any, b: Any) -> tuple[Operand, Operand]:
+def two(name: str, a: Any, b: Any) -> tuple[Operand, Operand]:
     """Checked operands, at least one of them a tensor."""
     if not isinstance(a, Tensor) and not isinstance(b, Tensor):
         raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(a).__name__}")
@@ -37,7 +37,7 @@ def _scaled(name: str, other: Operand, alpha: Number, *operands: Operand) -> Ope
 @function(inplace=True)
 def add(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
     """``input + alpha * other``, broadcast."""
-    a, b = _two("add", input, other)
+    a, b = two("add", input, other)
     if alpha != 1:
         b = _scaled("add", b, alpha, a, b)
     return prim.add(*common(a, b))
@@ -46,7 +46,7 @@ def add(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
 @function("subtract", inplace=True)
 def sub(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
     """``input - alpha * other``, broadcast; RuntimeError on two bools."""
-    a, b = _two("sub", input, other)
+    a, b = two("sub", input, other)
     if result_dtype(a, b).kind == "bool":
         raise RuntimeError(
             "Subtraction, the `-` operator, with two bool tensors is not supported. "
@@ -66,13 +66,13 @@ def rsub(input: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
 @function("multiply", inplace=True)
 def mul(input: Operand, other: Operand) -> Tensor:
     """``input * other``, broadcast."""
-    return prim.mul(*common(*_two("mul", input, other)))
+    return prim.mul(*common(*two("mul", input, other)))
 
 
 @function("divide", inplace=True)
 def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
     """True division; with ``rounding_mode`` ``"trunc"`` or ``"floor"`` in the promoted dtype."""
-    a, b = _two("div", input, other)
+    a, b = two("div", input, other)
     if rounding_mode is None:
         return prim.div(*common_float(a, b))
     if rounding_mode == "floor":
@@ -98,7 +98,7 @@ def true_divide(input: Operand, other: Operand) -> Tensor:
 @function(inplace=True)
 def floor_divide(input: Operand, other: Operand) -> Tensor:
     """Division rounded down."""
-    a, b = _two("floor_divide", input, other)
+    a, b = two("floor_divide", input, other)
     _no_bool("floor_divide", "div_floor", a, b)
     return prim.floor_divide(*common(a, b))
 
@@ -106,7 +106,7 @@ def floor_divide(input: Operand, other: Operand) -> Tensor:
 @function(inplace=True)
 def remainder(input: Operand, other: Operand) -> Tensor:
     """Remainder with the divisor's sign."""
-    a, b = _two("remainder", input, other)
+    a, b = two("remainder", input, other)
     _no_bool("remainder", "remainder", a, b)
     return prim.remainder(*common(a, b))
 
@@ -114,7 +114,7 @@ def remainder(input: Operand, other: Operand) -> Tensor:
 @function(inplace=True)
 def fmod(input: Tensor, other: Operand) -> Tensor:
     """Remainder with the dividend's sign."""
-    a, b = _two("fmod", input, other)
+    a, b = two("fmod", input, other)
     _no_bool("fmod", "fmod", a, b)
     return prim.fmod(*common(a, b))
 
@@ -127,7 +127,7 @@ def _no_bool(name: str, kernel: str, *operands: Operand) -> None:
 @function(inplace=True)
 def pow(input: Operand, exponent: Operand) -> Tensor:
     """``input ** exponent``; RuntimeError for an integer to a negative Python power."""
-    base, power = _two("pow", input, exponent)
+    base, power = two("pow", input, exponent)
     dtype = result_dtype(base, power)
     if dtype.kind == "bool":
         raise RuntimeError("\"pow\" not implemented for 'Bool'")
@@ -160,33 +160,33 @@ def _scalar_power(x: Tensor, power: Number) -> Tensor:
 @function(inplace=True)
 def float_power(input: Operand, exponent: Operand) -> Tensor:
     """:func:`pow` computed in float64."""
-    base, power = _two("float_power", input, exponent)
+    base, power = two("float_power", input, exponent)
     return pow(*(cast(x, float64) if isinstance(x, Tensor) else float(x) for x in (base, power)))
 
 
 @function(inplace=True)
 def atan2(input: Operand, other: Operand) -> Tensor:
     """The angle of the point (other, input)."""
-    return prim.atan2(*common_float(*_two("atan2", input, other)))
+    return prim.atan2(*common_float(*two("atan2", input, other)))
 
 
 @function(inplace=True)
 def hypot(input: Tensor, other: Tensor) -> Tensor:
     """``sqrt(input^2 + other^2)`` without overflow."""
-    a, b = _two("hypot", input, other)
+    a, b = two("hypot", input, other)
     return prim.hypot(*common(a, b))
 
 
 @function(inplace=True)
 def copysign(input: Tensor, other: Operand) -> Tensor:
     """The magnitude of ``input`` with the sign of ``other``."""
-    return prim.copysign(*common_float(*_two("copysign", input, other)))
+    return prim.copysign(*common_float(*two("copysign", input, other)))
 
 
 @function(inplace=True)
 def nextafter(input: Tensor, other: Tensor) -> Tensor:
     """The next representable float after ``input`` towards ``other``."""
-    return prim.nextafter(*common(*_two("nextafter", input, other)))
+    return prim.nextafter(*common(*two("nextafter", input, other)))
 
 
 @function(inplace=True, composite=True)
@@ -246,17 +246,17 @@ def lerp(input: Tensor, end: Tensor, weight: Operand) -> Tensor:
 @function()
 def maximum(input: Tensor, other: Tensor) -> Tensor:
     """The greater of each pair; NaN wins."""
-    return prim.maximum(*common(*_two("maximum", input, other)))
+    return prim.maximum(*common(*two("maximum", input, other)))
 
 
 @function()
 def minimum(input: Tensor, other: Tensor) -> Tensor:
     """The smaller of each pair; NaN wins."""
-    return prim.minimum(*common(*_two("minimum", input, other)))
+    return prim.minimum(*common(*two("minimum", input, other)))
 
 
 def _prefer_number(name: str, pick: Any, input: Tensor, other: Tensor) -> Tensor:
-    a, b = common(*_two(name, input, other))
+    a, b = common(*two(name, input, other))
     chosen = pick(a, b)
     if not a.dtype.is_floating_point:
         return chosen

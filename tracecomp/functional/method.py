@@ -1,6 +1,6 @@
 """How a torch-named function becomes public: one decorator gives the function, the Tensor method, ``x.op_()``, ``out=``.
 
-``PUBLIC`` holds what ``tracecomp`` exports; methods are set on ``Tensor`` when the module is imported.
+``PUBLIC`` holds what ``tracecomp`` exports, ``NAMESPACES["linalg"]`` what ``tracecomp.linalg`` does; methods are set on ``Tensor`` when the module is imported.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from tracecomp.modes import grad_enabled, modes, no_grad, scope
 from tracecomp.tensor import Tensor, assign_, before_write
 
 PUBLIC: dict[str, Any] = {}
+NAMESPACES: dict[str, dict[str, Any]] = {}
 
 _RENAMED = {"axis": "dim", "keepdims": "keepdim"}
 
@@ -38,6 +39,24 @@ def function(
         return call
 
     return decorate
+
+
+def namespaced(namespace: str, *aliases: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Publish a composite function as ``tracecomp.<namespace>.<name>`` only."""
+
+    def decorate(fn: Callable[..., Any]) -> Callable[..., Any]:
+        name = fn.__name__.removesuffix("_")
+        call = _callable(fn, name, True)
+        for public in (name, *aliases):
+            share(namespace, public, call)
+        return call
+
+    return decorate
+
+
+def share(namespace: str, name: str, call: Any) -> None:
+    """Export ``call`` as ``tracecomp.<namespace>.<name>`` too."""
+    NAMESPACES.setdefault(namespace, {})[name] = call
 
 
 def publish(name: str, call: Any, *, method: bool = False, only_method: bool = False) -> None:

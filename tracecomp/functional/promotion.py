@@ -14,7 +14,7 @@ from tracecomp.functional.defaults import default_dtype
 from tracecomp.ir.types import DType, bool_, int64, promote
 from tracecomp.modes import modes
 from tracecomp.ops.prim import prim
-from tracecomp.tensor import Tensor
+from tracecomp.tensor import Tensor, create
 
 Number = bool | int | float
 Operand = Tensor | Number
@@ -123,6 +123,11 @@ def with_zero_gradient(result: Tensor, *inputs: Operand) -> Tensor:
         if isinstance(x, Tensor) and x.requires_grad and modes.grad:
             result = prim.add(result, prim.mul(cast(prim.sign(x), result.dtype), 0.0))
     return result
+
+
+def choose(condition: Tensor, a: Number, b: Number, dtype: DType) -> Tensor:
+    """Where ``condition`` holds the constant ``a``, elsewhere ``b``, in ``dtype``."""
+    return prim.where(condition, create("full", value=scalar(a, dtype), shape=(), dtype=dtype), scalar(b, dtype))
 
 
 def can_cast(source: DType, target: DType) -> bool:
