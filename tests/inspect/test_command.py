@@ -52,7 +52,9 @@ def test_trace_into_a_file(program: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["npz", "npy", "safetensors", "tuple", "dict"])
-def test_compare_with_operands_from(kind: str, program: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_compare_with_operands_from(
+    kind: str, program: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     x, factor = np.ones((2, 3), np.float32), np.arange(3, dtype=np.float32)
     given = {"npz": [str(tmp_path / "d.npz")], "npy": [str(tmp_path / "x.npy"), str(tmp_path / "f.npy")],
              "safetensors": [str(tmp_path / "d.safetensors")], "tuple": [f"{program}:operands"],
@@ -99,7 +101,7 @@ def test_incomplete_and_unknown_files(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not a complete"):
         tensor_files.read_arrays(tmp_path / "cut.safetensors")
     (tmp_path / "x.txt").write_text("1")
-    with pytest.raises(ValueError, match="expected .npy"):
+    with pytest.raises(ValueError, match=r"expected \.npy"):
         tensor_files.read_arrays(tmp_path / "x.txt")
 
 

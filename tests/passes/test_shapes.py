@@ -121,6 +121,11 @@ SHAPES = [
         "%x",
     ),
     Case(
+        "pad_that_cuts", "x:f32[5]",
+        "%0 = pad(%x) {high=[-1], interior=[0], low=[-2], value=0.0} : f32[2]",
+        "%0 = slice(%x) {starts=[2], steps=[1], stops=[4]} : f32[2]",
+    ),
+    Case(
         "pad_of_pad", "x:f32[3]",
         """%0 = pad(%x) {high=[1], interior=[1], low=[0], value=0.0} : f32[6]
         %1 = pad(%0) {high=[2], interior=[0], low=[1], value=0.0} : f32[9] """,

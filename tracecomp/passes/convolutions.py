@@ -15,6 +15,7 @@ from math import gcd
 
 from tracecomp.ir.graph import Value
 from tracecomp.passes.rewrite import Application, Replacement, Rewriter, Rules
+from tracecomp.passes.views import slice_of
 
 RULES = Rules()
 
@@ -165,15 +166,25 @@ def transposed_convolution(g: Rewriter, a: Application) -> Replacement:
     ends = (lo + n for (lo, _), n in zip(shape.padding, a.type.shape[2:], strict=True))
     count = tuple(-(-end // s) - b for end, s, b in zip(ends, shape.stride, begin, strict=True))
     kernel = _input_major(g, w, shape)
-    along = (phases(k, s, d) for k, s, d in zip(shape.kernel, shape.stride, shape.dilation, strict=True))
-    parts = {
-        tuple(r for r, _ in choice): _phase(g, y, kernel, shape, begin, count, [phase for _, phase in choice])
-        for choice in product(*(list(enumerate(p)) for p in along))
-    }
+    along = [list(phases(k, s, d)) for k, s, d in zip(shape.kernel, shape.stride, shape.dilation, strict=True)]
+    spans = [[_span(p, b, n) for p in ps if p.count] for ps, b, n in zip(along, begin, count, strict=True)]
+    low = [max(0, -min(start for start, _ in span)) for span in spans]
+    high = [max(0, max(stop for _, stop in span) - n) for span, n in zip(spans, y.shape[2:], strict=True)]
+    padded = pad_spatial(g, y, low, high)
+    parts = []
+    for chosen in product(*along):
+        reads = [_span(p, b, n) for p, b, n in zip(chosen, begin, count, strict=True)]
+        shifted = [(start + lo, stop + lo) for (start, stop), lo in zip(reads, low, strict=True)]
+        parts.append(_phase(g, padded, kernel, shape, shifted, count, chosen))
     joined = _interleave(g, parts, shape.stride)
-    low = [b * s - lo for b, s, (lo, _) in zip(begin, shape.stride, shape.padding, strict=True)]
-    high = [size - n - cut for size, n, cut in zip(a.type.shape[2:], joined.shape[2:], low, strict=True)]
-    return pad_spatial(g, joined, low, high)
+    first = [lo - b * s for b, s, (lo, _) in zip(begin, shape.stride, shape.padding, strict=True)]
+    return slice_of(g, joined, (0, 0, *first), a.type.shape, (1,) * y.ndim)
+
+
+def _span(phase: Phase, begin: int, count: int) -> tuple[int, int]:
+    """The positions of the input that results ``begin .. begin + count`` of a phase read."""
+    start = begin - phase.shift - (phase.count - 1) * phase.dilation
+    return start, begin + count - phase.shift
 
 
 def _input_major(g: Rewriter, w: Value, shape: Geometry) -> Value:
@@ -186,32 +197,27 @@ def _input_major(g: Rewriter, w: Value, shape: Geometry) -> Value:
 
 
 def _phase(
-    g: Rewriter, y: Value, kernel: Value, shape: Geometry, begin: Ints, count: Ints, chosen: Sequence[Phase]
-) -> Value:
-    """Results ``begin .. begin + count`` of one phase. ``kernel`` is flipped: place k is its k-th from the end."""
+    g: Rewriter, y: Value, kernel: Value, shape: Geometry, reads: Sequence[tuple[int, int]], count: Ints,
+    chosen: Sequence[Phase],
+) -> Value:  # fmt: skip
+    """``count`` results of one phase. ``kernel`` is flipped: place k is its k-th from the end."""
     if any(p.count == 0 for p in chosen):
         return g.full(_zero(y), (y.shape[0], kernel.shape[0], *count), y.dtype)
     starts = [k - 1 - p.first - (p.count - 1) * p.step for k, p in zip(shape.kernel, chosen, strict=True)]
-    stops = [k - p.first for k, p in zip(shape.kernel, chosen, strict=True)]
-    places = g.apply(
-        "slice", kernel, starts=(0, 0, *starts), stops=(*kernel.shape[:2], *stops),
-        steps=(1, 1, *(p.step for p in chosen)),
-    )  # fmt: skip
-    low = [p.shift + (p.count - 1) * p.dilation - b for p, b in zip(chosen, begin, strict=True)]
-    high = [b + n - have - p.shift for b, n, have, p in zip(begin, count, y.shape[2:], chosen, strict=True)]
-    return plain_convolution(g, pad_spatial(g, y, low, high), places, tuple(p.dilation for p in chosen), shape.groups)
+    steps = (1, 1, *(p.step for p in chosen))
+    places = slice_of(g, kernel, (0, 0, *starts), (*kernel.shape[:2], *(p.count for p in chosen)), steps)
+    sizes = (*y.shape[:2], *(stop - start for start, stop in reads))
+    seen = slice_of(g, y, (0, 0, *(start for start, _ in reads)), sizes, (1,) * y.ndim)
+    return plain_convolution(g, seen, places, tuple(p.dilation for p in chosen), shape.groups)
 
 
-def _interleave(g: Rewriter, parts: dict[Ints, Value], stride: Ints) -> Value:
-    """The value whose positions with remainder ``r`` modulo ``stride`` are ``parts[r]``, last dimension first."""
-    for dim in reversed(range(len(stride))):
-        axis = 2 + dim
-        joined: dict[Ints, Value] = {}
-        for index in product(*(range(s) for s in stride[:dim])):
-            group = [parts[(*index, r)] for r in range(stride[dim])]
-            apart = [g.reshape(v, (*v.shape[: axis + 1], 1, *v.shape[axis + 1 :])) for v in group]
-            stacked = g.apply("concat", *apart, axis=axis + 1)
-            shape = group[0].shape
-            joined[index] = g.reshape(stacked, (*shape[:axis], shape[axis] * stride[dim], *shape[axis + 1 :]))
-        parts = joined
-    return parts[()]
+def _interleave(g: Rewriter, parts: Sequence[Value], stride: Ints) -> Value:
+    """The value whose positions with remainders ``r`` modulo ``stride`` are ``parts[r]``, in row-major order of ``r``."""
+    if len(parts) == 1:
+        return parts[0]
+    rank = len(stride)
+    batch, channels, *counts = parts[0].shape
+    stacked = g.reshape(g.apply("concat", *parts, axis=0), (*stride, batch, channels, *counts))
+    pairs = (axis for d in range(rank) for axis in (rank + 2 + d, d))
+    apart = g.apply("permute", stacked, dims=(rank, rank + 1, *pairs))
+    return g.reshape(apart, (batch, channels, *(n * s for n, s in zip(counts, stride, strict=True))))

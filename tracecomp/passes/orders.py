@@ -33,17 +33,39 @@ def moves_only_ones(shape: Shape, order: Order) -> bool:
 def is_flexible(node: Node) -> bool:
     """Whether the node can run in any order of axes, and hands its operands' order on."""
     if node.op.name == "reshape":
-        return adds_ones(node.inputs[0].shape, node.outputs[0].shape)
+        return keeps_axes_apart(node.inputs[0].shape, node.outputs[0].shape)
     if node.op.name in REDUCTIONS:
         return node.outputs[0].ndim >= 3
     if node.op.name == "expand":
         return node.inputs[0].ndim == node.outputs[0].ndim
-    return node.op.kind == "elementwise" or node.op.name in (*SAME_RANK, *CONVOLUTIONS, "windows", "fold")
+    return node.op.kind == "elementwise" or node.op.name in (*SAME_RANK, *CONVOLUTIONS, "windows", "fold", "permute")
 
 
-def adds_ones(source: Shape, target: Shape) -> bool:
-    """Whether two shapes differ by axes of size 1 only."""
-    return len(source) >= 3 and len(target) >= 3 and [n for n in source if n != 1] == [n for n in target if n != 1]
+def reshape_parts(source: Shape, target: Shape) -> list[tuple[list[int], list[int]]]:
+    """Runs of axes of ``source`` and of ``target`` that hold the same elements, as short as can be; ones left out."""
+    parts: list[tuple[list[int], list[int]]] = []
+    left = [d for d, n in enumerate(source) if n != 1]
+    right = [d for d, n in enumerate(target) if n != 1]
+    while left or right:
+        ins, outs = [left.pop(0)], [right.pop(0)]
+        have, want = source[ins[0]], target[outs[0]]
+        while have != want:
+            if have < want:
+                ins.append(left.pop(0))
+                have *= source[ins[-1]]
+            else:
+                outs.append(right.pop(0))
+                want *= target[outs[-1]]
+        parts.append((ins, outs))
+    return parts
+
+
+def keeps_axes_apart(source: Shape, target: Shape) -> bool:
+    """Whether a reshape leaves at least batch, channels and one other axis distinct."""
+    if min(len(source), len(target)) < 3 or 0 in source:
+        return False
+    together = len(reshape_parts(source, target))
+    return together >= 3 or together == sum(n != 1 for n in source)
 
 
 def linked(node: Node) -> tuple[Value, ...]:
@@ -64,7 +86,7 @@ def forward(node: Node, operand: Value, order: Order) -> Order | None:
     if node.op.kind == "elementwise" or name in SAME_RANK:
         return order if operand.ndim == result.ndim else None
     if name == "reshape":
-        return _with_ones(operand.shape, result.shape, order)
+        return reshaped(operand.shape, result.shape, order)
     if name == "windows":
         return (*order, *range(operand.ndim, result.ndim))
     if name == "fold":
@@ -82,7 +104,7 @@ def backward(node: Node, operand: Value, order: Order) -> Order | None:
     if node.op.kind == "elementwise" or name in SAME_RANK:
         return order if operand.ndim == result.ndim else None
     if name == "reshape":
-        return _with_ones(result.shape, operand.shape, order)
+        return reshaped(result.shape, operand.shape, order)
     if name == "windows":
         rank = operand.ndim
         return order[:rank] if order[rank:] == tuple(range(rank, result.ndim)) else None
@@ -91,9 +113,15 @@ def backward(node: Node, operand: Value, order: Order) -> Order | None:
     return None
 
 
-def _with_ones(source: Shape, target: Shape, order: Order) -> Order:
-    """``order`` of ``source`` for ``target``, which differs by axes of size 1; those come last."""
-    places = iter(d for d, n in enumerate(target) if n != 1)
-    place = {d: next(places) for d, n in enumerate(source) if n != 1}
-    kept = [place[d] for d in order if d in place]
-    return (*kept, *(d for d, n in enumerate(target) if n == 1))
+def reshaped(source: Shape, target: Shape, order: Order) -> Order | None:
+    """The order of ``target`` that is the same memory as ``source`` in ``order``; None when runs of axes are torn."""
+    parts = {ins[0]: (ins, outs) for ins, outs in reshape_parts(source, target)}
+    moving = [d for d in order if source[d] != 1]
+    result: list[int] = []
+    while moving:
+        ins, outs = parts.get(moving[0], ([], []))
+        if not ins or moving[: len(ins)] != ins:
+            return None
+        moving = moving[len(ins) :]
+        result += outs
+    return (*result, *(d for d, n in enumerate(target) if n == 1))

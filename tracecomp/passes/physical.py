@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tracecomp.ir.graph import Node, Value
-from tracecomp.passes.orders import REDUCTIONS, Order, identity
+from tracecomp.passes.orders import REDUCTIONS, Order, identity, reshaped
 from tracecomp.passes.rewrite import Rewriter
 
 
@@ -37,6 +37,10 @@ def rebuild(g: Rewriter, node: Node, operands: list[Placed], order: Order) -> Pl
         return _reduction(g, node, operands[0], order)
     if name == "fold":
         return _fold(g, node, operands[0], order)
+    if name == "reshape":
+        have = reshaped(result.shape, node.inputs[0].shape, order)
+        if have is not None:
+            return Placed(g.reshape(in_order(g, operands[0], have), tuple(result.shape[d] for d in order)), order)
     view = g.add(node.op, (in_order(g, operands[0], None),), node.attrs)[0]
     return Placed(g.apply("permute", view, dims=order), order)
 

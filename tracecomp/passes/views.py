@@ -225,6 +225,15 @@ def pad_by_nothing(g: Rewriter, a: Application) -> Replacement:
 
 
 @RULES.on("pad")
+def pad_that_cuts(g: Rewriter, a: Application) -> Replacement:
+    """pad by nothing but negative amounts -> slice"""
+    low, high = a.attrs["low"], a.attrs["high"]
+    if any(a.attrs["interior"]) or max((*low, *high), default=1) > 0 or 0 in a.type.shape:
+        return None
+    return slice_of(g, a.inputs[0], tuple(-n for n in low), a.type.shape, (1,) * a.type.ndim)
+
+
+@RULES.on("pad")
 def pad_of_pad(g: Rewriter, a: Application) -> Replacement:
     """pad(pad(x)) -> pad(x) with the same value and nothing cut away"""
     inner = made_by(a.inputs[0], "pad")
