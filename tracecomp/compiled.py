@@ -61,7 +61,7 @@ class Compiled:
         for entry in self.entries:
             miss = entry.recording.guards.miss(structure, leaves)
             if miss is not None:
-                reason = miss
+                reason = reason or miss
                 continue
             if not _compatible(entry.recording, known):
                 continue
@@ -194,7 +194,7 @@ def compile(
 
 def trace(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Graph:
     """The graph of ``fn(*args, **kwargs)``, which is run once. CaptureError when it cannot be captured."""
-    _, recording = record(fn, args, kwargs, getattr(fn, "__name__", type(fn).__name__))
+    _, recording = record(fn, args, kwargs, getattr(fn, "__name__", type(fn).__name__), derive=False)
     assert isinstance(recording, Recording)
     return recording.graph
 

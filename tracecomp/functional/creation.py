@@ -14,6 +14,7 @@ from tracecomp.functional.dims import new_shape
 from tracecomp.functional.method import function
 from tracecomp.functional.promotion import Number, cast, scalar, scalar_dtype
 from tracecomp.ir.types import DType, float64, from_numpy_dtype, int64
+from tracecomp.modes import modes
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor, create, wrap
 
@@ -110,6 +111,8 @@ def tensor(
     if isinstance(data, Tensor):
         copied = prim.cast(data.detach(), dtype=dtype or data.dtype)
         return finish(copied.detach(), requires_grad, device)
+    if isinstance(data, np.ndarray) and modes.recorder is not None and data.dtype.kind in "biuf":
+        return finish(prim.cast(wrap(data), dtype=dtype or from_numpy_dtype(data.dtype)), requires_grad, device)
     return finish(wrap(array_of(data, dtype)), requires_grad, device)
 
 

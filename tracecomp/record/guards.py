@@ -17,6 +17,7 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None), DType, type(Ellipsi
 _MISSING = object()
 _MODULE_INTERNALS = ("_parameters", "_buffers", "_modules")
 _FROZEN_SIZE = 64
+_FROZEN_ARRAY = 65536
 
 
 class ById:
@@ -37,7 +38,7 @@ class ById:
         return f"<{type(self.value).__name__} object>"
 
 
-def freeze(value: Any, by_id: bool = True) -> Any:
+def freeze(value: Any) -> Any:
     """A snapshot that compares equal while ``value`` means the same; ``_MISSING`` when it cannot be watched."""
     if isinstance(value, _PLAIN):
         return (type(value), value)
@@ -47,7 +48,9 @@ def freeze(value: Any, by_id: bool = True) -> Any:
     if isinstance(value, dict) and len(value) <= _FROZEN_SIZE:
         parts = tuple((k, freeze(v)) for k, v in value.items())
         return _MISSING if any(p is _MISSING for _, p in parts) else (type(value), parts)
-    if by_id and (isinstance(value, Tensor) or callable(value)):
+    if isinstance(value, np.ndarray) and value.size <= _FROZEN_ARRAY:
+        return (np.ndarray, (value.dtype, value.shape, value.tobytes()))
+    if isinstance(value, Tensor | np.ndarray) or callable(value):
         return ById(value)
     return _MISSING
 

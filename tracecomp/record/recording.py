@@ -94,9 +94,13 @@ class Split:
 
 
 def record(
-    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], name: str, strict: bool = True
-) -> tuple[Any, Recording | str]:
-    """Run ``fn`` and record it: its result, and the recording (or why there is none)."""
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], name: str, strict: bool = True,
+    derive: bool = True,
+) -> tuple[Any, Recording | str]:  # fmt: skip
+    """Run ``fn`` and record it: its result, and the recording (or why there is none).
+
+    ``derive`` adds the derivative of results that require grad.
+    """
     leaves: list[Any] = []
     structure = flatten((args, kwargs), leaves)
     where = [p[3:] for p in paths((args, kwargs))]
@@ -112,7 +116,7 @@ def record(
             result = fn(*args, **kwargs)
         if recorder.stopped is not None:
             return result, recorder.stopped
-        return result, _Finish(recorder, guards, leaves, arrays, result).recording()
+        return result, _Finish(recorder, guards, leaves, arrays, result).recording(derive)
     finally:
         modes.recorder = None
         recorder.forget()
@@ -147,10 +151,11 @@ class _Finish:
         self.made: dict[int, int] = {}
         self.sources = self._sources()
 
-    def recording(self) -> Recording:
+    def recording(self, derive: bool) -> Recording:
         values: list[Any] = []
         structure = flatten(self.result, values)
-        roots = [t for t in dict.fromkeys(v for v in values if isinstance(v, Tensor)) if self._differentiable(t)]
+        tensors = dict.fromkeys(v for v in values if isinstance(v, Tensor))
+        roots = [t for t in tensors if derive and self._differentiable(t)]
         freed = any(_was_freed(t) for t in roots)
         results = [self._result(v, [] if freed else roots, freed) for v in values]
         updates = self._updates()

@@ -1,0 +1,407 @@
+"""When recordings are used again, when not, and what is said about it."""
+
+from __future__ import annotations
+
+import copy
+import multiprocessing
+import threading
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracecomp as torch
+from tracecomp import nn, optim
+from tracecomp.errors import CaptureError
+
+FACTOR = 2.0
+OPTIONS = {"scale": 1.0}
+TABLE = np.ones(3, np.float32)
+
+
+def helper(x: Any) -> Any:
+    return x * FACTOR
+
+
+def compiled(fn: Any, **options: Any) -> Any:
+    return torch.compile(fn, backend="interpret", **options)
+
+
+def test_shape_miss_is_explained() -> None:
+    c = compiled(lambda x: x + 1)
+    c(torch.zeros(3))
+    c(torch.zeros(4))
+    assert c.misses == ["shape of argument [0] went from (3,) to (4,)"]
+
+
+def test_dtype_requires_grad_and_value_misses_are_explained() -> None:
+    c = compiled(lambda x, k=1: x * k)
+    c(torch.zeros(3))
+    c(torch.zeros(3, dtype=torch.float64))
+    c(torch.zeros(3, requires_grad=True))
+    c(torch.zeros(3), 2)
+    c(torch.zeros(3), 3)
+    assert "dtype of argument [0] went from" in c.misses[0]
+    assert any("requires_grad of argument [0] became True" in m for m in c.misses)
+    assert c.misses[-1] == "argument [1] went from 2 to 3"
+
+
+def test_grad_mode_and_default_dtype_are_guarded() -> None:
+    w = torch.ones(3, requires_grad=True)
+    c = compiled(lambda x: x * w + torch.zeros(3))
+    x = torch.ones(3)
+    assert c(x).requires_grad
+    with torch.no_grad():
+        assert not c(x).requires_grad
+        assert not c(x).requires_grad
+    assert c(x).requires_grad
+    assert c.recordings == 2
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert c(x).dtype is torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert "default dtype" in c.misses[-1]
+
+
+def test_globals_read_by_called_functions_are_guarded(monkeypatch: pytest.MonkeyPatch) -> None:
+    c = compiled(lambda x: helper(x) * OPTIONS["scale"])
+    x = torch.ones(2)
+    assert c(x).tolist() == [2, 2]
+    assert c(x).tolist() == [2, 2]
+    monkeypatch.setattr("tests.test_compile_guards.FACTOR", 5.0)
+    assert c(x).tolist() == [5, 5]
+    assert "global FACTOR changed from 2.0 to 5.0" in c.misses
+    monkeypatch.setitem(OPTIONS, "scale", 10.0)
+    assert c(x).tolist() == [50, 50]
+
+
+def test_rebound_global_tensor_is_seen() -> None:
+    space: dict[str, Any] = {"torch": torch, "w": torch.ones(2)}
+    exec("def f(x):\n    return x * w", space)
+    c = compiled(space["f"])
+    assert c(torch.ones(2)).tolist() == [1, 1]
+    space["w"] = torch.ones(2) * 7
+    assert c(torch.ones(2)).tolist() == [7, 7]
+
+
+def test_numpy_data_of_a_global_is_guarded() -> None:
+    c = compiled(lambda x: x + torch.from_numpy(TABLE))
+    assert c(torch.zeros(3)).tolist() == [1, 1, 1]
+    TABLE[:] = 4
+    try:
+        assert c(torch.zeros(3)).tolist() == [4, 4, 4]
+    finally:
+        TABLE[:] = 1
+
+
+def test_attributes_of_plain_objects_are_guarded() -> None:
+    class Settings:
+        gain = 1.0
+
+        def __init__(self) -> None:
+            self.offset = 1.0
+
+        def step(self, x: Any) -> Any:
+            return x + self.offset
+
+    s = Settings()
+    c = compiled(s.step)
+    assert c(torch.zeros(1)).item() == 1
+    s.offset = 3.0
+    assert c(torch.zeros(1)).item() == 3
+    assert "offset" in c.misses[-1]
+
+
+def test_counter_in_the_program_is_not_lost() -> None:
+    class Counter:
+        def __init__(self) -> None:
+            self.n = 0
+
+        def step(self, x: Any) -> Any:
+            self.n += 1
+            return x + self.n
+
+    counter = Counter()
+    c = compiled(counter.step)
+    assert [c(torch.zeros(1)).item() for _ in range(4)] == [1, 2, 3, 4]
+
+
+def test_module_attributes_and_mode_are_guarded() -> None:
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.k = 2.0
+            self.inner = nn.Dropout(0.0)
+
+        def forward(self, x: Any) -> Any:
+            return self.inner(x) * self.k
+
+    m = Scaled()
+    c = compiled(m)
+    x = torch.ones(2)
+    assert c(x).tolist() == [2, 2]
+    m.k = 3.0
+    assert c(x).tolist() == [3, 3]
+    assert "Scaled.k changed from 2.0 to 3.0" in c.misses
+    m.unrelated = "text"
+    m.eval()
+    assert c(x).tolist() == [3, 3]
+    assert c.recordings == 3
+
+
+def test_replaced_parameter_is_seen() -> None:
+    m = nn.Linear(2, 1, bias=False)
+    c = compiled(m)
+    x = torch.ones(1, 2)
+    c(x)
+    m.weight = nn.Parameter(torch.full((1, 2), 5.0))
+    assert c(x).item() == 10
+
+
+def test_same_tensor_twice_is_another_call() -> None:
+    def step(a: Any, b: Any) -> Any:
+        a.add_(1)
+        return b * 1
+
+    c = compiled(step)
+    x, y = torch.zeros(2), torch.zeros(2)
+    assert c(x, y).tolist() == [0, 0]
+    assert c(x, x).tolist() == [2, 2]
+    assert c(x, x).tolist() == [3, 3]
+    assert c(y, x).tolist() == [3, 3]
+
+
+def test_host_values_need_no_new_recording() -> None:
+    model = nn.Linear(2, 1)
+    opt = optim.SGD(model.parameters(), lr=0.1)
+    scheduler = optim.lr_scheduler.StepLR(opt, 1, gamma=0.5)
+
+    def step(x: Any) -> Any:
+        opt.zero_grad()
+        loss = model(x).sum()
+        loss.backward()
+        opt.step()
+        return loss
+
+    c = compiled(step)
+    for _ in range(5):
+        c(torch.ones(1, 2))
+        scheduler.step()
+    assert c.recordings == 1
+
+
+def test_two_functions_share_state() -> None:
+    w = torch.zeros(2)
+
+    def write(x: Any) -> None:
+        w.add_(x)
+
+    write_c, read_c = compiled(write), compiled(lambda: w * 2)
+    for i in range(1, 4):
+        write_c(torch.ones(2))
+        assert read_c().tolist() == [2.0 * i] * 2
+    assert write_c.recordings == read_c.recordings == 1
+
+
+def test_decorator_method_and_module_attributes() -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lin = nn.Linear(2, 2)
+
+        @torch.compile(backend="interpret")
+        def forward(self, x: Any) -> Any:
+            return self.lin(x)
+
+    m = Model()
+    x = torch.ones(1, 2)
+    want = m.lin(x)
+    for _ in range(3):
+        np.testing.assert_allclose(m(x).detach().numpy(), want.detach().numpy())
+    c = compiled(m.lin)
+    assert [p.shape for p in c.parameters()] == [(2, 2), (2,)]
+
+
+def test_dataclass_and_keyword_arguments() -> None:
+    @dataclass
+    class Batch:
+        x: Any
+        name: str
+
+    c = compiled(lambda b, *, k: Batch(b.x * k, b.name))
+    for i in range(3):
+        out = c(Batch(torch.full((2,), float(i)), "n"), k=2)
+        assert isinstance(out, Batch) and out.x.tolist() == [2.0 * i] * 2
+    assert c.recordings == 1
+
+
+# ---- refusals
+
+
+def test_numpy_is_refused_with_the_line() -> None:
+    def step(x: Any) -> Any:
+        return float(x.numpy().sum())
+
+    with pytest.raises(CaptureError, match=r"test_compile_guards.py:\d+.*fullgraph=False"):
+        compiled(step)(torch.ones(3))
+
+
+def test_numpy_runs_eagerly_without_fullgraph() -> None:
+    c = compiled(lambda x: torch.from_numpy(x.numpy() * 2), fullgraph=False)
+    with pytest.warns(UserWarning, match="runs eagerly from now on"):
+        assert c(torch.ones(2)).tolist() == [2, 2]
+    assert c(torch.ones(2) * 3).tolist() == [6, 6]
+
+
+def test_state_that_never_settles_is_refused() -> None:
+    kept: list[Any] = []
+
+    def step(x: Any) -> Any:
+        kept.append(x * 2)
+        return x
+
+    c = compiled(step)
+    with pytest.raises(CaptureError, match=r"leaves new tensors behind, made at .*test_compile_guards.py:\d+"):
+        for _ in range(10):
+            c(torch.ones(2))
+    kept.clear()
+    c = compiled(step, fullgraph=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(10):
+            c(torch.ones(2))
+    assert len(kept) == 10
+
+
+def test_too_many_paths_are_refused() -> None:
+    c = compiled(lambda x: x * x.sum().item())
+    with pytest.raises(CaptureError, match=r"where, cond or while_loop"):
+        for i in range(100):
+            c(torch.full((2,), float(i)))
+
+
+def test_error_in_the_program_leaves_the_eager_state() -> None:
+    w = torch.zeros(2)
+
+    def step(x: Any) -> Any:
+        w.add_(1)
+        if x.sum() > 10:
+            raise ValueError("too large")
+        return w * x
+
+    c = compiled(step)
+    c(torch.ones(2))
+    c(torch.ones(2))
+    assert w.tolist() == [2, 2]
+    with pytest.raises(ValueError, match="too large"):
+        c(torch.ones(2) * 100)
+    assert w.tolist() == [3, 3]
+    assert c(torch.ones(2)).tolist() == [4, 4]
+
+
+def test_backward_of_a_finished_step_is_an_error() -> None:
+    w = torch.ones(2, requires_grad=True)
+
+    def step() -> Any:
+        w.grad = None
+        loss = (w * w).sum()
+        loss.backward()
+        return loss
+
+    c = compiled(step)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="second time"):
+            c().backward()
+
+
+def test_weights_changed_between_forward_and_backward_are_noticed() -> None:
+    w = torch.ones(2, requires_grad=True)
+    x = torch.ones(2, requires_grad=True)
+    c = compiled(lambda x: (w * x).sum())
+    c(x)
+    y = c(x)
+    with torch.no_grad():
+        w.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.backward()
+
+
+# ---- threads and processes
+
+
+def test_calls_from_several_threads() -> None:
+    w = torch.ones(64)
+    c = torch.compile(lambda x: (x * w).sum())
+    failures = []
+
+    def work(k: int) -> None:
+        for i in range(50):
+            got = c(torch.full((64,), float(k + i))).item()
+            if got != 64.0 * (k + i):
+                failures.append((k, i, got))
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failures
+
+
+def _in_child(queue: Any, c: Any, x: Any) -> None:
+    queue.put(c(x).tolist())
+
+
+def test_use_after_fork() -> None:
+    c = torch.compile(lambda x: x * 2)
+    x = torch.ones(3)
+    c(x)
+    c(x)
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    child = context.Process(target=_in_child, args=(queue, c, x))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        child.start()
+    assert queue.get(timeout=30) == [2, 2, 2]
+    child.join()
+
+
+def test_module_can_be_copied_after_compiling() -> None:
+    m = nn.Linear(2, 2)
+    c = compiled(m)
+    c(torch.ones(1, 2))
+    other = copy.deepcopy(m)
+    assert other(torch.ones(1, 2)).tolist() == c(torch.ones(1, 2)).tolist()
+
+
+def test_nested_compiled_functions_are_one_graph() -> None:
+    inner = compiled(lambda x: x * 2)
+    outer = compiled(lambda x: inner(x) + 1)
+    for _ in range(3):
+        assert outer(torch.ones(2)).tolist() == [3, 3]
+    assert inner.recordings == 0 and len(outer.graphs) == 1
+
+
+def test_explain_names_everything() -> None:
+    w = torch.zeros(2)
+
+    def step(x: Any) -> Any:
+        w.add_(x)
+        return w.sum()
+
+    c = compiled(step)
+    c(torch.ones(2))
+    c(torch.ones(2))
+    assert "step: 1 recordings, 1 in use" in c.explain()
+    assert "1 state updates" in c.explain()
+
+
+def test_trace_gives_the_graph() -> None:
+    graph = torch.trace(lambda x: x.exp() + 1, torch.ones(3))
+    assert [n.op.name for n in graph.live_nodes() if n.inputs] == ["exp", "add"]
+    w = torch.ones(3, requires_grad=True)
+    assert [o.role for o in torch.trace(lambda x: x * w, torch.ones(3)).outputs] == ["result"]
