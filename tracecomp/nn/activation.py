@@ -128,11 +128,16 @@ class RReLU(Module):
 class Hardtanh(Module):
     """``x`` limited to ``[min_val, max_val]``."""
 
-    def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
+    def __init__(
+        self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False, min_value: float | None = None,
+        max_value: float | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
-        self.min_val = min_val
-        self.max_val = max_val
+        self.min_val = min_val if min_value is None else min_value
+        self.max_val = max_val if max_value is None else max_value
         self.inplace = inplace
+        if self.max_val <= self.min_val:
+            raise AssertionError("max_val must be larger than min_val")
 
     def forward(self, input: Tensor) -> Tensor:
         return F.hardtanh(input, self.min_val, self.max_val, self.inplace)

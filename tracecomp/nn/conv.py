@@ -24,7 +24,7 @@ class _ConvNd(Module):
     def __init__(
         self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0,
         dilation: Any = 1, groups: int = 1, bias: bool = True, padding_mode: str = "zeros", device: Any = None,
-        dtype: Any = None, output_padding: Any = 0,
+        dtype: Any = None,
     ) -> None:  # fmt: skip
         super().__init__()
         if groups <= 0:
@@ -47,7 +47,7 @@ class _ConvNd(Module):
         self.stride = ntuple(stride, self.rank)
         self.padding = padding if isinstance(padding, str) else ntuple(padding, self.rank)
         self.dilation = ntuple(dilation, self.rank)
-        self.output_padding = ntuple(output_padding, self.rank)
+        self.output_padding = (0,) * self.rank
         self.groups = groups
         self.padding_mode = padding_mode
         self.weight = Parameter(T.empty(*self._weight_shape(), device=device, dtype=dtype))
@@ -126,9 +126,9 @@ class _ConvTransposeNd(_ConvNd):
         device: Any = None, dtype: Any = None,
     ) -> None:  # fmt: skip
         super().__init__(
-            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device,
-            dtype, output_padding,
-        )  # fmt: skip
+            in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype
+        )
+        self.output_padding = ntuple(output_padding, self.rank)
 
     def _output_padding(self, input: Tensor, output_size: Any) -> tuple[int, ...]:
         """What has to be added to reach ``output_size``. ValueError when it cannot be reached."""
@@ -182,16 +182,14 @@ class ConvTranspose3d(_ConvTransposeNd):
     rank = 3
 
 
-class _LazyConv(LazyModule, _ConvNd):
+class _LazyConvNd(LazyModule, _ConvNd):
     """A convolution that learns ``in_channels`` from its first input."""
 
-    def __init__(self, out_channels: int, kernel_size: Any, *args: Any, bias: bool = True, **kwargs: Any) -> None:
-        groups = kwargs.get("groups", 1)
-        super().__init__(0, groups, kernel_size, *args, bias=False, **kwargs)
+    def _wait(self, out_channels: int, bias: bool, dtype: Any) -> None:
         self.out_channels = out_channels
-        self.weight = UninitializedParameter(dtype=kwargs.get("dtype"))
+        self.weight = UninitializedParameter(dtype=dtype)
         if bias:
-            self.bias = UninitializedParameter(dtype=kwargs.get("dtype"))
+            self.bias = UninitializedParameter(dtype=dtype)
 
     def initialize_parameters(self, input: Tensor, *args: Any, **kwargs: Any) -> None:
         if not self.has_uninitialized_params():
@@ -208,6 +206,28 @@ class _LazyConv(LazyModule, _ConvNd):
         if self.bias is not None:
             self.bias.materialize((self.out_channels,))
         self.reset_parameters()
+
+
+class _LazyConv(_LazyConvNd):
+    def __init__(
+        self, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
+        groups: int = 1, bias: bool = True, padding_mode: str = "zeros", device: Any = None, dtype: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__(0, groups, kernel_size, stride, padding, dilation, groups, False, padding_mode, device, dtype)
+        self._wait(out_channels, bias, dtype)
+
+
+class _LazyConvTranspose(_LazyConvNd):
+    def __init__(
+        self, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
+        groups: int = 1, bias: bool = True, dilation: Any = 1, padding_mode: str = "zeros", device: Any = None,
+        dtype: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            0, groups, kernel_size, stride, padding, output_padding, groups, False, dilation, padding_mode, device,
+            dtype,
+        )  # fmt: skip
+        self._wait(out_channels, bias, dtype)
 
 
 class LazyConv1d(_LazyConv, Conv1d):
@@ -228,19 +248,19 @@ class LazyConv3d(_LazyConv, Conv3d):
     cls_to_become = Conv3d
 
 
-class LazyConvTranspose1d(_LazyConv, ConvTranspose1d):
+class LazyConvTranspose1d(_LazyConvTranspose, ConvTranspose1d):
     """``ConvTranspose1d`` that learns ``in_channels`` from its first input."""
 
     cls_to_become = ConvTranspose1d
 
 
-class LazyConvTranspose2d(_LazyConv, ConvTranspose2d):
+class LazyConvTranspose2d(_LazyConvTranspose, ConvTranspose2d):
     """``ConvTranspose2d`` that learns ``in_channels`` from its first input."""
 
     cls_to_become = ConvTranspose2d
 
 
-class LazyConvTranspose3d(_LazyConv, ConvTranspose3d):
+class LazyConvTranspose3d(_LazyConvTranspose, ConvTranspose3d):
     """``ConvTranspose3d`` that learns ``in_channels`` from its first input."""
 
     cls_to_become = ConvTranspose3d

@@ -8,6 +8,7 @@ from typing import Any
 from tracecomp.nn import functional as F
 from tracecomp.nn.functional.loss import legacy_reduction
 from tracecomp.nn.module import Module
+from tracecomp.nn.shape import PairwiseDistance
 from tracecomp.tensor import Tensor
 
 Weight = Tensor | None
@@ -282,7 +283,7 @@ class TripletMarginWithDistanceLoss(_Loss):
         swap: bool = False, reduction: str = "mean",
     ) -> None:  # fmt: skip
         super().__init__(reduction=reduction)
-        self.distance_function = distance_function
+        self.distance_function = distance_function or PairwiseDistance()
         self.margin = margin
         self.swap = swap
 

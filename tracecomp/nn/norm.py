@@ -24,7 +24,7 @@ class _NormBase(Module):
 
     def __init__(
         self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,
-        track_running_stats: bool = True, device: Any = None, dtype: Any = None,
+        track_running_stats: bool = True, device: Any = None, dtype: Any = None, bias: bool = True,
     ) -> None:  # fmt: skip
         super().__init__()
         self.num_features = num_features
@@ -32,10 +32,9 @@ class _NormBase(Module):
         self.momentum = momentum
         self.affine = affine
         self.track_running_stats = track_running_stats
-        for name in ("weight", "bias"):
-            self.register_parameter(
-                name, Parameter(T.empty(num_features, device=device, dtype=dtype)) if affine else None
-            )
+        for name, wanted in (("weight", affine), ("bias", affine and bias)):
+            made = Parameter(T.empty(num_features, device=device, dtype=dtype)) if wanted else None
+            self.register_parameter(name, made)
         tracked = track_running_stats
         self.register_buffer("running_mean", T.zeros(num_features, device=device, dtype=dtype) if tracked else None)
         self.register_buffer("running_var", T.ones(num_features, device=device, dtype=dtype) if tracked else None)
@@ -54,6 +53,7 @@ class _NormBase(Module):
         self.reset_running_stats()
         if self.affine:
             init.ones_(self.weight)
+        if self.bias is not None:
             init.zeros_(self.bias)
 
     def _check_input_dim(self, input: Tensor) -> None:
@@ -73,7 +73,7 @@ class _NormBase(Module):
     def extra_repr(self) -> str:
         return (
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
-            f"track_running_stats={self.track_running_stats}"
+            f"bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
         )
 
 
@@ -115,6 +115,13 @@ class BatchNorm3d(_BatchNorm):
 class SyncBatchNorm(_BatchNorm):
     """Batch normalisation over all processes; here there is one."""
 
+    def __init__(
+        self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,
+        track_running_stats: bool = True, process_group: Any = None, device: Any = None, dtype: Any = None,
+        bias: bool = True,
+    ) -> None:  # fmt: skip
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
+
     def _check_input_dim(self, input: Tensor) -> None:
         if input.ndim < 2:
             raise ValueError(f"expected at least 2D input (got {input.ndim}D input)")
@@ -136,9 +143,9 @@ class SyncBatchNorm(_BatchNorm):
 class _InstanceNorm(_NormBase):
     def __init__(
         self, num_features: int, eps: float = 1e-5, momentum: float = 0.1, affine: bool = False,
-        track_running_stats: bool = False, device: Any = None, dtype: Any = None,
+        track_running_stats: bool = False, device: Any = None, dtype: Any = None, bias: bool = True,
     ) -> None:  # fmt: skip
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
 
     def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
@@ -179,13 +186,13 @@ class _LazyNorm(LazyModule, _NormBase):
 
     def __init__(
         self, eps: float = 1e-5, momentum: float = 0.1, affine: bool = True, track_running_stats: bool = True,
-        device: Any = None, dtype: Any = None,
+        device: Any = None, dtype: Any = None, bias: bool = True,
     ) -> None:  # fmt: skip
         super().__init__(0, eps, momentum, False, False, device, dtype)
         self.affine, self.track_running_stats = affine, track_running_stats
         if affine:
             self.weight = UninitializedParameter(dtype=dtype)
-            self.bias = UninitializedParameter(dtype=dtype)
+            self.bias = UninitializedParameter(dtype=dtype) if bias else None
         if track_running_stats:
             self.running_mean = UninitializedBuffer(dtype=dtype)
             self.running_var = UninitializedBuffer(dtype=dtype)
@@ -195,9 +202,9 @@ class _LazyNorm(LazyModule, _NormBase):
         if not self.has_uninitialized_params():
             return
         self.num_features = input.shape[1 if input.ndim == self.ranks[-1] or isinstance(self, _BatchNorm) else 0]
-        names = ("weight", "bias") if self.affine else ()
-        for name in (*names, *(("running_mean", "running_var") if self.track_running_stats else ())):
-            getattr(self, name).materialize((self.num_features,))
+        for value in (*self._parameters.values(), *self._buffers.values()):
+            if isinstance(value, UninitializedParameter | UninitializedBuffer):
+                value.materialize((self.num_features,))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -268,7 +275,10 @@ class LayerNorm(Module):
         return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
-        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+        return (
+            f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}, "
+            f"bias={self.bias is not None}"
+        )
 
 
 class RMSNorm(Module):
@@ -328,7 +338,10 @@ class GroupNorm(Module):
         return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
-        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
+        return (
+            f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, "
+            f"bias={self.bias is not None}"
+        )
 
 
 class LocalResponseNorm(Module):

@@ -232,11 +232,15 @@ class RNNBase(Module):
 
 
 class RNN(RNNBase):
-    """Elman network: ``h' = tanh(x W_ih^T + b_ih + h W_hh^T + b_hh)``, or relu."""
+    """Elman network: ``h' = tanh(x W_ih^T + b_ih + h W_hh^T + b_hh)``, or relu.
 
-    def __init__(self, *args: Any, nonlinearity: str = "tanh", **kwargs: Any) -> None:
-        if len(args) > 3 and isinstance(args[3], str):
-            nonlinearity, args = args[3], (*args[:3], *args[4:])
+    ``nonlinearity`` is ``"tanh"`` or ``"relu"``; it may stand after ``num_layers`` among the positional arguments.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if len(args) > 3:
+            kwargs["nonlinearity"], args = args[3], (*args[:3], *args[4:])
+        nonlinearity = kwargs.pop("nonlinearity", "tanh")
         if nonlinearity not in ("tanh", "relu"):
             raise ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
         super().__init__(f"RNN_{nonlinearity.upper()}", *args, **kwargs)

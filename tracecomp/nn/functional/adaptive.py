@@ -36,11 +36,11 @@ def _regions(size: int, length: int) -> tuple[list[int], list[int]]:
 def _gather_regions(x: Tensor, starts: list[list[int]], ends: list[list[int]]) -> tuple[Tensor, Any, Tensor]:
     """Elements of regions of unequal extent: (..., positions, places), which places count, their flat source."""
     n = len(starts)
-    lengths = x.shape[x.ndim - n :]
+    lead = x.ndim - n
+    lengths = x.shape[lead:]
     inside: Any = True
     source: Any = 0
     for axis, (first, last) in enumerate(zip(starts, ends, strict=True)):
-        lead = x.ndim - n
         width = max(b - a for a, b in zip(first, last, strict=True))
         index = [[min(a + j, b - 1) for j in range(width)] for a, b in zip(first, last, strict=True)]
         valid = [[a + j < b for j in range(width)] for a, b in zip(first, last, strict=True)]
