@@ -1,0 +1,200 @@
+"""Datasets, samplers and the loader, with and without worker processes."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import namedtuple
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracecomp as tc
+from tracecomp.utils.data import (
+    BatchSampler,
+    ConcatDataset,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    Subset,
+    SubsetRandomSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+    default_collate,
+    get_worker_info,
+    random_split,
+)
+
+
+class Squares(Dataset[Any]):
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __getitem__(self, i: int) -> Any:
+        if not 0 <= i < self.n:
+            raise IndexError(i)
+        return tc.tensor(float(i * i)), i
+
+
+class Stream(IterableDataset[Any]):
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def __iter__(self) -> Iterator[int]:
+        info = get_worker_info()
+        return iter(range(self.n)) if info is None else iter(range(info.id, self.n, info.num_workers))
+
+
+class Broken(Squares):
+    def __getitem__(self, i: int) -> Any:
+        if i == 5:
+            raise ValueError("item five is broken")
+        return super().__getitem__(i)
+
+
+class Slow(Squares):
+    def __getitem__(self, i: int) -> Any:
+        time.sleep(30)
+
+
+class Dying(Squares):
+    def __getitem__(self, i: int) -> Any:
+        os._exit(3)
+
+
+class Seeds(Squares):
+    def __getitem__(self, i: int) -> Any:
+        info = get_worker_info()
+        assert info is not None
+        return info.id, info.seed, float(tc.rand(1)), float(np.random.rand())
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_batches_come_in_order(workers: int, drop_last: bool) -> None:
+    loader = DataLoader(Squares(10), batch_size=4, num_workers=workers, drop_last=drop_last)
+    batches = list(loader)
+    assert len(batches) == len(loader) == (2 if drop_last else 3)
+    assert [b[1].tolist() for b in batches] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]][: len(batches)]
+    assert batches[0][0].tolist() == [0.0, 1.0, 4.0, 9.0]
+    assert batches[0][0].dtype is tc.float32 and batches[0][1].dtype is tc.int64
+
+
+def test_shuffling_is_a_new_permutation_each_pass_and_reproducible() -> None:
+    data = TensorDataset(tc.arange(20))
+
+    def passes() -> list[list[int]]:
+        loader = DataLoader(data, batch_size=20, shuffle=True, generator=tc.Generator().manual_seed(3))
+        return [next(iter(loader))[0].tolist() for _ in range(2)]
+
+    first, second = passes()
+    assert sorted(first) == sorted(second) == list(range(20)) and first != second
+    assert passes() == [first, second]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_iterable_datasets(workers: int) -> None:
+    batches = [b.tolist() for b in DataLoader(Stream(7), batch_size=2, num_workers=workers)]
+    assert sorted(x for b in batches for x in b) == list(range(7))
+    assert [b.tolist() for b in DataLoader(Stream(5), batch_size=2, drop_last=True)] == [[0, 1], [2, 3]]
+    assert list(DataLoader(Stream(3), batch_size=None)) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_errors_keep_their_type_and_show_the_workers_traceback(workers: int) -> None:
+    loader = DataLoader(Broken(8), batch_size=2, num_workers=workers)
+    with pytest.raises(ValueError, match="item five is broken") as caught:
+        list(loader)
+    if workers:
+        assert "worker process 0" in str(caught.value) and "__getitem__" in str(caught.value)
+
+
+def test_timeouts_and_dead_workers_are_reported() -> None:
+    with pytest.raises(RuntimeError, match="timed out after 0.5 seconds"):
+        list(DataLoader(Slow(2), num_workers=1, timeout=0.5))
+    with pytest.raises(RuntimeError, match="exited unexpectedly"):
+        list(DataLoader(Dying(2), num_workers=1))
+
+
+def test_workers_have_seeds_of_their_own_and_repeat() -> None:
+    def rows() -> list[Any]:
+        tc.manual_seed(0)
+        return [[c.tolist()[0] for c in b] for b in DataLoader(Seeds(4), num_workers=2)]
+
+    first = rows()
+    assert [r[0] for r in first] == [0, 1, 0, 1]
+    assert first[1][1] == first[0][1] + 1
+    assert len({r[2] for r in first}) == len({r[3] for r in first}) == 4
+    assert rows() == first
+
+
+def test_worker_init_runs_in_every_worker(tmp_path: Any) -> None:
+    def note(worker: int) -> None:
+        (tmp_path / str(worker)).touch()
+
+    list(DataLoader(Squares(4), num_workers=2, worker_init_fn=note))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["0", "1"]
+
+
+def test_persistent_workers_serve_several_passes() -> None:
+    loader = DataLoader(Squares(6), batch_size=3, num_workers=1, persistent_workers=True)
+    assert [[b[1].tolist() for b in loader] for _ in range(2)] == [[[0, 1, 2], [3, 4, 5]]] * 2
+
+
+def test_map_style_data_may_be_any_container() -> None:
+    data = {"a": 1.5, "b": 2.5}
+    assert next(iter(DataLoader(data, sampler=list(data), batch_size=2))).tolist() == [1.5, 2.5]
+
+
+def test_collation_of_nested_items() -> None:
+    Point = namedtuple("Point", "x y")  # noqa: PYI024
+    items = [{"p": Point(i, [float(i), np.float32(i)]), "s": "ab", "a": np.ones(2) * i} for i in range(3)]
+    batch = default_collate(items)
+    assert batch["p"].x.tolist() == [0, 1, 2] and batch["p"].y[0].dtype is tc.float64
+    assert batch["s"] == ["ab"] * 3 and tuple(batch["a"].shape) == (3, 2)
+    with pytest.raises(RuntimeError, match="equal size"):
+        default_collate([[1], [1, 2]])
+    with pytest.raises(TypeError, match="default_collate"):
+        default_collate([object()])
+
+
+def test_splits_and_joins() -> None:
+    parts = random_split(range(10), [0.5, 0.25, 0.25], tc.Generator().manual_seed(1))
+    assert [len(p) for p in parts] == [6, 2, 2]
+    assert sorted(x for p in parts for x in p) == list(range(10))
+    with pytest.raises(ValueError, match="Sum of input lengths"):
+        random_split(range(10), [3, 3])
+    joined = ConcatDataset([Squares(2), Squares(3)])
+    assert len(joined) == 5 and joined[-1][1] == 2 and joined[2][1] == 0
+    assert [x[1] for x in Subset(joined, [4, 0])] == [2, 0]
+
+
+def test_samplers() -> None:
+    assert list(BatchSampler(SequentialSampler(range(5)), 2, False)) == [[0, 1], [2, 3], [4]]
+    assert sorted(RandomSampler(range(4))) == [0, 1, 2, 3]
+    assert len(list(RandomSampler(range(4), replacement=True, num_samples=9))) == 9
+    assert sorted(SubsetRandomSampler([3, 5, 7])) == [3, 5, 7]
+    assert set(WeightedRandomSampler([0.0, 1.0, 1.0], 50)) == {1, 2}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch_size": 0}, "batch_size"),
+        ({"num_workers": -1}, "num_workers"),
+        ({"sampler": [0], "shuffle": True}, "mutually exclusive"),
+        ({"batch_sampler": [[0]], "drop_last": True}, "mutually exclusive"),
+        ({"prefetch_factor": 2}, "prefetch_factor"),
+        ({"timeout": -1}, "timeout"),
+    ],
+)
+def test_arguments_that_make_no_sense(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        DataLoader(Squares(4), **options)

@@ -1,0 +1,30 @@
+"""Datasets and loaders under the names of torch.utils.data."""
+
+from tracecomp.utils.data.collate import collate, default_collate, default_collate_fn_map, default_convert
+from tracecomp.utils.data.dataloader import DataLoader
+from tracecomp.utils.data.dataset import (
+    ChainDataset,
+    ConcatDataset,
+    Dataset,
+    IterableDataset,
+    StackDataset,
+    Subset,
+    TensorDataset,
+    random_split,
+)
+from tracecomp.utils.data.sampler import (
+    BatchSampler,
+    RandomSampler,
+    Sampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
+from tracecomp.utils.data.worker import WorkerInfo, get_worker_info
+
+__all__ = [
+    "BatchSampler", "ChainDataset", "ConcatDataset", "DataLoader", "Dataset", "IterableDataset", "RandomSampler",
+    "Sampler", "SequentialSampler", "StackDataset", "Subset", "SubsetRandomSampler", "TensorDataset",
+    "WeightedRandomSampler", "WorkerInfo", "collate", "default_collate", "default_collate_fn_map", "default_convert",
+    "get_worker_info", "random_split",
+]  # fmt: skip

@@ -1,0 +1,82 @@
+"""What runs in a loader's worker process."""
+
+from __future__ import annotations
+
+import random
+import traceback
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tracecomp.random import manual_seed
+
+
+@dataclass(frozen=True)
+class WorkerInfo:
+    """Number, seed and dataset of the worker process that asks."""
+
+    id: int
+    num_workers: int
+    seed: int
+    dataset: Any
+
+
+_info: WorkerInfo | None = None
+
+
+def get_worker_info() -> WorkerInfo | None:
+    """About this worker process; None outside of one."""
+    return _info
+
+
+class Failure:
+    """An exception on its way from a worker to the user, with its traceback as text."""
+
+    def __init__(self, where: str) -> None:
+        import sys
+
+        kind, error, _ = sys.exc_info()
+        self.kind = kind
+        self.key = error.args[0] if isinstance(error, KeyError) and error.args else None
+        self.text = f"Caught {kind.__name__ if kind else 'error'} {where}.\nOriginal {traceback.format_exc()}"
+
+    def reraise(self) -> None:
+        """Raise the same type with the original traceback in its message."""
+        kind = self.kind or RuntimeError
+        try:
+            error = kind(self.text)
+        except Exception:
+            raise RuntimeError(self.text) from None
+        raise error
+
+
+class Exhausted:
+    """Tells that an iterable dataset has no more items in this worker."""
+
+
+def run(worker: int, count: int, seed: int, dataset: Any, fetcher: Any, tasks: Any, results: Any, init: Any) -> None:
+    """Serve tasks (number, indices) until None arrives; every answer is (number, worker, batch or Failure)."""
+    global _info
+    failure = None
+    try:
+        random.seed(seed)
+        np.random.seed(seed % 2**32)
+        manual_seed(seed)
+        _info = WorkerInfo(worker, count, seed, dataset)
+        if init is not None:
+            init(worker)
+        fetch = fetcher.start(dataset)
+    except Exception:
+        failure = Failure(f"in DataLoader worker process {worker}")
+    while (task := tasks.get()) is not None:
+        number, indices = task
+        answer: Any = failure
+        if failure is None:
+            try:
+                answer = fetch(indices)
+            except StopIteration:
+                answer = Exhausted()
+            except Exception:
+                answer = Failure(f"in DataLoader worker process {worker}")
+        results.put((number, worker, answer))
