@@ -98,8 +98,9 @@ class Plan:
         outputs = [np.empty(shape, dtype) for shape, dtype in self._types]
         targets = [(_tensor(b, leaves), out) for b, out, _ in self._updates]
         for out, i in self._aliases.items():
-            if arrays[i].flags.c_contiguous:
-                outputs[out] = arrays[i]
+            if not arrays[i].flags.c_contiguous:
+                arrays[i] = arrays[i].copy()
+            outputs[out] = arrays[i]
         self.forward.run(arrays, outputs)
         for k, (out, seen, _) in enumerate(recording.predicates):
             now = outputs[out].tolist()

@@ -77,7 +77,7 @@ def lower(
     place); a kernel writes there directly when nothing reads the old contents later, else a copy at the end does.
     """
     frame = _Planner(fuse, machine or host(), optimise).frame(graph, aliases or {})
-    return _Emitter(graph, frame).lowered()
+    return _Emitter(graph, frame).lowered(aliases or {})
 
 
 class _Planner:
@@ -164,10 +164,14 @@ class _Emitter:
         self.kernels: dict[Kernel, Kernel] = {}
         self.loops = 0
 
-    def lowered(self) -> Lowered:
+    def lowered(self, aliases: Mapping[int, int]) -> Lowered:
+        """The program; an output that is an input's memory is the input's slot, so that their uses are ordered."""
         graph = self.graph
         inputs = [Slot(i.name, "input", n, i.value.type.nbytes) for n, i in enumerate(graph.inputs)]
-        outputs = [Slot(o.name, "output", n, o.value.type.nbytes) for n, o in enumerate(graph.outputs)]
+        outputs = [
+            inputs[aliases[n]] if n in aliases else Slot(o.name, "output", n, o.value.type.nbytes)
+            for n, o in enumerate(graph.outputs)
+        ]
         by_value = {i.value: Ref(s) for i, s in zip(graph.inputs, inputs, strict=True)}
         places = _Places(self.frame, by_value, [Ref(s) for s in outputs], 0)
         steps = self._steps(places)
