@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tracecomp as torch
+import tracecomp.utils.checkpoint
 from tracecomp import nn, optim
 
 BACKENDS = ["interpret", "native"]
@@ -630,7 +631,7 @@ def checkpointed():
 
     def step(x):
         model.zero_grad()
-        y = torch.utils.checkpoint.checkpoint(model, x, use_reentrant=False)
+        y = tracecomp.utils.checkpoint.checkpoint(model, x, use_reentrant=False)
         (y * y).sum().backward()
         return y.detach()
 

@@ -36,16 +36,23 @@ def test_shape_miss_is_explained() -> None:
     assert c.misses == ["shape of argument [0] went from (3,) to (4,)"]
 
 
-def test_dtype_requires_grad_and_value_misses_are_explained() -> None:
+@pytest.mark.parametrize(
+    ("first", "second", "words"),
+    [
+        ((torch.zeros(3),), (torch.zeros(3, dtype=torch.float64),), "dtype of argument [0] went from float32 to float64"),
+        ((torch.zeros(3),), (torch.zeros(3, requires_grad=True),), "requires_grad of argument [0] became True"),
+        ((torch.zeros(3), 2), (torch.zeros(3), 3), "argument [1] went from 2 to 3"),
+        ((torch.zeros(3), 1), (torch.zeros(3), True), "argument [1] went from 1 to True"),
+        ((torch.zeros(3),), (torch.zeros(3), 3), "the arguments have another structure"),
+        ((torch.zeros(3),), (3,), "argument [0] was a tensor and is 3"),
+    ],
+    ids=lambda v: None if isinstance(v, tuple) else v.split()[0],
+)
+def test_misses_are_explained(first: Any, second: Any, words: str) -> None:
     c = compiled(lambda x, k=1: x * k)
-    c(torch.zeros(3))
-    c(torch.zeros(3, dtype=torch.float64))
-    c(torch.zeros(3, requires_grad=True))
-    c(torch.zeros(3), 2)
-    c(torch.zeros(3), 3)
-    assert "dtype of argument [0] went from" in c.misses[0]
-    assert any("requires_grad of argument [0] became True" in m for m in c.misses)
-    assert c.misses[-1] == "argument [1] went from 2 to 3"
+    c(*first)
+    c(*second)
+    assert c.misses == [words]
 
 
 def test_grad_mode_and_default_dtype_are_guarded() -> None:

@@ -1,0 +1,165 @@
+"""Random programs of views, writes, branches and backward: PyTorch = eager = recorded = native."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import tracecomp
+
+EXAMPLES = int(os.environ.get("TRACECOMP_RANDOM_PROGRAMS", "150"))
+
+INSTRUCTIONS = [
+    "add", "mul", "tanh", "row", "column", "slice", "transpose", "flatten", "expand", "detach", "clone", "sum",
+    "add_", "mul_", "copy_", "zero_", "setrow", "setitem", "mask_", "addself_", "nograd_mul_", "branch", "where", "matmul",
+    "relu_", "data_", "stack", "square",
+]  # fmt: skip
+
+PROGRAM = st.lists(
+    st.tuples(st.sampled_from(INSTRUCTIONS), st.integers(0, 11), st.integers(0, 11)), min_size=1, max_size=9
+)
+
+
+def pick(values: list[Any], number: int) -> Any:
+    return values[number % len(values)]
+
+
+def view_of(torch: Any, name: str, x: Any) -> Any:
+    if name == "row":
+        return x[x.shape[0] // 2] if x.dim() else x.view(1)
+    if name == "column":
+        return x[:, 0] if x.dim() > 1 else x[..., None]
+    if name == "slice":
+        return x[1:] if x.dim() and x.shape[0] > 1 else x
+    if name == "transpose":
+        return x.t() if x.dim() <= 2 else x.transpose(0, 1)
+    if name == "flatten":
+        return x.reshape(-1)
+    if name == "expand":
+        return x[None].expand(2, *x.shape) if x.dim() < 3 else x
+    return x.detach()
+
+
+def write(torch: Any, name: str, x: Any, y: Any) -> None:
+    if name == "add_":
+        x.add_(y.sum())
+    elif name == "mul_":
+        x.mul_(y.mean())
+    elif name == "addself_":
+        x.add_(x)
+    elif name == "copy_":
+        x.copy_(y.sum() * torch.ones(x.shape))
+    elif name == "zero_":
+        x.zero_()
+    elif name == "relu_":
+        x.relu_()
+    elif name == "setrow":
+        x[0] = y.mean()
+    elif name == "setitem":
+        x[..., -1:] = 0.5
+    elif name == "mask_":
+        x[x > 0] = -0.25
+    elif name == "data_":
+        x.data.mul_(0.5)
+    else:
+        with torch.no_grad():
+            x.mul_(0.5)
+
+
+def step(torch: Any, program: list[Any], leaves: list[Any], x: Any) -> list[Any]:
+    for w in leaves:
+        w.grad = None
+    values = [*leaves, x]
+    for name, i, j in program:
+        a, b = pick(values, i), pick(values, j)
+        if name in ("row", "column", "slice", "transpose", "flatten", "expand", "detach"):
+            values.append(view_of(torch, name, a))
+        elif name == "clone":
+            values.append(a.clone())
+        elif name == "tanh":
+            values.append(a.tanh())
+        elif name == "square":
+            values.append(a * a)
+        elif name == "sum":
+            values.append(a.sum())
+        elif name == "add":
+            values.append(a + b.sum())
+        elif name == "mul":
+            values.append(a * b.mean())
+        elif name == "matmul":
+            flat = a.reshape(-1, 1)
+            values.append(flat @ flat.t())
+        elif name == "where":
+            values.append(torch.where(a > 0, a, b.sum()))
+        elif name == "stack":
+            values.append(torch.stack([a, a * 2]))
+        elif name == "branch":
+            values.append(a * 2 if a.sum() > 0 else a - 1)
+        else:
+            write(torch, name, a, b)
+    loss = sum((v * v).sum() for v in values if v.requires_grad)
+    loss.backward()
+    return [v.detach().clone() for v in values]
+
+
+class Case:
+    """The program in one library, on state of its own."""
+
+    def __init__(self, torch: Any, program: list[Any], wrap: Any = None) -> None:
+        self.torch = torch
+        base = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)
+        self.leaves = [torch.tensor(base).requires_grad_(), torch.tensor(base[0] + 0.3).requires_grad_()]
+        self.buffer = torch.zeros(3, 2)
+
+        def run(x: Any) -> list[Any]:
+            return step(torch, program, [*self.leaves, self.buffer], x)
+
+        self.run = wrap(run) if wrap else run
+
+    def call(self, k: int) -> Any:
+        x = self.torch.tensor(np.linspace(-k, 1, 4, dtype=np.float32).reshape(2, 2))
+        try:
+            values = self.run(x)
+        except (RuntimeError, IndexError) as error:
+            return type(error), str(error)
+        state = [*self.leaves, self.buffer, *(w.grad for w in self.leaves)]
+        return [None if v is None else v.detach().numpy().copy() for v in [*values, *state]]
+
+
+def compare(got: Any, want: Any) -> None:
+    if isinstance(want, tuple):
+        assert isinstance(got, tuple), f"no error, where PyTorch says {want[1]}"
+        return
+    assert not isinstance(got, tuple), got[1]
+    assert len(got) == len(want)
+    for a, b in zip(got, want, strict=True):
+        assert (a is None) == (b is None)
+        if a is not None:
+            np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore")
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+@given(program=PROGRAM)
+def test_eager_equals_torch(program: list[Any]) -> None:
+    torch = pytest.importorskip("torch")
+    compare(Case(tracecomp, program).call(1), Case(torch, program).call(1))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("backend", ["interpret", "native"])
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+@given(program=PROGRAM)
+def test_compiled_equals_eager(backend: str, program: list[Any]) -> None:
+    eager = Case(tracecomp, program)
+    compiled = Case(tracecomp, program, lambda f: tracecomp.compile(f, backend=backend))
+    for k in range(4):
+        want = eager.call(k)
+        compare(compiled.call(k), want)
+        if isinstance(want, tuple):
+            return
