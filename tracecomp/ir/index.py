@@ -60,12 +60,30 @@ class Computed:
 Atom = Var | FloorDiv | Mod | Computed
 
 
-@dataclass(frozen=True, slots=True)
 class Index:
-    """``const + sum(coefficient * atom)``; build with ``index``, ``+``, ``*``, ``//`` and ``%``."""
+    """``const + sum(coefficient * atom)``, immutable; build with ``index``, ``+``, ``*``, ``//`` and ``%``.
 
-    terms: tuple[tuple[Atom, int], ...] = ()
-    const: int = 0
+    Terms stand in one order, so equal sums compare equal. A plain class, not a dataclass: compilation makes many.
+    """
+
+    __slots__ = ("_hash", "const", "terms")
+
+    def __init__(self, terms: tuple[tuple[Atom, int], ...] = (), const: int = 0) -> None:
+        self.terms = terms
+        self.const = const
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Index) and self.const == other.const and self.terms == other.terms
+
+    def __hash__(self) -> int:
+        try:
+            return self._hash
+        except AttributeError:
+            self._hash: int = hash((self.const, self.terms))
+            return self._hash
+
+    def __repr__(self) -> str:
+        return f"Index({self})"
 
     @property
     def bounds(self) -> tuple[int, int] | None:
@@ -95,12 +113,14 @@ class Index:
     def __add__(self, other: Index | int) -> Index:
         if isinstance(other, int):
             return Index(self.terms, self.const + other)
+        const = self.const + other.const
+        if not other.terms or not self.terms:
+            return Index(self.terms or other.terms, const)
         merged = dict(self.terms)
         for atom, c in other.terms:
             merged[atom] = merged.get(atom, 0) + c
         terms = {a: c for a, c in merged.items() if c}
-        const = self.const + other.const
-        return _rejoin(terms, const) if any(isinstance(a, Mod) for a in terms) else _make(terms, const)
+        return _rejoin(terms, const) if any(type(a) is Mod for a in terms) else _make(terms, const)
 
     __radd__ = __add__
 
@@ -152,6 +172,8 @@ class Index:
 
     def substitute(self, mapping: Mapping[Var, Index]) -> Index:
         """This index with loop variables replaced, simplified again."""
+        if not any(v in mapping for v in self.vars()):
+            return self
         result = Index((), self.const)
         for atom, c in self.terms:
             result += _substitute_atom(atom, mapping) * c
@@ -161,7 +183,10 @@ class Index:
         """Loop variables it depends on, those inside divisions and run-time integers included."""
         found: set[Var] = set()
         for atom, _ in self.terms:
-            found |= _atom_vars(atom)
+            if type(atom) is Var:
+                found.add(atom)
+            else:
+                found |= _atom_vars(atom)
         return found
 
     def __str__(self) -> str:
@@ -174,8 +199,14 @@ class Index:
 def _make(terms: dict[Atom, int], const: int) -> Index:
     """An Index whose terms stand in one order, so that equal sums are equal objects."""
     if len(terms) > 1:
-        return Index(tuple(sorted(terms.items(), key=lambda t: (-abs(t[1]), _atom_str(t[0])))), const)
+        return Index(tuple(sorted(terms.items(), key=_place)), const)
     return Index(tuple(terms.items()), const)
+
+
+def _place(term: tuple[Atom, int]) -> tuple[int, str]:
+    """Where a term stands among others: larger strides first, then by name."""
+    atom, c = term
+    return (-abs(c), atom.name if type(atom) is Var else _atom_str(atom))
 
 
 def _rejoin(terms: dict[Atom, int], const: int) -> Index:

@@ -189,13 +189,13 @@ class Fuser:
         found: dict[Node, None] = {}
         stack = list(node.inputs)
         while stack:
-            value = stack.pop()
-            if value.node is None:
+            producer = stack.pop().node
+            if producer is None:
                 continue
-            if value.node in self.group_of and value.node is not node and not self._looked_through(value.node):
-                found[value.node] = None
-            elif value.node is not node:
-                stack.extend(value.node.inputs)
+            if self._looked_through(producer):
+                stack.extend(producer.inputs)
+            else:
+                found[producer] = None
         return list(found)
 
     def _looked_through(self, node: Node) -> bool:

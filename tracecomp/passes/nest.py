@@ -17,6 +17,7 @@ from tracecomp.ir.types import DType, compute_dtype
 from tracecomp.passes.cost import op_cost
 from tracecomp.passes.evaluate import Block, Evaluator, Params
 from tracecomp.passes.fuse import Group
+from tracecomp.passes.reads import TRANSPARENT_KINDS
 
 KEEP_COST = 6.0
 KEEP_BYTES = 128 * 1024
@@ -80,17 +81,17 @@ class _Builder:
 
     def _members_read(self, node: Node) -> list[Node]:
         """Member nodes whose values ``node`` reads, through views."""
-        found: list[Node] = []
+        found: dict[Node, None] = {}
         stack = list(node.inputs)
         while stack:
             producer = stack.pop().node
             if producer is None:
                 continue
             if producer in self.members:
-                found.append(producer)
-            else:
+                found[producer] = None
+            elif producer.op.kind in TRANSPARENT_KINDS:
                 stack.extend(producer.inputs)
-        return found
+        return list(found)
 
     def build(self) -> Nest:
         last = max(self.ready.values())

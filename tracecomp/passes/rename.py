@@ -83,6 +83,8 @@ class Copier:
         return self.move(buffer, offset) if self.move else (buffer, offset)
 
     def index(self, i: Index) -> Index:
+        if not i.terms:
+            return i
         result = Index((), i.const)
         for atom, c in i.terms:
             if isinstance(atom, Var):

@@ -123,7 +123,7 @@ def _packed(nest: BilinearNest, moving: Operand, vector: Var) -> str:
 def _tile_size(rows: int, columns: int, lanes: int, registers: int) -> tuple[int, int]:
     """Height and vectors of the register tile with the fewest modelled cycles over the whole result."""
     best, best_cost = (1, 1), float("inf")
-    for vectors in range(1, 7):
+    for vectors in range(1, 9):
         for height in range(1, 15):
             if height * vectors + vectors + 1 > registers - 2 or height > rows:
                 continue
