@@ -80,6 +80,17 @@ def test_results_after_long_sleep_of_the_workers() -> None:
         threading.Event().wait(0.05)
 
 
+def test_what_may_be_passed(tmp_path: Path) -> None:
+    """Subclasses of ndarray are arrays; scalars, lists and a wrong number of arrays are refused."""
+    executable = Executable(adding(1.0, 4))
+    mapped = np.memmap(tmp_path / "data", np.float32, "w+", shape=4)
+    assert result(executable, mapped).tolist() == [1.0] * 4
+    out = np.empty(4, np.float32)
+    for wrong in ([[0.0] * 4], [np.float32(0)], [], [out, out]):
+        with pytest.raises(TypeError, match="2 arrays are wanted"):
+            executable.run(wrong, [out])
+
+
 def test_profile_names_steps() -> None:
     x = np.ones(SIZE, np.float32)
     out = np.empty_like(x)

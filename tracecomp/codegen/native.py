@@ -70,6 +70,11 @@ def compile_assembly(text: str, target: Target) -> str:
     return str(target_machine(target).emit_assembly(_parse(text, target)))
 
 
+def add_symbol(name: str, address: int) -> None:
+    """Let loaded code call the function ``name`` of this process."""
+    _binding().add_symbol(name, address)
+
+
 class Library:
     """Object code loaded into this process; addresses are valid while it lives."""
 

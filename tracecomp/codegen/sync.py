@@ -12,7 +12,8 @@ SYNC_BYTES = 192
 """One call's synchronisation block: 0 failed step, 64 arrivals, 128 generation and sleepers."""
 
 POOL_BYTES = 256
-"""The pool's block: 0 job number and sleepers, 64 finished workers and sleepers, 128 the job, 192 worker count."""
+"""The pool's block: 0 job number and sleepers, 64 finished workers and sleepers, 128 the job, 192 worker count and
+whether it is taken. A call that finds it taken (or no pool) runs alone, with the same results."""
 
 _SPINS = 4000
 _FUTEX_CALL = {"x86_64": 202, "aarch64": 98}
@@ -126,8 +127,34 @@ finished:
   br label %next
 }
 
-define void @tc_launch(ptr %pool, ptr %fn, ptr %table, ptr %arena, i64 %nt, ptr %sync) #1 {
+define i32 @tc_acquire(ptr %pool) #1 {
+  %p.busy = getelementptr i8, ptr %pool, i64 196
+  %pair = cmpxchg ptr %p.busy, i32 0, i32 1 acquire monotonic
+  %mine = extractvalue { i32, i1 } %pair, 1
+  %result = zext i1 %mine to i32
+  ret i32 %result
+}
+
+define void @tc_release(ptr %pool) #1 {
+  %p.busy = getelementptr i8, ptr %pool, i64 196
+  store atomic i32 0, ptr %p.busy release, align 4
+  ret void
+}
+
+define internal void @tc.launch(ptr %pool, ptr %fn, ptr %table, ptr %arena, i64 %nt, ptr %sync) #1 {
 entry:
+  %several = icmp ugt i64 %nt, 1
+  %there = icmp ne ptr %pool, null
+  %wanted = and i1 %several, %there
+  br i1 %wanted, label %try, label %alone
+try:
+  %mine = call i32 @tc_acquire(ptr %pool)
+  %got = icmp ne i32 %mine, 0
+  br i1 %got, label %start, label %alone
+alone:
+  call void %fn(ptr %table, ptr %arena, i64 0, i64 1, ptr %sync)
+  ret void
+start:
   %p.entry = getelementptr i8, ptr %pool, i64 128
   %p.table = getelementptr i8, ptr %pool, i64 136
   %p.arena = getelementptr i8, ptr %pool, i64 144
@@ -153,9 +180,80 @@ wait:
   call void @tc.await(ptr %done, i32 %d)
   br label %check
 finished:
+  call void @tc_release(ptr %pool)
   ret void
 }
 """
+
+
+_CALL = """
+declare ptr @PyEval_SaveThread()
+declare void @PyEval_RestoreThread(ptr)
+declare ptr @PyLong_FromLongLong(i64)
+
+define ptr @tc_call(ptr %self, ptr %args, i64 %count) #1 {
+entry:
+  %p.record = getelementptr i8, ptr %self, i64 16
+  %record = load ptr, ptr %p.record, align 8
+  %p.table = getelementptr i8, ptr %record, i64 8
+  %p.arena = getelementptr i8, ptr %record, i64 16
+  %p.sync = getelementptr i8, ptr %record, i64 24
+  %p.cell = getelementptr i8, ptr %record, i64 32
+  %p.nt = getelementptr i8, ptr %record, i64 40
+  %p.slots = getelementptr i8, ptr %record, i64 48
+  %fn = load ptr, ptr %record, align 8
+  %table = load ptr, ptr %p.table, align 8
+  %arena = load ptr, ptr %p.arena, align 8
+  %sync = load ptr, ptr %p.sync, align 8
+  %cell = load ptr, ptr %p.cell, align 8
+  %nt = load i64, ptr %p.nt, align 8
+  %slots = load i64, ptr %p.slots, align 8
+  %p.wanted = getelementptr i8, ptr %record, i64 56
+  %wanted = load ptr, ptr %p.wanted, align 8
+  %right = icmp eq i64 %count, %slots
+  br i1 %right, label %fill, label %mismatch
+fill:
+  %i = phi i64 [ 0, %entry ], [ %j, %take ]
+  %more = icmp ult i64 %i, %count
+  br i1 %more, label %put, label %go
+put:
+  %p.array = getelementptr ptr, ptr %args, i64 %i
+  %array = load ptr, ptr %p.array, align 8
+  %p.type = getelementptr i8, ptr %array, i64 8
+  %type = load ptr, ptr %p.type, align 8
+  %plain = icmp eq ptr %type, %wanted
+  br i1 %plain, label %take, label %mismatch
+take:
+  %p.data = getelementptr i8, ptr %array, i64 16
+  %data = load ptr, ptr %p.data, align 8
+  %p.entry = getelementptr ptr, ptr %table, i64 %i
+  store ptr %data, ptr %p.entry, align 8
+  %j = add i64 %i, 1
+  br label %fill
+go:
+  store i64 0, ptr %sync, align 8
+  %pool = load ptr, ptr %cell, align 8
+  %state = call ptr @PyEval_SaveThread()
+  call void @tc.launch(ptr %pool, ptr %fn, ptr %table, ptr %arena, i64 %nt, ptr %sync)
+  call void @PyEval_RestoreThread(ptr %state)
+  %failed = load i64, ptr %sync, align 8
+  br label %finished
+mismatch:
+  br label %finished
+finished:
+  %result = phi i64 [ %failed, %go ], [ -1, %mismatch ]
+  %object = call ptr @PyLong_FromLongLong(i64 %result)
+  ret ptr %object
+}
+"""
+CALL_SYMBOLS = ("PyEval_SaveThread", "PyEval_RestoreThread", "PyLong_FromLongLong")
+
+RECORD_BYTES = 64
+"""A call's record: 0 entry, 8 call table, 16 arena, 24 synchronisation block, 32 cell that holds the pool's address,
+40 threads, 48 number of arrays, 56 the type that they must have exactly. ``tc_call`` is a METH_FASTCALL function whose self is an array on such a record."""
+
+DATA_OFFSET = 16
+"""Where an ndarray object holds its data pointer."""
 
 
 def _filled(text: str, target: Target) -> str:
@@ -170,5 +268,5 @@ def barrier_text(target: Target) -> str:
 
 
 def pool_text(target: Target) -> str:
-    """The module with ``tc_worker`` and ``tc_launch``."""
-    return _filled(_AWAIT + _POOL, target) + "\nattributes #1 = { nounwind }\n"
+    """The module with ``tc_worker``, ``tc_acquire``, ``tc_release`` and ``tc_call``."""
+    return _filled(_AWAIT + _POOL + _CALL, target) + "\nattributes #1 = { nounwind }\n"

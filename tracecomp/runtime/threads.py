@@ -1,7 +1,7 @@
-"""The pool of threads that run compiled programs together with the calling thread.
+"""Threads of compiled programs: how many, and the pool of those that help the calling thread.
 
-Workers are Python daemon threads parked in a native loop, outside the interpreter lock. One call uses the pool at a time;
-a call that finds it busy runs alone, with the same results.
+Workers are Python daemon threads parked in a native loop, outside the interpreter lock. One call uses the pool at a
+time; a call that finds it taken runs alone, with the same results.
 """
 
 from __future__ import annotations
@@ -9,16 +9,19 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+import time
 from functools import cache
 
 import numpy as np
 
 from tracecomp import config
-from tracecomp.codegen import native, sync
-from tracecomp.runtime import cache as objects
+from tracecomp.codegen import sync
+from tracecomp.runtime.entry import aligned_bytes, library
 
-_POINTER, _INT = ctypes.c_void_p, ctypes.c_int64
 _chosen: int | None = None
+
+POOL_CELL = aligned_bytes(64)
+"""Holds the address of this process's pool, 0 while there is none; compiled calls look here."""
 
 
 def available_cores() -> int:
@@ -56,38 +59,34 @@ def set_num_threads(count: int) -> None:
     _chosen = count
 
 
-def aligned_bytes(nbytes: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
-    """Zeroed memory that starts at a multiple of 64."""
-    memory = np.zeros(nbytes + 64, np.uint8)
-    start = -memory.ctypes.data % 64
-    return memory[start : start + nbytes]
-
-
 class Pool:
     """Workers and the block of memory they watch."""
 
     def __init__(self) -> None:
-        self.busy = threading.Lock()
         self.workers = 0
+        self._growing = threading.Lock()
         self._block = aligned_bytes(sync.POOL_BYTES)
         self._address = self._block.ctypes.data
-        self._library = objects.library(sync.pool_text(native.host_target()), native.host_target())
-        self._worker = ctypes.CFUNCTYPE(None, _POINTER, _INT, ctypes.c_int32)(self._library.address("tc_worker"))
-        arguments = (_POINTER, _POINTER, _POINTER, _POINTER, _INT, _POINTER)
-        self._launch = ctypes.CFUNCTYPE(None, *arguments)(self._library.address("tc_launch"))
+        native = library()
+        pointer = ctypes.c_void_p
+        self._worker = ctypes.CFUNCTYPE(None, pointer, ctypes.c_int64, ctypes.c_int32)(native.address("tc_worker"))
+        self._acquire = ctypes.CFUNCTYPE(ctypes.c_int32, pointer)(native.address("tc_acquire"))
+        self._release = ctypes.CFUNCTYPE(None, pointer)(native.address("tc_release"))
+        POOL_CELL[:8].view(np.uintp)[0] = self._address
 
-    def launch(self, entry: int, table: int, arena: int, threads: int, sync_block: int) -> None:
-        """Run ``entry`` on ``threads`` threads, this one included; the caller holds ``busy``."""
-        self._grow(threads - 1)
-        self._launch(self._address, entry, table, arena, threads, sync_block)
-
-    def _grow(self, workers: int) -> None:
-        job = int(self._block[:4].view(np.int32)[0])
-        while self.workers < workers:
-            self.workers += 1
-            run = threading.Thread(target=self._worker, args=(self._address, self.workers, job), daemon=True)
-            run.start()
-        self._block[192:196].view(np.int32)[0] = self.workers
+    def ensure(self, threads: int) -> None:
+        """Have workers for calls with ``threads`` threads."""
+        if self.workers >= threads - 1:
+            return
+        with self._growing:
+            while not self._acquire(self._address):
+                time.sleep(0)
+            job = int(self._block[:4].view(np.int32)[0])
+            while self.workers < threads - 1:
+                self.workers += 1
+                threading.Thread(target=self._worker, args=(self._address, self.workers, job), daemon=True).start()
+            self._block[192:196].view(np.int32)[0] = self.workers
+            self._release(self._address)
 
 
 @cache
@@ -98,6 +97,7 @@ def pool() -> Pool:
 
 def _after_fork() -> None:
     """A forked child has none of its parent's threads."""
+    POOL_CELL[:] = 0
     pool.cache_clear()
     _default_threads.cache_clear()
 

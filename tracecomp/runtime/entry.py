@@ -1,0 +1,78 @@
+"""Calling native entries from Python: a builtin function whose body is compiled code, and the memory of its calls.
+
+The builtin reads the arrays' data pointers, releases the interpreter lock, runs the entry and returns the number of the
+step whose index check failed (0: none), or -1 without doing anything when it is not given the right number of plain
+ndarrays.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from tracecomp.codegen import native, sync
+from tracecomp.codegen.native import Library
+from tracecomp.errors import CompileError
+from tracecomp.runtime import cache as objects
+
+_METH_FASTCALL = 0x80
+_ALIGNMENT = 64
+
+
+class _MethodDef(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+def aligned_bytes(nbytes: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+    """Zeroed memory that starts at a multiple of 64."""
+    memory = np.zeros(nbytes + _ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT
+    return memory[start : start + nbytes]
+
+
+@cache
+def library() -> Library:
+    """The native code that all programs share."""
+    for name in sync.CALL_SYMBOLS:
+        function = getattr(ctypes.pythonapi, name)
+        native.add_symbol(name, ctypes.cast(function, ctypes.c_void_p).value or 0)
+    return objects.library(sync.pool_text(native.host_target()), native.host_target())
+
+
+@cache
+def _method() -> _MethodDef:
+    _check_layout()
+    return _MethodDef(b"run", library().address("tc_call"), _METH_FASTCALL, b"Run a compiled program on arrays.")
+
+
+def _check_layout() -> None:
+    """The builtin reads data pointers out of array objects: see that they are where it looks."""
+    for shape in ((3,), (), (2, 5)):
+        probe = np.zeros(shape)
+        fields = [ctypes.c_void_p.from_address(id(probe) + offset).value for offset in (8, sync.DATA_OFFSET)]
+        if fields != [id(np.ndarray), probe.ctypes.data]:
+            raise CompileError("this Python's array objects have an unknown layout")
+
+
+def new_call(entry: int, arrays: int, arena_bytes: int, threads: int, pool_cell: int) -> Callable[..., int]:
+    """A builtin that runs ``entry`` on ``arrays`` arrays, with memory of its own: for one call at a time."""
+    table = sync.RECORD_BYTES + sync.SYNC_BYTES
+    arena = table + -(-8 * arrays // _ALIGNMENT) * _ALIGNMENT
+    block = aligned_bytes(arena + arena_bytes)
+    start = block.ctypes.data
+    record = (entry, start + table, start + arena, start + sync.RECORD_BYTES, pool_cell, threads, arrays, id(np.ndarray))
+    block[:64].view(np.uintp)[:] = record
+    create = ctypes.pythonapi.PyCFunction_NewEx
+    create.restype = ctypes.py_object
+    create.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
+    made: Any = create(ctypes.addressof(_method()), block, None)
+    return made  # type: ignore[no-any-return]
