@@ -36,9 +36,9 @@ def _start(ref: Ref) -> int:
     return ref.slot.position if ref.slot.space == "arena" else 0
 
 
-def touches(call: CallStep, parallel: bool) -> list[Touch]:
-    """Everything ``call`` may touch, whatever the variables of repeats around it are."""
-    result = []
+def touches(call: CallStep, parallel: bool, shared_bytes: int) -> list[Touch]:
+    """Everything ``call`` may touch, whatever the variables of repeats around it are; kernels share their scratch."""
+    result = [Touch(("shared", 0), 0, shared_bytes, True, parallel)] if shared_bytes else []
     for param, ref in zip(call.kernel.params, call.args, strict=True):
         low, high = ref.offset.bounds or (0, ref.slot.nbytes)
         start, nbytes = _start(ref), param.size * param.dtype.itemsize
@@ -67,16 +67,20 @@ def _may_meet(a: Ref, b: Ref, sizes: tuple[int, int]) -> bool:
     return bounds is None or (bounds[0] < sizes[1] and bounds[1] > -sizes[0])
 
 
-def steps_behind_barriers(steps: Sequence[Step], parallel: Sequence[bool]) -> set[int]:
-    """Numbers of the call steps before which all threads must meet; ``parallel[n]``: call n uses all threads."""
-    planner = _Planner(parallel)
+def steps_behind_barriers(steps: Sequence[Step], parallel: Sequence[bool], shared_bytes: Sequence[int]) -> set[int]:
+    """Numbers of the call steps before which all threads must meet.
+
+    ``parallel[n]``: call n uses all threads; ``shared_bytes[n]``: scratch memory that its threads share.
+    """
+    planner = _Planner(parallel, shared_bytes)
     planner.visit(steps, 0, [])
     return planner.behind
 
 
 class _Planner:
-    def __init__(self, parallel: Sequence[bool]) -> None:
+    def __init__(self, parallel: Sequence[bool], shared_bytes: Sequence[int]) -> None:
         self.parallel = parallel
+        self.shared_bytes = shared_bytes
         self.behind: set[int] = set()
 
     def visit(self, steps: Sequence[Step], number: int, pending: list[Touch]) -> tuple[int, list[Touch]]:
@@ -100,7 +104,7 @@ class _Planner:
                 self.visit(step.test, number, again)
                 number, pending = after_body, []
                 continue
-            mine = touches(step, self.parallel[number])
+            mine = touches(step, self.parallel[number], self.shared_bytes[number])
             if number in self.behind or any(m.conflicts(p) for m in mine for p in pending):
                 self.behind.add(number)
                 pending = []

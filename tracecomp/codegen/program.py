@@ -59,7 +59,7 @@ class _ProgramEmitter:
         chosen = [self._kernel(call) for call in calls]
         self.codes = [(name, code) for name, code in chosen]
         self.behind_barrier = steps_behind_barriers(
-            self.program.steps, [code.parallel for _, code in chosen]
+            self.program.steps, [code.parallel for _, code in chosen], [code.shared_bytes for _, code in chosen]
         )
         shared = max((code.shared_bytes for _, code in chosen), default=0)
         private = max((code.private_bytes for _, code in chosen), default=0)

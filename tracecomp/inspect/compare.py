@@ -12,7 +12,7 @@ import numpy as np
 from tracecomp import config
 from tracecomp.dump import Dump
 from tracecomp.inspect.capture import Captured, capture
-from tracecomp.inspect.errors_of import Difference, difference, worst
+from tracecomp.inspect.errors_of import Difference, changed_in_the_last_place, difference, worst
 from tracecomp.inspect.locate import after_pass, every_value, first_bad_node, part_of, run_native
 from tracecomp.ir.graph import Graph, Node
 from tracecomp.ir.interpret import interpret
@@ -111,11 +111,13 @@ class _Comparing:
         names = [f"{o.role} {o.name} {o.value.type}" for o in graph.outputs]
         self.result = Comparison(graph.name, names, tolerance=tolerance)
         self.arrays = captured.arrays
+        self.moved: list[Array] = []
 
     def run(self) -> Comparison:
         graph, result = self.captured.graph, self.result
         self.report("interpreting the recorded graph")
         recorded = interpret(graph, self.arrays)
+        self.moved = interpret(graph, changed_in_the_last_place(self.arrays))
         eager = [e if e is None else difference(r, e) for r, e in zip(recorded, self.captured.eager, strict=True)]
         if not self._agree("recorded", eager):
             bad = next(k for k, d in enumerate(eager) if d is not None and not d.agrees(result.tolerance))
@@ -127,6 +129,9 @@ class _Comparing:
             self._native(stages[-1].graph, recorded)
         return result
 
+    def _differences(self, found: list[Array], recorded: list[Array]) -> list[Difference]:
+        return [difference(f, r, m) for f, r, m in zip(found, recorded, self.moved, strict=True)]
+
     def _agree(self, name: str, differences: Sequence[Difference | None]) -> bool:
         self.result.stages.append(StageResult(name, list(differences)))
         return all(d is None or d.agrees(self.result.tolerance) for d in differences)
@@ -136,7 +141,7 @@ class _Comparing:
         for before, after in pairwise(stages):
             self.report(f"interpreting after {after.name}")
             found = interpret(after.graph, self.arrays)
-            if not self._agree(after.name, [difference(f, r) for f, r in zip(found, recorded, strict=True)]):
+            if not self._agree(after.name, self._differences(found, recorded)):
                 [step] = [p for p in PIPELINE if p.name == after.name]
                 self.report(f"searching the node that {after.name} gets wrong")
                 node = first_bad_node(before.graph, self.arrays, after_pass(step), self.result.tolerance)
@@ -155,9 +160,11 @@ class _Comparing:
             self.report(f"kernel {number + 1} of {len(partition.groups)}")
             wanted = partition.stored[group]
             part, given = part_of(graph, graph.name, wanted, cut)
-            operands = [np.ascontiguousarray(values[v]) for v in given]
+            operands = [np.asarray(values[v], order="C") for v in given]
+            moved = interpret(part, changed_in_the_last_place(operands))
             found = run_native(part, operands)
-            differences += (here := [difference(f, values[v]) for f, v in zip(found, wanted, strict=True)])
+            here = [difference(f, values[v], m) for f, v, m in zip(found, wanted, moved, strict=True)]
+            differences += here
             if not all(d.agrees(KERNEL_TOLERANCE.get(d.dtype)) for d in here):
                 self.result.stages.append(StageResult("kernels", differences))
                 node = first_bad_node(part, operands, run_native, KERNEL_TOLERANCE.get(worst(here).dtype))
@@ -168,7 +175,7 @@ class _Comparing:
     def _native(self, graph: Graph, recorded: list[Array]) -> None:
         self.report("running native code")
         found = run_native(graph, self.arrays)
-        self.result.native = [difference(f, r) for f, r in zip(found, recorded, strict=True)]
+        self.result.native = self._differences(found, recorded)
         if not self._agree("native", self.result.native):
             node = first_bad_node(graph, self.arrays, run_native, self.result.tolerance)
             self.result.divergence = self._at(graph, node, "native")

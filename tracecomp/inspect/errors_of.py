@@ -1,4 +1,9 @@
-"""Differences of arrays: in units in the last place, absolute, and relative to the largest element."""
+"""Differences of arrays: in units in the last place, absolute, and relative to the scale of their computation.
+
+The scale is the largest element, or what rounding makes of it: where a result is the small difference of large
+numbers (a gradient that is zero but for rounding), the interpreter is run again with its operands changed in their last
+place, and the change of the result is what one such place is worth.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +20,7 @@ TOLERANCE = {"float16": 1e-2, "bfloat16": 5e-2, "float32": 1e-4, "float64": 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How far an array is from a reference: in units in the last place, absolutely, relative to the largest element."""
+    """How far an array is from a reference: in units in the last place, absolutely, relative to its scale."""
 
     ulp: float
     absolute: float
@@ -30,8 +35,11 @@ class Difference:
         return "equal" if self.ulp == 0 else f"{self.ulp:.4g} ULP, absolute {self.absolute:.3g}"
 
 
-def difference(have: Array, want: Array) -> Difference:
-    """The difference of two arrays of one type and shape; NaNs are equal, a NaN against a number is infinitely far."""
+def difference(have: Array, want: Array, moved: Array | None = None) -> Difference:
+    """The difference of two arrays of one type and shape; NaNs are equal, a NaN against a number is infinitely far.
+
+    ``moved`` is ``want`` computed from operands that differ in their last place.
+    """
     name = want.dtype.name
     if have.dtype != want.dtype or have.shape != want.shape:
         return Difference(np.inf, np.inf, np.inf, name)
@@ -47,9 +55,32 @@ def difference(have: Array, want: Array) -> Difference:
     with np.errstate(all="ignore"):
         apart = np.abs(have.astype(np.float64) - want.astype(np.float64))
         apart = np.where(nan | (have == want), 0.0, apart)
-    scale = np.abs(want[np.isfinite(want)].astype(np.float64)).max(initial=0.0)
     worst = float(apart.max())
+    scale = _scale(want, moved)
     return Difference(float(ulp), worst, worst / scale if scale else worst, name)
+
+
+def _scale(want: Array, moved: Array | None) -> float:
+    """The largest finite element, or the size of the numbers whose rounding shows in ``moved``."""
+    largest = np.abs(want[np.isfinite(want)].astype(np.float64)).max(initial=0.0)
+    if moved is None:
+        return float(largest)
+    with np.errstate(all="ignore"):
+        change = np.abs(moved.astype(np.float64) - want.astype(np.float64))
+    rounding = change[np.isfinite(change)].max(initial=0.0) / float(np.finfo(want.dtype).eps)
+    return float(max(largest, rounding))
+
+
+def changed_in_the_last_place(arrays: Sequence[Array]) -> list[Array]:
+    """Floating-point arrays with each element moved by about one unit in the last place, at random; the others."""
+    rng = np.random.default_rng(0)
+    moved = []
+    for array in arrays:
+        if array.dtype.kind == "f":
+            step = np.finfo(array.dtype).eps * rng.uniform(-1.0, 1.0, array.shape)
+            array = np.asarray(array * (1.0 + step)).astype(array.dtype)
+        moved.append(array)
+    return moved
 
 
 def worst(differences: Sequence[Difference]) -> Difference:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tracecomp import config
-from tracecomp.inspect.errors_of import difference
+from tracecomp.inspect.errors_of import changed_in_the_last_place, difference
 from tracecomp.ir.graph import Graph, Input, Node, Output, Value
 from tracecomp.ir.interpret import interpret
 from tracecomp.passes.manager import Pass
@@ -27,7 +27,7 @@ def run_native(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
     given = iter(arrays)
     inputs = [i.data if i.data is not None and i.role == "constant" else next(given) for i in graph.inputs]
     outputs = [np.empty(o.value.shape, o.value.dtype.numpy) for o in graph.outputs]
-    dense = [np.ascontiguousarray(a) for a in (*inputs, *lowered.constants)]
+    dense = [np.asarray(a, order="C") for a in (*inputs, *lowered.constants)]
     Executable(lowered.program).run(dense, outputs)
     return outputs
 
@@ -54,14 +54,16 @@ def first_bad_node(graph: Graph, arrays: list[Array], evaluate: Evaluate, tolera
     The graph is cut after a node, everything that the rest reads becomes an output, and the cut is moved by bisection.
     """
     nodes = list(graph.live_nodes())
-    values = every_value(graph, arrays)
+    values, moved = every_value(graph, arrays), every_value(graph, changed_in_the_last_place(arrays))
 
     def is_bad(count: int) -> bool:
         part = _up_to(graph, nodes, count)
         given = [values[i.value] for i in graph.inputs if i.role != "constant"]
         found = evaluate(part, given)
-        wanted = [values[v] for v in _frontier(graph, nodes, count)]
-        return any(not difference(h, w).agrees(tolerance) for h, w in zip(found, wanted, strict=True))
+        wanted = _frontier(graph, nodes, count)
+        return any(
+            not difference(have, values[v], moved[v]).agrees(tolerance) for have, v in zip(found, wanted, strict=True)
+        )
 
     low, high = 0, len(nodes)
     if not nodes or not is_bad(high):
