@@ -12,7 +12,7 @@ from tracecomp.passes.nest import Nest, Sweep
 from tracecomp.passes.rename import Copier, Move
 from tracecomp.passes.split_vars import split, wanted_split
 
-PARALLEL_WORK = 1 << 16
+PARALLEL_WORK = 1 << 18
 HEAVY_COST = 24.0
 MAX_SPLITS = 24
 BLOCK = 16
