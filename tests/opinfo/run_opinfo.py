@@ -39,6 +39,8 @@ TIES = ("topk", "kthvalue", "mode", "sort", "argsort", "msort", "median", "nanme
 ORDER: dict[str, Callable[..., Any]] = {
     "where": lambda fn: lambda x, condition, other: fn(condition, x, other),
     "einsum": lambda fn: lambda operands, equation: fn(equation, *operands),
+    "linalg.pinv/singular": lambda fn: lambda a, b: fn(tracecomp.matmul(a, b.mT)),
+    "linalg.lstsq/grad_oriented": lambda fn: lambda *args, **kw: fn(*args, **kw)[:2],
     "index_put": lambda fn: lambda x, indices, values, **kw: fn(x, indices, values, **kw),
 }
 
@@ -103,7 +105,8 @@ def function(name: str, variant: str = "") -> Any:
         method = getattr(tracecomp.Tensor, name.rstrip("_") + "_", None)
         return method and (lambda x, *args, **kw: method(x.clone(), *args, **kw))
     target = _lookup(name)
-    return ORDER[name](target) if target is not None and name in ORDER else target
+    order = ORDER.get(f"{name}/{variant}", ORDER.get(name))
+    return order(target) if target is not None and order else target
 
 
 def _lookup(name: str) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 from tracecomp.functional.arithmetic import install_operators, mul
 from tracecomp.functional.dims import wrap_dims
 from tracecomp.functional.method import function
-from tracecomp.functional.promotion import Number, cast, result_dtype, scalar
+from tracecomp.functional.promotion import Number, cast, result_dtype, scalar, with_zero_gradient
 from tracecomp.functional.reduction import safe_sqrt
 from tracecomp.functional.shaping import to_shape
 from tracecomp.ir.types import bool_, broadcast_shapes, int64, uint8
@@ -329,7 +329,7 @@ def matrix_power(input: Tensor, n: int) -> Tensor:
     if n < 0:
         return matrix_power(input.inverse(), -n)
     if n == 0:
-        return identity(input)
+        return with_zero_gradient(identity(input), input)
     result: Tensor | None = None
     power = input
     while n:

@@ -150,7 +150,7 @@ def ndtri(input: Tensor) -> Tensor:
     density = prim.mul(prim.exp(prim.mul(prim.mul(y, y), -0.5)), 1 / math.sqrt(2 * math.pi))
     y = prim.add(y, prim.div(prim.sub(q, q.detach()), density))
     y = prim.where(upper, prim.neg(y), y)
-    edge = prim.where(prim.eq(p, 0.0), -math.inf, prim.where(prim.eq(p, 1.0), math.inf, prim.mul(p, math.nan)))
+    edge = prim.where(prim.eq(p, 0.0), -math.inf, prim.where(prim.eq(p, 1.0), math.inf, prim.mul(p.detach(), math.nan)))
     return prim.where(inside, y, edge)
 
 

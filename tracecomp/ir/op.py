@@ -14,7 +14,7 @@ from tracecomp.ir.types import TensorType
 
 KINDS = (
     "elementwise", "reduction", "view", "pad", "concat", "contraction", "convolution", "window",
-    "gather", "scatter", "cumulative", "sort", "creation", "random", "control",
+    "gather", "scatter", "cumulative", "sort", "creation", "random", "control", "external",
 )  # fmt: skip
 
 Infer = Callable[..., Any]
@@ -105,7 +105,12 @@ class Composed:
     fn: Callable[..., Any]
 
 
-LoopMeaning = Pointwise | Indexed | Reduced | Bilinear | Imperative | Control | Composed
+@dataclass(frozen=True, slots=True)
+class External:
+    """No loop meaning: the host runs ``impl`` (LAPACK through numpy)."""
+
+
+LoopMeaning = Pointwise | Indexed | Reduced | Bilinear | Imperative | Control | Composed | External
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,570 @@
+"""Decompositions, solvers and determinants over the last two dimensions, under the names of ``torch.linalg``."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tracecomp.functional.creation import constant
+from tracecomp.functional.gathering import tril, triu
+from tracecomp.functional.matmul import identity, matmul, matrix_power, multi_dot
+from tracecomp.functional.method import function, namespaced, share
+from tracecomp.functional.norms import matrix_norm
+from tracecomp.functional.promotion import cast, with_zero_gradient
+from tracecomp.functional.results import result_type_named
+from tracecomp.functional.shaping import diagonal, matrix_transpose, movedim, to_shape
+from tracecomp.ir.types import broadcast_shapes, int32, int64
+from tracecomp.ops.linalg import LinAlgError
+from tracecomp.ops.prim import prim
+from tracecomp.tensor import Tensor, create
+
+share("linalg", "LinAlgError", LinAlgError)
+
+QrResult = result_type_named("linalg_qr", "Q R")
+OldQrResult = result_type_named("qr", "Q R")
+EighResult = result_type_named("linalg_eigh", "eigenvalues eigenvectors")
+SvdResult = result_type_named("linalg_svd", "U S Vh")
+OldSvdResult = result_type_named("svd", "U S V")
+SlogdetResult = result_type_named("linalg_slogdet", "sign logabsdet")
+OldSlogdetResult = result_type_named("slogdet", "sign logabsdet")
+LuResult = result_type_named("linalg_lu", "P L U")
+LuFactorResult = result_type_named("linalg_lu_factor", "LU pivots")
+LuFactorExResult = result_type_named("linalg_lu_factor_ex", "LU pivots info")
+InvExResult = result_type_named("linalg_inv_ex", "inverse info")
+SolveExResult = result_type_named("linalg_solve_ex", "result info")
+CholeskyExResult = result_type_named("linalg_cholesky_ex", "L info")
+LstsqResult = result_type_named("linalg_lstsq", "solution residuals rank singular_values")
+TriangularResult = result_type_named("triangular_solve", "solution cloned_coefficient")
+
+
+def matrices(x: Any, name: str, square: bool = False) -> Tensor:
+    """A floating tensor of at least two dimensions, square if asked; PyTorch's errors otherwise."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name}(): argument 'A' (position 1) must be Tensor, not {type(x).__name__}")
+    if x.ndim < 2:
+        raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions.")
+    if square and x.shape[-1] != x.shape[-2]:
+        raise RuntimeError(
+            f"{name}: A must be batches of square matrices, but they are {x.shape[-2]} by {x.shape[-1]} matrices"
+        )
+    if not x.dtype.is_floating_point:
+        raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {x.dtype.name}")
+    return x
+
+
+def _no_errors(x: Tensor) -> Tensor:
+    """``info`` of the ``_ex`` forms: zero for every matrix."""
+    return constant(tuple(x.shape[:-2]), 0, int32)
+
+
+@namespaced("linalg")
+def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
+    """Lower (or upper) triangular factor of symmetric positive-definite matrices; LinAlgError for others."""
+    factor = prim.cholesky(matrices(A, "linalg.cholesky", square=True))
+    return matrix_transpose(factor) if upper else factor
+
+
+@namespaced("linalg")
+def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> Any:
+    """(factor, info)."""
+    return CholeskyExResult(cholesky(A, upper=upper), _no_errors(A))
+
+
+@function()
+def cholesky_(input: Tensor, upper: bool = False) -> Tensor:
+    """:func:`linalg.cholesky` with ``upper`` positional."""
+    return cholesky(input, upper=upper)
+
+
+@function(composite=True)
+def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False) -> Tensor:
+    """X with (L L') X = input, or (U' U) X = input."""
+    for x, name in ((input, "b"), (L, "u")):
+        if x.ndim < 2:
+            raise RuntimeError(f"{name} should have at least 2 dimensions, but has {x.ndim} dimensions instead")
+    factor = _reading(L, triu(L.detach()) if upper else tril(L.detach()))
+    first, second = (matrix_transpose(factor), factor) if upper else (factor, matrix_transpose(factor))
+    return _solved(second, _solved(first, input))
+
+
+def _reading(full: Tensor, triangle: Tensor) -> Tensor:
+    """The triangle's values, with the gradient of the whole matrix, as PyTorch has it here."""
+    return prim.add(full, prim.sub(triangle, full.detach()))
+
+
+@function(composite=True)
+def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:
+    """Inverse of L L', or of U' U."""
+    matrices(input, "cholesky_inverse", square=True)
+    return cholesky_solve(identity(input), input, upper)
+
+
+def _solved(a: Tensor, b: Tensor) -> Tensor:
+    """The solution for broadcast batches of matrices."""
+    lead = broadcast_shapes(tuple(a.shape[:-2]), tuple(b.shape[:-2]))
+    a = prim.expand(a, shape=(*lead, *a.shape[-2:]))
+    return prim.matrix_solve(a, prim.expand(b, shape=(*lead, *b.shape[-2:])))
+
+
+@namespaced("linalg")
+def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
+    """X with A X = B (or X A = B); ``B`` may be vectors. LinAlgError for singular matrices."""
+    matrices(A, "linalg.solve", square=True)
+    if A.dtype is not B.dtype:
+        raise RuntimeError(
+            f"linalg.solve: Expected A and B to have the same dtype, but found A of type {A.dtype} and B of type "
+            f"{B.dtype} instead"
+        )
+    vector = B.ndim == 1 or (A.ndim - 1 == B.ndim and tuple(B.shape) == tuple(A.shape[:-1]))
+    b = to_shape(B, (*B.shape, 1)) if vector else B
+    a = A
+    if not left:
+        if vector:
+            raise RuntimeError("linalg.solve: Vector broadcasting of the left hand side is not supported for left=False.")
+        a, b = matrix_transpose(A), matrix_transpose(b)
+    if a.shape[-1] != b.shape[-2]:
+        raise RuntimeError(
+            f"linalg.solve: Incompatible shapes of A and B for the equation AX = B ({a.shape[-2]}x{a.shape[-1]} and "
+            f"{b.shape[-2]}x{b.shape[-1]})"
+        )
+    x = _solved(a, b)
+    if not left:
+        return matrix_transpose(x)
+    return to_shape(x, tuple(x.shape[:-1])) if vector else x
+
+
+@namespaced("linalg")
+def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> Any:
+    """(solution, info)."""
+    return SolveExResult(solve(A, B, left=left), _no_errors(A))
+
+
+@namespaced("linalg")
+def solve_triangular(
+    A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
+) -> Tensor:
+    """:func:`solve` reading one triangle only."""
+    matrices(A, "linalg.solve_triangular", square=True)
+    a = triu(A) if upper else tril(A)
+    if unitriangular:
+        eye = identity(A)
+        a = prim.add(prim.mul(a, prim.sub(1.0, eye)), eye)
+    if left:
+        return _solved(a, B)
+    return matrix_transpose(_solved(matrix_transpose(a), matrix_transpose(B)))
+
+
+@function(composite=True)
+def triangular_solve(
+    input: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
+) -> Any:
+    """(X, A) with A X = input for triangular A."""
+    if transpose:
+        x = solve_triangular(matrix_transpose(A), input, upper=not upper, unitriangular=unitriangular)
+    else:
+        x = solve_triangular(A, input, upper=upper, unitriangular=unitriangular)
+    return TriangularResult(x, A.clone())
+
+
+@namespaced("linalg")
+def inv(A: Tensor) -> Tensor:
+    """Inverse of square matrices; LinAlgError for singular ones."""
+    return prim.matrix_inverse(matrices(A, "linalg.inv", square=True))
+
+
+@namespaced("linalg")
+def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:
+    """(inverse, info)."""
+    return InvExResult(inv(A), _no_errors(A))
+
+
+@function()
+def inverse(input: Tensor) -> Tensor:
+    """:func:`linalg.inv`."""
+    return inv(input)
+
+
+@namespaced("linalg")
+def det(A: Tensor) -> Tensor:
+    """Determinants of square matrices."""
+    return prim.det(matrices(A, "linalg.det", square=True))
+
+
+@namespaced("linalg")
+def slogdet(A: Tensor) -> Any:
+    """(sign, log of the absolute value) of determinants."""
+    return SlogdetResult(*prim.slogdet(matrices(A, "linalg.slogdet", square=True)))
+
+
+@function()
+def slogdet_(input: Tensor) -> Any:
+    """:func:`linalg.slogdet`."""
+    return OldSlogdetResult(*slogdet(input))
+
+
+@function(composite=True)
+def logdet(input: Tensor) -> Tensor:
+    """log of determinants; NaN for negative ones."""
+    sign, log = slogdet(input)
+    return prim.add(log, prim.where(prim.lt(sign, 0.0), math.nan, prim.mul(sign, 0.0)))
+
+
+@namespaced("linalg")
+def qr(A: Tensor, mode: str = "reduced") -> Any:
+    """Orthogonal and upper triangular factors; mode "reduced", "complete" or "r" (empty Q)."""
+    if mode not in ("reduced", "complete", "r"):
+        raise RuntimeError(
+            f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), 'r', or 'complete'"
+        )
+    q, r = prim.qr(matrices(A, "linalg.qr"), full=mode == "complete")
+    return QrResult(constant((0,), 0, A.dtype) if mode == "r" else q, r)
+
+
+@function()
+def qr_(input: Tensor, some: bool = True) -> Any:
+    """Orthogonal and upper triangular factors, reduced if ``some``."""
+    return OldQrResult(*qr(input, "reduced" if some else "complete"))
+
+
+@namespaced("linalg")
+def eigh(A: Tensor, UPLO: str = "L") -> Any:
+    """Eigenvalues, ascending, and eigenvectors of symmetric matrices, read from one triangle."""
+    if UPLO.upper() not in ("L", "U"):
+        raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
+    return EighResult(*prim.eigh(matrices(A, "linalg.eigh", square=True), uplo=UPLO.upper()))
+
+
+@namespaced("linalg")
+def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
+    """Eigenvalues, ascending, of symmetric matrices."""
+    return eigh(A, UPLO)[0]
+
+
+@namespaced("linalg")
+def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> Any:
+    """(U, singular values descending, V transposed)."""
+    return SvdResult(*prim.svd(matrices(A, "linalg.svd"), full=full_matrices))
+
+
+@namespaced("linalg")
+def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
+    """Singular values, descending."""
+    return prim.svd(matrices(A, "linalg.svdvals"), full=False)[1]
+
+
+@function()
+def svd_(input: Tensor, some: bool = True, compute_uv: bool = True) -> Any:
+    """(U, singular values, V), reduced if ``some``; U and V are zero unless ``compute_uv``."""
+    u, s, v = prim.svd(matrices(input, "svd"), full=not some)
+    if not compute_uv:
+        m, n = input.shape[-2:]
+        lead = tuple(input.shape[:-2])
+        return OldSvdResult(constant((*lead, m, m), 0, input.dtype), s, constant((*lead, n, n), 0, input.dtype))
+    return OldSvdResult(u, s, matrix_transpose(v))
+
+
+@namespaced("linalg")
+def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:
+    """(L and U in one matrix, LAPACK's row swaps counted from 1)."""
+    return LuFactorResult(*prim.lu_factor(matrices(A, "linalg.lu_factor")))
+
+
+@namespaced("linalg")
+def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> Any:
+    """(LU, pivots, info)."""
+    return LuFactorExResult(*lu_factor(A, pivot=pivot), _no_errors(A))
+
+
+def _lower_unit(x: Tensor) -> Tensor:
+    k = min(x.shape[-2:])
+    x = x[..., :k]
+    square = identity(x) if x.shape[-2] == x.shape[-1] else _tall_identity(x)
+    return prim.add(tril(x, -1), square)
+
+
+def _tall_identity(x: Tensor) -> Tensor:
+    shape = tuple(x.shape)
+    row = create("iota", shape=shape, axis=len(shape) - 2, dtype=int64)
+    return cast(prim.eq(row, create("iota", shape=shape, axis=len(shape) - 1, dtype=int64)), x.dtype)
+
+
+def _permutation_matrix(pivots: Tensor, size: int, like: Tensor) -> Tensor:
+    """P with A = P L U."""
+    order = prim.pivot_order(pivots, size=size)
+    row = create("iota", shape=(size, 1), axis=0, dtype=int64)
+    return cast(prim.eq(row, to_shape(order, (*order.shape[:-1], 1, size))), like.dtype)
+
+
+@function(composite=True)
+def lu_unpack(
+    LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True
+) -> Any:
+    """(P, L, U) of :func:`linalg.lu_factor`'s results."""
+    nothing = constant((0,), 0, LU_data.dtype)
+    m = LU_data.shape[-2]
+    k = min(LU_data.shape[-2:])
+    p = _permutation_matrix(LU_pivots, m, LU_data) if unpack_pivots else nothing
+    if not unpack_data:
+        return LuResult(p, nothing, nothing)
+    return LuResult(p, _lower_unit(LU_data), triu(LU_data[..., :k, :]))
+
+
+@namespaced("linalg")
+def lu(A: Tensor, *, pivot: bool = True) -> Any:
+    """(P, L, U) with A = P L U."""
+    return lu_unpack(*lu_factor(A, pivot=pivot))
+
+
+@function()
+def lu_(input: Tensor, pivot: bool = True, get_infos: bool = False) -> Any:
+    """(LU, pivots) and, if asked, infos."""
+    factors = tuple(lu_factor(input, pivot=pivot))
+    return (*factors, _no_errors(input)) if get_infos else factors
+
+
+@namespaced("linalg")
+def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False) -> Tensor:
+    """The solution of A X = B from :func:`lu_factor` of A."""
+    n = LU.shape[-1]
+    low, up = _lower_unit(LU), triu(LU)
+    p = _permutation_matrix(pivots, n, LU)
+    transposed = adjoint if left else not adjoint
+    b = B if left else matrix_transpose(B)
+    if transposed:
+        x = matmul(p, _solved(matrix_transpose(low), _solved(matrix_transpose(up), b)))
+    else:
+        x = _solved(up, _solved(low, matmul(matrix_transpose(p), b)))
+    return x if left else matrix_transpose(x)
+
+
+@function()
+def lu_solve_(input: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
+    """:func:`linalg.lu_solve` with the right-hand side first."""
+    return lu_solve(LU_data, LU_pivots, input)
+
+
+def _tolerance(A: Tensor, rtol: Any, rcond: Any) -> float:
+    if rcond is not None:
+        rtol = rcond
+    if rtol is None:
+        return max(A.shape[-2:]) * (2.220446049250313e-16 if A.dtype.itemsize == 8 else 1.1920928955078125e-07)
+    return float(rtol)
+
+
+@namespaced("linalg")
+def pinv(
+    A: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
+) -> Tensor:
+    """Pseudo-inverse; singular values up to max(atol, rtol * the largest) count as zero."""
+    matrices(A, "linalg.pinv", square=hermitian)
+    if A.numel() == 0:
+        return matrix_transpose(A).clone()
+    if atol is None and not isinstance(rtol, Tensor) and not isinstance(rcond, Tensor):
+        return prim.pinv(A, rtol=_tolerance(A, rtol, rcond), hermitian=hermitian)
+    u, s, v = prim.svd(A, full=False)
+    limit = _limit(A, s, atol, rtol if rcond is None else rcond)
+    kept = prim.gt(s, limit)
+    inverse_s = prim.where(kept, prim.div(1.0, prim.where(kept, s, 1.0)), 0.0)
+    scaled = prim.mul(matrix_transpose(v), to_shape(inverse_s, (*s.shape[:-1], 1, s.shape[-1])))
+    return matmul(scaled, matrix_transpose(u))
+
+
+def _limit(A: Tensor, s: Tensor, atol: Any, rtol: Any) -> Tensor:
+    """The singular value that counts as zero, per matrix."""
+    top = to_shape(prim.max(s, axes=(s.ndim - 1,)), (*s.shape[:-1], 1))
+    if rtol is None:
+        rtol = 0.0 if atol is not None else _tolerance(A, None, None)
+
+    def spread(x: Any) -> Any:
+        return to_shape(cast(x, s.dtype), (*x.shape, 1)) if isinstance(x, Tensor) else float(x)
+
+    limit = prim.mul(top, spread(rtol))
+    return limit if atol is None else prim.maximum(limit, spread(atol))
+
+
+@function()
+def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
+    """:func:`linalg.pinv`."""
+    return pinv(input, rcond=rcond)
+
+
+@namespaced("linalg")
+def matrix_rank(
+    A: Tensor, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
+) -> Tensor:
+    """How many singular values (absolute eigenvalues if ``hermitian``) count as not zero."""
+    matrices(A, "linalg.matrix_rank", square=hermitian)
+    lead = tuple(A.shape[:-2])
+    if A.numel() == 0:
+        return constant(lead, 0, int64)
+    x = A.detach()
+    s = prim.abs(prim.eigh(x, uplo="L")[0]) if hermitian else prim.svd(x, full=False)[1]
+    limit = _limit(A, s, atol if tol is None else tol, rtol if tol is None else 0.0)
+    return prim.sum(cast(prim.gt(s, limit), int64), axes=(s.ndim - 1,))
+
+
+@namespaced("linalg")
+def cond(A: Tensor, p: Any = None) -> Tensor:
+    """Condition number in the norm ``p`` (2 by default)."""
+    matrices(A, "linalg.cond")
+    if p in (None, 2, -2):
+        s = svdvals(A)
+        if s.shape[-1] == 0:
+            return constant(tuple(A.shape[:-2]), 0, A.dtype)
+        first, last = s[..., 0], s[..., -1]
+        return prim.div(last, first) if p == -2 else prim.div(first, last)
+    if A.numel() == 0:
+        return constant(tuple(A.shape[:-2]), 0, A.dtype)
+    return prim.mul(matrix_norm(A, p), matrix_norm(inv(A), p))
+
+
+@namespaced("linalg")
+def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> Any:
+    """(solution, residuals, rank, singular values) of the least-squares problem, by the pseudo-inverse."""
+    matrices(A, "linalg.lstsq")
+    m, n = A.shape[-2:]
+    vector = B.ndim == 1 or (A.ndim - 1 == B.ndim and tuple(B.shape) == tuple(A.shape[:-1]))
+    b = to_shape(B, (*B.shape, 1)) if vector else B
+    x = matmul(pinv(A, rcond=rcond), b)
+    rank = matrix_rank(A)
+    full = m > n and bool((rank == n).all())
+    gap = prim.sub(matmul(A, x), b) if full else None
+    residuals = constant((0,), 0, A.dtype) if gap is None else prim.sum(prim.mul(gap, gap), axes=(gap.ndim - 2,))
+    values = svdvals(A.detach()) if driver in ("gelsd", "gelss") else constant((0,), 0, A.dtype)
+    if driver == "gels":
+        rank = constant((0,), 0, int64)
+    solution = to_shape(x, tuple(x.shape[:-1])) if vector else x
+    return LstsqResult(solution, residuals, rank, values)
+
+
+@function(composite=True)
+def matrix_exp(input: Tensor) -> Tensor:
+    """Exponential of square matrices: a Taylor polynomial of a halved matrix, squared back."""
+    x = matrices(input, "linalg.matrix_exp", square=True)
+    if x.numel() == 0:
+        return x.clone()
+    size = float(prim.max(prim.sum(prim.abs(x.detach()), axes=(x.ndim - 2,)).reshape(-1), axes=(0,)))
+    halvings = max(0, math.ceil(math.log2(size)) - 1) if size > 0 and math.isfinite(size) else 0
+    scaled = prim.mul(x, 0.5**halvings)
+    result = term = identity(x)
+    for k in range(1, 19):
+        term = prim.mul(matmul(term, scaled), 1.0 / k)
+        result = prim.add(result, term)
+    for _ in range(halvings):
+        result = matmul(result, result)
+    return result
+
+
+@namespaced("linalg")
+def householder_product(A: Tensor, tau: Tensor) -> Tensor:
+    """The first columns of the product of reflections I - tau v v' given below the diagonal of ``A``."""
+    matrices(A, "linalg.householder_product")
+    return with_zero_gradient(_reflected(A, tau, _tall_identity(A), False), A)
+
+
+def _reflected(A: Tensor, tau: Tensor, x: Tensor, transpose: bool) -> Tensor:
+    """Reflections applied to ``x`` from the left, the last one first (or the first one first)."""
+    v = prim.add(tril(A, -1), _tall_identity(A))
+    k = tau.shape[-1]
+    for i in range(k) if transpose else reversed(range(k)):
+        column = v[..., i : i + 1]
+        scale = tau[..., i : i + 1].unsqueeze(-1)
+        x = prim.sub(x, prim.mul(scale, matmul(column, matmul(matrix_transpose(column), x))))
+    return x
+
+
+@function(composite=True)
+def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False) -> Tensor:
+    """Q other, Q' other, other Q or other Q' for the reflections of :func:`geqrf`."""
+    m = input.shape[-2]
+    wide = input if input.shape[-1] <= m else input[..., :m]
+    if left:
+        return _reflected(wide, tau, other, transpose)
+    return matrix_transpose(_reflected(wide, tau, matrix_transpose(other), not transpose))
+
+
+@namespaced("linalg")
+def multi_dot_(tensors: Any) -> Tensor:
+    """Product of several matrices, the first and last possibly vectors, in the cheapest order."""
+    parts = list(tensors)
+    if len(parts) < 2:
+        raise RuntimeError("multi_dot(): expected at least 2 tensors but got " + str(len(parts)))
+    first, last = parts[0].ndim == 1, parts[-1].ndim == 1
+    if first:
+        parts[0] = parts[0].unsqueeze(0)
+    if last:
+        parts[-1] = parts[-1].unsqueeze(-1)
+    result = multi_dot(parts)
+    shape = (() if first else (result.shape[0],)) + (() if last else (result.shape[1],))
+    return to_shape(result, shape)
+
+
+@namespaced("linalg")
+def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
+    """Inverse of the map from the last to the first ``ind`` dimensions."""
+    if ind <= 0:
+        raise RuntimeError("Expected a strictly positive integer for 'ind'")
+    front, back = tuple(A.shape[:ind]), tuple(A.shape[ind:])
+    if math.prod(front) != math.prod(back):
+        raise RuntimeError(
+            f"Expected self to satisfy the requirement prod(self.shape[ind:]) == prod(self.shape[:ind]), but got "
+            f"{math.prod(back)} != {math.prod(front)}"
+        )
+    return to_shape(inv(to_shape(A, (math.prod(front), math.prod(back)))), (*back, *front))
+
+
+@namespaced("linalg")
+def tensorsolve(A: Tensor, B: Tensor, dims: Any = None) -> Tensor:
+    """X with tensordot(A, X, X.ndim) = B."""
+    if dims is not None:
+        A = movedim(A, tuple(dims), tuple(range(A.ndim - len(dims), A.ndim)))
+    shape = tuple(A.shape[B.ndim :])
+    flat = to_shape(A, (B.numel(), math.prod(shape)))
+    if flat.shape[0] != flat.shape[1]:
+        raise RuntimeError("Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == prod(self.shape[:other.ndim])")
+    return to_shape(solve(flat, to_shape(B, (B.numel(),))), shape)
+
+
+@namespaced("linalg")
+def vander(x: Tensor, *, N: int | None = None) -> Tensor:
+    """Powers 0 ... N - 1 of each element along a new last dimension."""
+    count = x.shape[-1] if N is None else N
+    if count <= 1:
+        raise RuntimeError("N must be greater than 1.")
+    base = prim.cast(x, dtype=int64) if not x.dtype.is_floating_point else x
+    ones = prim.add(prim.mul(base, 0), 1)
+    parts = [ones]
+    for _ in range(count - 1):
+        parts.append(prim.mul(parts[-1], base))
+    return prim.concat(*(prim.reshape(p, shape=(*p.shape, 1)) for p in parts), axis=x.ndim)
+
+
+@function(method=False, composite=True)
+def vander_(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
+    """Powers of a vector's elements as columns, falling unless ``increasing``."""
+    if x.ndim != 1:
+        raise RuntimeError("x must be a one-dimensional tensor.")
+    powers = vander(x, N=N)
+    return powers if increasing else powers.flip(1)
+
+
+@namespaced("linalg")
+def diagonal_(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """The diagonal of the last two dimensions, as a view."""
+    return diagonal(A, offset, dim1, dim2)
+
+
+@namespaced("linalg")
+def matmul_(input: Tensor, other: Tensor) -> Tensor:
+    """:func:`torch.matmul`."""
+    return matmul(input, other)
+
+
+@function()
+def det_(input: Tensor) -> Tensor:
+    """:func:`linalg.det`."""
+    return det(input)
+
+
+share("linalg", "matrix_power", matrix_power)
+share("linalg", "matrix_exp", matrix_exp)
