@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -72,16 +73,33 @@ class Plan:
         self.recording = recording
         self._make = BACKENDS[backend]
         self._threads = threads
-        graph = recording.graph
-        self._readers = [_reader(b) for b in recording.inputs]
+        graph, inputs = recording.graph, recording.inputs
+        self._arguments = [b.ref for b in inputs if b.kind == "argument"]
+        self._states = [b.ref for b in inputs if b.kind == "state"]
+        self._others = [_reader(b) for b in inputs if b.kind in ("grad", "host")]
+        position = {id(b): i for i, b in enumerate(inputs)}
+        self._updates = [(b, out) for b, out in recording.updates]
+        pairs = [(out, position.get(id(b))) for b, out in recording.updates]
+        self._aliases = [] if recording.predicates else [(out, i) for out, i in pairs if i is not None]
+        in_place = {out for out, _ in self._aliases}
         self._types = [(o.value.shape, o.value.dtype.numpy) for o in graph.outputs]
-        position = {id(b): i for i, b in enumerate(recording.inputs)}
-        speculative = bool(recording.predicates)
-        self._updates = [(b, out, position.get(id(b))) for b, out in recording.updates]
-        aliases = {} if speculative else {out: i for _, out, i in self._updates if i is not None}
-        self.forward: Backend = self._make(graph, aliases, threads)
-        self._aliases = aliases
+        self._fresh = [(n, *t) for n, t in enumerate(self._types) if n not in in_place]
+        self._reusable = self._reusable_grads()
+        self.forward: Backend = self._make(graph, dict(self._aliases), threads)
         self._backward: Backend | None = None
+
+    def _reusable_grads(self) -> list[tuple[Tensor, int]]:
+        """Gradients that each call replaces and does not read: their memory may be written again if nobody holds it."""
+        recording = self.recording
+        if recording.predicates:
+            return []
+        shown = {r.number for r in recording.results if isinstance(r, Made)}
+        read = {id(b.ref) for b in recording.inputs if b.kind == "grad"}
+        numbers = [n for _, n in recording.grads if isinstance(n, int)]
+        return [
+            (t, n) for t, n in recording.grads
+            if isinstance(n, int) and n not in shown and id(t) not in read and numbers.count(n) == 1
+        ]  # fmt: skip
 
     @property
     def backward(self) -> Backend:
@@ -94,19 +112,24 @@ class Plan:
     def call(self, leaves: Sequence[Any]) -> Outcome:
         """Run on argument ``leaves``; nothing is written outside unless every predicate holds."""
         recording = self.recording
-        arrays = [read(leaves) for read in self._readers]
-        outputs = [np.empty(shape, dtype) for shape, dtype in self._types]
-        targets = [(_tensor(b, leaves), out) for b, out, _ in self._updates]
-        for out, i in self._aliases.items():
-            if not arrays[i].flags.c_contiguous:
-                arrays[i] = arrays[i].copy()
-            outputs[out] = arrays[i]
+        arrays = [leaves[i]._data if isinstance(leaves[i], Tensor) else leaves[i] for i in self._arguments]
+        arrays += [t._data for t in self._states]
+        arrays += [read(leaves) for read in self._others]
+        outputs: list[Any] = [None] * len(self._types)
+        for t, n in self._reusable:
+            outputs[n] = _unshared(t, *self._types[n])
+        for n, i in self._aliases:
+            outputs[n] = arrays[i] if arrays[i].flags.c_contiguous else np.empty(*self._types[n])
+        for n, shape, dtype in self._fresh:
+            if outputs[n] is None:
+                outputs[n] = np.empty(shape, dtype)
         self.forward.run(arrays, outputs)
         for k, (out, seen, _) in enumerate(recording.predicates):
             now = outputs[out].tolist()
             if not _same(now, seen):
                 return Outcome(k, now, None)
-        for t, out in targets:
+        for b, out in self._updates:
+            t = _tensor(b, leaves)
             if outputs[out] is not t._data:
                 np.copyto(t._data, outputs[out])
             t._shared_storage().version += 1
@@ -120,6 +143,8 @@ class Plan:
         if recording.split is not None and modes.grad:
             node = CompiledNode(self, recording.split, leaves, arrays, outputs)
         for t, new in recording.grads:
+            if isinstance(new, int) and t._grad is not None and t._grad._data is outputs[new]:
+                continue
             t._grad = _given(new, leaves) if isinstance(new, Given) else _made(made, outputs, new)
         values = []
         for r in recording.results:
@@ -218,15 +243,22 @@ class _Kept:
         return self._array
 
 
-def _reader(binding: Binding) -> Callable[[Sequence[Any]], Array]:
-    """A function that reads an input's array, given the argument leaves."""
-    kind, ref = binding.kind, binding.ref
-    if kind == "argument":
-        return lambda leaves: leaves[ref]._data if isinstance(leaves[ref], Tensor) else leaves[ref]
-    if kind == "state":
-        return lambda leaves: ref._data  # type: ignore[no-any-return]
-    if kind == "grad":
-        return lambda leaves: ref._grad._data  # type: ignore[no-any-return]
+def _unshared(t: Tensor, shape: tuple[int, ...], dtype: Any) -> Array | None:
+    """The memory of ``t.grad`` when nothing else refers to it."""
+    grad = t._grad
+    # References: the attribute, the local name, the argument of getrefcount; for the array, one name less.
+    if grad is None or getrefcount(grad) != 3 or getrefcount(grad._data) != 2:
+        return None
+    array = grad._data
+    fits = array.shape == shape and array.dtype == dtype and array.flags.c_contiguous and array.flags.owndata
+    return array if fits and grad._grad_fn is None else None
+
+
+def _reader(binding: Binding) -> Callable[[Any], Array]:
+    """A function that reads the array of a gradient or host input."""
+    ref = binding.ref
+    if binding.kind == "grad":
+        return lambda leaves: ref._grad._data
     owner, key = ref
     if isinstance(owner, Mapping):
         return lambda leaves: np.array(float(owner[key]))

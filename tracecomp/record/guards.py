@@ -161,7 +161,9 @@ class Guards:
             return ", ".join(changed)
         for t, dtype, shape, requires_grad, name in self.state:
             array = t._data
-            if array.shape != shape or array.dtype != dtype or t.requires_grad != requires_grad:
+            if array.shape != shape or array.dtype != dtype:
+                return self._tensor_miss(f"captured tensor {name}", t, dtype, shape)
+            if t._requires_grad is not requires_grad and t.requires_grad is not requires_grad:
                 return self._tensor_miss(f"captured tensor {name}", t, dtype, shape)
         for t, present, name in self.grads:
             if (t._grad is not None) != present:

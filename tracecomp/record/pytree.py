@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 LEAF = "*"
+_leaf_kinds: set[type] = set()  # types found to be leaves, to answer for them at once
 
 
 def flatten(value: Any, leaves: list[Any]) -> Any:
@@ -16,6 +17,9 @@ def flatten(value: Any, leaves: list[Any]) -> Any:
     Tuples, lists, dicts, named tuples and dataclasses are structure; everything else is a leaf.
     """
     kind = type(value)
+    if kind in _leaf_kinds:
+        leaves.append(value)
+        return LEAF
     if kind is tuple or kind is list:
         return (kind, *[flatten(v, leaves) for v in value])
     if kind is dict or kind is OrderedDict:
@@ -25,6 +29,7 @@ def flatten(value: Any, leaves: list[Any]) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = tuple(f.name for f in dataclasses.fields(value))
         return (kind, names, *[flatten(getattr(value, n), leaves) for n in names])
+    _leaf_kinds.add(kind)
     leaves.append(value)
     return LEAF
 

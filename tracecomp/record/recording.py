@@ -25,11 +25,15 @@ from tracecomp.tensor import Tensor
 Array = np.ndarray[Any, Any]
 
 
+KINDS = ("argument", "state", "grad", "host")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Binding:
     """What a graph input is read from.
 
     ``argument`` (leaf number), ``state`` (tensor), ``grad`` (the tensor whose gradient it is) or ``host`` (owner, key).
+    Inputs of a recording are in this order.
     """
 
     kind: str
@@ -198,6 +202,7 @@ class _Finish:
     def _graph(self) -> tuple[Graph, list[Binding]]:
         used = self._used([o.value for o in self.outputs], set())
         chosen = [i for i in self.recorder.graph.inputs if i.value in used and i.value in self.sources]
+        chosen.sort(key=lambda i: KINDS.index(self.sources[i.value].kind))
         graph = extract(self.recorder.graph.name, self.recorder.graph, chosen, self.outputs)
         return graph, [self.sources[i.value] for i in chosen]
 
@@ -325,7 +330,7 @@ def _was_freed(t: Tensor) -> bool:
 
 
 def _reachable(tensors: Sequence[Tensor]) -> set[int]:
-    """The ids of ``tensors``, what they are views of, and what their histories hold."""
+    """The ids of ``tensors``, what they are views of, their gradients, and what their histories hold."""
     found: set[int] = set()
     nodes: set[Node] = set()
     stack = list(tensors)
@@ -334,8 +339,7 @@ def _reachable(tensors: Sequence[Tensor]) -> set[int]:
         if id(t) in found:
             continue
         found.add(id(t))
-        if t._base is not None:
-            stack.append(t._base)
+        stack += [x for x in (t._base, t._grad) if x is not None]
         for node in _history([t]) - nodes if t.grad_fn not in nodes else ():
             nodes.add(node)
             stack.extend(node.held())
