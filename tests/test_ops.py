@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tracecomp.ops  # noqa: F401 - fills the registry
-from tests.samples import concrete, samples_of, type_of
+from tests.samples import concrete, draw, samples_of, type_of
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.op import OPS, Composed, Op
 from tracecomp.ops.autodiff import Sym
@@ -74,6 +74,35 @@ def test_composed_loop_meaning_is_impl(op: Op) -> None:
         assert type_of(got) == type_of(want)
         tolerance = 2e-2 if got.dtype == np.float16 else 1e-5
         np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance, err_msg=str(case))
+
+
+VIEWS = [p for p in EVERY if p.values[0].kind == "view"]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("op", VIEWS)
+def test_views_share_memory(op: Op) -> None:
+    for case in samples_of(op):
+        (base,) = case.arrays
+        (seen,) = results(op, case.arrays, case.attrs)
+        assert not seen.size or np.shares_memory(seen, base), str(case)
+
+
+@pytest.mark.parametrize("op", VIEWS)
+def test_write_is_assignment_through_the_view(op: Op) -> None:
+    assert op.write is not None
+    for number, case in enumerate(samples_of(op)):
+        (base,) = case.arrays
+        (seen,) = results(op, case.arrays, case.attrs)
+        new = draw(np.random.default_rng(number), seen.shape, type_of(base).dtype.short, "any")
+        graph = Graph("write")
+        operands = [Sym(graph, graph.add_input(type_of(a), n)) for a, n in ((base, "base"), (new, "new"))]
+        graph.add_output(op.write(*operands, **case.attrs).value)
+        (got,) = graph.interpret(base, new)
+        written = base.copy()
+        target = op.impl(written, **case.attrs)
+        for place in np.ndindex(seen.shape):
+            target[place] = new[place]
+        np.testing.assert_array_equal(got, written, err_msg=str(case))
 
 
 @pytest.mark.parametrize("op", EVERY)

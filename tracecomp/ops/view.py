@@ -131,6 +131,8 @@ def _expand_source(at: Any, x: TensorType, *, shape: Shape) -> list[Index]:
 def _expand_write(base: Any, new: Any, *, shape: Shape) -> Any:
     """Of the result elements that share one base element, the last wins, as in a row-major copy."""
     have = tuple(base.shape)
+    if 0 in shape:
+        return base
     lead = len(shape) - len(have)
     starts = tuple(n - 1 if i < lead or have[i - lead] == 1 else 0 for i, n in enumerate(shape))
     return prim.reshape(prim.slice(new, starts=starts, stops=shape, steps=(1,) * len(shape)), shape=have)
