@@ -12,15 +12,31 @@ from tracecomp.ir.loop_interp import interpret_program
 from tracecomp.ir.loop_printer import kernel_key, print_kernel, print_program
 from tracecomp.ir.loop_verify import kernel_problems, verify_program
 from tracecomp.ir.loops import (
-    Acc, Accumulate, Buffer, Call, Check, Const, If, IndexValue, Kernel, Let, Load, Local, Loop, Read, Stmt, Store,
-    Update, in_range,
+    Acc,
+    Accumulate,
+    Buffer,
+    Call,
+    Check,
+    Const,
+    If,
+    IndexValue,
+    Kernel,
+    Let,
+    Load,
+    Local,
+    Loop,
+    Read,
+    Stmt,
+    Store,
+    Update,
+    in_range,
 )  # fmt: skip
 from tracecomp.ir.scalars import call
 from tracecomp.ir.types import float32, int64
 
 X, Y = Buffer("x", float32, 12), Buffer("y", float32, 12)
-I, V = Var("i", 3), Var("v", 4)
-AT = index(I) * 4 + index(V)
+ROW, COL = Var("i", 3), Var("v", 4)
+AT = index(ROW) * 4 + index(COL)
 ZERO = Const(0.0, float32)
 
 
@@ -29,16 +45,17 @@ def kernel(*body: Stmt, writes: str = "y", params: tuple[Buffer, ...] = (X, Y)) 
 
 
 def copying(offset: Index = AT) -> Stmt:
-    return Loop("parallel", I, (Loop("vector", V, (Store(Y, AT, Load(X, offset)),)),))
+    return Loop("parallel", ROW, (Loop("vector", COL, (Store(Y, AT, Load(X, offset)),)),))
 
 
 def test_printed_kernel() -> None:
     shared = call("exp", Load(X, AT))
-    body = Loop("parallel", I, (
-        Accumulate((Acc("s", "add", float32, ZERO, 4),), (Loop("vector", V, (Update("s", (call("mul", shared, shared),)),)),)),
+    body = Loop("parallel", ROW, (
+        Accumulate((Acc("s", "add", float32, ZERO, 4),), (
+            Loop("vector", COL, (Update("s", (call("mul", shared, shared),)),)),)),
         Local(Buffer("t", float32, 1)),
-        If(call("gt", Read("s", float32), ZERO), (Store(Y, index(I), Read("s", float32)),)),
-        Check(call("lt", IndexValue(index(I) // 2), Const(7, int64))),
+        If(call("gt", Read("s", float32), ZERO), (Store(Y, index(ROW), Read("s", float32)),)),
+        Check(call("lt", IndexValue(index(ROW) // 2), Const(7, int64))),
     ))  # fmt: skip
     assert print_kernel(kernel(body)) == (
         "kernel k(x: f32[12], y: f32[12] written):\n"
@@ -78,9 +95,9 @@ BAD: list[tuple[str, Kernel]] = [
     ("store of i64", kernel(Store(Y, Index(), Const(1, int64)))),
     ("not among the written", kernel(Store(X, Index(), ZERO))),
     ("not declared here", kernel(Store(Buffer("z", float32, 3), Index(), ZERO))),
-    ("not in scope", kernel(Store(Y, index(V), ZERO))),
-    ("stands inside another", kernel(Loop("vector", I, (Loop("vector", V, ()),)))),
-    ("unknown loop kind", kernel(Loop("fast", I, ()))),
+    ("not in scope", kernel(Store(Y, index(COL), ZERO))),
+    ("stands inside another", kernel(Loop("vector", ROW, (Loop("vector", COL, ()),)))),
+    ("unknown loop kind", kernel(Loop("fast", ROW, ()))),
     ("outside of its accumulate", kernel(Update("s", (ZERO,)))),
     ("not a power of two", kernel(Accumulate((Acc("s", "add", float32, ZERO, 3),), ()))),
     ("unknown op", kernel(Accumulate((Acc("s", "sub", float32, ZERO),), ()))),
@@ -101,11 +118,11 @@ def test_verifier_says_what_is_wrong(words: str, bad: Kernel) -> None:
 def test_verifier_accepts_guards() -> None:
     at = AT + 1
     guarded = Store(Y, AT, Load(X, at, in_range(at, 12)))
-    assert kernel_problems(kernel(Loop("parallel", I, (Loop("vector", V, (guarded,)),)))) == []
-    unknown = computed(IndexValue(index(I)))
+    assert kernel_problems(kernel(Loop("parallel", ROW, (Loop("vector", COL, (guarded,)),)))) == []
+    unknown = computed(IndexValue(index(ROW)))
     condition = in_range(unknown, 12)
     assert condition is not None
-    assert kernel_problems(kernel(Loop("serial", I, (Check(condition), Store(Y, unknown, ZERO))))) == []
+    assert kernel_problems(kernel(Loop("serial", ROW, (Check(condition), Store(Y, unknown, ZERO))))) == []
 
 
 def test_program_is_verified_as_a_whole() -> None:
@@ -125,12 +142,12 @@ def test_interpreter_refuses_what_native_code_cannot_see() -> None:
         interpret(kernel(copying(AT + 9)))
     scratch = Buffer("t", float32, 4)
     with pytest.raises(VerifyError, match="nothing was written"):
-        interpret(kernel(Local(scratch), Loop("vector", V, (Store(Y, index(V), Load(scratch, index(V))),))))
+        interpret(kernel(Local(scratch), Loop("vector", COL, (Store(Y, index(COL), Load(scratch, index(COL))),))))
     with pytest.raises(VerifyError, match="nothing was written"):
-        interpret(kernel(Loop("vector", V, (Store(Y, index(V), Load(Y, index(V) + 4)),))))
-    varying = call("lt", IndexValue(index(V)), Const(2, int64))
+        interpret(kernel(Loop("vector", COL, (Store(Y, index(COL), Load(Y, index(COL) + 4)),))))
+    varying = call("lt", IndexValue(index(COL)), Const(2, int64))
     with pytest.raises(VerifyError, match="varies"):
-        interpret(kernel(Loop("tile", V, (If(varying, (Store(Y, index(V), ZERO),)),))))
+        interpret(kernel(Loop("tile", COL, (If(varying, (Store(Y, index(COL), ZERO),)),))))
     with pytest.raises(VerifyError, match="does not declare"):
         interpret(kernel(Store(X, Index(), ZERO)))
     with pytest.raises(VerifyError, match="outside of its bounds"):
@@ -138,9 +155,9 @@ def test_interpreter_refuses_what_native_code_cannot_see() -> None:
 
 
 def test_interpreter_does_tile_statements_for_all_elements_before_the_next() -> None:
-    swap = Loop("tile", V, (
-        Let("a", Load(Y, index(V))),
-        Store(Y, index(V) * -1 + 3, Read("a", float32, frozenset([V]))),
+    swap = Loop("tile", COL, (
+        Let("a", Load(Y, index(COL))),
+        Store(Y, index(COL) * -1 + 3, Read("a", float32, frozenset([COL]))),
     ))  # fmt: skip
     fill = Loop("vector", Var("f", 12), (Store(Y, index(Var("f", 12)), Load(X, index(Var("f", 12)))),))
     assert interpret(kernel(fill, swap))[:4].tolist() == [3.0, 2.0, 1.0, 0.0]

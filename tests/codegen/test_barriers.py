@@ -27,7 +27,5 @@ def call(reads: int, writes: int) -> CallStep:
     ],
     ids=["reads the result", "apart", "one thread", "serial then parallel", "both use scratch", "one uses scratch"],
 )
-def test_second_kernel(
-    second: tuple[int, int], parallel: list[bool], shared: list[int], behind: set[int]
-) -> None:
+def test_second_kernel(second: tuple[int, int], parallel: list[bool], shared: list[int], behind: set[int]) -> None:
     assert steps_behind_barriers([call(0, 1), call(*second)], parallel, shared) == behind

@@ -12,9 +12,31 @@ from tracecomp.ir.index import Index, Var, computed, index
 from tracecomp.ir.loop_interp import interpret_program
 from tracecomp.ir.loop_verify import verify_program
 from tracecomp.ir.loops import (
-    Acc, Accumulate, Buffer, Call, CallStep, Check, Const, If, IndexValue, Kernel, Let, Load, Local, Loop, Program,
-    Read, Ref, RepeatStep, Slot, Stmt, Store, Update, both, in_range,
-)  # fmt: skip
+    Acc,
+    Accumulate,
+    Buffer,
+    Call,
+    CallStep,
+    Check,
+    Const,
+    If,
+    IndexValue,
+    Kernel,
+    Let,
+    Load,
+    Local,
+    Loop,
+    Program,
+    Read,
+    Ref,
+    RepeatStep,
+    Slot,
+    Stmt,
+    Store,
+    Update,
+    both,
+    in_range,
+)
 from tracecomp.ir.scalars import call
 from tracecomp.ir.types import DType, bool_, float32, float64, int64
 from tracecomp.runtime.executable import Executable
@@ -57,7 +79,9 @@ def test_vector_extents_of_any_size(extent: int) -> None:
     x, y = Buffer("x", float32, 3 * extent), Buffer("y", float32, 3 * extent)
     i, v = Var("i", 3), Var("v", extent)
     at = index(i) * extent + index(v)
-    k = kernel([x, y], "y", Loop("parallel", i, (Loop("vector", v, (Store(y, at, call("mul", Load(x, at), Load(x, at))),)),)))
+    k = kernel(
+        [x, y], "y", Loop("parallel", i, (Loop("vector", v, (Store(y, at, call("mul", Load(x, at), Load(x, at))),)),))
+    )
     a = data(3 * extent)
     assert np.array_equal(run(program(k, 1), [a], [np.zeros_like(a)])[0], a * a)
 
@@ -107,7 +131,9 @@ def test_gather_by_loaded_index_and_scatter() -> None:
     y, z = Buffer("y", float32, 20), Buffer("z", float32, 50)
     v = Var("v", 20)
     at = computed(Load(n, index(v)), (0, 49))
-    k = kernel([x, n, y, z], "y z", Loop("vector", v, (Store(y, index(v), Load(x, at)), Store(z, at, Load(x, index(v))))))
+    k = kernel(
+        [x, n, y, z], "y z", Loop("vector", v, (Store(y, index(v), Load(x, at)), Store(z, at, Load(x, index(v)))))
+    )
     a, where = data(50), np.random.default_rng(1).integers(0, 50, 20)
     y_, z_ = run(program(k, 2), [a, where], [np.zeros(20, np.float32), np.zeros(50, np.float32)])
     expected = np.zeros(50, np.float32)
@@ -154,8 +180,12 @@ def reduced_rows(rows: int, cols: int, lanes: int, chunk: int, op: str, dtype: D
         loops.append(Loop("serial", c, (Loop("vector", v, (update(index(c) * chunk + index(v)),)),)))
     if t.extent:
         loops.append(Loop("vector", t, (update(index(t) + c.extent * chunk),)))
-    return program(kernel([x, y], "y", Loop("parallel", r, (
-        Accumulate((acc,), tuple(loops)), Store(y, index(r), Read("s", dtype))))), 1)  # fmt: skip
+    return program(
+        kernel(
+            [x, y], "y", Loop("parallel", r, (Accumulate((acc,), tuple(loops)), Store(y, index(r), Read("s", dtype))))
+        ),
+        1,
+    )
 
 
 @pytest.mark.parametrize("lanes,chunk", [(64, 64), (16, 64), (32, 32), (4, 16), (1, 8), (8, 64)])
@@ -186,10 +216,21 @@ def test_column_sums_keep_order() -> None:
     rows, cols = 50, 45
     x, y = Buffer("x", float32, rows * cols), Buffer("y", float32, cols)
     r, v = Var("r", rows), Var("v", cols)
-    k = kernel([x, y], "y", Loop("vector", v, (
-        Accumulate((Acc("s", "add", float32, zero(float32)),), (
-            Loop("serial", r, (Update("s", (Load(x, index(r) * cols + index(v)),)),)),)),
-        Store(y, index(v), Read("s", float32)))))  # fmt: skip
+    k = kernel(
+        [x, y],
+        "y",
+        Loop(
+            "vector",
+            v,
+            (
+                Accumulate(
+                    (Acc("s", "add", float32, zero(float32)),),
+                    (Loop("serial", r, (Update("s", (Load(x, index(r) * cols + index(v)),)),)),),
+                ),
+                Store(y, index(v), Read("s", float32)),
+            ),
+        ),
+    )
     a = data(rows, cols)
     expected = np.zeros(cols, np.float32)
     for row in a:
@@ -202,16 +243,36 @@ def test_row_softmax_with_scratch() -> None:
     x, y, s = Buffer("x", float32, rows * cols), Buffer("y", float32, rows * cols), Buffer("scratch", float32, cols)
     r, a, b, c = Var("r", rows), Var("a", cols), Var("b", cols), Var("c", cols)
     row = index(r) * cols
-    k = kernel([x, y], "y", Loop("parallel", r, (
-        Local(s),
-        Accumulate((Acc("m", "max", float32, Const(-np.inf, float32), 16),), (
-            Loop("vector", a, (Update("m", (Load(x, row + index(a)),)),)),)),
-        Accumulate((Acc("t", "add", float32, zero(float32), 16),), (
-            Loop("vector", b, (
-                Let("e", call("sub", Load(x, row + index(b)), Read("m", float32))),
-                Store(s, index(b), Read("e", float32, frozenset([r, b]))),
-                Update("t", (Read("e", float32, frozenset([r, b])),)))),)),
-        Loop("vector", c, (Store(y, row + index(c), call("div", Load(s, index(c)), Read("t", float32))),)))))  # fmt: skip
+    k = kernel(
+        [x, y],
+        "y",
+        Loop(
+            "parallel",
+            r,
+            (
+                Local(s),
+                Accumulate(
+                    (Acc("m", "max", float32, Const(-np.inf, float32), 16),),
+                    (Loop("vector", a, (Update("m", (Load(x, row + index(a)),)),)),),
+                ),
+                Accumulate(
+                    (Acc("t", "add", float32, zero(float32), 16),),
+                    (
+                        Loop(
+                            "vector",
+                            b,
+                            (
+                                Let("e", call("sub", Load(x, row + index(b)), Read("m", float32))),
+                                Store(s, index(b), Read("e", float32, frozenset([r, b]))),
+                                Update("t", (Read("e", float32, frozenset([r, b])),)),
+                            ),
+                        ),
+                    ),
+                ),
+                Loop("vector", c, (Store(y, row + index(c), call("div", Load(s, index(c)), Read("t", float32))),)),
+            ),
+        ),
+    )
     x_ = data(rows, cols)
     got = run(program(k, 1), [x_], [np.zeros_like(x_)])[0]
     shifted = x_ - x_.max(1, keepdims=True)
@@ -227,9 +288,20 @@ def test_contraction_tiles(m: int, n: int, k: int) -> None:
         row = index(i) + start
         name = f"s{start}"
         body = Update(name, (Load(a, row * k + index(t)), Load(b, index(t) * n + index(j))))
-        return Loop("tile", i, (Loop("vector", j, (
-            Accumulate((Acc(name, "fma", float32, zero(float32)),), (Loop("serial", t, (body,)),)),
-            Store(c, row * n + index(j), call("max", Read(name, float32), zero(float32))))),))  # fmt: skip
+        return Loop(
+            "tile",
+            i,
+            (
+                Loop(
+                    "vector",
+                    j,
+                    (
+                        Accumulate((Acc(name, "fma", float32, zero(float32)),), (Loop("serial", t, (body,)),)),
+                        Store(c, row * n + index(j), call("max", Read(name, float32), zero(float32))),
+                    ),
+                ),
+            ),
+        )
 
     p = program(kernel([a, b, c], "c", *[block(s, min(6, m - s)) for s in range(0, m, 6)]), 2)
     x, w = data(m, k), data(k, n, seed=1)
@@ -244,12 +316,32 @@ def test_loop_carried_values() -> None:
     i, j = Var("i", rows), Var("j", cols)
     value = Load(x, index(i) * cols + index(j))
     better = call("gt", value, Read("best", float32))
-    k = kernel([x, y], "y", Loop("tile", i, (
-        Accumulate((Acc("best", "set", float32, Const(-np.inf, float32)), Acc("at", "set", int64, zero(int64))), (
-            Loop("serial", j, (
-                Update("at", (Call("select", (better, IndexValue(index(j)), Read("at", int64)), int64),)),
-                Update("best", (Call("select", (better, value, Read("best", float32)), float32),)))),)),
-        Store(y, index(i), Read("at", int64)))))  # fmt: skip
+    k = kernel(
+        [x, y],
+        "y",
+        Loop(
+            "tile",
+            i,
+            (
+                Accumulate(
+                    (Acc("best", "set", float32, Const(-np.inf, float32)), Acc("at", "set", int64, zero(int64))),
+                    (
+                        Loop(
+                            "serial",
+                            j,
+                            (
+                                Update(
+                                    "at", (Call("select", (better, IndexValue(index(j)), Read("at", int64)), int64),)
+                                ),
+                                Update("best", (Call("select", (better, value, Read("best", float32)), float32),)),
+                            ),
+                        ),
+                    ),
+                ),
+                Store(y, index(i), Read("at", int64)),
+            ),
+        ),
+    )
     a = data(rows, cols)
     assert np.array_equal(run(program(k, 1), [a], [np.zeros(rows, np.int64)])[0], a.argmax(1))
 
@@ -258,12 +350,24 @@ def test_conditional_updates_and_stores() -> None:
     x, y = Buffer("x", float32, 40), Buffer("y", float32, 41)
     i = Var("i", 40)
     positive = call("gt", Load(x, index(i)), zero(float32))
-    k = kernel([x, y], "y",
-        Accumulate((Acc("s", "add", float32, zero(float32)),), (
-            Loop("serial", i, (
-                Store(y, index(i), zero(float32)),
-                If(positive, (Update("s", (Load(x, index(i)),)), Store(y, index(i), Load(x, index(i))))),)),)),
-        Store(y, Index((), 40), Read("s", float32)))  # fmt: skip
+    k = kernel(
+        [x, y],
+        "y",
+        Accumulate(
+            (Acc("s", "add", float32, zero(float32)),),
+            (
+                Loop(
+                    "serial",
+                    i,
+                    (
+                        Store(y, index(i), zero(float32)),
+                        If(positive, (Update("s", (Load(x, index(i)),)), Store(y, index(i), Load(x, index(i))))),
+                    ),
+                ),
+            ),
+        ),
+        Store(y, Index((), 40), Read("s", float32)),
+    )
     a = data(40)
     got = run(program(k, 1), [a], [np.zeros(41, np.float32)])[0]
     assert np.array_equal(got[:40], np.maximum(a, 0))
@@ -273,8 +377,12 @@ def test_in_place_updates_see_earlier_stores() -> None:
     """Running sums in the output itself: each step reads what the one before has written."""
     x, y = Buffer("x", float32, 33), Buffer("y", float32, 34)
     i = Var("i", 33)
-    k = kernel([x, y], "y", Store(y, Index(), zero(float32)),
-        Loop("serial", i, (Store(y, index(i) + 1, call("add", Load(y, index(i)), Load(x, index(i)))),)))  # fmt: skip
+    k = kernel(
+        [x, y],
+        "y",
+        Store(y, Index(), zero(float32)),
+        Loop("serial", i, (Store(y, index(i) + 1, call("add", Load(y, index(i)), Load(x, index(i)))),)),
+    )
     a = data(33)
     got = run(program(k, 1), [a], [np.zeros(34, np.float32)])[0]
     assert np.array_equal(got[1:], np.cumsum(a, dtype=np.float32))
@@ -291,18 +399,40 @@ def merge_kernel(size: int) -> Kernel:
     a, b = Load(s, at_left, left_in), Load(s, at_right, right_in)
     take = call("and", left_in, call("or", call("not", right_in), call("le", a, b)))
     one = Const(1, int64)
-    return kernel([x, y], "y",
-        Loop("parallel", Var("once", 1), (
-            Local(s),
-            Loop("vector", c, (Store(s, index(c), Load(x, index(c))),)),
-            Accumulate((Acc("left", "set", int64, zero(int64)), Acc("right", "set", int64, Const(half, int64))), (
-                Loop("serial", i, (
-                    Let("take", take),
-                    Store(y, index(i), Call("select", (Read("take", bool_), a, b), int64)),
-                    Update("left", (Call("select", (Read("take", bool_), call("add", left, one), left), int64),)),
-                    Update("right", (Call("select", (Read("take", bool_), right, call("add", right, one)), int64),)),
-                )),)))),
-        *([] if size else [Loop("serial", j, ())]))  # fmt: skip
+    return kernel(
+        [x, y],
+        "y",
+        Loop(
+            "parallel",
+            Var("once", 1),
+            (
+                Local(s),
+                Loop("vector", c, (Store(s, index(c), Load(x, index(c))),)),
+                Accumulate(
+                    (Acc("left", "set", int64, zero(int64)), Acc("right", "set", int64, Const(half, int64))),
+                    (
+                        Loop(
+                            "serial",
+                            i,
+                            (
+                                Let("take", take),
+                                Store(y, index(i), Call("select", (Read("take", bool_), a, b), int64)),
+                                Update(
+                                    "left",
+                                    (Call("select", (Read("take", bool_), call("add", left, one), left), int64),),
+                                ),
+                                Update(
+                                    "right",
+                                    (Call("select", (Read("take", bool_), right, call("add", right, one)), int64),),
+                                ),
+                            ),
+                        ),
+                    ),
+                ),
+            ),
+        ),
+        *([] if size else [Loop("serial", j, ())]),
+    )
 
 
 @pytest.mark.parametrize("size", [8, 50])
@@ -317,7 +447,11 @@ def test_failed_check_is_an_index_error() -> None:
     v = Var("v", 20)
     loaded = Load(n, index(v))
     at = computed(loaded)
-    k = kernel([x, n, y], "y", Loop("vector", v, (Check(both(in_range(at, 10)) or zero(bool_)), Store(y, index(v), Load(x, at)))))
+    k = kernel(
+        [x, n, y],
+        "y",
+        Loop("vector", v, (Check(both(in_range(at, 10)) or zero(bool_)), Store(y, index(v), Load(x, at)))),
+    )
     p = program(k, 2)
     a, good = data(10), np.arange(20) % 10
     assert np.array_equal(run(p, [a, good], [np.zeros(20, np.float32)])[0], a[good])
@@ -335,11 +469,16 @@ def test_statements_of_a_kernel_meet() -> None:
     n = 1000
     x, t, y = Buffer("x", float32, n), Buffer("t", float32, n + 1), Buffer("y", float32, n)
     i, j, k_ = Var("i", n), Var("j", n), Var("k", n)
-    k = kernel([x, t, y], "t y",
+    k = kernel(
+        [x, t, y],
+        "t y",
         Loop("parallel", i, (Store(t, index(i), call("mul", Load(x, index(i)), Const(2.0, float32))),)),
-        Accumulate((Acc("s", "add", float32, zero(float32)),), (Loop("serial", j, (Update("s", (Load(t, index(j)),)),)),)),
+        Accumulate(
+            (Acc("s", "add", float32, zero(float32)),), (Loop("serial", j, (Update("s", (Load(t, index(j)),)),)),)
+        ),
         Store(t, Index((), n), Read("s", float32)),
-        Loop("parallel", k_, (Store(y, index(k_), call("add", Load(t, Index((), n)), Load(t, index(k_)))),)))  # fmt: skip
+        Loop("parallel", k_, (Store(y, index(k_), call("add", Load(t, Index((), n)), Load(t, index(k_)))),)),
+    )
     a = data(n)
     for _ in range(20):
         run(program(k, 1), [a], [np.zeros(n + 1, np.float32), np.zeros(n, np.float32)])
@@ -350,19 +489,38 @@ def test_repeated_steps_and_offsets_in_the_arena() -> None:
     steps, width = 9, 40
     x, h, g = Buffer("x", float32, width), Buffer("h", float32, width), Buffer("g", float32, width)
     v, t = Var("v", width), Var("t", steps)
-    add = kernel([x, h, g], "g", Loop("parallel", Var("once", 1), (
-        Loop("vector", v, (Store(g, index(v), call("add", Load(h, index(v)), Load(x, index(v)))),)),)))  # fmt: skip
+    add = kernel(
+        [x, h, g],
+        "g",
+        Loop(
+            "parallel",
+            Var("once", 1),
+            (Loop("vector", v, (Store(g, index(v), call("add", Load(h, index(v)), Load(x, index(v)))),)),),
+        ),
+    )
     clear = kernel([g], "g", Loop("vector", v, (Store(g, index(v), zero(float32)),)))
     copy = kernel([x, g], "g", Loop("vector", v, (Store(g, index(v), Load(x, index(v))),)))
     row = width * 4
     xs, out = Slot("xs", "input", 0, steps * row), Slot("out", "output", 0, row)
     states = Slot("h", "arena", 64, (steps + 1) * row)
-    p = Program("scan", (xs,), (out,), 64 + (steps + 1) * row, (
-        CallStep(clear, (Ref(states),)),
-        RepeatStep(t, (CallStep(add, (Ref(xs, index(t) * row), Ref(states, index(t) * row),
-                                      Ref(states, index(t) * row + row))),)),
-        CallStep(copy, (Ref(states, Index((), steps * row)), Ref(out))),
-    ))  # fmt: skip
+    p = Program(
+        "scan",
+        (xs,),
+        (out,),
+        64 + (steps + 1) * row,
+        (
+            CallStep(clear, (Ref(states),)),
+            RepeatStep(
+                t,
+                (
+                    CallStep(
+                        add, (Ref(xs, index(t) * row), Ref(states, index(t) * row), Ref(states, index(t) * row + row))
+                    ),
+                ),
+            ),
+            CallStep(copy, (Ref(states, Index((), steps * row)), Ref(out))),
+        ),
+    )
     a = data(steps, width)
     expected = np.zeros(width, np.float32)
     for part in a:
@@ -374,12 +532,22 @@ def test_kernel_in_place_on_one_slot() -> None:
     x, y = Buffer("x", float32, 64), Buffer("y", float32, 64)
     i, v = Var("i", 4), Var("v", 16)
     at = index(i) * 16 + index(v)
-    k = kernel([x, y], "y", Loop("parallel", i, (Loop("vector", v, (Store(y, at, call("add", Load(x, at), Load(x, at))),)),)))
+    k = kernel(
+        [x, y], "y", Loop("parallel", i, (Loop("vector", v, (Store(y, at, call("add", Load(x, at), Load(x, at))),)),))
+    )
     state, out = Slot("state", "input", 0, 256), Slot("out", "output", 0, 256)
     copy = kernel([x, y], "y", Loop("parallel", i, (Loop("vector", v, (Store(y, at, Load(x, at)),)),)))
-    p = Program("state", (state,), (out,), 0, (
-        CallStep(k, (Ref(state), Ref(state))), CallStep(k, (Ref(state), Ref(state))), CallStep(copy, (Ref(state), Ref(out))),
-    ))  # fmt: skip
+    p = Program(
+        "state",
+        (state,),
+        (out,),
+        0,
+        (
+            CallStep(k, (Ref(state), Ref(state))),
+            CallStep(k, (Ref(state), Ref(state))),
+            CallStep(copy, (Ref(state), Ref(out))),
+        ),
+    )
     a = data(64)
     memory, result = a.copy(), np.zeros(64, np.float32)
     Executable(p).run([memory], [result], threads=2)
@@ -389,14 +557,25 @@ def test_kernel_in_place_on_one_slot() -> None:
 def test_equal_kernels_are_compiled_once() -> None:
     def double(x: str, y: str, v: str) -> Kernel:
         a, b, var = Buffer(x, float32, 16), Buffer(y, float32, 16), Var(v, 16)
-        return Kernel(x + y, (a, b), frozenset([y]), (
-            Loop("vector", var, (Store(b, index(var), call("add", Load(a, index(var)), Load(a, index(var)))),)),))  # fmt: skip
+        return Kernel(
+            x + y,
+            (a, b),
+            frozenset([y]),
+            (Loop("vector", var, (Store(b, index(var), call("add", Load(a, index(var)), Load(a, index(var)))),)),),
+        )
 
     a, b = Slot("a", "input", 0, 64), Slot("b", "output", 0, 64)
     middle = Slot("m", "arena", 0, 64)
-    p = Program("two", (a,), (b,), 64, (
-        CallStep(double("x", "y", "v"), (Ref(a), Ref(middle))), CallStep(double("p", "q", "w"), (Ref(middle), Ref(b))),
-    ))  # fmt: skip
+    p = Program(
+        "two",
+        (a,),
+        (b,),
+        64,
+        (
+            CallStep(double("x", "y", "v"), (Ref(a), Ref(middle))),
+            CallStep(double("p", "q", "w"), (Ref(middle), Ref(b))),
+        ),
+    )
     x = data(16)
     assert np.array_equal(run(p, [x], [np.zeros(16, np.float32)])[0], 4 * x)
     assert Executable(p).llvm_ir.count("define internal void @k") == 1

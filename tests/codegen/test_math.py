@@ -40,7 +40,8 @@ def ulps(got: Array, exact: Array, floor: float = 0.0) -> Array:
     unit = np.spacing(np.maximum(size, np.finfo(got.dtype).tiny)).astype(LD)
     error = np.abs(got.astype(LD) - exact) / unit
     same = (got == exact.astype(got.dtype)) | (np.isnan(got) & np.isnan(exact))
-    return np.where(same, np.minimum(np.where(np.isnan(error), 0, error), 0.5), np.where(np.isnan(error), np.inf, error))
+    rounding = np.minimum(np.nan_to_num(error, nan=0.0), 0.5)
+    return np.where(same, rounding, np.where(np.isnan(error), np.inf, error))
 
 
 def spread(low: float, high: float, dtype: Any, seed: int) -> Array:

@@ -11,7 +11,18 @@ from tests.codegen.programs import elementwise, scalar_op
 from tracecomp.ir.loop_interp import interpret_program
 from tracecomp.ir.scalars import SCALARS
 from tracecomp.ir.types import (
-    DTYPES, DType, bfloat16, bool_, float16, float32, float64, int8, int16, int32, int64, uint8,
+    DTYPES,
+    DType,
+    bfloat16,
+    bool_,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
 )  # fmt: skip
 from tracecomp.runtime.executable import Executable
 

@@ -19,7 +19,8 @@ Key = tuple[tuple[int, ...], int]
 class State:
     """The current values of one declared accumulator.
 
-    ``over`` are the tile and vector variables (of those ``surrounding`` it) that it exists once per element of. With ``lane_width`` the lanes live in
+    ``over`` are the tile and vector variables (of those ``surrounding`` it) that it exists once per element of. With
+    ``lane_width`` the lanes live in
     vectors of that width, ``parts`` of them; without, each part is one lane (or the only value).
     """
 

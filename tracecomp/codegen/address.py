@@ -147,7 +147,7 @@ class Indexer:
 
 def _fits_i32(i: Index) -> bool:
     bounds = i.bounds
-    return bounds is not None and 0 <= bounds[0] and bounds[1] < 2**31
+    return bounds is not None and bounds[0] >= 0 and bounds[1] < 2**31
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,9 +174,7 @@ def load_access(e: Emitter, dtype: DType, address: Value, o: Offset, mask: Value
     name = f"@llvm.masked.gather.{suffix}.v{width}p0" if address.width else f"@llvm.masked.load.{suffix}.p0"
     e.declare(name, f"declare {vector} {name}({address.type}, {full.type}, {vector})")
     operand = f"{address.type} align {align} {address.text}"
-    return Access(
-        f"call {vector} {name}({operand}, {full}, {vector} zeroinitializer)", elem, width, (address, full)
-    )
+    return Access(f"call {vector} {name}({operand}, {full}, {vector} zeroinitializer)", elem, width, (address, full))
 
 
 def store_text(e: Emitter, value: Value, address: Value, mask: Value | None, align: int) -> str:

@@ -11,7 +11,7 @@ from tracecomp.codegen.accumulate import State, zero
 from tracecomp.codegen.address import Indexer, Offset, Position, load_access, tail_mask
 from tracecomp.codegen.emitter import Emitter, Value, next_power_of_two
 from tracecomp.ir.index import Computed, Index, Var
-from tracecomp.ir.loops import Buffer, Call, Const, Expr, IndexValue, Load, Read
+from tracecomp.ir.loops import Buffer, Call, Const, Expr, IndexValue, Load, Read, Stmt
 
 Point = tuple[int, ...]
 
@@ -58,6 +58,10 @@ class Elements:
         self.stores = Stores()
         self._memo: dict[tuple[int, ...], Value] = {}
         self._over: dict[int, frozenset[Var]] = {}
+
+    def body(self, body: tuple[Stmt, ...]) -> None:
+        """Emit statements."""
+        raise NotImplementedError
 
     def forget(self) -> None:
         """Values are remembered within one statement only: the next one may see other memory."""

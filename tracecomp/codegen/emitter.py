@@ -25,9 +25,7 @@ class Value:
 
     __slots__ = ("const", "depth", "elem", "text", "width")
 
-    def __init__(
-        self, text: str, elem: str, width: int = 0, depth: int = 0, const: float | int | None = None
-    ) -> None:
+    def __init__(self, text: str, elem: str, width: int = 0, depth: int = 0, const: float | int | None = None) -> None:
         self.text = text
         self.elem = elem
         self.width = width
@@ -190,9 +188,7 @@ class Emitter:
         other = str(b) if b else f"{a.type} poison"
         mask = ", ".join("i32 poison" if p < 0 else f"i32 {p}" for p in positions)
         n = len(positions)
-        return self.pure(
-            f"shufflevector {a}, {other}, <{n} x i32> <{mask}>", a.elem, n, (a, b) if b else (a,)
-        )
+        return self.pure(f"shufflevector {a}, {other}, <{n} x i32> <{mask}>", a.elem, n, (a, b) if b else (a,))
 
     # ---- instructions
 

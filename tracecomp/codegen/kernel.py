@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tracecomp.codegen import accumulate, convert
-from tracecomp.codegen.accumulate import State
-from tracecomp.codegen.address import store_text, tail_mask
-from tracecomp.codegen.elements import Binding, Elements, inside
-from tracecomp.codegen.emitter import Emitter, Module, Value, next_power_of_two
-from tracecomp.codegen.transpose import pick, tile_to_transpose, transpose
+from tracecomp.codegen.accumulate import Key, State
+from tracecomp.codegen.elements import Binding
+from tracecomp.codegen.emitter import Emitter, Module, Value
+from tracecomp.codegen.reducing import Reducing
+from tracecomp.codegen.storing import Storing
 from tracecomp.errors import CompileError
-from tracecomp.ir.index import Computed, Index, Var
-from tracecomp.ir.loops import (
-    Acc, Accumulate, Buffer, Call, Check, Expr, If, IndexValue, Kernel, Let, Load, Local, Loop, Read, Stmt, Store,
-    Update, walk,
-)  # fmt: skip
+from tracecomp.ir.loops import Accumulate, Buffer, Check, If, Kernel, Let, Local, Loop, Stmt, Store, Update, walk
 
 STACK_LOCAL_BYTES = 16384
 
@@ -30,12 +25,10 @@ class KernelCode:
     parallel: bool
 
 
-class KernelEmitter(Elements):
+class KernelEmitter(Storing, Reducing):
     """Emits one kernel. ``groups`` maps a parameter to its alias group; parameters alone in theirs are noalias."""
 
-    def __init__(
-        self, kernel: Kernel, name: str, module: Module, groups: dict[str, str]
-    ) -> None:
+    def __init__(self, kernel: Kernel, name: str, module: Module, groups: dict[str, str]) -> None:
         bases = {p.name: Value(f"%p{i}", "ptr") for i, p in enumerate(kernel.params)}
         width = module.target.vector_bits // 8 // _lane_bytes(kernel)
         super().__init__(Emitter(module), width, bases, groups)
@@ -43,7 +36,6 @@ class KernelEmitter(Elements):
         self.name = name
         self.shared_bytes = 0
         self.private_bytes = 0
-        self.at_top = True
 
     # ---- the function
 
@@ -126,17 +118,15 @@ class KernelEmitter(Elements):
         var = loop.var
         if var.extent <= 0:
             return
-        top, self.at_top = self.at_top, False
         if loop.kind == "tile" or loop.kind == "vector":
             self._spread(loop)
-        elif loop.kind == "parallel" and top:
+        elif loop.kind == "parallel" and self.e.depth == 0:
             self._split(loop)
         elif var.extent == 1:
             self.scalars[var] = 0
             self.body(loop.body)
         else:
             self._repeat(loop, self.e.const("i64", 0), self.e.const("i64", var.extent))
-        self.at_top = top
 
     def _spread(self, loop: Loop) -> None:
         """A tile or vector loop: its variable joins those that expressions are evaluated over."""
@@ -198,7 +188,7 @@ class KernelEmitter(Elements):
         e.start_label(after)
         self.stores.bump(written)
 
-    def _enter_phis(self, body: tuple[Stmt, ...]) -> list[tuple[State, accumulate.Key, Value, Value]]:
+    def _enter_phis(self, body: tuple[Stmt, ...]) -> list[tuple[State, Key, Value, Value]]:
         phis = []
         for state in self._updated(body):
             for key, entry in state.values.items():
@@ -251,87 +241,6 @@ class KernelEmitter(Elements):
             state.values[key] = e.effect(rhs, value.elem, value.width)
         self.stores.bump(written)
 
-    def _store(self, stmt: Store) -> None:
-        over = self.over_index(stmt.offset) | self.over(stmt.value)
-        over |= self.over(stmt.where) if stmt.where else frozenset()
-        elements = self.ordered(over)
-        values = {p: self.eval(stmt.value) for p in self.points(elements)}
-        tile = tile_to_transpose(stmt.offset, self.vector, elements)
-        if tile is not None and stmt.where is None and inside(stmt.offset, stmt.buffer.size):
-            self._store_transposed(stmt, tile, elements, values)
-        else:
-            for point in self.points(elements):
-                self._store_element(stmt, values[point])
-        self.stores.bump(frozenset([self.group(stmt.buffer)]))
-
-    def _store_transposed(
-        self, stmt: Store, tile: Var, elements: tuple[Var, ...], values: dict[tuple[int, ...], Value]
-    ) -> None:
-        """Store a tile of vectors whose memory is contiguous along the tile variable."""
-        e, vector, dtype = self.e, self.vector, stmt.buffer.dtype
-        assert vector is not None
-        lanes, count = self.lanes_of(vector), next_power_of_two(tile.extent)
-        for _ in self.points(tuple(v for v in elements if v != tile)):
-            rows = []
-            for self.point[tile] in range(tile.extent):
-                value = convert.to_memory(e, values[tuple(self.point[v] for v in elements)], dtype)
-                rows.append(e.widen(value, lanes))
-            columns = transpose(e, rows)
-            first = (self.point[vector] if vector in elements else 0) * lanes
-            active = min(lanes, vector.extent - first)
-            piece_lanes = lanes // count if stmt.offset.coefficient(vector) == count == tile.extent else 1
-            for lane in range(0, active, max(piece_lanes, 1)):
-                for start in range(0, count, lanes):
-                    at = stmt.offset.substitute({vector: Index((), first + lane), tile: Index((), start)})
-                    address = self.indexer.address(
-                        self.bases[stmt.buffer.name], convert.memory_elem(dtype), self.indexer.offset(at)
-                    )
-                    joined = max(piece_lanes, 1)
-                    piece = pick(e, columns, lane * count + start, min(count * joined, lanes))
-                    mask = tail_mask(e, piece.width, min(tile.extent - start, count) + (min(joined, active - lane) - 1) * count)
-                    e.line(store_text(e, piece, address, mask, dtype.itemsize))
-
-    def _store_element(self, stmt: Store, value: Value) -> None:
-        e, buffer = self.e, stmt.buffer
-        if buffer.size == 0:
-            return
-        o = self.indexer.offset(stmt.offset)
-        mask = self.eval(stmt.where) if stmt.where else None
-        if mask is None and not inside(stmt.offset, buffer.size):
-            mask = e.compare("icmp ult", self.indexer.join(o), e.const("i64", buffer.size))
-        value = convert.to_memory(e, value, buffer.dtype)
-        address = self.indexer.address(self.bases[buffer.name], convert.memory_elem(buffer.dtype), o)
-        align = buffer.dtype.itemsize
-        if o.width:
-            full = e.both(e.widen(mask, o.width) if mask else None, self.active())
-            e.line(store_text(e, e.widen(value, o.width), address, full, align))
-            return
-        if not value.width and not (mask and mask.width):
-            self._store_scalar(value, address, mask, align)
-            return
-        assert self.vector is not None
-        lanes = self.lanes_of(self.vector)
-        for k in range(min(lanes, self.vector.extent - self.point[self.vector] * lanes)):
-            condition = e.lane(mask, k) if mask and mask.width else mask
-            self._store_scalar(e.lane(value, k) if value.width else value, address, condition, align)
-
-    def _store_scalar(self, value: Value, address: Value, condition: Value | None, align: int) -> None:
-        e = self.e
-        text = store_text(e, value, address, None, align)
-        if condition is None or condition.const:
-            e.line(text)
-        elif condition.const is None:
-            self._branch(condition, [text])
-
-    def _branch(self, condition: Value, lines: list[str]) -> None:
-        """Run effects under a condition."""
-        e = self.e
-        then, join = e.fresh("then"), e.fresh("join")
-        e.line(f"  br i1 {condition.text}, label %{then}, label %{join}")
-        e.start_label(then)
-        e.blocks[-1].lines.extend([*lines, f"  br label %{join}"])
-        e.start_label(join)
-
     def _local(self, buffer: Buffer) -> None:
         e = self.e
         nbytes = max(buffer.size, 1) * buffer.dtype.itemsize
@@ -360,133 +269,6 @@ class KernelEmitter(Elements):
             else:
                 failed = e.binary("xor", good, e.const("i1", 1))
             self._branch(failed, ["  store i64 %step, ptr %sync, align 8"])
-
-    # ---- accumulators
-
-    def _accumulate(self, stmt: Accumulate) -> None:
-        top, self.at_top = self.at_top, False
-        states = {a.name: self._declare(a, stmt) for a in stmt.accs}
-        self.states.update(states)
-        self._settle_over(stmt, states)
-        for state in states.values():
-            for point in self.points(state.over):
-                init = self._initial(state)
-                for part in range(state.parts):
-                    state.values[point, part] = init
-        self.body(stmt.body)
-        for name, state in states.items():
-            values = {p: accumulate.total(self.e, state, p) for p in self.points(state.over)}
-            self.bindings[name] = Binding(state.over, values)
-            del self.states[name]
-        self.at_top = top
-
-    def _initial(self, state: State) -> Value:
-        init = self.eval(state.acc.init)
-        if state.lane_width:
-            return self.e.widen(init, state.lane_width)
-        return self.e.widen(init, self.lanes_of(self.vector)) if self.vector in state.over and self.vector else init
-
-    def _declare(self, acc: Acc, stmt: Accumulate) -> State:
-        surrounding = frozenset(self.spmd)
-        if acc.lanes == 1:
-            return State(acc, (), surrounding, 0, 1)
-        vectorised = any(
-            isinstance(s, Loop) and s.kind == "vector" and _updates(s.body, acc.name) for s in walk(stmt.body)
-        )
-        if not vectorised:
-            return State(acc, (), surrounding, 0, acc.lanes)
-        lane_width = min(acc.lanes, self.width)
-        return State(acc, (), surrounding, lane_width, acc.lanes // lane_width)
-
-    def _settle_over(self, stmt: Accumulate, states: dict[str, State]) -> None:
-        """Which of the surrounding elements each accumulator differs over: iterated, as they may read each other."""
-        sources = _sources(stmt)
-        over: dict[str, frozenset[Var]] = {}
-        free = {name: [_free(x) for x in exprs] for name, exprs in sources.items()}
-        surrounding = frozenset(self.spmd)
-        changed = True
-        while changed:
-            changed = False
-            for name, parts in free.items():
-                found: frozenset[Var] = frozenset()
-                for variables, reads in parts:
-                    found |= variables & surrounding
-                    for read in reads:
-                        found |= over.get(read, frozenset()) if read in free else frozenset(self._bound_over(read))
-                if found != over.get(name, frozenset()):
-                    over[name], changed = found, True
-        for name, state in states.items():
-            state.over = self.ordered(over.get(name, frozenset()))
-
-    def _update(self, stmt: Update) -> None:
-        state = self.states[stmt.name]
-        over = frozenset(state.over)
-        inner = [v for v in self.spmd if v not in state.surrounding]
-        elements = self.ordered(over | frozenset(inner))
-        vector_inside = self.vector is not None and self.vector in inner
-        moving = any(_free(a)[1] & self.states.keys() for a in stmt.args)
-        for _ in self.points(elements):
-            if moving:
-                self.forget()
-            args = [self.eval(a) for a in stmt.args]
-            where = tuple(self.point[v] for v in state.over)
-            if vector_inside and self.vector is not None:
-                lanes = self.lanes_of(self.vector)
-                chunk = self.point[self.vector]
-                active = min(lanes, self.vector.extent - chunk * lanes)
-                accumulate.update_lanes(self.e, state, where, args, chunk, lanes, active)
-            else:
-                part = self.point[inner[-1]] % state.acc.lanes if inner and not state.lane_width else 0
-                accumulate.update_part(self.e, state, (where, part), args)
-
-
-def _sources(stmt: Accumulate) -> dict[str, list[Expr]]:
-    """Every name bound in or by ``stmt`` with the expressions its value is made of."""
-    result: dict[str, list[Expr]] = {}
-    for s in walk((stmt,)):
-        if isinstance(s, Let):
-            result.setdefault(s.name, []).append(s.value)
-        elif isinstance(s, Accumulate):
-            for acc in s.accs:
-                result.setdefault(acc.name, []).append(acc.init)
-        elif isinstance(s, Update):
-            result.setdefault(s.name, []).extend(s.args)
-    return result
-
-
-def _free(expr: Expr) -> tuple[frozenset[Var], frozenset[str]]:
-    """Loop variables and names that occur in ``expr``."""
-    variables: set[Var] = set()
-    names: set[str] = set()
-    seen: set[int] = set()
-    stack: list[Expr | Index] = [expr]
-    while stack:
-        x = stack.pop()
-        if id(x) in seen:
-            continue
-        seen.add(id(x))
-        match x:
-            case Read():
-                names.add(x.name)
-            case Call():
-                stack.extend(x.args)
-            case Load():
-                stack.append(x.offset)
-                if x.where:
-                    stack.append(x.where)
-            case IndexValue():
-                stack.append(x.index)
-            case Index():
-                for atom, _ in x.terms:
-                    if isinstance(atom, Var):
-                        variables.add(atom)
-                    else:
-                        stack.append(atom.expr if isinstance(atom, Computed) else atom.index)
-    return frozenset(variables), frozenset(names)
-
-
-def _updates(body: tuple[Stmt, ...], name: str) -> bool:
-    return any(isinstance(s, Update) and s.name == name for s in walk(body))
 
 
 def _runs_everywhere(stmt: Stmt) -> bool:

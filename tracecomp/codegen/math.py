@@ -1,4 +1,4 @@
-"""The functions of ``ir.scalars``, their error bounds, and how each is spelled: in line, or as a function of the module.
+"""The functions of ``ir.scalars``: their error bounds, and how each is spelled, in line or as a function of the module.
 
 No function calls the system's math library, so results are the same on every machine with fused multiply-add.
 """
@@ -25,8 +25,9 @@ ULP: dict[str, tuple[float, float]] = {
     "lgamma": (0.51, 4.0), "digamma": (0.51, 4.0), "hypot": (0.51, 1.5), "fmod": (0.0, 0.0), "mod": (0.51, 0.5),
     "floordiv": (0.51, 0.5), "nextafter": (0.0, 0.0),
 }  # fmt: skip
-"""Largest error in units in the last place, (float32, float64). lgamma of negative numbers and digamma near its negative
-roots are meant in units of max(|result|, 1)."""
+"""Largest error in units in the last place, (float32, float64). lgamma and digamma near their roots are meant in units
+of
+max(|result|, 1)."""
 
 _IN_LINE: dict[str, Callable[..., Number]] = {
     "exp": exponential.exp,

@@ -67,15 +67,17 @@ class _ProgramEmitter:
         self._steps(self.program.steps)
         entry = "\n".join(["entry:", *self.e.blocks[0].lines, "  ret void"])
         parallel = any(code.parallel for _, code in chosen)
-        text = "\n".join([
-            f'target triple = "{self.target.triple}"',
-            f'target datalayout = "{self.target.data_layout}"',
-            *[code.text for _, code in self.kernels.values()],
-            f"define void @{ENTRY}(ptr %table, ptr %arena, i64 %tid, i64 %nt, ptr %sync) #0 {{\n{entry}\n}}",
-            sync.barrier_text(self.target),
-            *self.module.declarations.values(),
-            self._attributes(),
-        ])
+        text = "\n".join(
+            [
+                f'target triple = "{self.target.triple}"',
+                f'target datalayout = "{self.target.data_layout}"',
+                *[code.text for _, code in self.kernels.values()],
+                f"define void @{ENTRY}(ptr %table, ptr %arena, i64 %tid, i64 %nt, ptr %sync) #0 {{\n{entry}\n}}",
+                sync.barrier_text(self.target),
+                *self.module.declarations.values(),
+                self._attributes(),
+            ]
+        )
         return ProgramCode(text, shared, private, tuple(c.label or c.kernel.name for c in calls), parallel)
 
     def _attributes(self) -> str:

@@ -1,7 +1,7 @@
 """LLVM text of what threads share: the barrier inside a program, and the pool's worker and launch loops.
 
-Waiting spins for a bounded time, then sleeps in the kernel (futex); sleepers are counted, so a signal costs a system call
-only when somebody sleeps. The memory layouts are the byte offsets below.
+Waiting spins for a bounded time, then sleeps in the kernel (futex); sleepers are counted, so a signal costs a system
+call only when somebody sleeps. The memory layouts are the byte offsets below.
 """
 
 from __future__ import annotations
@@ -250,7 +250,8 @@ CALL_SYMBOLS = ("PyEval_SaveThread", "PyEval_RestoreThread", "PyLong_FromLongLon
 
 RECORD_BYTES = 64
 """A call's record: 0 entry, 8 call table, 16 arena, 24 synchronisation block, 32 cell that holds the pool's address,
-40 threads, 48 number of arrays, 56 the type that they must have exactly. ``tc_call`` is a METH_FASTCALL function whose self is an array on such a record."""
+40 threads, 48 number of arrays, 56 the type that they must have exactly. ``tc_call`` is a METH_FASTCALL function whose
+self is an array on such a record."""
 
 DATA_OFFSET = 16
 """Where an ndarray object holds its data pointer."""

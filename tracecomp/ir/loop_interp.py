@@ -16,8 +16,32 @@ import numpy as np
 from tracecomp.errors import VerifyError
 from tracecomp.ir.index import Atom, Computed, FloorDiv, Index, Mod, Var
 from tracecomp.ir.loops import (
-    Acc, Accumulate, Buffer, Call, CallStep, Check, Const, Expr, If, IndexValue, Kernel, Let, Load, Local, Loop,
-    Program, Read, Ref, RepeatStep, Slot, Step, Stmt, Store, Update, WhenStep, WhileStep,
+    Acc,
+    Accumulate,
+    Buffer,
+    Call,
+    CallStep,
+    Check,
+    Const,
+    Expr,
+    If,
+    IndexValue,
+    Kernel,
+    Let,
+    Load,
+    Local,
+    Loop,
+    Program,
+    Read,
+    Ref,
+    RepeatStep,
+    Slot,
+    Step,
+    Stmt,
+    Store,
+    Update,
+    WhenStep,
+    WhileStep,
 )  # fmt: skip
 from tracecomp.ir.scalars import SCALARS
 from tracecomp.ir.types import DType, bool_, compute_dtype
@@ -310,7 +334,7 @@ class _Kernel(_Scope):
 
 
 def _lane_runs(inner: list[tuple[Var, str]], lanes: int) -> Iterator[tuple[int, int, tuple[Any, ...]]]:
-    """``(first lane, count, selection)``: the updates of the inner elements in order, as many at once as lanes allow."""
+    """``(first lane, count, selection)``: updates of the inner elements in order, as many at once as lanes allow."""
     if not inner:
         yield 0, 1, ()
         return
@@ -352,8 +376,8 @@ def scalar(op: str, args: list[Array], types: list[DType], dtype: DType) -> Arra
         return args[0].view(dtype.numpy)
     if op != "nextafter":
         args = [a.astype(compute_dtype(t).numpy) for a, t in zip(args, types, strict=True)]
-    if types[-1] is bool_ and op in ("not", "add", "mul"):
-        op, args = {"not": ("xor", [args[0], np.True_]), "add": ("or", args), "mul": ("and", args)}[op]
+    if types[-1] is bool_ and op == "not":
+        return np.logical_not(args[0])
     return np.asarray(SCALARS[op].numpy(*args)).astype(dtype.numpy)
 
 
@@ -363,4 +387,3 @@ def _cast(value: Array, source: DType, target: DType) -> Array:
     if source.itemsize == 2 and source.is_floating_point:
         value = value.astype(np.float32)
     return value.astype(target.numpy)
-

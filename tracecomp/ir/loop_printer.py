@@ -6,12 +6,36 @@ from collections.abc import Callable
 
 from tracecomp.ir.index import Atom, Computed, FloorDiv, Index, Var
 from tracecomp.ir.loops import (
-    Accumulate, Buffer, Call, CallStep, Check, Const, Expr, If, IndexValue, Kernel, Let, Load, Local, Loop, Program,
-    Read, Ref, RepeatStep, Step, Stmt, Store, Update, WhenStep, WhileStep, step_bodies,
+    Accumulate,
+    Buffer,
+    Call,
+    CallStep,
+    Check,
+    Const,
+    Expr,
+    If,
+    IndexValue,
+    Kernel,
+    Let,
+    Load,
+    Local,
+    Loop,
+    Program,
+    Read,
+    Ref,
+    RepeatStep,
+    Step,
+    Stmt,
+    Store,
+    Update,
+    WhenStep,
+    WhileStep,
+    step_bodies,
 )  # fmt: skip
 
 _INFIX = {
-    "add": "+", "sub": "-", "mul": "*", "div": "/", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
+    "add": "+", "sub": "-", "mul": "*", "div": "/",
+    "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
 }  # fmt: skip
 
 

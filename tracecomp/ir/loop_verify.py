@@ -7,8 +7,27 @@ from dataclasses import dataclass, field
 from tracecomp.errors import VerifyError
 from tracecomp.ir.index import Computed, Index, Var
 from tracecomp.ir.loops import (
-    Acc, Accumulate, Buffer, Call, Check, Const, Expr, If, IndexValue, Kernel, Let, Load, Local, Loop, Program, Read,
-    Stmt, Store, Update, call_steps, walk,
+    Acc,
+    Accumulate,
+    Buffer,
+    Call,
+    Check,
+    Const,
+    Expr,
+    If,
+    IndexValue,
+    Kernel,
+    Let,
+    Load,
+    Local,
+    Loop,
+    Program,
+    Read,
+    Stmt,
+    Store,
+    Update,
+    call_steps,
+    walk,
 )  # fmt: skip
 from tracecomp.ir.scalars import SCALARS
 from tracecomp.ir.types import DType, bool_

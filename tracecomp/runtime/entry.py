@@ -69,8 +69,8 @@ def new_call(entry: int, arrays: int, arena_bytes: int, threads: int, pool_cell:
     arena = table + -(-8 * arrays // _ALIGNMENT) * _ALIGNMENT
     block = aligned_bytes(arena + arena_bytes)
     start = block.ctypes.data
-    record = (entry, start + table, start + arena, start + sync.RECORD_BYTES, pool_cell, threads, arrays, id(np.ndarray))
-    block[:64].view(np.uintp)[:] = record
+    pointers = (entry, start + table, start + arena, start + sync.RECORD_BYTES, pool_cell)
+    block[: sync.RECORD_BYTES].view(np.uintp)[:] = (*pointers, threads, arrays, id(np.ndarray))
     create = ctypes.pythonapi.PyCFunction_NewEx
     create.restype = ctypes.py_object
     create.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)

@@ -19,7 +19,7 @@ Array = np.ndarray[Any, Any]
 
 
 class _Native:
-    """One way of compiling a program, loaded. ``idle`` are calls with their memory, by thread count, to be used again."""
+    """One way of compiling a program, loaded. Idle calls keep their memory, by thread count, to be used again."""
 
     def __init__(self, program: Program, profile: bool) -> None:
         self.code: ProgramCode = emit_program(program, native.host_target(), profile)
