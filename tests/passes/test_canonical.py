@@ -110,11 +110,11 @@ SPLITS = [
         %7 = sum(%6) {axes=[0]} : f32[] """,
     ),
     Case(
-        "reduction_in_stages", "x:f32[2000,16]",
-        "%0 = max(%x) {axes=[0]} : f32[16]",
-        """%0 = reshape(%x) {shape=[8, 250, 16]} : f32[8,250,16]
-        %1 = max(%0) {axes=[1]} : f32[8,16]
-        %2 = max(%1) {axes=[0]} : f32[16] """,
+        "reduction_in_stages", "x:f32[2000,64]",
+        "%0 = max(%x) {axes=[0]} : f32[64]",
+        """%0 = reshape(%x) {shape=[8, 250, 64]} : f32[8,250,64]
+        %1 = max(%0) {axes=[1]} : f32[8,64]
+        %2 = max(%1) {axes=[0]} : f32[64] """,
     ),
     Case(
         "reduction_in_stages", "x:f32[40,2,500]",

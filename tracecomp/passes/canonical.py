@@ -9,7 +9,7 @@ from tracecomp.ir.op import KINDS, Composed
 from tracecomp.ops.autodiff import Sym
 from tracecomp.passes import contractions, convolutions, reductions, views
 from tracecomp.passes import simplify as algebra
-from tracecomp.passes.rewrite import Application, Log, Replacement, Rewriter, Rules, rewrite
+from tracecomp.passes.rewrite import Application, Log, Replacement, Rewriter, Rules, has_node, rewrite
 
 DECOMPOSITION = Rules()
 SIMPLIFICATION = Rules(algebra.RULES, views.RULES)
@@ -31,6 +31,8 @@ DECOMPOSED = Rules(convolutions.RULES, DECOMPOSITION, SIMPLIFICATION)
 
 def decompose(graph: Graph, log: Log) -> Graph:
     """Spell out convolutions and operators whose loop meaning is a composition of others."""
+    if not has_node(graph, lambda n: n.op.kind == "convolution" or isinstance(n.op.loop, Composed)):
+        return graph
     return rewrite(graph, DECOMPOSED, log, "decompose")
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from tracecomp.ir.graph import Graph, Node, Origin, Value, live_nodes
 from tracecomp.ir.op import KINDS
 from tracecomp.ir.types import TensorType
-from tracecomp.passes.rewrite import Application, Log, Replacement, Rewriter, Rules, rewrite
+from tracecomp.passes.rewrite import Application, Log, Replacement, Rewriter, Rules, has_node, rewrite
 
 Array = np.ndarray[Any, Any]
 
@@ -60,6 +60,8 @@ def _constant_value(g: Rewriter, array: Array, type: TensorType) -> Value:
 
 def remove_dead_code(graph: Graph, log: Log) -> Graph:
     """Drop what ``scan`` stacks but nobody reads, and operands its body ignores. Other dead nodes go by themselves."""
+    if not has_node(graph, lambda n: n.op.name == "scan"):
+        return graph
     live = list(graph.live_nodes())
     read = {v for n in live for v in n.inputs} | {o.value for o in graph.outputs}
     new = Graph(graph.name)

@@ -17,7 +17,7 @@ from tracecomp.passes import orders
 from tracecomp.passes.canonical import SIMPLIFICATION
 from tracecomp.passes.orders import CONVOLUTIONS, Order, channels_last
 from tracecomp.passes.physical import Placed, convolution, in_order, rebuild
-from tracecomp.passes.rewrite import Log, Rewriter
+from tracecomp.passes.rewrite import Log, Rewriter, has_node
 
 VECTOR_BYTES = 64
 BORDER_BYTES_PER_CYCLE = 1.6
@@ -35,6 +35,8 @@ class Region:
 
 def plan(graph: Graph, log: Log) -> Graph:
     """``graph`` with the chosen orders made explicit and its convolutions as contractions."""
+    if not has_node(graph, lambda n: n.op.name in CONVOLUTIONS):
+        return graph
     chosen: dict[Value, Order] = {}
     live = list(graph.live_nodes())
     for region in regions(live):

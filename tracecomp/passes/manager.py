@@ -58,12 +58,17 @@ def run(graph: Graph, dump: Dump, passes: tuple[Pass, ...] = PIPELINE) -> list[S
     if unknown:
         raise ValueError(f"no pass called {', '.join(sorted(unknown))}; there are {', '.join(p.name for p in passes)}")
     stages = [Stage("recorded", graph, Log(), 0.0)]
-    dump.write("recorded", print_graph(graph))
+    _write(dump, stages[0])
     for step in passes[: settings.stop_after]:
         if step.name not in settings.skip_passes:
             stages.append(_run_pass(step, stages[-1].graph, settings.verify))
-            dump.write(step.name, print_graph(stages[-1].graph))
+            _write(dump, stages[-1])
     return stages
+
+
+def _write(dump: Dump, stage: Stage) -> None:
+    if dump.folder is not None:
+        dump.write(stage.name, print_graph(stage.graph, comments=True))
 
 
 def _run_pass(step: Pass, graph: Graph, check: bool) -> Stage:

@@ -120,6 +120,7 @@ class Rewriter:
         self._done: dict[Any, tuple[Value, ...]] = {}
         self._regions: dict[int, Graph] = {}
         self._constants: dict[tuple[TensorType, bytes], Value] = {}
+        self._origin = self._mine = Origin(made_by=made_by)
 
     def apply(self, name: str, *inputs: Value, **attrs: Any) -> Value:
         """The single result of the operator called ``name``, rewritten."""
@@ -153,19 +154,23 @@ class Rewriter:
         return done
 
     def _make(self, application: Application) -> tuple[Value, ...]:
+        origin = self.graph.here
         for rule in self._rules.of(application.op):
-            origin = self.graph.here
-            self.graph.here = replace(origin, made_by=self._made_by)
-            try:
-                found = rule(self, application)
-            finally:
-                self.graph.here = origin
+            self.graph.here = self._origin_here(origin)
+            found = rule(self, application)
+            self.graph.here = origin
             if found is not None:
                 self.log.hits[rule.__name__] += 1
                 values = (found,) if isinstance(found, Value) else tuple(found)
                 _check_types(rule, application, values)
                 return values
         return self.graph.add(application.op, application.inputs, application.attrs)
+
+    def _origin_here(self, origin: Origin) -> Origin:
+        """``origin`` as that of nodes which this pass makes."""
+        if origin is not self._origin:
+            self._origin, self._mine = origin, replace(origin, made_by=self._made_by)
+        return self._mine
 
     def node(self, node: Node, inputs: Iterable[Value], origin: Origin) -> tuple[Value, ...]:
         """``node`` of the old graph rebuilt on ``inputs``, regions included."""
@@ -204,6 +209,14 @@ def _check_types(rule: Rule, application: Application, values: tuple[Value, ...]
             f"rule {rule.__name__} replaced {application.op.name} of type {', '.join(map(str, want))} "
             f"by type {', '.join(map(str, have))}"
         )
+
+
+def has_node(graph: Graph, test: Callable[[Node], bool]) -> bool:
+    """Whether ``test`` holds for some node of ``graph`` or of its regions."""
+    return any(
+        test(node) or any(isinstance(v, Graph) and has_node(v, test) for v in node.attrs.values())
+        for node in graph.live_nodes()
+    )
 
 
 def made_by(value: Value, *ops: str) -> Node | None:

@@ -14,7 +14,7 @@ from math import prod
 
 from tracecomp.ir.graph import Graph, Value
 from tracecomp.ir.types import Shape
-from tracecomp.passes.rewrite import Application, Log, Replacement, Rewriter, Rules, rewrite
+from tracecomp.passes.rewrite import Application, Log, Replacement, Rewriter, Rules, has_node, rewrite
 from tracecomp.passes.views import EXACT_REDUCTIONS
 
 LONG = 16384
@@ -25,13 +25,18 @@ ROWS_ENOUGH = 16
 
 ROW_BLOCK = 8192
 COLUMN_LONG = 1024
+COLUMN_LONG_ALTOGETHER = 65536
 COLUMN_BLOCK = 256
+
+SPLIT = ("sum", *EXACT_REDUCTIONS)
 
 RULES = Rules()
 
 
 def split_reductions(graph: Graph, log: Log) -> Graph:
     """``graph`` with its long reductions in two stages."""
+    if not has_node(graph, lambda n: n.op.name in SPLIT and n.inputs[0].type.numel > COLUMN_LONG):
+        return graph
     return rewrite(graph, RULES, log, "split")
 
 
@@ -56,7 +61,7 @@ def runs_of(shape: Shape, axes: tuple[int, ...]) -> list[Run]:
     return runs
 
 
-@RULES.on("sum", *EXACT_REDUCTIONS)
+@RULES.on(*SPLIT)
 def reduction_in_stages(g: Rewriter, a: Application) -> Replacement:
     """sum(x: [100000], (0,)) -> sum(sum(reshape(x, [20,5000]), (1,)), (0,))"""
     x = a.inputs[0]
@@ -86,7 +91,7 @@ def stage(runs: list[Run]) -> int | None:
         return inner if count > LONG else None
     if inner == len(runs) - 1:
         return inner if count > LONG and rows < ROWS_ENOUGH else None
-    return inner if count > COLUMN_LONG and count * rows > LONG else None
+    return inner if count > COLUMN_LONG and count * rows > COLUMN_LONG_ALTOGETHER else None
 
 
 def _in_blocks(g: Rewriter, op: str, x: Value, axis: int, target: int) -> Value:
