@@ -107,6 +107,7 @@ class Partition:
     stored: dict[Group, list[Value]]
     inlined: set[Node]
     decisions: list[Decision]
+    order: dict[Node, int]
 
 
 class Fuser:
@@ -142,7 +143,7 @@ class Fuser:
         groups = self._ordered()
         stored = {g: self._stored(g, inlined) for g in groups}
         groups = [g for g in groups if stored[g]]
-        return Partition(groups, stored, inlined, self.decisions)
+        return Partition(groups, stored, inlined, self.decisions, self.order)
 
     def _is_unit(self, node: Node) -> bool:
         """Nodes that make a kernel of their own at first; views do only where their memory is asked for."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from tracecomp.ir.graph import Node, Value
+from tracecomp.ir.graph import Node, Value, attrs_key
 from tracecomp.ir.index import Var, index
 from tracecomp.ir.loops import Kernel, Load, Stmt, Store
 from tracecomp.ir.op import Imperative
@@ -28,6 +29,46 @@ class Task:
     kernel: Kernel
     values: tuple[Value, ...]
     nodes: tuple[Node, ...] = ()
+
+
+class GroupLowerer:
+    """Lowers groups; groups that differ only in which values they work on share one kernel."""
+
+    def __init__(self, partition: Partition, same: Mapping[Value, Value], machine: Machine) -> None:
+        self.partition = partition
+        self.same = same
+        self.machine = machine
+        self.known: dict[Any, tuple[Kernel, list[int]]] = {}
+
+    def task(self, group: Group) -> Task:
+        key, values = group_shape(group, self.partition, self.same)
+        if key not in self.known:
+            task = lower_group(group, self.partition, Params(self.same), self.machine)
+            number = {v: n for n, v in enumerate(values)}
+            self.known[key] = (task.kernel, [number[v] for v in task.values])
+        kernel, places = self.known[key]
+        return Task(kernel, tuple(values[n] for n in places), tuple(group.nodes))
+
+
+def group_shape(group: Group, partition: Partition, same: Mapping[Value, Value]) -> tuple[Any, list[Value]]:
+    """What a group computes with its values numbered, and the values in that order."""
+    values: dict[Value, int] = {}
+
+    def number(value: Value) -> int:
+        return values.setdefault(value, len(values))
+
+    looked_into = sorted(_looked_into(group, partition), key=partition.order.__getitem__)
+    described: list[Any] = []
+    for node in (*looked_into, *group.nodes):
+        ins = tuple((number(v), v.type) for v in node.inputs)
+        outs = tuple((number(v), number(same[v]) if v in same else -1) for v in node.outputs)
+        inside = (node in group.rows, node in partition.inlined, node in looked_into)
+        described.append((node.op.name, attrs_key(node.attrs), ins, outs, inside))
+    for value in list(values):
+        number(storage(value))
+    storages = tuple(values[storage(v)] for v in list(values))
+    stored = tuple(values[v] for v in partition.stored[group])
+    return (group.kind, group.domain, tuple(described), storages, stored), list(values)
 
 
 def lower_group(group: Group, partition: Partition, params: Params, machine: Machine) -> Task:

@@ -15,9 +15,8 @@ from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.index import Index, Var, index
 from tracecomp.ir.loops import CallStep, Kernel, Program, Ref, RepeatStep, Slot, Step, WhenStep, WhileStep
 from tracecomp.ir.types import TensorType, uint8
-from tracecomp.passes.evaluate import Params
-from tracecomp.passes.fuse import Fuser, Group, Partition
-from tracecomp.passes.lower import Task, copy_task, lower_group
+from tracecomp.passes.fuse import Fuser, Partition
+from tracecomp.passes.lower import GroupLowerer, Task, copy_task
 from tracecomp.passes.machine import Machine, host
 from tracecomp.passes.memory import Lifetime, plan_arena
 from tracecomp.passes.outputs import Outputs
@@ -89,17 +88,15 @@ class _Planner:
     def frame(self, graph: Graph, aliases: Mapping[int, int]) -> Frame:
         partition = Fuser(graph, self.fuse).run()
         outputs = Outputs(graph, partition, aliases)
-        tasks: list[Task | ControlTask] = [self._task(g, partition, outputs) for g in partition.groups]
+        lowerer = GroupLowerer(partition, outputs.same, self.machine)
+        tasks: list[Task | ControlTask] = [
+            self._control(g.nodes[0]) if g.kind == "control" else lowerer.task(g) for g in partition.groups
+        ]
         tasks.extend(outputs.copies())
         tasks = [t for t in tasks if isinstance(t, ControlTask) or t.kernel.body]
         frame = Frame(graph, partition, tasks, outputs.home)
         frame.offsets, frame.nbytes = plan_arena(_lifetimes(frame))
         return frame
-
-    def _task(self, group: Group, partition: Partition, outputs: Outputs) -> Task | ControlTask:
-        if group.kind == "control":
-            return self._control(group.nodes[0])
-        return lower_group(group, partition, Params(outputs.same), self.machine)
 
     def _control(self, node: Node) -> ControlTask:
         attrs = node.attrs
