@@ -25,8 +25,7 @@ ULP: dict[str, tuple[float, float]] = {
     "lgamma": (0.51, 4.0), "digamma": (0.51, 4.0), "hypot": (0.51, 1.5), "fmod": (0.0, 0.0), "mod": (0.51, 0.5),
     "floordiv": (0.51, 0.5), "nextafter": (0.0, 0.0),
 }  # fmt: skip
-"""Largest error in units in the last place, (float32, float64). lgamma and digamma near their roots are meant in units
-of
+"""Largest error in units in the last place, (float32, float64). Near roots of lgamma and digamma it means units of
 max(|result|, 1)."""
 
 _IN_LINE: dict[str, Callable[..., Number]] = {

@@ -30,10 +30,14 @@ def compiler_version() -> str:
 
 @cache
 def host_target() -> Target:
+    """This machine."""
     llvm = _binding()
-    triple = llvm.get_process_triple()
     features = llvm.get_host_cpu_features().flatten()
-    cpu = llvm.get_host_cpu_name()
+    return cross_target(llvm.get_process_triple(), llvm.get_host_cpu_name(), features)
+
+
+def cross_target(triple: str, cpu: str, features: str) -> Target:
+    """A machine by LLVM's names; RuntimeError when this LLVM has no code generator for it."""
     machine = _machine(triple, cpu, features)
     return Target(triple, str(machine.target_data), cpu, features, vector_bits_of(features))
 
