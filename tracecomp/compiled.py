@@ -14,6 +14,7 @@ from tracecomp.errors import CaptureError
 from tracecomp.ir.graph import Graph
 from tracecomp.modes import modes
 from tracecomp.plan import BACKENDS, Plan
+from tracecomp.record.describe import describe_recording
 from tracecomp.record.pytree import flatten
 from tracecomp.record.recording import Recording, record
 
@@ -89,17 +90,15 @@ class Compiled:
         return [e.recording.graph for e in self.entries]
 
     def explain(self) -> str:
-        """What was recorded, and why calls were recorded again."""
+        """What was recorded and why again, what each pass decided, what fused and why the rest did not."""
         lines = [f"{self._name}: {self.recordings} recordings, {len(self.entries)} in use"]
         lines += [f"recorded again: {reason}" for reason in self.misses]
         if self.eager_because is not None:
             lines.append(f"runs eagerly: {self.eager_because}")
         for e in self.entries:
-            r = e.recording
-            lines.append(
-                f"graph of {len(r.graph.nodes)} nodes, {len(r.graph.inputs)} inputs, {len(r.updates)} state updates, "
-                f"{len(r.predicates)} predicates, used {r.calls} times"
-            )
+            lines.append(describe_recording(e.recording))
+            if e.plan is not None:
+                lines += [backend.explain() for backend in e.plan.backends]
         return "\n".join(lines)
 
     def reset(self) -> None:

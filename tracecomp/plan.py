@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.dump import Dump
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.interpret import Interpreter
 from tracecomp.modes import modes
 from tracecomp.node import FREED, Edge, Grads, Node, look, modified
 from tracecomp.passes import build
+from tracecomp.passes.explain import describe_built
 from tracecomp.record.pytree import unflatten
 from tracecomp.record.recording import Binding, Given, Made, Plain, Recording, Split
 from tracecomp.runtime.executable import Executable
@@ -34,14 +36,22 @@ class Interpreted:
         for out, found in zip(outputs, self._interpreter.run(arrays), strict=True):
             np.copyto(out, found)
 
+    def explain(self) -> str:
+        """What was decided: nothing."""
+        return "runs in the numpy interpreter, as recorded"
+
 
 class Native:
     """A graph compiled to machine code. ``aliases`` as in ``passes.build``."""
 
     def __init__(self, graph: Graph, aliases: Mapping[int, int], threads: int | None) -> None:
         self.graph = graph
-        self.built = build(graph, aliases)
+        dump = Dump(graph.name)
+        self.built = build(graph, aliases, dump)
         self.executable = Executable(self.built.program)
+        if dump.folder is not None:
+            dump.write("llvm", self.executable.llvm_ir, "ll")
+            dump.write("assembly", self.executable.assembly, "s")
         self.threads = threads
         given = iter(range(sum(i.role != "constant" for i in graph.inputs)))
         self._slots = [
@@ -56,6 +66,10 @@ class Native:
         if not self._plain:
             dense = [dense[k] if c is None else c for k, c in self._slots] + self._constants
         self.executable.run(dense, outputs, self.threads)
+
+    def explain(self) -> str:
+        """What the passes decided, what fused and why the rest did not."""
+        return describe_built(self.built.stages, self.built.lowered.partition)
 
 
 def _dense(array: Any) -> Array:
@@ -100,6 +114,11 @@ class Plan:
             (t, n) for t, n in recording.grads
             if isinstance(n, int) and n not in shown and id(t) not in read and numbers.count(n) == 1
         ]  # fmt: skip
+
+    @property
+    def backends(self) -> list[Backend]:
+        """What runs the forward graph and, once it was needed, the backward graph."""
+        return [self.forward] if self._backward is None else [self.forward, self._backward]
 
     @property
     def backward(self) -> Backend:

@@ -32,6 +32,11 @@ def _describe(node: Node) -> str:
     return f"{node.op.name} {', '.join(str(v.type) for v in node.outputs)}"
 
 
+def describe_built(stages: Sequence[Stage], partition: Partition) -> str:
+    """Everything that was decided about a graph."""
+    return f"{describe_stages(stages)}\n{describe_partition(partition)}".rstrip()
+
+
 def describe_stages(stages: Sequence[Stage]) -> str:
     """The passes in order: time, size, how often each rule fired, choices with their reasons."""
     lines = ["passes:"]
