@@ -1,4 +1,5 @@
-"""Adam and its relatives. Bias corrections are float64 tensors made from the step counter, as PyTorch's Python floats."""
+"""Adam and its relatives. Bias corrections are float64 tensors made from the step counter, as PyTorch's Python "
+"floats."""
 
 from __future__ import annotations
 

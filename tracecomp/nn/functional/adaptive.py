@@ -172,7 +172,6 @@ def fractional_max_pool(
 
 
 def _fractional_planes(x: Tensor, samples: Tensor, kernel: Ints, size: Ints) -> tuple[Tensor, Tensor]:
-    n = len(kernel)
     tops, places = [], []
     for batch, sample in zip(x.unbind(0), samples.tolist(), strict=True):
         for plane, point in zip(batch.unbind(0), sample, strict=True):
@@ -225,7 +224,8 @@ def max_unpool(
     for want, have, s in zip(size, default, strides, strict=True):
         if not have - s < want < have + s:
             raise ValueError(
-                f"invalid output_size {size} (dim must be between {[d - s for d in default]} and {[d + s for d in default]})"
+                f"invalid output_size {size} (dim must be between {[d - s for d in default]} and "
+                f"{[d + s for d in default]})"
             )
     flat = x.reshape(*x.shape[:2], -1)
     at = indices.reshape(*flat.shape)

@@ -117,7 +117,8 @@ def _heads_mask(
         allowed = ((length, sources), (batch * heads, length, sources))
         if tuple(mask.shape) not in allowed:
             raise RuntimeError(
-                f"The shape of the {mask.ndim}D attn_mask is {tuple(mask.shape)}, but should be {allowed[mask.ndim == 3]}."
+                f"The shape of the {mask.ndim}D attn_mask is {tuple(mask.shape)}, but should be "
+                f"{allowed[mask.ndim == 3]}."
             )
         mask = mask.reshape(batch, heads, length, sources) if mask.ndim == 3 else mask.reshape(1, 1, length, sources)
     padding = _float_mask(key_padding_mask, q)

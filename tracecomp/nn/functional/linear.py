@@ -31,7 +31,8 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     for k, x in enumerate((input1, input2), 1):
         if x.shape[-1] != weight.shape[k]:
             raise RuntimeError(
-                f"bilinear(): input{k} size does not match weight size: got {x.shape[-1]} but expected {weight.shape[k]}"
+                f"bilinear(): input{k} size does not match weight size: got {x.shape[-1]} but expected "
+                f"{weight.shape[k]}"
             )
     out = T.einsum("...i,oij,...j->...o", input1, weight, input2)
     return out if bias is None else out + bias
@@ -130,17 +131,20 @@ def embedding_bag(
         raise ValueError("mode has to be one of sum or mean or max")
     if per_sample_weights is not None and mode != "sum":
         raise NotImplementedError(
-            f"embedding_bag: per_sample_weights was not None. per_sample_weights is only supported for mode='sum' (got mode='{mode}')."
+            f"embedding_bag: per_sample_weights was not None. per_sample_weights is only supported for mode='sum' "
+            f"(got mode='{mode}')."
         )
     if per_sample_weights is not None and per_sample_weights.shape != input.shape:
         raise ValueError(
-            f"embedding_bag: If per_sample_weights ({tuple(per_sample_weights.shape)}) is not None, then it must have the "
+            f"embedding_bag: If per_sample_weights ({tuple(per_sample_weights.shape)}) is not None, then it must have "
+            f"the "
             f"same shape as the input ({tuple(input.shape)})"
         )
     if input.ndim == 2:
         if offsets is not None:
             raise ValueError(
-                "if input is 2D, then offsets has to be None, as input is treated is a mini-batch of fixed length sequences."
+                "if input is 2D, then offsets has to be None, as input is treated is a mini-batch of fixed length "
+                "sequences."
             )
         bag = T.arange(input.shape[0]).unsqueeze(1).expand(*input.shape).reshape(-1)
         bags = input.shape[0]

@@ -42,7 +42,8 @@ def legacy_reduction(size_average: bool | None, reduce: bool | None, reduction: 
 def _same_size(name: str, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     if input.shape != target.shape:
         warnings.warn(
-            f"Using a target size ({_size(target)}) that is different to the input size ({_size(input)}) in {name}. This "
+            f"Using a target size ({_size(target)}) that is different to the input size ({_size(input)}) in {name}. "
+            f"This "
             "will likely lead to incorrect results due to broadcasting. Please ensure they have the same size.",
             stacklevel=4,
         )
@@ -120,7 +121,8 @@ def binary_cross_entropy(
     reduction = legacy_reduction(size_average, reduce, reduction)
     if input.shape != target.shape:
         raise ValueError(
-            f"Using a target size ({_size(target)}) that is different to the input size ({_size(input)}) is deprecated. "
+            f"Using a target size ({_size(target)}) that is different to the input size ({_size(input)}) is "
+            f"deprecated. "
             "Please ensure they have the same size."
         )
     with scope("binary_cross_entropy"):

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tracecomp.functional import names as T
 from tracecomp.modes import no_grad, scope
 from tracecomp.nn.functional.padding import constant_pad
 from tracecomp.nn.functional.pooling import avg_pool
@@ -137,7 +136,8 @@ def _trailing(
     shape = tuple(normalized_shape)
     if not shape:
         raise RuntimeError(
-            "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got normalized_shape = []"
+            "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got "
+            "normalized_shape = []"
         )
     for word, value in (("weight", weight), ("bias", bias)):
         if value is not None and tuple(value.shape) != shape:

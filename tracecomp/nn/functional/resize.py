@@ -25,7 +25,8 @@ def _sizes(input: Tensor, size: Any, factor: Any) -> tuple[list[int], list[float
     for word, value in (("size", size), ("scale_factor", factor)):
         if isinstance(value, list | tuple) and len(value) != n:
             raise ValueError(
-                "Input and output must have the same number of spatial dimensions, but got input with spatial dimensions "
+                "Input and output must have the same number of spatial dimensions, but got input with spatial "
+                "dimensions "
                 f"of {list(input.shape[2:])} and output {word} of {value}. Please provide input tensor in "
                 "(N, C, d1, d2, ...,dK) format."
             )
@@ -49,7 +50,7 @@ def _positions(have: int, want: int, factor: float | None, align_corners: bool) 
 def _nearest(have: int, want: int, factor: float | None, exact: bool) -> list[int]:
     step = 1.0 / factor if factor else have / want
     shift = 0.5 if exact else 0.0
-    return [min(int(math.floor((i + shift) * step)), have - 1) for i in range(want)]
+    return [min(math.floor((i + shift) * step), have - 1) for i in range(want)]
 
 
 def _linear_taps(at: Sequence[float], have: int) -> list[tuple[list[int], list[float]]]:
@@ -128,7 +129,8 @@ def interpolate(
     if input.ndim not in _RANKS.get(mode, ()):
         raise NotImplementedError(
             "Input Error: Only 3D, 4D and 5D input Tensors supported "
-            f"(got {input.ndim}D) for the modes: nearest | linear | bilinear | bicubic | trilinear | area | nearest-exact "
+            f"(got {input.ndim}D) for the modes: nearest | linear | bilinear | bicubic | trilinear | area | "
+            f"nearest-exact "
             f"(got {mode})"
         )
     sizes, factors = _sizes(input, size, scale_factor)

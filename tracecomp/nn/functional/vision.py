@@ -113,7 +113,8 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     for word, size in (("height", h), ("width", w)):
         if size % r:
             raise RuntimeError(
-                f"pixel_unshuffle expects {word} to be divisible by downscale_factor, but {size} is not divisible by {r}"
+                f"pixel_unshuffle expects {word} to be divisible by downscale_factor, but {size} is not divisible by "
+                f"{r}"
             )
     n = len(lead)
     x = input.reshape(*lead, c, h // r, r, w // r, r)
@@ -144,7 +145,8 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
         )
     if tuple(theta.shape[1:]) != (n, n + 1) or theta.ndim != 3:
         raise ValueError(
-            f"Expected a batch of affine matrices of shape Nx{n}x{n + 1} for size {list(size)}. Got {list(theta.shape)}."
+            f"Expected a batch of affine matrices of shape Nx{n}x{n + 1} for size {list(size)}. Got "
+            f"{list(theta.shape)}."
         )
     if min(size) <= 0:
         raise ValueError(f"Expected non-zero, positive output size. Got {list(size)}")
@@ -223,20 +225,24 @@ def grid_sample(
         )
     if padding_mode not in ("zeros", "border", "reflection"):
         raise ValueError(
-            f"nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or 'reflection', but got: '{padding_mode}'"
+            f"nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or 'reflection', but got: "
+            f"'{padding_mode}'"
         )
     n = input.ndim - 2
     if n not in (2, 3) or grid.ndim != input.ndim:
         raise RuntimeError(
-            f"grid_sampler(): expected 4D or 5D input and grid with same number of dimensions, but got input with sizes {list(input.shape)} and grid with sizes {list(grid.shape)}"
+            f"grid_sampler(): expected 4D or 5D input and grid with same number of dimensions, but got input with "
+            f"sizes {list(input.shape)} and grid with sizes {list(grid.shape)}"
         )
     if grid.shape[-1] != n:
         raise RuntimeError(
-            f"grid_sampler(): expected grid to have size {n} in last dimension, but got grid with sizes {list(grid.shape)}"
+            f"grid_sampler(): expected grid to have size {n} in last dimension, but got grid with sizes "
+            f"{list(grid.shape)}"
         )
     if grid.shape[0] != input.shape[0]:
         raise RuntimeError(
-            f"grid_sampler(): expected grid and input to have same batch size, but got input with sizes {list(input.shape)} and grid with sizes {list(grid.shape)}"
+            f"grid_sampler(): expected grid and input to have same batch size, but got input with sizes "
+            f"{list(input.shape)} and grid with sizes {list(grid.shape)}"
         )
     if mode == "bicubic" and n != 2:
         raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")

@@ -1,0 +1,23 @@
+"""Parameters as one vector and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tracecomp.functional import names as T
+from tracecomp.tensor import Tensor
+
+
+def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
+    """All elements in one vector."""
+    return T.cat([p.reshape(-1) for p in parameters])  # type: ignore[no-any-return]
+
+
+def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
+    """Give every parameter its part of ``vec``. TypeError unless a tensor."""
+    if not isinstance(vec, Tensor):
+        raise TypeError(f"expected torch.Tensor, but got: {type(vec).__name__}")
+    start = 0
+    for p in parameters:
+        p.data = vec[start : start + p.numel()].reshape(*p.shape).data
+        start += p.numel()
