@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from string import ascii_letters
 
 from tracecomp.ir.graph import Value
-from tracecomp.ir.types import float32, float64
+from tracecomp.ir.types import Shape, float32, float64
 from tracecomp.passes.rewrite import Application, Replacement, Rewriter, Rules, made_by
 
 RULES = Rules()
@@ -75,6 +76,44 @@ def contract_of_permuted(g: Rewriter, a: Application) -> Replacement:
     if tuple(values) == a.inputs:
         return None
     return contract(g, values[0], values[1], Spec(terms[0], terms[1], spec.out))
+
+
+@RULES.on("permute")
+def permute_of_contract(g: Rewriter, a: Application) -> Replacement:
+    """permute(contract(x, y, "mk,kn->mn")) -> contract(x, y, "mk,kn->nm"), also with a reshape between them"""
+    value = a.inputs[0]
+    between = made_by(value, "reshape")
+    node = made_by(between.inputs[0] if between else value, "contract")
+    if node is None or {value, node.outputs[0]} & g.shared:
+        return None
+    spec = Spec.parse(node.attrs["spec"])
+    parts = _split_labels(spec, node.outputs[0].shape, value.shape)
+    if parts is None:
+        return None
+    terms = ["".join("".join(parts.get(c, {c: 0})) for c in term) for term in spec.terms]
+    sizes = {label: n for part in parts.values() for label, n in part.items()}
+    operands = []
+    for operand, old, new in zip(node.inputs, (spec.lhs, spec.rhs), terms, strict=False):
+        whole = dict(zip(old, operand.shape, strict=True))
+        operands.append(g.reshape(operand, tuple(sizes.get(c, whole.get(c, 1)) for c in new)))
+    out = "".join(terms[2][d] for d in a.attrs["dims"])
+    return contract(g, operands[0], operands[1], Spec(terms[0], terms[1], out))
+
+
+def _split_labels(spec: Spec, shape: Shape, wanted: Shape) -> dict[str, dict[str, int]] | None:
+    """For each result label, the labels and sizes into which ``wanted`` cuts it; None where it does not cut so."""
+    free = iter(c for c in ascii_letters if c not in spec.lhs + spec.rhs)
+    parts: dict[str, dict[str, int]] = {}
+    rest = list(wanted)
+    for label, size in zip(spec.out, shape, strict=True):
+        part, product = {}, 1
+        while rest and (product < size or rest[0] == 1):
+            product *= rest[0]
+            part[next(free)] = rest.pop(0)
+        if product != size:
+            return None
+        parts[label] = part
+    return parts if not rest and all(parts.values()) else None
 
 
 @RULES.on("contract")

@@ -108,11 +108,12 @@ class Log:
 class Rewriter:
     """Builds the new graph. Rules use ``apply``, ``add`` and ``scalar`` as they would a ``Graph``'s.
 
-    ``region`` rewrites the bodies of control operators.
+    ``region`` rewrites the bodies of control operators. ``shared`` are the values that had several readers.
     """
 
     def __init__(self, name: str, rules: Rules, log: Log, made_by: str, region: Callable[[Graph], Graph]) -> None:
         self.graph = Graph(name)
+        self.shared: set[Value] = set()
         self.log = log
         self._region = region
         self._rules = rules
@@ -192,9 +193,12 @@ def rewrite(graph: Graph, rules: Rules, log: Log, made_by: str) -> Graph:
     values: dict[Value, Value] = {
         i.value: new.add_input(i.value.type, i.name, i.role, i.data) for i in graph.inputs
     }
+    reads = Counter(v for node in graph.live_nodes() for v in node.inputs)
+    reads.update(o.value for o in graph.outputs)
     for node in graph.live_nodes():
         results = rewriter.node(node, (values[v] for v in node.inputs), graph.origin.get(node, Origin()))
         values.update(zip(node.outputs, results, strict=True))
+        rewriter.shared.update(values[v] for v in node.outputs if reads[v] > 1)
     new.here = Origin()
     for output in graph.outputs:
         new.add_output(values[output.value], output.name, output.role)
