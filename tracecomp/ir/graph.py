@@ -186,6 +186,4 @@ def _attr_key(value: Any) -> Any:
         return ("bool", value)
     if isinstance(value, list | tuple):
         return tuple(map(_attr_key, value))
-    if isinstance(value, Graph):
-        return ("graph", id(value))
     return value

@@ -99,7 +99,7 @@ class Control:
 class Composed:
     """Loop meaning by other primitives: ``fn(*operands, **attrs)`` gives the result, written with ``ops.prim``.
 
-    ``ops.autodiff.expand`` replaces such nodes before fusion.
+    A graph pass replaces such nodes before fusion.
     """
 
     fn: Callable[..., Any]

@@ -77,7 +77,8 @@ def _numpy_dtype(name: str) -> np.dtype[Any]:
             import ml_dtypes
         except ImportError as error:
             raise ImportError("bfloat16 needs ml_dtypes: pip install 'tracecomp[bfloat16]'") from error
-        return np.dtype(ml_dtypes.bfloat16)
+        bfloat16_dtype: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return bfloat16_dtype
     return np.dtype(name)
 
 

@@ -1,0 +1,231 @@
+"""LU, QR, eigenvalue and singular value decompositions, run by the host's LAPACK through numpy.
+
+Derivatives are written with differentiable primitives. Sources: Giles, "Collected matrix derivative results" (2008);
+Walter and Lehmann (2012) for QR.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import numpy as np
+
+from tracecomp.ir.op import External, Op, Sample, register
+from tracecomp.ir.types import TensorType, int32, int64
+from tracecomp.ops.define import of
+from tracecomp.ops.matrix import (
+    OBLONG,
+    SQUARES,
+    columns,
+    decomposition,
+    given,
+    lower,
+    matrices,
+    mm,
+    rows,
+    scale_columns,
+    scale_rows,
+    square,
+    turned,
+    unit,
+    upper,
+)
+from tracecomp.ops.prim import prim
+
+# ---- LU with partial pivoting
+
+
+def _lu_impl(x: Any) -> Any:
+    lu = np.array(x)
+    m, n = x.shape[-2:]
+    batch = x.shape[:-2]
+    flat = lu.reshape(math.prod(batch), m, n)
+    each = np.arange(len(flat))
+    pivots = np.zeros((len(flat), min(m, n)), np.int32)
+    for k in range(min(m, n)):
+        best = k + np.argmax(np.abs(flat[:, k:, k]), axis=1) if len(flat) else pivots[:, k]
+        pivots[:, k] = best + 1
+        flat[each, k], flat[each, best] = flat[each, best], flat[each, k].copy()
+        pivot = flat[:, k, k, None]
+        with np.errstate(all="ignore"):
+            flat[:, k + 1 :, k] = np.where(pivot == 0, flat[:, k + 1 :, k], flat[:, k + 1 :, k] / pivot)
+        flat[:, k + 1 :, k + 1 :] -= flat[:, k + 1 :, k, None] * flat[:, k, None, k + 1 :]
+    return flat.reshape(x.shape), pivots.reshape(*batch, min(m, n))
+
+
+def permutation(pivots: Any, size: int) -> Any:
+    """The rows of A in the order of L U, from LAPACK's list of swaps (counted from 1)."""
+    flat = pivots.reshape(math.prod(pivots.shape[:-1]), pivots.shape[-1])
+    order = np.tile(np.arange(size), (len(flat), 1))
+    each = np.arange(len(flat))
+    for k in range(flat.shape[1]):
+        other = flat[:, k] - 1
+        order[each, k], order[each, other] = order[each, other], order[each, k].copy()
+    return order.reshape(*pivots.shape[:-1], size)
+
+
+register(
+    Op(
+        name="pivot_order", kind="external", doc="order of rows that LAPACK's swaps give",
+        infer=lambda p, *, size: TensorType(int64, (*p.shape[:-1], size)),
+        impl=lambda p, *, size: np.ascontiguousarray(permutation(p, size)), loop=External(), attrs={"size": int},
+        samples=tuple(Sample((of("i32", *s, domain="positive"),), {"size": 10}) for s in ((3,), (2, 4), (0, 2))),
+    )
+)  # fmt: skip
+
+
+def _lu_infer(x: TensorType) -> tuple[TensorType, TensorType]:
+    return x, TensorType(int32, (*x.shape[:-2], min(x.shape[-2:])))
+
+
+def _lu_vjp(grads: Any, outs: Any, ins: Any) -> Any:
+    lu, pivots = outs
+    g = grads[0]
+    m, n = lu.shape[-2:]
+    k = min(m, n)
+    core, gcore = columns(rows(lu, 0, k), 0, k), columns(rows(g, 0, k), 0, k)
+    low = prim.add(lower(core, 1), unit(core))
+    up = upper(core)
+    glow, gup = lower(gcore, 1), upper(gcore)
+    rest: Any = None
+    if n > k:
+        other, gother = columns(lu, k, n), columns(g, k, n)
+        rest = prim.matrix_solve(turned(low), gother)
+        glow = prim.sub(glow, lower(mm(rest, turned(other)), 1))
+    elif m > k:
+        other, gother = rows(lu, k, m), rows(g, k, m)
+        rest = turned(prim.matrix_solve(up, turned(gother)))
+        gup = prim.sub(gup, upper(mm(turned(other), rest)))
+    inner = prim.add(lower(mm(turned(low), glow), 1), upper(mm(gup, turned(up))))
+    inner = prim.matrix_solve(turned(low), inner)
+    total = turned(prim.matrix_solve(up, turned(inner)))
+    if rest is not None:
+        total = prim.concat(total, rest, axis=len(lu.shape) - (1 if n > k else 2))
+    order = prim.pivot_order(pivots, size=m)
+    place = prim.sort(order, axis=len(order.shape) - 1, descending=False)[1]
+    index = prim.expand(prim.reshape(place, shape=(*place.shape, 1)), shape=tuple(total.shape))
+    return (prim.gather(total, index, axis=len(total.shape) - 2),)
+
+
+decomposition("lu_factor", "L and U in one matrix, and LAPACK's row swaps", _lu_infer, _lu_impl, _lu_vjp, ("outs",),
+              samples=matrices(*OBLONG))  # fmt: skip
+
+
+# ---- QR
+
+
+def _qr_infer(x: TensorType, *, full: bool) -> tuple[TensorType, TensorType]:
+    m, n = x.shape[-2:]
+    k = m if full else min(m, n)
+    return TensorType(x.dtype, (*x.shape[:-2], m, k)), TensorType(x.dtype, (*x.shape[:-2], k, n))
+
+
+def _qr_impl(x: Any, *, full: bool) -> Any:
+    q, r = np.linalg.qr(x, mode="complete" if full else "reduced")
+    return q, r
+
+
+def _square_qr(q: Any, r: Any, gq: Any, gr: Any) -> Any:
+    inner = upper(prim.sub(mm(gr, turned(r)), mm(turned(q), gq)))
+    inner = prim.add(inner, turned(upper(inner, 1)))
+    return turned(prim.matrix_solve(r, turned(prim.add(gq, mm(q, inner)))))
+
+
+def _qr_vjp(grads: Any, outs: Any, ins: Any, *, full: bool) -> Any:
+    q, r = outs
+    gq, gr = given(grads[0], q), given(grads[1], r)
+    m, n = ins[0].shape[-2:]
+    if full and m > n:
+        raise RuntimeError("The QR decomposition is not differentiable when mode='complete' and nrows > ncols")
+    if m >= n:
+        return (_square_qr(q, r, gq, gr),)
+    gr1, gr2 = columns(gr, 0, m), columns(gr, m, n)
+    gq = prim.add(gq, mm(columns(ins[0], m, n), turned(gr2)))
+    first = _square_qr(q, columns(r, 0, m), gq, gr1)
+    return (prim.concat(first, mm(q, gr2), axis=len(q.shape) - 1),)
+
+
+decomposition("qr", "orthogonal and upper triangular factors", _qr_infer, _qr_impl, _qr_vjp, attrs={"full": bool},
+              samples=(*matrices(*OBLONG, full=False), *matrices((3, 3), full=True)))  # fmt: skip
+
+
+# ---- eigenvalues and singular values
+
+
+def _differences(s: Any) -> Any:
+    """s[j] - s[i]; infinite where they are equal, so that what is divided by it vanishes."""
+    table = prim.sub(prim.reshape(s, shape=(*s.shape[:-1], 1, s.shape[-1])), prim.reshape(s, shape=(*s.shape, 1)))
+    return prim.where(prim.eq(table, 0.0), float("inf"), table)
+
+
+def _as_diagonal(s: Any, like: Any) -> Any:
+    return prim.mul(unit(like), prim.reshape(s, shape=(*s.shape, 1)))
+
+
+def _eigh_infer(x: TensorType, *, uplo: str) -> tuple[TensorType, TensorType]:
+    return TensorType(x.dtype, square("eigh")(x).shape[:-1]), x
+
+
+def _eigh_impl(x: Any, *, uplo: Literal["L", "U"]) -> Any:
+    values, vectors = np.linalg.eigh(x, UPLO=uplo)
+    return values, vectors
+
+
+def _eigh_vjp(grads: Any, outs: Any, ins: Any, *, uplo: str) -> Any:
+    values, vectors = outs
+    inner = None
+    if grads[1] is not None:
+        inner = prim.div(mm(turned(vectors), grads[1]), _differences(values))
+    if grads[0] is not None:
+        diagonal = _as_diagonal(grads[0], vectors)
+        inner = diagonal if inner is None else prim.add(inner, diagonal)
+    return (mm(mm(vectors, inner), turned(vectors)),)
+
+
+decomposition("eigh", "eigenvalues, ascending, and eigenvectors of symmetric matrices", _eigh_infer, _eigh_impl,
+              _eigh_vjp, ("outs",), attrs={"uplo": str},
+              samples=matrices(*SQUARES, domain="definite", uplo="L"))  # fmt: skip
+
+
+def _svd_infer(x: TensorType, *, full: bool) -> tuple[TensorType, ...]:
+    m, n = x.shape[-2:]
+    k, lead = min(m, n), x.shape[:-2]
+    shapes = ((*lead, m, m if full else k), (*lead, k), (*lead, n if full else k, n))
+    return tuple(TensorType(x.dtype, s) for s in shapes)
+
+
+def _svd_impl(x: Any, *, full: bool) -> Any:
+    u, s, v = np.linalg.svd(x, full_matrices=full)
+    return u, s, v
+
+
+def _skew(x: Any) -> Any:
+    return prim.sub(x, turned(x))
+
+
+def _svd_vjp(grads: Any, outs: Any, ins: Any, *, full: bool) -> Any:
+    m, n = ins[0].shape[-2:]
+    k = min(m, n)
+    u, s, v = columns(outs[0], 0, k), outs[1], rows(outs[2], 0, k)
+    gu = None if grads[0] is None else columns(grads[0], 0, k)
+    gv = None if grads[2] is None else rows(grads[2], 0, k)
+    inner = _as_diagonal(given(grads[1], s), mm(turned(u), u))
+    gap = _differences(prim.mul(s, s))
+    if gu is not None:
+        inner = prim.add(inner, scale_columns(prim.div(_skew(mm(turned(u), gu)), gap), s))
+    if gv is not None:
+        inner = prim.add(inner, scale_rows(prim.div(_skew(mm(v, turned(gv))), gap), s))
+    total = mm(mm(u, inner), v)
+    inverse = prim.div(1.0, prim.where(prim.eq(s, 0.0), float("inf"), s))
+    if gu is not None and m > k:
+        outside = prim.sub(gu, mm(u, mm(turned(u), gu)))
+        total = prim.add(total, mm(scale_columns(outside, inverse), v))
+    if gv is not None and n > k:
+        outside = prim.sub(gv, mm(mm(gv, turned(v)), v))
+        total = prim.add(total, mm(u, scale_rows(outside, inverse)))
+    return (total,)
+
+
+decomposition("svd", "U, singular values descending, V transposed", _svd_infer, _svd_impl, _svd_vjp,
+              attrs={"full": bool}, samples=matrices(*OBLONG, full=False))  # fmt: skip

@@ -1,0 +1,148 @@
+"""Batches of matrices in the last two axes: helpers for derivative rules, and the form of records run by the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from tracecomp.ir.op import BadInput, External, Op, Sample, register
+from tracecomp.ir.types import TensorType, int64
+from tracecomp.ops.define import check_dtype, of, require
+from tracecomp.ops.prim import prim
+
+_LETTERS = "abcdefgh"
+
+
+class LinAlgError(RuntimeError):
+    """A matrix has no such decomposition: singular, or not positive-definite."""
+
+
+def mm(a: Any, b: Any) -> Any:
+    """Product of two batches of matrices with the same leading axes."""
+    batch = _LETTERS[: len(a.shape) - 2]
+    return prim.contract(a, b, spec=f"{batch}mk,{batch}kn->{batch}mn")
+
+
+def turned(x: Any) -> Any:
+    """The last two axes swapped."""
+    n = len(x.shape)
+    return prim.permute(x, dims=(*range(n - 2), n - 1, n - 2))
+
+
+def rows_minus_columns(x: Any) -> Any:
+    shape, n = tuple(x.shape), len(x.shape)
+    row = prim.iota(like=x, shape=shape, axis=n - 2, dtype=int64)
+    return prim.sub(row, prim.iota(like=x, shape=shape, axis=n - 1, dtype=int64))
+
+
+def lower(x: Any, below: int = 0) -> Any:
+    """The lower triangle, from ``below`` diagonals under the main one."""
+    return prim.where(prim.ge(rows_minus_columns(x), below), x, 0.0)
+
+
+def upper(x: Any, above: int = 0) -> Any:
+    """The upper triangle, from ``above`` diagonals over the main one."""
+    return prim.where(prim.le(rows_minus_columns(x), -above), x, 0.0)
+
+
+def scale_columns(x: Any, s: Any) -> Any:
+    return prim.mul(x, prim.reshape(s, shape=(*s.shape[:-1], 1, s.shape[-1])))
+
+
+def scale_rows(x: Any, s: Any) -> Any:
+    return prim.mul(x, prim.reshape(s, shape=(*s.shape, 1)))
+
+
+def unit(like: Any) -> Any:
+    """Identity matrices of the shape of ``like``."""
+    return prim.cast(prim.eq(rows_minus_columns(like), 0), dtype=like.dtype)
+
+
+def columns(x: Any, start: int, stop: int) -> Any:
+    return _cut(x, len(x.shape) - 1, start, stop)
+
+
+def rows(x: Any, start: int, stop: int) -> Any:
+    return _cut(x, len(x.shape) - 2, start, stop)
+
+
+def _cut(x: Any, axis: int, start: int, stop: int) -> Any:
+    n = len(x.shape)
+    return prim.slice(
+        x,
+        starts=tuple(start if i == axis else 0 for i in range(n)),
+        stops=tuple(stop if i == axis else x.shape[i] for i in range(n)),
+        steps=(1,) * n,
+    )
+
+
+def decomposition(
+    name: str,
+    doc: str,
+    infer: Callable[..., Any],
+    impl: Callable[..., Any],
+    vjp: Callable[..., Sequence[Any]] | None,
+    saves: tuple[int | str, ...] = ("ins", "outs"),
+    *,
+    samples: Sequence[Sample],
+    attrs: Mapping[str, type] = MappingProxyType({}),
+) -> Op:
+    """Register an operator on batches of matrices."""
+
+    def run(*arrays: Any, **attrs: Any) -> Any:
+        result = impl(*arrays, **attrs)
+        return tuple(map(_dense, result)) if isinstance(result, tuple) else _dense(result)
+
+    def checked(*types: TensorType, **attrs: Any) -> Any:
+        check_dtype(name, types, "wide")
+        at_least_two = all(t.ndim >= 2 for t in types)
+        require(
+            at_least_two,
+            RuntimeError,
+            f"linalg.{name}: The input tensor must have at least 2 dimensions, got {', '.join(map(str, types))}",
+        )
+        return infer(*types, **attrs)
+
+    vector = Sample((of("f32", 3), *samples[0].args[1:]), samples[0].attrs)
+    return register(
+        Op(
+            name=name, kind="external", doc=doc, infer=checked, impl=run, vjp=vjp, saves=saves, loop=External(),
+            attrs=dict(attrs), samples=tuple(samples),
+            errors=(BadInput(vector, RuntimeError, "must have at least 2 dimensions"),),
+        )
+    )  # fmt: skip
+
+
+def square(name: str) -> Callable[[TensorType], TensorType]:
+    """The type of one square operand; RuntimeError for other shapes."""
+
+    def infer(x: TensorType) -> TensorType:
+        require(
+            x.shape[-1] == x.shape[-2],
+            RuntimeError,
+            f"linalg.{name}: A must be batches of square matrices, but they are {x.shape[-2]} by {x.shape[-1]} "
+            "matrices",
+        )
+        return x
+
+    return infer
+
+
+def matrices(*shapes: tuple[int, ...], domain: str = "regular", **attrs: Any) -> tuple[Sample, ...]:
+    return tuple(Sample((of(d, *s, domain=domain),), attrs) for d in ("f32", "f64") for s in shapes)
+
+
+SQUARES = ((3, 3), (2, 4, 4), (1, 1), (0, 2, 2))
+OBLONG = ((3, 3), (2, 4, 3), (3, 5), (0, 2, 2))
+
+
+def _dense(x: Any) -> Any:
+    return np.ascontiguousarray(x).reshape(np.shape(x))
+
+
+def given(g: Any, like: Any) -> Any:
+    """A gradient, or zeros where a result was not used."""
+    return prim.mul(like, 0.0) if g is None else g
