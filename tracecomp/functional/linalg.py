@@ -13,8 +13,8 @@ from tracecomp.functional.norms import matrix_norm
 from tracecomp.functional.promotion import cast, with_zero_gradient
 from tracecomp.functional.results import result_type_named
 from tracecomp.functional.shaping import diagonal, matrix_transpose, movedim, to_shape
-from tracecomp.ir.types import broadcast_shapes, int32, int64
-from tracecomp.ops.linalg import LinAlgError
+from tracecomp.ir.types import broadcast_shapes, float64, int32, int64
+from tracecomp.ops.matrix import LinAlgError
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor, create
 
@@ -427,7 +427,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     b = to_shape(B, (*B.shape, 1)) if vector else B
     x = matmul(pinv(A, rcond=rcond), b)
     rank = matrix_rank(A)
-    full = m > n and bool((rank == n).all())
+    full = m > n and driver not in (None, "gelsy") and bool((rank == n).all())
     gap = prim.sub(matmul(A, x), b) if full else None
     residuals = constant((0,), 0, A.dtype) if gap is None else prim.sum(prim.mul(gap, gap), axes=(gap.ndim - 2,))
     values = svdvals(A.detach()) if driver in ("gelsd", "gelss") else constant((0,), 0, A.dtype)
@@ -440,9 +440,10 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
 @function(composite=True)
 def matrix_exp(input: Tensor) -> Tensor:
     """Exponential of square matrices: a Taylor polynomial of a halved matrix, squared back."""
-    x = matrices(input, "linalg.matrix_exp", square=True)
-    if x.numel() == 0:
-        return x.clone()
+    matrices(input, "linalg.matrix_exp", square=True)
+    if input.numel() == 0:
+        return input.clone()
+    x = cast(input, float64)
     size = float(prim.max(prim.sum(prim.abs(x.detach()), axes=(x.ndim - 2,)).reshape(-1), axes=(0,)))
     halvings = max(0, math.ceil(math.log2(size)) - 1) if size > 0 and math.isfinite(size) else 0
     scaled = prim.mul(x, 0.5**halvings)
@@ -452,7 +453,7 @@ def matrix_exp(input: Tensor) -> Tensor:
         result = prim.add(result, term)
     for _ in range(halvings):
         result = matmul(result, result)
-    return result
+    return cast(result, input.dtype)
 
 
 @namespaced("linalg")
@@ -528,6 +529,7 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Any = None) -> Tensor:
 @namespaced("linalg")
 def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     """Powers 0 ... N - 1 of each element along a new last dimension."""
+    x = x if x.ndim else to_shape(x, (1,))
     count = x.shape[-1] if N is None else N
     if count <= 1:
         raise RuntimeError("N must be greater than 1.")
