@@ -67,8 +67,9 @@ def group_shape(group: Group, partition: Partition, same: Mapping[Value, Value])
     for value in list(values):
         number(storage(value))
     storages = tuple(values[storage(v)] for v in list(values))
+    memory = tuple(number(same[v]) if v in same else -1 for v in list(values))
     stored = tuple(values[v] for v in partition.stored[group])
-    return (group.kind, group.domain, tuple(described), storages, stored), list(values)
+    return (group.kind, group.domain, tuple(described), storages, memory, stored), list(values)
 
 
 def lower_group(group: Group, partition: Partition, params: Params, machine: Machine) -> Task:
