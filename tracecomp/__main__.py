@@ -1,4 +1,4 @@
-"""``python -m tracecomp``: trace, compare, explain."""
+"""``python -m tracecomp``: trace, compare, explain, demo."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from tracecomp import config
+from tracecomp.demo import demo
 from tracecomp.errors import TracecompError
 from tracecomp.inspect.command import subcommands
 
@@ -21,7 +22,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     subcommands(commands)
-    options = parser.parse_args(argv)
+    commands.add_parser("demo", help="train two networks on handwritten digits, eagerly and compiled", add_help=False)
+    options, rest = parser.parse_known_args(argv)
+    if "run" not in options:
+        return demo(rest)
+    if rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
     try:
         return int(options.run(options))
     except (ValueError, TracecompError) as error:

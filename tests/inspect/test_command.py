@@ -120,6 +120,17 @@ def test_runs_as_a_module(program: str) -> None:
     assert done.returncode == 0 and "everything agrees" in done.stdout and done.stderr == ""
 
 
+def test_demo_has_options_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as leaving:
+        main(["demo", "--help"])
+    assert leaving.value.code == 0 and "--epochs" in capsys.readouterr().out
+
+
+def test_unknown_option(program: str) -> None:
+    with pytest.raises(SystemExit):
+        main(["trace", f"{program}:scaled", "--shapes", "3"])
+
+
 def test_help_names_the_settings(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--help"])
