@@ -61,6 +61,8 @@ def lines(
     Neighbouring lines run as SIMD lanes where they lie side by side; lines are split among threads.
     """
     outer, size, inner = math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
+    if inner == 0:
+        return []
 
     def along(block: Index) -> Callable[[Index], Sequence[Stmt]]:
         return lambda lane: body(lambda k: (block * size + k) * inner + lane)
