@@ -175,7 +175,7 @@ class Elements:
         where = self.eval(load.where) if load.where else None
         if where is None and not inside(load.offset, buffer.size):
             o = self.clamped(o, None, buffer.size)
-        elif where is not None and not o.width and not inside(load.offset, buffer.size):
+        elif where is not None and not o.width and not (inside(load.offset, buffer.size) and affine(load.offset)):
             o = self.clamped(o, None if where.width else where, buffer.size)
         masked = o.width > 0
         mask = where
@@ -209,6 +209,11 @@ class Elements:
     def group(self, buffer: Buffer) -> str:
         """Buffers of one group may share memory."""
         return self.groups.get(buffer.name, buffer.name)
+
+
+def affine(index: Index) -> bool:
+    """Whether ``index`` is made of loop variables alone, so that its bounds hold even where nothing is loaded."""
+    return not any(isinstance(a, Computed) or (not isinstance(a, Var) and not affine(a.index)) for a, _ in index.terms)
 
 
 def inside(index: Index, size: int) -> bool:

@@ -153,13 +153,7 @@ class _Scope:
             case Mod():
                 return self.index(atom.index) % atom.divisor
             case Computed():
-                return self._bounded(atom)
-
-    def _bounded(self, atom: Computed) -> Array:
-        value = self.expr(atom.expr).astype(np.int64)
-        if atom.bounds and value.size and (value.min() < atom.bounds[0] or value.max() > atom.bounds[1]):
-            raise VerifyError(f"run-time index {value.min()}..{value.max()} is outside of its bounds {atom.bounds}")
-        return value
+                return self.expr(atom.expr).astype(np.int64)
 
 
 @dataclass(slots=True)

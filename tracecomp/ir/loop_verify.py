@@ -23,6 +23,8 @@ from tracecomp.ir.loops import (
     Loop,
     Program,
     Read,
+    RepeatStep,
+    Step,
     Stmt,
     Store,
     Update,
@@ -100,7 +102,8 @@ class _Verifier:
             self.report(f"loop variable {s.var.name} is already in use")
         if s.kind == "vector" and "vector" in c.loops.values():
             self.report(f"vector loop {s.var.name} stands inside another")
-        inner = _Context({**c.loops, s.var: s.kind}, c.buffers, c.names, c.accumulators, c.guarded)
+        never_runs = s.var.extent <= 0
+        inner = _Context({**c.loops, s.var: s.kind}, c.buffers, c.names, c.accumulators, c.guarded or never_runs)
         self.body(s.body, inner)
 
     def _store(self, s: Store, c: _Context) -> None:
@@ -222,7 +225,7 @@ def kernel_problems(kernel: Kernel) -> list[str]:
 def verify_program(program: Program) -> None:
     """VerifyError with all problems of all kernels and of the memory that they are given."""
     problems: list[str] = []
-    for call in call_steps(program.steps):
+    for call in call_steps(_running(program.steps)):
         kernel = call.kernel
         problems += [f"kernel {kernel.name}: {p}" for p in kernel_problems(kernel)]
         if len(call.args) != len(kernel.params):
@@ -235,6 +238,11 @@ def verify_program(program: Program) -> None:
                 problems.append(f"slot {ref.slot.name} ends behind the arena")
     if problems:
         raise VerifyError("\n".join(dict.fromkeys(problems)))
+
+
+def _running(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """Without the repeats that run no times."""
+    return tuple(s for s in steps if not (isinstance(s, RepeatStep) and s.var.extent == 0))
 
 
 __all__ = ["kernel_problems", "verify_program"]
