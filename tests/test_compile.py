@@ -567,6 +567,52 @@ def differentiated_from_outside_with_hooks_and_detach():
 
 
 @program()
+def gradient_penalty_from_outside():
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Dropout(0.3), nn.Linear(8, 2))
+
+    def use(run, x):
+        model.zero_grad()
+        x = x.clone().requires_grad_()
+        (g,) = torch.autograd.grad(run(x).pow(2).sum(), x, create_graph=True)
+        ((g * g).sum() + g.sin().sum()).backward()
+        return [g.detach(), x.grad, *[p.grad.clone() for p in model.parameters()]]
+
+    return model, batches(4, 6, 4), [], None, use
+
+
+@program()
+def third_derivative_from_outside():
+    class Cube(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x**3
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            return g * 3 * x**2
+
+    w = rand(5).requires_grad_()
+
+    def step(x):
+        y = w * 1
+        y[1:3] = x[1:3] * y[0].clone()
+        return (Cube.apply(y) * x.exp() * y.detach()).sum()
+
+    def use(run, x):
+        x = x.clone().requires_grad_()
+        y, found = run(x), []
+        for _ in range(3):
+            g, h = torch.autograd.grad(y, (w, x), create_graph=True)
+            found += [g.detach(), h.detach()]
+            y = (g * h).sum()
+        return found
+
+    return step, batches(4, 5), [], None, use
+
+
+@program()
 def mixed_dtypes():
     w = rand(4, 4).requires_grad_()
 

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tracecomp
+from tracecomp.errors import CaptureError
 
 EXAMPLES = int(os.environ.get("TRACECOMP_RANDOM_PROGRAMS", "150"))
 
@@ -159,7 +160,10 @@ def test_compiled_equals_eager(backend: str, program: list[Any]) -> None:
     eager = Case(tracecomp, program)
     compiled = Case(tracecomp, program, lambda f: tracecomp.compile(f, backend=backend))
     for k in range(4):
-        want = eager.call(k)
-        compare(compiled.call(k), want)
+        want, got = eager.call(k), compiled.call(k)
+        if isinstance(got, tuple) and got[0] is CaptureError:
+            assert "gradient history" in got[1] or "operations made before the call" in got[1]
+            return
+        compare(got, want)
         if isinstance(want, tuple):
             return

@@ -136,20 +136,16 @@ class Compiled:
             self.recordings += 1
             if isinstance(recording, str):
                 self._to_eager(recording)
-            elif recording.new_state:
+            elif recording.unsettled is not None:
                 self._unsettled += 1
                 if self._unsettled >= MAX_UNSETTLED:
-                    lines = ", ".join(sorted({str(s) for s in recording.new_state if s is not None}))
-                    self._unsettled_for_good(lines)
+                    self._unsettled_for_good(f"every call of {self._name} {recording.unsettled}")
             else:
+                self._unsettled = 0
                 self.entries = [Entry(recording), *self.entries]
             return result
 
-    def _unsettled_for_good(self, lines: str) -> None:
-        message = (
-            f"every call of {self._name} leaves new tensors behind, made at {lines}; a recording cannot hold them. "
-            "Return them, or write into existing tensors in place (copy_, add_)."
-        )
+    def _unsettled_for_good(self, message: str) -> None:
         if self.fullgraph:
             raise CaptureError(message)
         self._to_eager(message)

@@ -34,6 +34,11 @@ _numbers = itertools.count()
 _hook_ids = itertools.count()
 
 
+def node_count() -> int:
+    """A number between those of the nodes made so far and of those to come."""
+    return next(_numbers)
+
+
 class Handle:
     """Removes a hook; usable as a context manager."""
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tracecomp.dump import Dump
+from tracecomp.autograd.engine import run_backward
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.interpret import Interpreter
 from tracecomp.modes import modes
@@ -142,6 +143,7 @@ class Plan:
         for n, shape, dtype in self._fresh:
             if outputs[n] is None:
                 outputs[n] = np.empty(shape, dtype)
+        kept = self._keep(leaves, arrays)
         self.forward.run(arrays, outputs)
         for k, (out, seen, _) in enumerate(recording.predicates):
             now = outputs[out].tolist()
@@ -153,14 +155,23 @@ class Plan:
                 np.copyto(t._data, outputs[out])
             t._shared_storage().version += 1
         recording.calls += 1
-        return Outcome(len(recording.predicates), None, self._results(leaves, arrays, outputs))
+        return Outcome(len(recording.predicates), None, self._results(leaves, outputs, kept))
 
-    def _results(self, leaves: Sequence[Any], arrays: Sequence[Array], outputs: Sequence[Array]) -> Any:
+    def _keep(self, leaves: Sequence[Any], arrays: Sequence[Array]) -> Kept | None:
+        """What a backward pass from outside may need; copies of what this call is going to overwrite."""
+        split = self.recording.split
+        if split is None or not modes.grad:
+            return None
+        before = {id(b): _read(b, leaves).copy() for b, overwritten in split.history_inputs if overwritten}
+        return Kept(self.recording.inputs, arrays, before)
+
+    def _results(self, leaves: Sequence[Any], outputs: Sequence[Array], kept: Kept | None) -> Any:
         recording = self.recording
         made: dict[int, Tensor] = {}
         node = None
-        if recording.split is not None and modes.grad:
-            node = CompiledNode(self, recording.split, leaves, arrays, outputs)
+        if kept is not None and recording.split is not None:
+            kept.outputs = outputs
+            node = CompiledNode(self, recording.split, leaves, kept)
         for t, new in recording.grads:
             if isinstance(new, int) and t._grad is not None and t._grad._data is outputs[new]:
                 continue
@@ -206,35 +217,33 @@ class Freed(Node):
 class CompiledNode(Node):
     """``grad_fn`` of the results of a compiled call."""
 
-    __slots__ = ("inputs", "plan", "saved", "split")
+    __slots__ = ("history", "plan", "saved", "split")
 
-    def __init__(
-        self, plan: Plan, split: Split, leaves: Sequence[Any], arrays: Sequence[Array], outputs: Sequence[Array]
-    ) -> None:
+    def __init__(self, plan: Plan, split: Split, leaves: Sequence[Any], kept: Kept) -> None:
         tensors = [_tensor(b, leaves) for b, _ in split.wanted]
         edges: tuple[Edge, ...] = tuple([gradient_edge(t) for t in tensors])
-        roots = sorted({(r.root, r.number) for r in plan.recording.results if isinstance(r, Made) and r.root is not None})
-        super().__init__(edges, tuple((outputs[n].dtype, outputs[n].shape) for _, n in roots))
+        found = {r.root: r.number for r in plan.recording.results if isinstance(r, Made) and r.root is not None}
+        super().__init__(edges, tuple((kept.outputs[n].dtype, kept.outputs[n].shape) for _, n in sorted(found.items())))
         self.plan = plan
         self.split = split
-        position = {id(b): i for i, b in enumerate(plan.recording.inputs)}
         self.saved: list[Any] | None = [
-            outputs[s] if isinstance(s, int) else _Kept(s, arrays[position[id(s)]], leaves) for s in split.saved
+            kept.outputs[s] if isinstance(s, int) else kept.input(s, leaves) for s in split.saved
+        ]
+        self.history: list[Any] = [
+            kept.before[id(b)] if overwritten else kept.input(b, leaves) for b, overwritten in split.history_inputs
         ]
 
     def release(self) -> None:
         self.saved = None
+        self.history = []
 
     def backward(self, grads: Grads) -> Grads:
         if self.saved is None:
             raise RuntimeError(FREED)
-        if modes.grad:
-            raise RuntimeError(
-                "a compiled call cannot be differentiated twice from outside: call backward or grad with "
-                "create_graph=True inside the compiled function"
-            )
         like = next(g for g in grads if g is not None)
-        saved = [s.array() if isinstance(s, _Kept) else s for s in self.saved]
+        if modes.grad:
+            return self._differentiably(grads)
+        saved = [_array(s) for s in self.saved]
         given = [
             np.zeros(shape, dtype) if g is None else g._data
             for g, (dtype, shape) in zip(grads, self.out_types, strict=True)
@@ -243,6 +252,38 @@ class CompiledNode(Node):
         outputs = [np.empty(o.value.shape, o.value.dtype.numpy) for o in runner.graph.outputs]
         runner.run([*saved, *given], outputs)
         return [None if n is None else like._wrap(outputs[n]) for _, n in self.split.wanted]
+
+    def _differentiably(self, grads: Grads) -> Grads:
+        """The gradients with a history of their own: the nodes of the recorded call are built again and run."""
+        roots = self.split.history.build([_array(s) for s in self.history], self.edges)
+        pairs = [(r, g) for r, g in zip(roots, grads, strict=True) if g is not None]
+        targets = [e for e in self.edges if e is not None]
+        found = run_backward(
+            [r for r, _ in pairs], [g for _, g in pairs], keep_graph=True, create_graph=True, targets=targets,
+            accumulate=False, hook_targets=False,
+        )  # fmt: skip
+        return [None if e is None else found.get(e) for e in self.edges]
+
+
+class Kept:
+    """The arrays of one call, for what backward will read."""
+
+    __slots__ = ("before", "outputs", "values")
+
+    def __init__(self, bindings: Sequence[Binding], arrays: Sequence[Array], before: dict[int, Array]) -> None:
+        self.values = {id(b): a for b, a in zip(bindings, arrays, strict=True)}
+        self.before = before
+        self.outputs: Sequence[Array] = ()
+
+    def input(self, binding: Binding, leaves: Sequence[Any]) -> _Kept:
+        array = self.values.get(id(binding))
+        if array is None:
+            array = _read(binding, leaves)
+        return _Kept(binding, array, leaves)
+
+
+def _array(saved: Any) -> Array:
+    return saved.array() if isinstance(saved, _Kept) else saved
 
 
 class _Kept:
@@ -271,6 +312,13 @@ def _unshared(t: Tensor, shape: tuple[int, ...], dtype: Any) -> Array | None:
     array = grad._data
     fits = array.shape == shape and array.dtype == dtype and array.flags.c_contiguous and array.flags.owndata
     return array if fits and grad._grad_fn is None else None
+
+
+def _read(binding: Binding, leaves: Sequence[Any]) -> Array:
+    if binding.kind in ("grad", "host"):
+        return _reader(binding)(leaves)
+    found = _tensor(binding, leaves)
+    return found._data if isinstance(found, Tensor) else found
 
 
 def _reader(binding: Binding) -> Callable[[Any], Array]:

@@ -103,6 +103,8 @@ class _Run:
             return ()
         if isinstance(node, OpNode | CopySlices) and all(g is None for g in grads):
             return ()
+        if modes.recorder is not None:
+            modes.recorder.backward_step(node)
         with explained(node):
             found = _validated(node, node.backward(grads))
         if modes.anomaly:

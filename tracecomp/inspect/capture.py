@@ -71,7 +71,7 @@ def settled(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
             raise CaptureError(recording)
         leaves: list[Any] = []
         structure = flatten((args, kwargs), leaves)
-        if not recording.new_state and recording.guards.miss(structure, leaves) is None:
+        if recording.unsettled is None and recording.guards.miss(structure, leaves) is None:
             return recording, leaves
     raise CaptureError(f"{name} is another program at every call: none of {SETTLING} recordings fitted the next call")
 

@@ -17,7 +17,7 @@ from tracecomp.ir.graph import Graph, Origin, Value
 from tracecomp.ir.op import Op
 from tracecomp.ir.types import TensorType, float64, from_numpy_dtype
 from tracecomp.modes import modes
-from tracecomp.node import Node, look, write
+from tracecomp.node import Node, look, node_count, write
 from tracecomp.ops.autodiff import Sym, scalar_of
 from tracecomp.tensor import Size, Tensor, gradient_edge
 
@@ -80,6 +80,8 @@ class Recorder:
         self.requires_grad: dict[int, bool] = {}
         self.edges: dict[int, tuple[Node, int]] = {}
         self.stopped: str | None = None
+        self.started = node_count()
+        self.foreign: Source | None = None
 
     # ---- called by the tensor layer
 
@@ -140,6 +142,11 @@ class Recorder:
             raise CaptureError(message)
         self.stopped = message
         modes.recorder = None
+
+    def backward_step(self, node: Node) -> None:
+        """Note that the backward pass runs ``node``."""
+        if node.number < self.started and self.foreign is None:
+            self.foreign = user_source()
 
     def get_grad(self, t: Tensor) -> Tensor | None:
         if self.is_made(t):

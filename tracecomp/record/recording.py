@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from tracecomp.record.extract import extract, needed_nodes
 from tracecomp.record.guards import Guards
 from tracecomp.record.pytree import flatten, paths
 from tracecomp.record.recorder import Recorder
+from tracecomp.record.template import Template
 from tracecomp.record.watch import Watch
 from tracecomp.tensor import Tensor
 
@@ -79,7 +80,7 @@ class Recording:
     grads: list[tuple[Tensor, int | Given | None]]
     predicates: list[tuple[int, Any, Source | None]]
     split: Split | None = None
-    new_state: list[Source | None] = field(default_factory=list)
+    unsettled: str | None = None
     calls: int = 0
 
 
@@ -89,12 +90,14 @@ class Split:
 
     ``saved`` tells what the backward graph's first inputs are: a forward input, or a numbered forward output. The other
     inputs are gradients of the differentiable results. ``wanted`` pairs inputs with outputs of the backward graph.
+    ``history`` serves further derivatives; its inputs come with whether the call itself overwrites them.
     """
 
     backward: Graph
     saved: list[Binding | int]
     wanted: list[tuple[Binding, int | None]]
-    roots: int
+    history: Template
+    history_inputs: list[tuple[Binding, bool]]
 
 
 def record(
@@ -172,12 +175,12 @@ class _Finish:
         split_at = None if freed or not roots else self._derive(roots)
         kept = [v for v in values if isinstance(v, Tensor)]
         kept += [g for slot in self.recorder.grads.values() if (g := slot.tensor._grad) is not None]
-        split = None if split_at is None else self._split(*split_at, updated)
+        split = None if split_at is None else self._split(*split_at, updated, self._history(roots))
         graph, inputs = self._graph()
         self._close_guards(inputs)
         return Recording(
             graph, self.guards, inputs, structure, results, updates, grads, predicates, split,
-            _new_state(self.recorder, kept),
+            self._history_outside() or _new_state(self.recorder, kept),
         )  # fmt: skip
 
     # ---- inputs
@@ -271,6 +274,19 @@ class _Finish:
                 found.append((slot.tensor, Given(self._origin(now))))
         return found
 
+    def _history_outside(self) -> str | None:
+        """Says so when gradient history crosses the border of the call, which a recording cannot repeat."""
+        recorder = self.recorder
+        if recorder.foreign is not None:
+            return f"runs backward, at {recorder.foreign}, through operations made before the call. Detach their results."
+        for key, initial in recorder.initial.items():
+            t = recorder.outside[key]
+            fn = t.grad_fn
+            if fn is not None and fn.number >= recorder.started and recorder.value(t) is not initial:
+                name = recorder.graph.inputs[initial.index].name
+                return f"leaves gradient history in {name}, a tensor from outside. Detach what is written into it."
+        return None
+
     # ---- derivative
 
     def _derive(self, roots: Sequence[Tensor]) -> tuple[list[Value], list[tuple[Binding, Value | None]]]:
@@ -282,10 +298,9 @@ class _Finish:
             recorder.bind(seed, f"cotangent{k}", "argument")
             cotangents.append(recorder.initial[id(seed)])
             seeds.append(seed)
-        inputs = [(key, edge) for key, edge in recorder.edges.items() if recorder.initial[key] in self.sources]
-        edges = [(t.grad_fn, t._output_nr) for t in roots]
+        inputs = self._differentiable_inputs()
         found = run_backward(
-            edges, seeds, keep_graph=True, create_graph=False, targets=[e for _, e in inputs], accumulate=False,  # type: ignore[arg-type]
+            _edges(roots), seeds, keep_graph=True, create_graph=False, targets=[e for _, e in inputs], accumulate=False,
             hook_targets=False,
         )  # fmt: skip
         wanted: list[tuple[Binding, Value | None]] = []
@@ -294,8 +309,21 @@ class _Finish:
             wanted.append((self.sources[recorder.initial[key]], None if grad is None else recorder.value(grad)))
         return cotangents, wanted
 
+    def _differentiable_inputs(self) -> list[tuple[int, tuple[Node, int]]]:
+        recorder = self.recorder
+        return [(key, edge) for key, edge in recorder.edges.items() if recorder.initial[key] in self.sources]
+
+    def _history(self, roots: Sequence[Tensor]) -> tuple[Template, list[Binding]]:
+        """The history of ``roots`` as a template, and what its inputs are read from."""
+        recorder = self.recorder
+        inputs = [i for i in recorder.graph.inputs if i.value in self.sources]
+        targets = [edge for _, edge in self._differentiable_inputs()]
+        template = Template(recorder.graph, inputs, _edges(roots), targets, recorder.value)
+        return template, [self.sources[i.value] for i in inputs]
+
     def _split(
-        self, cotangents: list[Value], wanted: list[tuple[Binding, Value | None]], updated: set[Binding]
+        self, cotangents: list[Value], wanted: list[tuple[Binding, Value | None]], updated: set[Binding],
+        history: tuple[Template, list[Binding]],
     ) -> Split:
         """Cut the joint graph: forward keeps what backward reads of it."""
         graph = self.recorder.graph
@@ -320,8 +348,13 @@ class _Finish:
         numbers = iter(range(len(targets)))
         return Split(
             extract(f"{graph.name}_backward", graph, inputs, outs), saved,
-            [(s, None if v is None else next(numbers)) for s, v in wanted], len(cotangents),
+            [(s, None if v is None else next(numbers)) for s, v in wanted],
+            history[0], [(b, b in updated) for b in history[1]],
         )  # fmt: skip
+
+
+def _edges(roots: Sequence[Tensor]) -> list[tuple[Node, int]]:
+    return [(t.grad_fn, t._output_nr) for t in roots if t.grad_fn is not None]
 
 
 def _was_freed(t: Tensor) -> bool:
@@ -357,8 +390,8 @@ def _history(roots: Sequence[Tensor]) -> set[Node]:
     return found
 
 
-def _new_state(recorder: Recorder, kept: Sequence[Tensor]) -> list[Source | None]:
-    """Where tensors were made that live on outside the call, other than what ``kept`` leads to."""
+def _new_state(recorder: Recorder, kept: Sequence[Tensor]) -> str | None:
+    """Says so when tensors live on outside the call, other than what ``kept`` leads to."""
     recorder.forget()
     keep = _reachable(kept)
 
@@ -366,6 +399,12 @@ def _new_state(recorder: Recorder, kept: Sequence[Tensor]) -> list[Source | None
         return [s for ref, s in recorder.made if (t := ref()) is not None and id(t) not in keep]
 
     if not alive():
-        return []
+        return None
     gc.collect()
-    return alive()
+    lines = sorted({str(s) for s in alive() if s is not None})
+    if not lines:
+        return None
+    return (
+        f"leaves new tensors behind, made at {', '.join(lines)}; a recording cannot hold them. Return them, or write "
+        "into existing tensors in place (copy_, add_)."
+    )
