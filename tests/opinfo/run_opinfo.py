@@ -178,7 +178,7 @@ def float_leaves(x: Any) -> list[Any]:
 def grad_difference(want: Any, got: Any, inputs: list[Any], ours: list[Any]) -> str | None:
     """Compare gradients of a fixed weighting of the results."""
     wants, gots = leaves(want), leaves(got)
-    pairs = [(a, b) for a, b in zip(wants, gots, strict=True) if isinstance(a, torch.Tensor) and a.requires_grad]
+    pairs = [(a, b) for a, b in zip(wants, gots, strict=True) if isinstance(a, torch.Tensor) and a.requires_grad and a.numel()]
     if not pairs:
         return None
     weights = [np.cos(np.arange(a.numel())).reshape(tuple(a.shape)) for a, _ in pairs]

@@ -18,6 +18,7 @@ from tracecomp.functional import (
     legacy,
     linalg,
     logic,
+    masking,
     matmul,
     norms,
     pointwise,
@@ -29,6 +30,7 @@ from tracecomp.functional import (
     sorting,
     special,
     statistics,
+    windows,
     writing,
 )
 from tracecomp.functional.method import NAMESPACES, PUBLIC
@@ -49,6 +51,7 @@ __all__ = [
     "legacy",
     "linalg",
     "logic",
+    "masking",
     "matmul",
     "norms",
     "pointwise",
@@ -60,6 +63,7 @@ __all__ = [
     "sorting",
     "special",
     "statistics",
+    "windows",
     "writing",
 ]
 
