@@ -67,6 +67,12 @@ CASES = [
         '%0 = contract(%x, %y) {spec="mk,kn->mn"} : f32[3,5]',
     ),
     Case(
+        "permute_of_contract", "x:f32[6,4] y:f32[4,5]",
+        """%0 = contract(%x, %y) {spec="mk,kn->mn"} : f32[6,5]
+        %1 = permute(%0) {dims=[1, 0]} : f32[5,6] """,
+        '%0 = contract(%y, %x) {spec="km,nk->mn"} : f32[5,6]',
+    ),
+    Case(
         "reduction_of_permute", "x:f32[2,3,4]",
         """%0 = permute(%x) {dims=[2, 0, 1]} : f32[4,2,3]
         %1 = sum(%0) {axes=[1]} : f32[4,3] """,

@@ -80,11 +80,14 @@ def contract_of_permuted(g: Rewriter, a: Application) -> Replacement:
 
 @RULES.on("permute")
 def permute_of_contract(g: Rewriter, a: Application) -> Replacement:
-    """permute(contract(x, y, "mk,kn->mn")) -> contract(x, y, "mk,kn->nm"), also with a reshape between them"""
+    """permute(contract(x, y, "mk,kn->mn")) -> contract(x, y, "mk,kn->nm"), also with a reshape between them
+
+    Not for contractions of windows, whose order of axes the layout chose.
+    """
     value = a.inputs[0]
     between = made_by(value, "reshape")
     node = made_by(between.inputs[0] if between else value, "contract")
-    if node is None or {value, node.outputs[0]} & g.shared:
+    if node is None or {value, node.outputs[0]} & g.shared or any(made_by(v, "windows") for v in node.inputs):
         return None
     spec = Spec.parse(node.attrs["spec"])
     parts = _split_labels(spec, node.outputs[0].shape, value.shape)
