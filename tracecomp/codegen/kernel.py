@@ -81,7 +81,7 @@ class KernelEmitter(Storing, Reducing):
 
     def _meet(self, needed: bool) -> None:
         if needed:
-            self.e.line("  call void @tc.barrier(ptr %sync, i64 %nt)")
+            self.e.line("  call void @tc_barrier(ptr %sync, i64 %nt)")
 
     def _on_thread_zero(self, body: tuple[Stmt, ...]) -> None:
         first = self.e.compare("icmp eq", Value("%tid", "i64"), self.e.const("i64", 0))

@@ -73,7 +73,7 @@ class _ProgramEmitter:
                 f'target datalayout = "{self.target.data_layout}"',
                 *[code.text for _, code in self.kernels.values()],
                 f"define void @{ENTRY}(ptr %table, ptr %arena, i64 %tid, i64 %nt, ptr %sync) #0 {{\n{entry}\n}}",
-                sync.barrier_text(self.target),
+                sync.BARRIER_DECLARATION,
                 *self.module.declarations.values(),
                 self._attributes(),
             ]
@@ -185,9 +185,9 @@ class _ProgramEmitter:
     def _decision(self, condition: Ref) -> Value:
         """The bool at ``condition``, read by every thread after it is written and before it can change."""
         e = self.e
-        e.line("  call void @tc.barrier(ptr %sync, i64 %nt)")
+        e.line("  call void @tc_barrier(ptr %sync, i64 %nt)")
         byte = e.effect(f"load i8, {self._slot_address(condition.slot, condition.offset)}, align 1", "i8")
-        e.line("  call void @tc.barrier(ptr %sync, i64 %nt)")
+        e.line("  call void @tc_barrier(ptr %sync, i64 %nt)")
         holds = e.fresh()
         e.line(f"  {holds} = icmp ne {byte}, 0")
         return Value(holds, "i1", 0, e.depth)
@@ -196,7 +196,7 @@ class _ProgramEmitter:
         number = self.step
         self.step += 1
         if number in self.behind_barrier:
-            self.e.line("  call void @tc.barrier(ptr %sync, i64 %nt)")
+            self.e.line("  call void @tc_barrier(ptr %sync, i64 %nt)")
         name, _ = self.codes[number]
         args = [str(self._slot_address(r.slot, r.offset)) for r in call.args]
         rest = ["i64 %tid", "i64 %nt", "ptr %sync", f"i64 {number + 1}", str(self.shared), str(self.private)]
@@ -222,7 +222,7 @@ class _ProgramEmitter:
     def _clock(self) -> Value:
         """Nanoseconds of the monotonic clock, after all threads have met."""
         e = self.e
-        e.line("  call void @tc.barrier(ptr %sync, i64 %nt)")
+        e.line("  call void @tc_barrier(ptr %sync, i64 %nt)")
         e.declare("clock_gettime", "declare i32 @clock_gettime(i32, ptr)")
         if not e.allocas:
             e.allocas.append("")

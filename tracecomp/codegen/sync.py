@@ -1,4 +1,4 @@
-"""LLVM text of what threads share: the barrier inside a program, and the pool's worker and launch loops.
+"""LLVM text of the code that all programs share: the barrier, the pool's worker and launch loops, the call from Python.
 
 Waiting spins for a bounded time, then sleeps in the kernel (futex); sleepers are counted, so a signal costs a system
 call only when somebody sleeps. The memory layouts are the byte offsets below.
@@ -7,6 +7,9 @@ call only when somebody sleeps. The memory layouts are the byte offsets below.
 from __future__ import annotations
 
 from tracecomp.codegen.target import Target
+
+BARRIER = "tc_barrier"
+BARRIER_DECLARATION = f"declare void @{BARRIER}(ptr, i64)"
 
 SYNC_BYTES = 192
 """One call's synchronisation block: 0 failed step, 64 arrivals, 128 generation and sleepers."""
@@ -74,7 +77,7 @@ done:
 """
 
 _BARRIER = """
-define internal void @tc.barrier(ptr %sync, i64 %nt) #1 {
+define void @tc_barrier(ptr %sync, i64 %nt) #1 {
   %alone = icmp eq i64 %nt, 1
   br i1 %alone, label %done, label %enter
 enter:
@@ -263,11 +266,6 @@ def _filled(text: str, target: Target) -> str:
     return f"{_PAUSE_DECLARED[arch]}\n{filled}"
 
 
-def barrier_text(target: Target) -> str:
-    """``@tc.barrier(ptr sync, i64 threads)`` and what it calls."""
-    return _filled(_AWAIT + _BARRIER, target)
-
-
-def pool_text(target: Target) -> str:
-    """The module with ``tc_worker``, ``tc_acquire``, ``tc_release`` and ``tc_call``."""
-    return _filled(_AWAIT + _POOL + _CALL, target) + "\nattributes #1 = { nounwind }\n"
+def shared_text(target: Target) -> str:
+    """The module with ``tc_barrier``, ``tc_worker``, ``tc_acquire``, ``tc_release`` and ``tc_call``."""
+    return _filled(_AWAIT + _BARRIER + _POOL + _CALL, target) + "\nattributes #1 = { nounwind }\n"

@@ -45,7 +45,15 @@ def library() -> Library:
     for name in sync.CALL_SYMBOLS:
         function = getattr(ctypes.pythonapi, name)
         native.add_symbol(name, ctypes.cast(function, ctypes.c_void_p).value or 0)
-    return objects.library(sync.pool_text(native.host_target()), native.host_target())
+    shared = objects.library(sync.shared_text(native.host_target()), native.host_target())
+    native.add_symbol(sync.BARRIER, shared.address(sync.BARRIER))
+    return shared
+
+
+def load(text: str) -> Library:
+    """A program's module, compiled for this machine and loaded; it may call the shared code."""
+    library()
+    return objects.library(text, native.host_target())
 
 
 @cache

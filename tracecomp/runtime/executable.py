@@ -12,8 +12,8 @@ import numpy as np
 from tracecomp.codegen import native
 from tracecomp.codegen.program import ENTRY, ProgramCode, emit_program
 from tracecomp.ir.loops import Program
-from tracecomp.runtime import cache, threads
-from tracecomp.runtime.entry import new_call
+from tracecomp.runtime import threads
+from tracecomp.runtime.entry import load, new_call
 
 Array = np.ndarray[Any, Any]
 
@@ -25,7 +25,7 @@ class _Native:
         self.code: ProgramCode = emit_program(program, native.host_target(), profile)
         self.arrays = len(program.inputs) + len(program.outputs) + profile
         self.arena_bytes = -(-program.arena_bytes // 64) * 64 + self.code.shared_bytes
-        self._library = cache.library(self.code.text, native.host_target())
+        self._library = load(self.code.text)
         self._entry = self._library.address(ENTRY)
         self._idle: defaultdict[int, list[Callable[..., int]]] = defaultdict(list)
 
