@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.passes.cases import Case, check
-from tracecomp.passes import canonical, cleanup, contractions, convolutions, reductions, split
+from tracecomp.passes import canonical, contractions, convolutions, fold, reductions, split
 
 CASES = [
     Case(
@@ -139,10 +139,20 @@ FOLDS = [
     Case(
         "constant_result", "x:f32[3]",
         """%0 = iota() {axis=0, dtype=f32, shape=[3]} : f32[3]
-        %1 = mul(%0, 2.0:f32) : f32[3]
+        %1 = sin(%0) : f32[3]
         %2 = add(%x, %1) : f32[3] """,
-        """%folded0: f32[3] = constant "folded0" [0.0, 2.0, 4.0]
+        """%folded0: f32[3] = constant "folded0" [0.0, 0.841471, 0.9092974]
         %0 = add(%x, %folded0) : f32[3] """,
+    ),
+    Case(
+        "constant_result", "x:f32[4]",
+        """%0 = iota() {axis=0, dtype=i64, shape=[4]} : i64[4]
+        %1 = reshape(%0) {shape=[4, 1]} : i64[4,1]
+        %2 = ge(%1, %0) : b1[4,4]
+        %3 = any(%2) {axes=[1]} : b1[4]
+        %4 = where(%3, %x, 0.0:f32) : f32[4] """,
+        """%0 = full() {dtype=b1, shape=[4], value=true} : b1[4]
+        %1 = where(%0, %x, 0.0:f32) : f32[4] """,
     ),
 ]
 DECOMPOSED = [
@@ -220,7 +230,7 @@ def test_split(case: Case) -> None:
 
 @pytest.mark.parametrize("case", FOLDS, ids=lambda c: c.rule)
 def test_fold(case: Case) -> None:
-    check(case, cleanup.fold_constants)
+    check(case, fold.fold_constants)
 
 
 @pytest.mark.parametrize("case", DECOMPOSED, ids=lambda c: c.rule)

@@ -14,7 +14,7 @@ from tracecomp.ir.graph import Graph, Value
 from tracecomp.ir.interpret import interpret
 from tracecomp.ir.op import OPS
 from tracecomp.ir.types import TensorType, float32, float64
-from tracecomp.passes import cleanup, layout, manager
+from tracecomp.passes import dead_code, layout, manager
 from tracecomp.passes.rewrite import Log
 
 assert ops
@@ -114,7 +114,7 @@ def scan_graph() -> Graph:
 
 def test_unread_results_of_scan_are_dropped() -> None:
     graph, log = scan_graph(), Log()
-    after = cleanup.remove_dead_code(graph, log)
+    after = dead_code.remove_dead_code(graph, log)
     [scan] = [n for n in after.live_nodes() if n.op.name == "scan"]
     assert len(scan.outputs) == 2 and len(scan.inputs) == 2
     assert "exp" not in {n.op.name for n in scan.attrs["body"].nodes}

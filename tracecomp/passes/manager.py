@@ -14,7 +14,7 @@ from tracecomp.errors import CompileError
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.printer import print_graph
 from tracecomp.ir.verify import verify
-from tracecomp.passes import canonical, cleanup, layout, split
+from tracecomp.passes import canonical, dead_code, fold, layout, split
 from tracecomp.passes.rewrite import Log
 
 
@@ -29,12 +29,12 @@ class Pass:
 
 PIPELINE: tuple[Pass, ...] = (
     Pass("simplify", canonical.simplify, "bit-exact algebra on scalars and shapes"),
-    Pass("fold", cleanup.fold_constants, "compute what depends on constants only"),
+    Pass("fold", fold.fold_constants, "compute what depends on constants only"),
     Pass("decompose", canonical.decompose, "padding, transposed convolutions and composed operators, spelled out"),
     Pass("layout", layout.plan, "channels last where convolutions gain from it; convolutions become contractions"),
     Pass("canonical", canonical.canonicalise, "one spelling for contractions and reductions"),
     Pass("split", split.split_reductions, "long reductions in two stages"),
-    Pass("dead_code", cleanup.remove_dead_code, "what control operators compute and nobody reads"),
+    Pass("dead_code", dead_code.remove_dead_code, "what control operators compute and nobody reads"),
 )
 
 

@@ -1,65 +1,16 @@
-"""Dead code and constant folding. Common subexpressions need no pass: a graph interns its nodes."""
+"""Dead code in control operators. Other dead nodes are left behind whenever a graph is rebuilt."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-
 from tracecomp.ir.graph import Graph, Node, Origin, Value, live_nodes
-from tracecomp.ir.op import KINDS
-from tracecomp.ir.types import TensorType
-from tracecomp.passes.rewrite import Application, Log, Replacement, Rewriter, Rules, has_node, rewrite
-
-Array = np.ndarray[Any, Any]
-
-FOLD_LIMIT = 4096
-"""Largest result, in elements, that is computed at compile time."""
-
-FOLDING = Rules()
-
-NOT_FOLDED = ("creation", "view", "random", "control")
-
-
-def fold_constants(graph: Graph, log: Log) -> Graph:
-    """Compute what depends on constants only, by the operators' numpy meaning."""
-    return rewrite(graph, FOLDING, log, "fold")
-
-
-@FOLDING.on_kind(*(kind for kind in KINDS if kind not in NOT_FOLDED))
-def constant_result(g: Rewriter, a: Application) -> Replacement:
-    """exp(full(0.0)) -> full(1.0); results whose elements differ become constant inputs"""
-    arrays = [_constant_array(g, v) for v in a.inputs]
-    if any(array is None for array in arrays) or sum(t.numel for t in a.types) > FOLD_LIMIT:
-        return None
-    with np.errstate(all="ignore"):
-        results = a.op.impl(*arrays, **a.attrs)
-    results = results if isinstance(results, tuple) else (results,)
-    return [_constant_value(g, np.asarray(r, t.dtype.numpy), t) for r, t in zip(results, a.types, strict=True)]
-
-
-def _constant_array(g: Rewriter, value: Value) -> Array | None:
-    """The elements of ``value`` when they are known and few."""
-    if value.type.numel > FOLD_LIMIT:
-        return None
-    if value.node is None:
-        given = g.graph.inputs[value.index]
-        return given.data if given.role == "constant" else None
-    if value.node.op.kind == "creation":
-        return np.asarray(value.node.op.impl(**value.node.attrs))
-    return None
-
-
-def _constant_value(g: Rewriter, array: Array, type: TensorType) -> Value:
-    """A ``full`` when all elements have the same bits, else a constant input."""
-    if array.size and array.tobytes() == array.flat[0].tobytes() * array.size:
-        return g.full(array.flat[0].item(), type.shape, type.dtype)
-    return g.constant(array, type)
+from tracecomp.passes.rewrite import Log, has_node
 
 
 def remove_dead_code(graph: Graph, log: Log) -> Graph:
-    """Drop what ``scan`` stacks but nobody reads, and operands its body ignores. Other dead nodes go by themselves."""
+    """Drop what ``scan`` stacks but nobody reads, and operands its body ignores."""
     if not has_node(graph, lambda n: n.op.name == "scan"):
         return graph
     live = list(graph.live_nodes())
