@@ -9,20 +9,28 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.dump import Dump
 from tracecomp.autograd.engine import run_backward
-from tracecomp.ir.graph import Graph
+from tracecomp.dump import Dump
+from tracecomp.ir.graph import Graph, Value
 from tracecomp.ir.interpret import Interpreter
 from tracecomp.modes import modes
 from tracecomp.node import FREED, Edge, Grads, Node, look, modified
 from tracecomp.passes import build
 from tracecomp.passes.explain import describe_built
+from tracecomp.passes.segments import has_external, segments
 from tracecomp.record.pytree import unflatten
 from tracecomp.record.recording import Binding, Given, Made, Plain, Recording, Split
 from tracecomp.runtime.executable import Executable
 from tracecomp.tensor import Tensor, gradient_edge
 
 Array = np.ndarray[Any, Any]
+
+
+def _write(outputs: Sequence[Array], found: Sequence[Array], arrays: Sequence[Array]) -> None:
+    """Copy results to outputs, some of which may be the memory of inputs that other results look at."""
+    kept = [f.copy() if any(np.may_share_memory(f, a) for a in arrays) else f for f in found]
+    for out, result in zip(outputs, kept, strict=True):
+        np.copyto(out, result)
 
 
 class Interpreted:
@@ -34,8 +42,7 @@ class Interpreted:
 
     def run(self, arrays: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Compute ``outputs`` from ``arrays``."""
-        for out, found in zip(outputs, self._interpreter.run(arrays), strict=True):
-            np.copyto(out, found)
+        _write(outputs, self._interpreter.run(arrays), arrays)
 
     def explain(self) -> str:
         """What was decided: nothing."""
@@ -77,8 +84,49 @@ def _dense(array: Any) -> Array:
     return np.ascontiguousarray(array)
 
 
-BACKENDS: dict[str, type[Interpreted] | type[Native]] = {"native": Native, "interpret": Interpreted}
-Backend = Interpreted | Native
+class Hosted:
+    """A graph whose linear algebra routines the host runs, between parts compiled to machine code."""
+
+    def __init__(self, graph: Graph, aliases: Mapping[int, int], threads: int | None) -> None:
+        self.graph = graph
+        self._open = [i.value for i in graph.inputs if i.role != "constant"]
+        self._constants = {i.value: _dense(i.data) for i in graph.inputs if i.role == "constant"}
+        self._parts = [
+            (Native(s.work, {}, threads) if isinstance(s.work, Graph) else s.work, s.reads, s.writes)
+            for s in segments(graph)
+        ]
+
+    def run(self, arrays: Sequence[Array], outputs: Sequence[Array]) -> None:
+        """Compute ``outputs`` from ``arrays``."""
+        known: dict[Value, Array] = {**self._constants, **dict(zip(self._open, arrays, strict=True))}
+        for work, reads, writes in self._parts:
+            given = [known[v] for v in reads]
+            if isinstance(work, Native):
+                found = [np.empty(v.shape, v.dtype.numpy) for v in writes]
+                work.run(given, found)
+            else:
+                result = work.op.impl(*given, **work.attrs)
+                found = [*map(np.asarray, result)] if isinstance(result, tuple) else [np.asarray(result)]
+            known.update(zip(writes, found, strict=True))
+        _write(outputs, [known[o.value] for o in self.graph.outputs], arrays)
+
+    def explain(self) -> str:
+        """What was decided for each compiled part."""
+        return "\n".join(
+            work.explain() if isinstance(work, Native) else f"{work.op.name}: run by the host"
+            for work, *_ in self._parts
+        )
+
+
+Backend = Interpreted | Native | Hosted
+
+
+def native(graph: Graph, aliases: Mapping[int, int], threads: int | None) -> Backend:
+    """The graph as machine code, around what only the host can run."""
+    return (Hosted if has_external(graph) else Native)(graph, aliases, threads)
+
+
+BACKENDS: dict[str, Callable[..., Backend]] = {"native": native, "interpret": Interpreted}
 
 
 class Plan:

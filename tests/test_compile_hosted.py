@@ -1,0 +1,89 @@
+"""Compiled programs with linear algebra routines that the host runs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tracecomp
+from tracecomp.errors import CompileError
+from tracecomp.ir.graph import Graph
+from tracecomp.ir.parser import parse_graph
+from tracecomp.passes.segments import has_external, segments
+
+TEXT = """\
+graph "step" {
+  %x: f64[3,3] = argument "x"
+  %b: f64[3,1] = argument "b"
+  %c: f64[3,1] = constant "c" [1.0, 2.0, 3.0]
+  %0 = mul(%x, 2.0:f64) : f64[3,3]
+  %1 = add(%b, %c) : f64[3,1]
+  %2 = matrix_solve(%0, %1) : f64[3,1]
+  %3 = exp(%2) : f64[3,1]
+  %4 = det(%x) : f64[]
+  %5 = mul(%3, %4) : f64[3,1]
+  %6 = matrix_inverse(%0) : f64[3,3]
+  result "a" = %5
+  result "b" = %6
+  result "c" = %b
+}
+"""
+
+
+def test_segments_are_few_and_in_order() -> None:
+    parts = segments(parse_graph(TEXT))
+    kinds = [f"{len(p.work.nodes)} native" if isinstance(p.work, Graph) else p.work.op.name for p in parts]
+    assert kinds == ["3 native", "matrix_solve", "det", "matrix_inverse", "2 native"]
+
+
+def test_a_body_cannot_call_the_host() -> None:
+    body = parse_graph('graph "b" { %c: f64[2,2] = argument "c" %0 = matrix_inverse(%c) : f64[2,2] result "o" = %0 }')
+    graph = Graph("g")
+    c = graph.add_input(body.inputs[0].value.type, "c")
+    graph.add_output(graph.apply("scan", c, body=body, carries=1, xs=0, length=3, reverse=False))
+    with pytest.raises(CompileError, match="backend='interpret'"):
+        has_external(graph)
+
+
+def test_compiled_equals_eager_with_gradients() -> None:
+    def loss(a: tracecomp.Tensor, b: tracecomp.Tensor) -> tracecomp.Tensor:
+        spd = a @ a.T + 3 * tracecomp.eye(4, dtype=a.dtype)
+        y = tracecomp.linalg.solve(spd, b.exp())
+        total = (y * y).sum() + tracecomp.linalg.cholesky(spd).diagonal().log().sum()
+        total.backward()
+        return total.detach()
+
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal((4, 4)), rng.standard_normal((4, 2))]
+
+    def leaves() -> list[tracecomp.Tensor]:
+        return [tracecomp.tensor(v, requires_grad=True) for v in arrays]
+
+    eager = leaves()
+    want = loss(*eager)
+    compiled = tracecomp.compile(loss)
+    for _ in range(3):
+        given = leaves()
+        got = compiled(*given)
+        np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-12)
+        for a, b in zip(given, eager, strict=True):
+            np.testing.assert_allclose(a.grad.numpy(), b.grad.numpy(), rtol=1e-10)
+
+
+@pytest.mark.parametrize("backend", ["interpret", "native"])
+def test_states_that_trade_places(backend: str) -> None:
+    a, b = tracecomp.ones(2, 2), 3 * tracecomp.eye(2)
+
+    @tracecomp.compile(backend=backend)
+    def trade() -> tracecomp.Tensor:
+        inverse = tracecomp.linalg.inv(a + 2 * b)
+        kept = a.clone()
+        a.copy_(b)
+        b.copy_(kept)
+        return inverse
+
+    for turn in range(1, 5):
+        trade()
+        ones, eye = (b, a) if turn % 2 else (a, b)
+        np.testing.assert_array_equal(ones.numpy(), np.ones((2, 2)))
+        np.testing.assert_array_equal(eye.numpy(), 3 * np.eye(2))
