@@ -166,6 +166,7 @@ class SavedOut:
 
 
 _SaveRule = tuple[bool, frozenset[int], bool]
+_NUMBERS = (bool, int, float)
 _save_rules: dict[str, _SaveRule] = {}
 _classes: dict[str, type[OpNode]] = {}
 
@@ -194,10 +195,13 @@ class OpNode(Node):
         self.attrs = attrs
         self.types = types
         every, positions, keep = _save_rule(op)
-        self.ins = tuple(
-            [x if every or i in positions or isinstance(x, bool | int | float) else None for i, x in enumerate(operands)]
-        )
-        self.versions = [None if x is None else getattr(x, "_version", None) for x in self.ins]
+        if every:
+            self.ins = operands
+        else:
+            self.ins = tuple([x if i in positions or type(x) in _NUMBERS else None for i, x in enumerate(operands)])
+        self.versions = [
+            0 if x is None or type(x) in _NUMBERS or x._storage is None else x._storage.version for x in self.ins
+        ]
         self.outs: tuple[Any, ...] = tuple([SavedOut(t) for t in outs]) if keep else ()
         if modes.save_hooks:
             self.ins = tuple([Packed(x, e) if hasattr(x, "_data") else x for x, e in zip(self.ins, edges, strict=True)])

@@ -36,6 +36,7 @@ __all__ = [
 
 Array = np.ndarray[Any, Any]
 _SCALARS = (bool, int, float)
+_ARITHMETIC = frozenset(("elementwise", "reduction", "contraction", "convolution", "window", "cumulative", "scatter", "control"))
 
 
 class Storage:
@@ -80,7 +81,10 @@ class Tensor:
         """Run a primitive: numpy result, recorded node, autograd node, view relation."""
         arrays = [x._data if isinstance(x, Tensor) else x for x in operands]
         try:
-            with np.errstate(all="ignore"):
+            if op.kind in _ARITHMETIC:
+                with np.errstate(all="ignore"):
+                    result = op.impl(*arrays, **attrs)
+            else:
                 result = op.impl(*arrays, **attrs)
         except Exception:
             _check_types(op, operands, attrs)
@@ -545,24 +549,31 @@ def gradient_edge(t: Tensor) -> Edge:
 
 def _track(op: Op, operands: tuple[Any, ...], attrs: dict[str, Any], arrays: list[Any], outs: list[Tensor]) -> None:
     """Give the results a node when some operand requires grad."""
-    for x in operands:
-        if isinstance(x, Tensor) and (x._grad_fn is not None or x._requires_grad or x._linked) and x.requires_grad:
-            break
-    else:
+    edges: list[Edge] = []
+    tracked = inference = False
+    dtype = None
+    for x, a in zip(operands, arrays, strict=True):
+        edge = None
+        if isinstance(x, Tensor):
+            dtype = a.dtype
+            inference = inference or x._inference
+            if x._grad_fn is not None or x._requires_grad or x._linked:
+                edge = gradient_edge(x)
+                tracked = tracked or edge is not None
+        edges.append(edge)
+    if not tracked:
         return
-    if any(isinstance(x, Tensor) and x._inference for x in operands):
+    if inference:
         raise RuntimeError(
             "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in "
             "computation tracked by autograd. To work around this, you can make a clone to get a normal tensor and use "
             "it in autograd, or use `torch.no_grad()` instead of `torch.inference_mode()`."
         )
-    floats = [t for t in outs if t._data.dtype.kind not in "biu"]
-    if not floats:
+    if all(t._data.dtype.kind in "biu" for t in outs):
         return
-    edges = tuple([gradient_edge(x) if isinstance(x, Tensor) else None for x in operands])
-    dtype = next((a.dtype for x, a in zip(operands[::-1], arrays[::-1], strict=True) if isinstance(x, Tensor)), None)
     types = [(dtype, ()) if isinstance(a, _SCALARS) else (a.dtype, a.shape) for a in arrays]
-    node = op_node(op, attrs, operands, types, edges, outs, tuple([(t._data.dtype, t._data.shape) for t in outs]))
+    out_types = tuple([(t._data.dtype, t._data.shape) for t in outs])
+    node = op_node(op, attrs, operands, types, tuple(edges), outs, out_types)
     for i, t in enumerate(outs):
         if t._data.dtype.kind not in "biu":
             t._grad_fn, t._output_nr = node, i
