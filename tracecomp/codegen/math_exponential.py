@@ -118,7 +118,12 @@ def _exp_reduced(r: Number) -> Number:
 
 def exp(x: Number) -> Number:
     low, high = _exp_limits(x)
-    r, n = _reduce(at_least(at_most(x, high), low))
+    return exp_within(at_least(at_most(x, high), low))
+
+
+def exp_within(x: Number) -> Number:
+    """exp where the result is known neither to overflow nor to vanish."""
+    r, n = _reduce(x)
     return scale(_exp_reduced(r), n)
 
 
@@ -140,11 +145,19 @@ def exp2(x: Number) -> Number:
 
 def expm1(x: Number) -> Number:
     _, high = _exp_limits(x)
-    r, n = _reduce(at_least(at_most(x, high), -40.0 if x.is_double else -20.0))
+    return _expm1_within(at_least(at_most(x, high), _expm1_floor(x)))
+
+
+def _expm1_floor(x: Number) -> float:
+    """From here down expm1 is -1."""
+    return -40.0 if x.is_double else -20.0
+
+
+def _expm1_within(x: Number) -> Number:
+    r, n = _reduce(x)
     p = (r * r).fma(horner(r, _EXPM1_DOUBLE if x.is_double else _EXPM1_FLOAT), r)
     half = scale(x.full(1.0), n - 1.0)
-    near = where(x.equals(0.0), x, p)
-    return where(n.equals(0.0), near, (half.fma(p, half - 0.5)) * 2.0)
+    return where(n.equals(0.0), p, (half.fma(p, half - 0.5)) * 2.0)
 
 
 def decompose(x: Number) -> tuple[Number, Number]:
@@ -207,12 +220,13 @@ def log1p(x: Number) -> Number:
 
 
 def sigmoid(x: Number) -> Number:
-    t = exp(-x.abs())
+    low, _ = _exp_limits(x)
+    t = exp_within(at_least(-x.abs(), low))
     return where(x < 0.0, t, t.full(1.0)) / (t + 1.0)
 
 
 def tanh(x: Number) -> Number:
-    t = expm1(x.abs() * -2.0)
+    t = _expm1_within(at_least(x.abs() * -2.0, _expm1_floor(x)))
     return (-t / (t + 2.0)).abs().with_sign_of(x)
 
 
