@@ -154,6 +154,22 @@ FOLDS = [
         """%0 = full() {dtype=b1, shape=[4], value=true} : b1[4]
         %1 = where(%0, %x, 0.0:f32) : f32[4] """,
     ),
+    Case(
+        "take_of_progression", "x:f32[6,2]",
+        """%0 = iota() {axis=0, dtype=i64, shape=[3]} : i64[3]
+        %1 = add(%0, 2:i64) : i64[3]
+        %2 = take(%x, %1) {axis=0} : f32[3,2] """,
+        "%0 = slice(%x) {starts=[2, 0], steps=[1, 1], stops=[5, 2]} : f32[3,2]",
+    ),
+    Case(
+        "put_of_progression", "x:f32[6,2] y:f32[3,2]",
+        """%0 = iota() {axis=0, dtype=i64, shape=[3]} : i64[3]
+        %1 = mul(%0, 2:i64) : i64[3]
+        %2 = put(%x, %1, %y) {axis=0, mode="add"} : f32[6,2] """,
+        """%0 = slice(%x) {starts=[0, 0], steps=[2, 1], stops=[5, 2]} : f32[3,2]
+        %1 = add(%0, %y) : f32[3,2]
+        %2 = slice_update(%x, %1) {starts=[0, 0], steps=[2, 1], stops=[5, 2]} : f32[6,2] """,
+    ),
 ]
 DECOMPOSED = [
     Case(

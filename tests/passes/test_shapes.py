@@ -24,6 +24,11 @@ SHAPES = [
         "%x",
     ),
     Case(
+        "update_of_everything", "x:f32[3] y:f32[3]",
+        "%0 = slice_update(%x, %y) {starts=[0], steps=[1], stops=[3]} : f32[3]",
+        "%y",
+    ),
+    Case(
         "flip_of_nothing", "x:f32[1,3]",
         "%0 = flip(%x) {axes=[0, 1]} : f32[1,3]",
         "%0 = flip(%x) {axes=[1]} : f32[1,3]",

@@ -12,7 +12,7 @@ import numpy as np
 
 from tracecomp.ir.graph import Graph, Value
 from tracecomp.ir.op import KINDS
-from tracecomp.ir.types import TensorType
+from tracecomp.ir.types import Shape, TensorType
 from tracecomp.passes.rewrite import Application, Log, Replacement, Rewriter, Rules, rewrite
 
 Array = np.ndarray[Any, Any]
@@ -29,7 +29,10 @@ _LEFT = ("creation", "random", "control")
 def fold_constants(graph: Graph, log: Log) -> Graph:
     """``graph`` with what depends on constants only computed."""
     rules = Rules()
-    rules.on_kind(*(kind for kind in KINDS if kind not in _LEFT))(_Folder().constant_result)
+    folder = _Folder()
+    rules.on_kind(*(kind for kind in KINDS if kind not in _LEFT))(folder.constant_result)
+    rules.on("take")(folder.take_of_progression)
+    rules.on("put")(folder.put_of_progression)
     return rewrite(graph, rules, log, "fold")
 
 
@@ -49,6 +52,34 @@ class _Folder:
         if _is_cheap(g, a) or sum(r.size for r in results) > STORED_LIMIT:
             return None
         return [_stored(g, r, t) for r, t in zip(results, a.types, strict=True)]
+
+    def take_of_progression(self, g: Rewriter, a: Application) -> Replacement:
+        """take(x, [2, 3, 4]) -> slice(x, 2:5)"""
+        run = self._progression(g, a.inputs[1], a)
+        if run is None:
+            return None
+        return g.apply("slice", a.inputs[0], **_slice_of_axis(a.inputs[0].shape, a.attrs["axis"], run))
+
+    def put_of_progression(self, g: Rewriter, a: Application) -> Replacement:
+        """put(x, [2, 3, 4], y, mode="add") -> slice_update(x, slice(x, 2:5) + y, 2:5)"""
+        base, index, new = a.inputs
+        run, op = self._progression(g, index, a), _COMBINED.get(a.attrs["mode"])
+        if run is None:
+            return None
+        place = _slice_of_axis(base.shape, a.attrs["axis"], run)
+        if op is not None:
+            new = g.apply(op, g.apply("slice", base, **place), new)
+        return g.apply("slice_update", base, new, **place)
+
+    def _progression(self, g: Rewriter, index: Value, a: Application) -> range | None:
+        """A known list of positions that rise in equal steps within the axis."""
+        known = self._known(g, index) if index.ndim == 1 and index.type.numel else None
+        if known is None:
+            return None
+        first, step = int(known[0]), int(known[1] - known[0]) if known.size > 1 else 1
+        run = range(first, first + step * known.size, step) if step > 0 else range(0)
+        inside = len(run) > 0 and run[0] >= 0 and run[-1] < a.inputs[0].shape[a.attrs["axis"]]
+        return run if inside and np.array_equal(known, run) else None
 
     def _results(self, g: Rewriter, a: Application) -> list[Array] | None:
         """The results of ``a`` when its operands are known."""
@@ -76,6 +107,18 @@ class _Folder:
             return given.data if given.role == "constant" else None
         results = self._results(g, Application(node.op, node.inputs, node.attrs))
         return None if results is None else results[value.index]
+
+
+_COMBINED = {"add": "add", "mul": "mul", "max": "maximum", "min": "minimum"}
+
+
+def _slice_of_axis(shape: Shape, axis: int, run: range) -> dict[str, tuple[int, ...]]:
+    """Attributes of the slice that takes positions ``run`` of one axis."""
+    return {
+        "starts": tuple(run[0] if d == axis else 0 for d in range(len(shape))),
+        "stops": tuple(run[-1] + 1 if d == axis else n for d, n in enumerate(shape)),
+        "steps": tuple(run.step if d == axis else 1 for d in range(len(shape))),
+    }
 
 
 def _is_uniform(array: Array) -> bool:

@@ -32,6 +32,12 @@ def slice_of_everything(g: Rewriter, a: Application) -> Replacement:
     return a.inputs[0] if a.inputs[0].shape == a.type.shape else None
 
 
+@RULES.on("slice_update")
+def update_of_everything(g: Rewriter, a: Application) -> Replacement:
+    """slice_update(x, y, all of it) -> y"""
+    return a.inputs[1] if a.inputs[1].shape == a.type.shape else None
+
+
 @RULES.on("flip")
 def flip_of_nothing(g: Rewriter, a: Application) -> Replacement:
     """flip(x, axes of size 1) -> x"""
