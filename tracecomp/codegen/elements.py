@@ -182,6 +182,10 @@ class Elements:
         if masked:
             mask = e.both(e.widen(where, o.width) if where else None, self.active())
         address = self.indexer.address(self.bases[buffer.name], convert.memory_elem(load.dtype), o)
+        if masked and mask is not None and not address.width and not inside(load.offset, buffer.size):
+            # a load that is masked off altogether is slow where no memory is mapped
+            some = e.compare("icmp ne", e.mask_bits(mask), e.const(f"i{mask.width}", 0))
+            address = e.select(some, address, self.bases[buffer.name])
         access = load_access(e, load.dtype, address, o, mask if masked else None, load.dtype.itemsize)
         depth = max([v.depth for v in access.operands] + [self._stable_depth(self.group(buffer))])
         key = f"{access.rhs}@{self.stores.version.get(self.group(buffer), 0)}"
