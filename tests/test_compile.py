@@ -688,6 +688,8 @@ def values(state: Any) -> list[np.ndarray]:
     """Every tensor of a nested value as an array."""
     if callable(state) and not isinstance(state, torch.Tensor):
         return values(state())
+    if state is None:
+        return []
     if isinstance(state, dict):
         state = list(state.values())
     if isinstance(state, list | tuple):
@@ -721,4 +723,4 @@ def test_compiled_equals_eager(make: Callable[[], Any], recordings: int, backend
         for x, y in zip(a, b, strict=True):
             assert x.dtype == y.dtype
             np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5, err_msg=f"call {number}")
-    assert compiled.recordings == recordings, compiled.explain()
+    assert compiled.recordings == recordings, compiled.misses

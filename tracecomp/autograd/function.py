@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import functools
+import gc
 from collections.abc import Callable, Sequence
+from types import FunctionType, ModuleType
 from typing import Any
 
 from tracecomp.ir.types import from_numpy_dtype
 from tracecomp.modes import modes, no_grad
 from tracecomp.node import FREED, Edge, Grads, Node, Packed, SavedOut, modified
 from tracecomp.tensor import Tensor, create, gradient_edge
+
+
+_HELD_LIMIT = 10_000
 
 
 class FunctionCtx:
@@ -76,8 +81,7 @@ class FunctionNode(Node):
         self.ctx._to_save = ()
 
     def held(self) -> list[Tensor]:
-        saved = [s[0] for s in self.ctx._saved or () if isinstance(s, tuple) and isinstance(s[0], Tensor)]
-        return saved + [v for v in vars(self.ctx).values() if isinstance(v, Tensor)]
+        return _tensors_within(self.ctx.__dict__)
 
     def backward(self, grads: Grads) -> Grads:
         given: list[Any] = list(grads)
@@ -99,6 +103,25 @@ class FunctionNode(Node):
                     f"but got {type(g).__name__}"
                 )
         return found[: self.inputs]
+
+
+def _tensors_within(start: Any) -> list[Tensor]:
+    """Tensors that ``start`` leads to through containers, closures and attributes of objects that are no modules."""
+    found: list[Tensor] = []
+    seen: set[int] = set()
+    stack = [start]
+    while stack and len(seen) < _HELD_LIMIT:
+        value = stack.pop()
+        if id(value) in seen or isinstance(value, type | ModuleType | Node) or hasattr(value, "_parameters"):
+            continue
+        seen.add(id(value))
+        if isinstance(value, Tensor):
+            found.append(value)
+        elif isinstance(value, FunctionType):
+            stack.extend(value.__closure__ or ())
+        else:
+            stack.extend(gc.get_referents(value))
+    return found
 
 
 class Function:
