@@ -12,7 +12,7 @@ from tracecomp.codegen.emitter import Emitter, Module, Value
 from tracecomp.codegen.kernel import KernelCode, KernelEmitter
 from tracecomp.codegen.target import Target
 from tracecomp.errors import CompileError
-from tracecomp.ir.index import Var
+from tracecomp.ir.index import Index, Var
 from tracecomp.ir.loop_printer import kernel_key
 from tracecomp.ir.loops import CallStep, Expr, Program, Ref, RepeatStep, Slot, Step, WhenStep, WhileStep, call_steps
 
@@ -48,7 +48,8 @@ class _ProgramEmitter:
         self.profile = profile
         self.places = slot_places(program)
         self.module = Module(target)
-        self.kernels: dict[object, tuple[str, KernelCode]] = {}
+        self.kernels: dict[tuple[str, tuple[str, ...]], tuple[str, KernelCode]] = {}
+        self.keys: dict[int, str] = {}
         self.e = Emitter(self.module)
         self.scalars: dict[Var, Value | int] = {}
         self.indexer = Indexer(self.e, self._position, _no_expression)
@@ -57,7 +58,7 @@ class _ProgramEmitter:
     def emit(self) -> ProgramCode:
         calls = list(call_steps(self.program.steps))
         chosen = [self._kernel(call) for call in calls]
-        self.codes = [(name, code) for name, code in chosen]
+        self.codes = chosen
         self.behind_barrier = steps_behind_barriers(
             self.program.steps, [code.parallel for _, code in chosen], [code.shared_bytes for _, code in chosen]
         )
@@ -65,7 +66,7 @@ class _ProgramEmitter:
         private = max((code.private_bytes for _, code in chosen), default=0)
         self._prologue(shared, private)
         self._steps(self.program.steps)
-        entry = "\n".join(["entry:", *self.e.blocks[0].lines, "  ret void"])
+        entry = "\n".join(["entry:", *self.e.allocas, *self.e.blocks[0].lines, "  ret void"])
         parallel = any(code.parallel for _, code in chosen)
         text = "\n".join(
             [
@@ -92,7 +93,9 @@ class _ProgramEmitter:
     def _kernel(self, call: CallStep) -> tuple[str, KernelCode]:
         """The function for a call; calls of equal kernels with equal aliasing share one."""
         groups = overlapping(call)
-        key = (kernel_key(call.kernel), tuple(groups[p.name] for p in call.kernel.params))
+        printed = self.keys.setdefault(id(call.kernel), "") or kernel_key(call.kernel)
+        self.keys[id(call.kernel)] = printed
+        key = (printed, tuple(groups[p.name] for p in call.kernel.params))
         found = self.kernels.get(key)
         if found is None:
             name = f"k{len(self.kernels)}"
@@ -205,9 +208,9 @@ class _ProgramEmitter:
         if started:
             self._add_elapsed(number, started)
 
-    def _slot_address(self, slot: Slot, offset: object) -> Value:
+    def _slot_address(self, slot: Slot, offset: Index) -> Value:
         e = self.e
-        o = self.indexer.offset(offset)  # type: ignore[arg-type]
+        o = self.indexer.offset(offset)
         if slot.space == "arena":
             o.const += slot.position
             return self.indexer.address(Value("%arena", "ptr"), "i8", o)
@@ -225,8 +228,7 @@ class _ProgramEmitter:
         e.line("  call void @tc_barrier(ptr %sync, i64 %nt)")
         e.declare("clock_gettime", "declare i32 @clock_gettime(i32, ptr)")
         if not e.allocas:
-            e.allocas.append("")
-            e.blocks[0].lines.insert(0, "  %time = alloca [2 x i64], align 8")
+            e.allocas.append("  %time = alloca [2 x i64], align 8")
         e.effect("call i32 @clock_gettime(i32 1, ptr %time)", "i32")
         seconds = e.effect("load i64, ptr %time, align 8", "i64")
         fraction = e.gep("i8", Value("%time", "ptr"), e.const("i64", 8))
