@@ -9,7 +9,8 @@ from tracecomp.autograd.variable import Variable
 from tracecomp.modes import enable_grad, grad_enabled, inference_mode, no_grad, set_grad_enabled
 
 __all__ = [
-    "Function", "FunctionCtx", "GradcheckError", "Variable", "backward", "detect_anomaly", "enable_grad", "functional", "grad",
+    "Function", "FunctionCtx", "GradcheckError", "Variable", "backward", "detect_anomaly", "enable_grad",
+    "functional", "grad",
     "grad_enabled", "gradcheck", "gradgradcheck", "graph", "inference_mode", "is_anomaly_enabled", "no_grad",
     "once_differentiable", "set_detect_anomaly", "set_grad_enabled",
 ]  # fmt: skip

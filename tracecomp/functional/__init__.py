@@ -30,6 +30,7 @@ from tracecomp.functional import (
     sorting,
     special,
     statistics,
+    storage,
     windows,
     writing,
 )
@@ -63,6 +64,7 @@ __all__ = [
     "sorting",
     "special",
     "statistics",
+    "storage",
     "windows",
     "writing",
 ]

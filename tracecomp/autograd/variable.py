@@ -1,0 +1,22 @@
+"""``Variable``: the name under which tensors once had to be wrapped to be differentiable."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracecomp.tensor import Tensor
+
+
+class _VariableMeta(type):
+    def __instancecheck__(cls, x: Any) -> bool:
+        return isinstance(x, Tensor)
+
+    def __call__(cls, data: Tensor, requires_grad: bool = False, volatile: bool | None = None) -> Tensor:
+        """A tensor over the memory of ``data``; TypeError for anything else than a tensor."""
+        if not isinstance(data, Tensor):
+            raise TypeError(f"Variable data has to be a tensor, but got {type(data).__name__}")
+        return data.detach().requires_grad_(requires_grad)
+
+
+class Variable(metaclass=_VariableMeta):
+    """``Variable(t, requires_grad)`` is a tensor over ``t``'s memory; every tensor is an instance."""

@@ -1,0 +1,1 @@
+"""Other libraries that find tracecomp's tensors by themselves."""
