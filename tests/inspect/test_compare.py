@@ -13,7 +13,7 @@ from tracecomp.codegen import math, math_exponential
 from tracecomp.errors import CaptureError
 from tracecomp.inspect import compare, explain
 from tracecomp.inspect.errors_of import difference
-from tracecomp.passes import simplify
+from tracecomp.passes import canonical, simplify
 
 HERE = Path(__file__).name
 
@@ -84,6 +84,20 @@ def test_fault_in_codegen_is_located(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.divergence.stage == "kernels" and "exp" in result.divergence.kernel
     assert result.divergence.node.startswith("exp(")
     assert line_of("exponential") in result.divergence.source
+
+
+def test_fault_in_the_derivative_is_located(monkeypatch: pytest.MonkeyPatch) -> None:
+    weight = torch.ones(4, requires_grad=True)
+
+    def forward(x: Any) -> Any:
+        return torch.exp(x * weight) * 0.5 + torch.abs(x * weight * 3)
+
+    result = compare(forward, torch.linspace(-1, 1, 4))
+    assert result.ok and {"kernels", "backward kernels", "backward native"} <= {s.name for s in result.stages}
+    monkeypatch.setitem(canonical.SIMPLIFICATION._by_op, "sign", [lambda g, a: g.apply("abs", a.inputs[0])])
+    result = compare(forward, torch.linspace(-1, 1, 4))
+    assert result.divergence is not None and result.divergence.stage == "backward simplify"
+    assert result.divergence.node.startswith("sign(") and HERE in result.divergence.source
 
 
 def test_program_that_never_settles() -> None:

@@ -32,6 +32,18 @@ class Captured:
     def graph(self) -> Graph:
         return self.recording.graph
 
+    def backward(self, outputs: Sequence[Array]) -> tuple[Graph, list[Array]] | None:
+        """The graph of the derivative, if results have one, and operands: what is saved, and random gradients."""
+        split = self.recording.split
+        if split is None:
+            return None
+        position = {id(b): k for k, b in enumerate(self.recording.inputs)}
+        saved = [outputs[s] if isinstance(s, int) else self.arrays[position[id(s)]] for s in split.saved]
+        rng = np.random.default_rng(0)
+        given = [i.value for i in split.backward.inputs if i.role != "constant"][len(saved) :]
+        gradients = [np.asarray(rng.standard_normal(v.shape)).astype(v.dtype.numpy) for v in given]
+        return split.backward, [*saved, *gradients]
+
 
 def capture(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Captured:
     """Record ``fn`` on these arguments, then run it once more eagerly and put its state back.

@@ -11,7 +11,7 @@ import numpy as np
 
 from tracecomp import config
 from tracecomp.dump import Dump
-from tracecomp.inspect.capture import Captured, capture
+from tracecomp.inspect.capture import capture
 from tracecomp.inspect.errors_of import Difference, changed_in_the_last_place, difference, worst
 from tracecomp.inspect.locate import after_pass, every_value, first_bad_node, part_of, run_native
 from tracecomp.ir.graph import Graph, Node
@@ -58,7 +58,7 @@ class Comparison:
     """The outcome of ``compare``. ``print`` shows it; ``ok`` is whether everything agrees."""
 
     name: str
-    outputs: list[str]
+    outputs: list[str] = field(default_factory=list)
     stages: list[StageResult] = field(default_factory=list)
     native: list[Difference] = field(default_factory=list)
     kernels: int = 0
@@ -75,7 +75,7 @@ class Comparison:
         lines += [f"  {s.name:<{width}}  {self._mark(s.worst)}  {s.worst}" for s in self.stages]
         if self.native:
             lines.append("outputs, native against the recorded graph:")
-            lines += [f"  {name}: {d}" for name, d in zip(self.outputs, self.native, strict=True)]
+            lines += [f"  {name}: {d}" for name, d in zip(self.outputs, self.native, strict=False)]
         lines.append("everything agrees" if self.ok else str(self.divergence or "outputs differ"))
         return "\n".join(lines)
 
@@ -100,40 +100,48 @@ def compare(
     """
     report("recording")
     captured = capture(fn, args, kwargs)
-    return _Comparing(captured, tolerance, report).run()
+    result = Comparison(captured.graph.name, tolerance=tolerance)
+    recorded = _Comparing(result, captured.arrays, report).run(captured.graph, captured.eager)
+    backward = captured.backward(recorded)
+    if backward is not None and result.ok:
+        graph, arrays = backward
+        _Comparing(result, arrays, report, "backward ").run(graph, [None] * len(graph.outputs))
+    return result
 
 
 class _Comparing:
-    def __init__(self, captured: Captured, tolerance: float | None, report: Report) -> None:
-        self.captured = captured
-        self.report = report
-        graph = captured.graph
-        names = [f"{o.role} {o.name} {o.value.type}" for o in graph.outputs]
-        self.result = Comparison(graph.name, names, tolerance=tolerance)
-        self.arrays = captured.arrays
+    """Compares the stages of one graph; ``part`` stands before their names."""
+
+    def __init__(self, result: Comparison, arrays: list[Array], report: Report, part: str = "") -> None:
+        self.result = result
+        self.arrays = arrays
+        self.report: Report = lambda line: report(part + line)
+        self.part = part
         self.moved: list[Array] = []
 
-    def run(self) -> Comparison:
-        graph, result = self.captured.graph, self.result
+    def run(self, graph: Graph, eager: Sequence[Array | None]) -> list[Array]:
+        """Fill the result; returns the outputs of the recorded graph."""
+        result = self.result
+        result.outputs += [f"{self.part}{o.role} {o.name} {o.value.type}" for o in graph.outputs]
         self.report("interpreting the recorded graph")
         recorded = interpret(graph, self.arrays)
         self.moved = interpret(graph, changed_in_the_last_place(self.arrays))
-        eager = [e if e is None else difference(r, e) for r, e in zip(recorded, self.captured.eager, strict=True)]
-        if not self._agree("recorded", eager):
-            bad = next(k for k, d in enumerate(eager) if d is not None and not d.agrees(result.tolerance))
+        against = [e if e is None else difference(r, e) for r, e in zip(recorded, eager, strict=True)]
+        if not self._agree("recorded", against):
+            bad = next(k for k, d in enumerate(against) if d is not None and not d.agrees(result.tolerance))
             result.divergence = self._at(graph, graph.outputs[bad].value.node, "recorded")
-            return result
+            return recorded
         self.report("running the passes")
         stages = manager.run(graph, Dump("", enabled=False))
         if self._passes(stages, recorded) and self._kernels(stages[-1].graph):
             self._native(stages[-1].graph, recorded)
-        return result
+        return recorded
 
     def _differences(self, found: list[Array], recorded: list[Array]) -> list[Difference]:
         return [difference(f, r, m) for f, r, m in zip(found, recorded, self.moved, strict=True)]
 
     def _agree(self, name: str, differences: Sequence[Difference | None]) -> bool:
-        self.result.stages.append(StageResult(name, list(differences)))
+        self.result.stages.append(StageResult(self.part + name, list(differences)))
         return all(d is None or d.agrees(self.result.tolerance) for d in differences)
 
     def _passes(self, stages: list[Stage], recorded: list[Array]) -> bool:
@@ -152,7 +160,7 @@ class _Comparing:
     def _kernels(self, graph: Graph) -> bool:
         """Run each kernel alone on the interpreter's operands."""
         partition = Fuser(graph, config.current().fusion).run()
-        self.result.kernels = len(partition.groups)
+        self.result.kernels += len(partition.groups)
         values = every_value(graph, self.arrays)
         cut = {v for stored in partition.stored.values() for v in stored} | {i.value for i in graph.inputs}
         differences: list[Difference | None] = []
@@ -166,7 +174,7 @@ class _Comparing:
             here = [difference(f, values[v], m) for f, v, m in zip(found, wanted, moved, strict=True)]
             differences += here
             if not all(d.agrees(KERNEL_TOLERANCE.get(d.dtype)) for d in here):
-                self.result.stages.append(StageResult("kernels", differences))
+                self.result.stages.append(StageResult(self.part + "kernels", differences))
                 node = first_bad_node(part, operands, run_native, KERNEL_TOLERANCE.get(worst(here).dtype))
                 self.result.divergence = self._at(part, node, "kernels", _name(group))
                 return False
@@ -175,12 +183,14 @@ class _Comparing:
     def _native(self, graph: Graph, recorded: list[Array]) -> None:
         self.report("running native code")
         found = run_native(graph, self.arrays)
-        self.result.native = self._differences(found, recorded)
-        if not self._agree("native", self.result.native):
+        differences = self._differences(found, recorded)
+        self.result.native += differences
+        if not self._agree("native", differences):
             node = first_bad_node(graph, self.arrays, run_native, self.result.tolerance)
             self.result.divergence = self._at(graph, node, "native")
 
     def _at(self, graph: Graph, node: Node | None, stage: str, kernel: str = "") -> Divergence:
+        stage = self.part + stage
         if node is None:
             return Divergence(stage, "none: every part agrees alone, only the whole differs", "the whole", kernel)
         origin = graph.origin[node]

@@ -95,4 +95,5 @@ def _steps(a: Array, b: Array) -> Array:
     x, y = (np.ascontiguousarray(v).view(f"i{size}").astype(np.int64) for v in (a, b))
     same = (x < 0) == (y < 0)
     x, y = x & mask, y & mask
-    return np.where(same, np.abs(x - y).astype(np.float64), x.astype(np.float64) + y.astype(np.float64))
+    apart: Array = np.where(same, np.abs(x - y).astype(np.float64), x.astype(np.float64) + y.astype(np.float64))
+    return apart

@@ -212,7 +212,7 @@ def _phase(
 
 
 def _interleave(g: Rewriter, parts: Sequence[Value], stride: Ints) -> Value:
-    """The value whose positions with remainders ``r`` modulo ``stride`` are ``parts[r]``, in row-major order of ``r``."""
+    """The value whose positions with remainders r modulo ``stride`` are ``parts[r]``, r in row-major order."""
     if len(parts) == 1:
         return parts[0]
     rank = len(stride)
