@@ -144,8 +144,9 @@ def exp2(x: Number) -> Number:
 
 
 def expm1(x: Number) -> Number:
+    """``exp(x) - 1``; the sign of a zero is kept."""
     _, high = _exp_limits(x)
-    return _expm1_within(at_least(at_most(x, high), _expm1_floor(x)))
+    return where(x.equals(0.0), x, _expm1_within(at_least(at_most(x, high), _expm1_floor(x))))
 
 
 def _expm1_floor(x: Number) -> float:
