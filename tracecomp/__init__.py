@@ -19,6 +19,7 @@ from tracecomp.device import (
     sparse_coo,
     strided,
 )
+from tracecomp.interop import einops as _einops  # noqa: F401 - einops, when imported, finds the tensors
 from tracecomp.ir.types import DType as dtype
 from tracecomp.ir.types import bfloat16, float16, float32, float64, int8, int16, int32, int64, uint8
 from tracecomp.ir.types import bool_ as bool
@@ -40,8 +41,22 @@ globals().update(functional.PUBLIC)
 _LATER = {
     "Compiled": "compiled", "compile": "compiled", "compare": "inspect", "explain": "inspect",
     "nn": "nn", "optim": "optim", "utils": "utils", "special": "special", "linalg": "linalg", "fft": "fft",
-    "signal": "signal", "masked": "masked",
+    "signal": "signal", "masked": "masked", "cuda": "cuda", "backends": "backends",
+    "version": "version", "get_num_threads": "runtime.threads", "set_num_threads": "runtime.threads",
+    "distributions": "distributions", "func": "func", "vmap": "func", "amp": "amp", "autocast": "amp",
 }  # fmt: skip
+_LATER |= dict.fromkeys(
+    (
+        "adaptive_avg_pool1d", "adaptive_max_pool1d", "alpha_dropout", "avg_pool1d", "bilinear",
+        "binary_cross_entropy_with_logits", "celu", "celu_", "channel_shuffle", "conv1d", "conv2d", "conv3d",
+        "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cosine_embedding_loss", "cosine_similarity",
+        "ctc_loss", "dropout", "feature_alpha_dropout", "group_norm", "hardshrink", "hinge_embedding_loss", "kl_div",
+        "layer_norm", "margin_ranking_loss", "max_pool1d", "max_pool2d", "max_pool3d", "pairwise_distance", "pdist",
+        "pixel_shuffle", "pixel_unshuffle", "poisson_nll_loss", "prelu", "rms_norm", "rrelu", "rrelu_", "selu",
+        "selu_", "threshold", "threshold_", "triplet_margin_loss",
+    ),
+    "nn.functional",
+)  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

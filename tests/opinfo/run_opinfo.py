@@ -41,8 +41,35 @@ ORDER: dict[str, Callable[..., Any]] = {
     "einsum": lambda fn: lambda operands, equation: fn(equation, *operands),
     "linalg.pinv/singular": lambda fn: lambda a, b: fn(tracecomp.matmul(a, b.mT)),
     "linalg.lstsq/grad_oriented": lambda fn: lambda *args, **kw: fn(*args, **kw)[:2],
+    "nn.functional.embedding": lambda fn: lambda weight, index, **kw: fn(index, weight, **kw),
+    "nn.functional.embedding_bag": lambda fn: lambda weight, index, *args, **kw: fn(index, weight, *args, **kw),
+    "svd": lambda fn: lambda *args, **kw: svd_signs(fn(*args, **kw)),
+    "linalg.svd": lambda fn: lambda *args, **kw: svd_signs(fn(*args, **kw)),
+    "linalg.eigh": lambda fn: lambda *args, **kw: eigh_signs(fn(*args, **kw)),
     "index_put": lambda fn: lambda x, indices, values, **kw: fn(x, indices, values, **kw),
 }
+
+
+def fixed(x: Any, dim: int) -> Any:
+    """``x`` with the signs of its vectors chosen so that their first element is positive."""
+    return x * x.narrow(dim, 0, 1).sign().detach() if x.shape[dim] else x
+
+
+def svd_signs(result: Any) -> Any:
+    """U, S and V without the freedom of sign and of the null space."""
+    u, s, v = result
+    k = s.shape[-1]
+    rows = type(result).__name__.startswith("linalg")
+    v = v.narrow(-2 if rows else -1, 0, k)
+    return fixed(u.narrow(-1, 0, k), -2), s, fixed(v, -1 if rows else -2)
+
+
+def eigh_signs(result: Any) -> Any:
+    values, vectors = result
+    return values, fixed(vectors, -2)
+
+
+SIGNS = {"svd": svd_signs, "linalg.svd": svd_signs, "linalg.eigh": eigh_signs}
 
 
 class Unsupported(Exception):
@@ -87,6 +114,11 @@ def tensor_like(x: torch.Tensor) -> Any:
     """A tensor of the same values, strides and ``requires_grad``."""
     dtype_of(x.dtype)
     array = x.detach().resolve_neg().numpy()
+    if x.untyped_storage().nbytes() > x.numel() * x.element_size() and x.is_contiguous():
+        whole = torch.as_strided(x.detach(), (x.untyped_storage().nbytes() // x.element_size(),), (1,), 0)
+        start = x.storage_offset()
+        part = tracecomp.from_numpy(whole.numpy().copy())[start : start + x.numel()].reshape(tuple(x.shape))
+        return part.requires_grad_(True) if x.requires_grad else part
     copy = np.empty(x.numel(), array.dtype)
     copy = copy.reshape(array.shape)
     if array.ndim and any(s > t for s, t in zip(array.strides[1:], array.strides, strict=False)):
@@ -216,7 +248,7 @@ def check(op: Any, fn: Any, sample: Any, dtype: torch.dtype, exact: bool) -> str
     inputs = float_leaves(args) + float_leaves(sample.kwargs)
     theirs = [memo[id(t)] for t in inputs]
     try:
-        want = op(*args, **sample.kwargs)
+        want = SIGNS.get(op.name, lambda result: result)(op(*args, **sample.kwargs))
     except Exception as error:
         return f"torch raises {type(error).__name__}"
     with np.errstate(all="ignore"):

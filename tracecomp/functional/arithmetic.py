@@ -95,6 +95,9 @@ def true_divide(input: Operand, other: Operand) -> Tensor:
     return div(input, other)
 
 
+publish("__rdiv__", lambda self, other: div(other, self), only_method=True)
+
+
 @function(inplace=True)
 def floor_divide(input: Operand, other: Operand) -> Tensor:
     """Division rounded down."""

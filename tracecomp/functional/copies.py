@@ -56,6 +56,14 @@ def slice_(input: Tensor, dim: int = 0, start: int | None = None, end: int | Non
 _publish_copy("slice", slice_, "slice_copy")
 
 
+def alias(input: Tensor) -> Tensor:
+    """A view of everything."""
+    return prim.reshape(input, shape=tuple(input.shape))
+
+
+_publish_copy("alias", alias, "alias_copy")
+
+
 def _replaced(input: Tensor, src: Tensor, seen: Callable[[Tensor], Tensor], name: str) -> Tensor:
     """A copy of ``input`` whose elements under the view ``seen`` are those of ``src``."""
     copy = own(input)

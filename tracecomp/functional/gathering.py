@@ -11,7 +11,7 @@ from tracecomp.functional.indexing import normal_index
 from tracecomp.functional.method import function, type_word
 from tracecomp.functional.promotion import Number, cast, scalar
 from tracecomp.functional.shaping import movedim, to_shape
-from tracecomp.ir.types import broadcast_shapes, int8, int16, int32, int64, uint8
+from tracecomp.ir.types import bool_, broadcast_shapes, int8, int16, int32, int64, uint8
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor, create
 
@@ -210,10 +210,14 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
             raise RuntimeError(
                 f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
             )
-        filled = cast(value, input.dtype)
-    else:
-        filled = create("full", value=scalar(value, input.dtype), shape=(), dtype=input.dtype)
-    return _rows_written("index_fill", input, dim, index, filled, "set")
+    axis, at = _row_index("index_fill", input, dim, index)
+    x = _lift(input)
+    nowhere = create("full", value=False, shape=(x.shape[axis],), dtype=bool_)
+    yes = create("full", value=True, shape=(at.numel(),), dtype=bool_)
+    hit = prim.put(nowhere, at, yes, axis=0, mode="set")
+    filled = cast(value, input.dtype) if isinstance(value, Tensor) else scalar(value, input.dtype)
+    mask = to_shape(hit, tuple(n if i == axis else 1 for i, n in enumerate(x.shape)))
+    return to_shape(prim.where(mask, filled, x), tuple(input.shape))
 
 
 @function(inplace=True, composite=True)

@@ -12,7 +12,9 @@ from tracecomp.functional.dims import as_shape, wrap_dim
 from tracecomp.functional.method import function
 from tracecomp.functional.promotion import cast, result_dtype
 from tracecomp.functional.shaping import cut_range, flatten, select
+from tracecomp.ir.types import broadcast_shapes
 from tracecomp.ops.prim import prim
+from tracecomp.size import Size
 from tracecomp.tensor import Tensor, wrap
 
 
@@ -214,6 +216,12 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
         raise RuntimeError("Dimension specified as 0 but tensor has no dimensions")
     axis = wrap_dim(dim, input.ndim)
     return tuple(select(input, axis, i) for i in range(input.shape[axis]))
+
+
+@function(method=False)
+def broadcast_shapes_(*shapes: Any) -> Size:
+    """The shape that all broadcast to; RuntimeError when there is none."""
+    return Size(broadcast_shapes(*((s,) if isinstance(s, int) else tuple(s) for s in shapes)))
 
 
 @function(method=False)

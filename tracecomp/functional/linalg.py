@@ -34,6 +34,7 @@ InvExResult = result_type_named("linalg_inv_ex", "inverse info")
 SolveExResult = result_type_named("linalg_solve_ex", "result info")
 CholeskyExResult = result_type_named("linalg_cholesky_ex", "L info")
 LstsqResult = result_type_named("linalg_lstsq", "solution residuals rank singular_values")
+GeqrfResult = result_type_named("geqrf", "a tau")
 TriangularResult = result_type_named("triangular_solve", "solution cloned_coefficient")
 
 
@@ -472,6 +473,12 @@ def _reflected(A: Tensor, tau: Tensor, x: Tensor, transpose: bool) -> Tensor:
         scale = tau[..., i : i + 1].unsqueeze(-1)
         x = prim.sub(x, prim.mul(scale, matmul(column, matmul(matrix_transpose(column), x))))
     return x
+
+
+@function()
+def geqrf(input: Tensor) -> Any:
+    """(reflections below the diagonal with R above, their factors tau), as LAPACK gives them."""
+    return GeqrfResult(*prim.geqrf(matrices(input, "geqrf")))
 
 
 @function(composite=True)

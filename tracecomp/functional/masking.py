@@ -100,7 +100,7 @@ def _position(name: str, low_first: bool) -> None:
         x = _converted(input, dtype)
         low, high = _limits(x.dtype)
         call = reduction.argmax if low_first else reduction.argmin
-        return call(_filled(x, mask, low if low_first else high), dim, keepdim)
+        return cast(call(_filled(x, mask, low if low_first else high), dim, keepdim), x.dtype)
 
     run.__name__, run.__doc__ = name, f"Position of the {'largest' if low_first else 'smallest'} unmasked element."
     namespaced("masked")(run)
@@ -212,7 +212,8 @@ def logsumexp(
     input: Tensor, dim: Any, *, keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None
 ) -> Tensor:
     """log of the sum of exponentials of unmasked elements."""
-    return reduction.logsumexp(_filled(_converted(input, dtype), mask, -math.inf), dim, keepdim)
+    x = _converted(input, dtype)
+    return reduction.logsumexp(_filled(x, mask, _limits(x.dtype)[0]), dim, keepdim)
 
 
 @namespaced("masked")

@@ -90,7 +90,10 @@ def matrix_norm(
         sum_axis, pick_axis = (row, column) if abs(ord) == 1 else (column, row)
         totals = prim.sum(prim.abs(x), axes=(sum_axis,))
         pick_axis -= pick_axis > sum_axis
-        result = (prim.max if ord > 0 else prim.min)(totals, axes=(pick_axis,))
+        if totals.shape[pick_axis] == 0 and ord > 0:
+            result = prim.sum(totals, axes=(pick_axis,))
+        else:
+            result = (prim.max if ord > 0 else prim.min)(totals, axes=(pick_axis,))
     return to_shape(result, keep_dims(x.shape, axes)) if keepdim else result
 
 

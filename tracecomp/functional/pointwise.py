@@ -230,8 +230,6 @@ def clamp(input: Tensor, min: Operand | None = None, max: Operand | None = None)
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
     bounds = [operand(b, "clamp", "min") for b in (min, max) if b is not None]
     dtype = result_dtype(input, *bounds)
-    if dtype is bool_:
-        raise RuntimeError("\"clamp\" not implemented for 'Bool'")
     x = cast(input, dtype)
     if min is not None:
         x = _limit(x, bring(operand(min, "clamp"), dtype), prim.lt, prim.ge)

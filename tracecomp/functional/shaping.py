@@ -237,7 +237,7 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:
     if not fits:
         raise RuntimeError(f"size {{{list(shape)}}} is not expandable to size {{{list(input.shape)}}}.")
     axes = tuple(i for i in range(input.ndim) if i < lead or (shape[i - lead] == 1 and input.shape[i] != 1))
-    if not axes:
+    if shape and not axes:
         return input
     x = input if input.dtype.is_floating_point else prim.cast(input, dtype=int64)
     return to_shape(prim.sum(x, axes=axes), shape)

@@ -187,7 +187,7 @@ def _ranked(x: Tensor, levels: Tensor, interpolation: str, skip_nan: bool) -> Te
     weight = prim.sub(rank, low)
     if interpolation == "midpoint":
         weight = prim.mul(prim.cast(prim.gt(weight, 0.0), dtype=x.dtype), 0.5)
-    return below.lerp(above, weight.detach())
+    return below.lerp(above, weight)
 
 
 def _rows(values: Tensor, rank: Tensor) -> Tensor:

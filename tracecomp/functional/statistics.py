@@ -7,7 +7,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from tracecomp.functional.creation import constant
+from tracecomp.functional.arithmetic import div, mul, sub
+from tracecomp.functional.creation import constant, linspace
 from tracecomp.functional.matmul import distance, matmul
 from tracecomp.functional.method import function
 from tracecomp.functional.promotion import Number, as_float, cast, common
@@ -41,7 +42,9 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
 
 def _edges(x: Tensor, low: Number, high: Number, margin: float) -> tuple[float, float]:
     """The range of the bins; where all elements are equal, ``margin`` around them."""
-    if low == high and x.numel():
+    if x.numel() == 0 and low == high:
+        return low, low + 2 * margin
+    if low == high:
         flat = to_shape(x, (x.numel(),))
         low, high = float(prim.min(flat, axes=(0,))), float(prim.max(flat, axes=(0,)))
     if not (math.isfinite(low) and math.isfinite(high)):
@@ -81,10 +84,7 @@ def histogram(
         edges = bins
     else:
         low, high = _edges(x, *(range if range is not None else (0.0, 0.0)), 0.5)
-        from_ = float(low)
-        step = (float(high) - from_) / bins
-        index = create("iota", shape=(bins + 1,), axis=0, dtype=x.dtype)
-        edges = prim.add(prim.mul(index, step), from_)
+        edges = linspace(low, high, bins + 1, dtype=x.dtype)
     weights = constant((x.numel(),), 1, x.dtype) if weight is None else to_shape(weight, (x.numel(),))
     counts = _binned([x], [edges], weights)
     widths = prim.sub(edges[1:], edges[:-1])
@@ -129,8 +129,7 @@ def histogramdd(
             edges.append(b)
             continue
         low, high = _edges(columns[i], *(range[2 * i : 2 * i + 2] if range is not None else (0.0, 0.0)), 0.5)
-        index = create("iota", shape=(b + 1,), axis=0, dtype=points.dtype)
-        edges.append(prim.add(prim.mul(index, (float(high) - float(low)) / b), float(low)))
+        edges.append(linspace(low, high, b + 1, dtype=points.dtype))
     weights = constant((points.shape[0],), 1, points.dtype) if weight is None else to_shape(weight, (points.shape[0],))
     counts = _binned(columns, edges, weights)
     if density:
@@ -140,6 +139,19 @@ def histogramdd(
             counts = prim.div(counts, to_shape(widths, tuple(n if j == i else 1 for j, n in enumerate(counts.shape))))
         counts = prim.div(counts, volume)
     return HistogramResult(counts, edges)
+
+
+def _cov_weights(n: int, fweights: Tensor | None, aweights: Tensor | None) -> Tensor | None:
+    """The product of the weights, one per observation."""
+    weights: Tensor | None = None
+    for w in (fweights, aweights):
+        if w is None:
+            continue
+        if w.ndim > 1 or w.numel() != n:
+            raise RuntimeError("cov(): expected weights to have the same numel as there are observations in the input")
+        w = to_shape(w, (n,))
+        weights = w if weights is None else mul(weights, w)
+    return weights
 
 
 @function(composite=True)
@@ -152,28 +164,20 @@ def cov(
     x = as_float(input)
     x = to_shape(x, (1, x.numel())) if x.ndim < 2 else x
     n = x.shape[1]
-    weights: Tensor | None = None
-    for w in (fweights, aweights):
-        if w is None:
-            continue
-        if w.ndim > 1 or w.numel() != n:
-            raise RuntimeError("cov(): expected weights to have the same numel as there are observations in the input")
-        weights = w if weights is None else prim.mul(*common(weights, w))
+    weights = _cov_weights(n, fweights, aweights)
     if weights is None:
-        total: Any = float(n)
-        mean = prim.div(prim.sum(x, axes=(1,)), total)
+        mean = prim.div(prim.sum(x, axes=(1,)), float(n))
+        norm: Any = builtins.max(float(n - correction), 0.0)
     else:
-        weights = to_shape(cast(weights, x.dtype), (n,))
-        total = prim.sum(weights, axes=(0,))
-        mean = prim.div(prim.sum(prim.mul(x, weights), axes=(1,)), total)
+        total = weights.sum()
+        mean = div(prim.sum(mul(x, weights), axes=(1,)), total)
+        norm = sub(total, correction)
+        if aweights is not None and correction:
+            norm = sub(total, div(mul(mul(weights, aweights).sum(), correction), total))
+        norm = norm.clamp(min=0)
     centered = prim.sub(x, to_shape(mean, (x.shape[0], 1)))
-    norm: Any = total - correction if isinstance(total, float) else prim.sub(total, float(correction))
-    if weights is not None and aweights is not None and correction:
-        each = prim.mul(weights, to_shape(cast(aweights, x.dtype), (n,)))
-        norm = prim.sub(total, prim.div(prim.mul(prim.sum(each, axes=(0,)), float(correction)), total))
-    norm = max(norm, 0.0) if isinstance(norm, float) else prim.maximum(norm, 0.0)
-    scaled = centered if weights is None else prim.mul(centered, weights)
-    square = prim.div(matmul(centered, matrix_transpose(scaled)), norm)
+    scaled = centered if weights is None else mul(centered, weights)
+    square = div(matmul(centered, matrix_transpose(scaled)), norm)
     return to_shape(square, ()) if input.ndim < 2 or x.shape[0] == 1 else square
 
 

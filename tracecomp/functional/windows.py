@@ -36,8 +36,8 @@ def _cosines(M: int, coefficients: Sequence[float], sym: bool, dtype: DType) -> 
     if M == 0:
         return constant((0,), 0, dtype)
     n, length = _places(M, sym, dtype)
-    if length == 1:
-        return constant((M,), 1, dtype)
+    if M == 1:
+        return constant((1,), 1, dtype)
     total = prim.add(prim.mul(n, 0.0), coefficients[0])
     for k, a in enumerate(coefficients[1:], 1):
         wave = prim.cos(prim.mul(n, 2 * math.pi * k / (length - 1)))
@@ -99,8 +99,8 @@ def _shaped(M: int, sym: bool, dtype: DType, shape: Any) -> Tensor:
     if M == 0:
         return constant((0,), 0, dtype)
     n, length = _places(M, sym, dtype)
-    if length == 1:
-        return constant((M,), 1, dtype)
+    if M == 1:
+        return constant((1,), 1, dtype)
     return cast(shape(n, length), dtype)
 
 
@@ -124,8 +124,8 @@ def cosine(
 ) -> Tensor:  # fmt: skip
     """Half a sine wave."""
     kind = _check("cosine", M, dtype)
-    if M == 0:
-        return constant((0,), 0, kind)
+    if M <= 1:
+        return constant((M,), 1, kind)
     n, length = _places(M, sym, kind)
     wave = prim.sin(prim.mul(prim.add(n, 0.5), math.pi / length))
     return finish(cast(wave, kind), requires_grad, device)

@@ -150,6 +150,19 @@ decomposition("qr", "orthogonal and upper triangular factors", _qr_infer, _qr_im
               samples=(*matrices(*OBLONG, full=False), *matrices((3, 3), full=True)))  # fmt: skip
 
 
+def _geqrf_infer(x: TensorType) -> tuple[TensorType, TensorType]:
+    return x, TensorType(x.dtype, (*x.shape[:-2], min(x.shape[-2:])))
+
+
+def _geqrf_impl(x: Any) -> Any:
+    reflections, tau = np.linalg.qr(x, mode="raw")
+    return np.swapaxes(reflections, -1, -2), tau
+
+
+decomposition("geqrf", "Householder reflections, with R above the diagonal, and their factors", _geqrf_infer,
+              _geqrf_impl, None, (), samples=matrices(*OBLONG))  # fmt: skip
+
+
 # ---- eigenvalues and singular values
 
 
