@@ -29,7 +29,7 @@ not of how it is run. The op ``set`` replaces the value (a loop-carried scalar);
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -296,6 +296,23 @@ def call_steps(steps: tuple[Step, ...]) -> Iterator[CallStep]:
             yield from call_steps(body)
 
 
+def map_calls(steps: tuple[Step, ...], change: Callable[[CallStep], CallStep]) -> tuple[Step, ...]:
+    """The steps with every kernel call replaced."""
+
+    def one(step: Step) -> Step:
+        match step:
+            case CallStep():
+                return change(step)
+            case RepeatStep(var, body):
+                return RepeatStep(var, map_calls(body, change))
+            case WhenStep(condition, then, otherwise):
+                return WhenStep(condition, map_calls(then, change), map_calls(otherwise, change))
+            case WhileStep(test, condition, body):
+                return WhileStep(map_calls(test, change), condition, map_calls(body, change))
+
+    return tuple(map(one, steps))
+
+
 def cast(value: Expr, dtype: DType) -> Expr:
     """``value`` converted to ``dtype``; the value itself when it has it already."""
     return value if value.dtype is dtype else Call("cast", (value,), dtype)
@@ -350,5 +367,5 @@ def walk(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
 __all__ = [
     "Acc", "Accumulate", "Buffer", "Call", "CallStep", "Check", "Const", "Expr", "If", "Index", "IndexValue", "Kernel",
     "Let", "Load", "Local", "Loop", "Program", "Read", "Ref", "RepeatStep", "Slot", "Stmt", "Step", "Store", "Update",
-    "Var", "WhenStep", "WhileStep", "call_steps", "step_bodies", "both", "cast", "children", "in_range", "index", "index_from", "walk", "with_children",
+    "Var", "WhenStep", "WhileStep", "call_steps", "map_calls", "step_bodies", "both", "cast", "children", "in_range", "index", "index_from", "walk", "with_children",
 ]  # fmt: skip

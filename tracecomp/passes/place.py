@@ -13,7 +13,7 @@ from typing import Any
 
 from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.index import Index, Var, index
-from tracecomp.ir.loops import CallStep, Kernel, Program, Ref, RepeatStep, Slot, Step, WhenStep, WhileStep
+from tracecomp.ir.loops import CallStep, Kernel, Program, Ref, RepeatStep, Slot, Step, WhenStep, WhileStep, call_steps, map_calls
 from tracecomp.ir.types import TensorType, uint8
 from tracecomp.passes.fuse import Fuser, Partition
 from tracecomp.passes.lower import GroupLowerer, Task, copy_task
@@ -21,6 +21,7 @@ from tracecomp.passes.machine import Machine, host
 from tracecomp.passes.memory import Lifetime, plan_arena
 from tracecomp.passes.outputs import Outputs
 from tracecomp.passes.reads import storage
+from tracecomp.passes.work import WORTH_THREADS, kernel_work, on_one_thread
 
 Optimise = Callable[[Graph], Graph]
 
