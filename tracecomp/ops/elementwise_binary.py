@@ -94,8 +94,8 @@ def _pow_exponent(g: Any, a: Any, b: Any, out: Any) -> Any:
 
 
 elementwise("pow", "a ** b; integers to negative powers truncate", "pow", arity=2, dtypes="number",
-            vjp=_both(_pow_base, _pow_exponent), saves=("ins", "outs"), traits=("costly",), ulp=4,
-            domain=("positive", "any"))  # fmt: skip
+            vjp=_both(_pow_base, _pow_exponent), saves=("ins", "outs"),
+            traits=("costly", "right_identity:1"), ulp=4, domain=("positive", "any"))  # fmt: skip
 
 
 def _over_square(x: Any, a: Any, b: Any) -> Any:
@@ -143,11 +143,17 @@ for _name, _doc, _traits in (
 ):
     elementwise(_name, _doc, _name, arity=2, dtypes="any", result=bool_, traits=_traits)
 
-for _name, _scalar in (("bitwise_and", "and"), ("bitwise_or", "or"), ("bitwise_xor", "xor")):
+for _name, _scalar, _traits in (
+    ("bitwise_and", "and", ("idempotent",)),
+    ("bitwise_or", "or", ("idempotent", "identity:0")),
+    ("bitwise_xor", "xor", ("identity:0",)),
+):
     elementwise(_name, f"bits of a {_scalar} b; logical for bool", _scalar, arity=2, dtypes="bits",
-                traits=("commutative", "associative", *(("idempotent",) if _scalar != "xor" else ())))  # fmt: skip
-elementwise("shift_left", "a * 2**b with bits lost at the top", "shl", arity=2, dtypes="int", domain=("any", "small"))
-elementwise("shift_right", "a / 2**b rounded down", "shr", arity=2, dtypes="int", domain=("any", "small"))
+                traits=("commutative", "associative", *_traits))  # fmt: skip
+elementwise("shift_left", "a * 2**b with bits lost at the top", "shl", arity=2, dtypes="int", domain=("any", "small"),
+            traits=("right_identity:0",))  # fmt: skip
+elementwise("shift_right", "a / 2**b rounded down", "shr", arity=2, dtypes="int", domain=("any", "small"),
+            traits=("right_identity:0",))  # fmt: skip
 
 
 def _copysign_base(g: Any, a: Any, b: Any, out: Any) -> Any:

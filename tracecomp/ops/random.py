@@ -104,7 +104,8 @@ def _statements(
         stores = [Store(outs[0], i + w * each, word, in_range(i + w * each, count)) for w, word in enumerate(words)]
         return [*rounds.found, *stores]
 
-    return vectors(names, each, block, kind="parallel")
+    # the rounds are long: a small chunk keeps the code short
+    return vectors(names, each, block, kind="parallel", chunk=16)
 
 
 register(

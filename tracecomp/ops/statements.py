@@ -39,17 +39,19 @@ def nest(names: Names, shape: Shape, body: Callable[[tuple[Index, ...]], Sequenc
     return list(inner)
 
 
-def vectors(names: Names, size: int, body: Callable[[Index], Sequence[Stmt]], kind: str = "serial") -> list[Stmt]:
+def vectors(
+    names: Names, size: int, body: Callable[[Index], Sequence[Stmt]], kind: str = "serial", chunk: int = CHUNK
+) -> list[Stmt]:
     """``body(i)`` for i below ``size``: whole chunks by vector loops, then the rest by one shorter vector loop."""
     found: list[Stmt] = []
-    whole, rest = divmod(size, CHUNK)
+    whole, rest = divmod(size, chunk)
     if whole:
-        outer, lane = names.var(whole), names.var(CHUNK)
-        inner = tuple(body(index(outer) * CHUNK + index(lane)))
+        outer, lane = names.var(whole), names.var(chunk)
+        inner = tuple(body(index(outer) * chunk + index(lane)))
         found.append(Loop(kind, outer, (Loop("vector", lane, inner),)))
     if rest:
         lane = names.var(rest)
-        found.append(Loop("vector", lane, tuple(body(index(lane) + whole * CHUNK))))
+        found.append(Loop("vector", lane, tuple(body(index(lane) + whole * chunk))))
     return found
 
 
