@@ -9,45 +9,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 
 from tracecomp.ir.graph import Value
+from tracecomp.ir.op import Op
 from tracecomp.ir.types import DType, bool_
 from tracecomp.passes.rewrite import Application, Replacement, Rewriter, Rules, constant, made_by
 
 RULES = Rules()
 
 Number = bool | int | float
-
-
-def _is_one(value: Number, dtype: DType) -> bool:
-    return value == 1
-
-
-def _is_plus_zero(value: Number, dtype: DType) -> bool:
-    return value == 0 and math.copysign(1.0, value) > 0
-
-
-def _is_zero_of_addition(value: Number, dtype: DType) -> bool:
-    """The number that leaves every other unchanged when added: -0.0 for floats, since -0.0 + 0.0 is 0.0."""
-    return value == 0 and (not dtype.is_floating_point or math.copysign(1.0, value) < 0)
-
-
-def _is_all_ones(value: Number, dtype: DType) -> bool:
-    return value == (-1 if dtype.signed else _limits(dtype)[1])
-
-
-def _is_lowest(value: Number, dtype: DType) -> bool:
-    return value == _limits(dtype)[0]
-
-
-def _is_highest(value: Number, dtype: DType) -> bool:
-    return value == _limits(dtype)[1]
-
-
-def _is_integer_one(value: Number, dtype: DType) -> bool:
-    return value == 1 and dtype.kind == "int"
+Test = Callable[[Number, DType], bool]
 
 
 def _limits(dtype: DType) -> tuple[float, float]:
@@ -59,28 +33,41 @@ def _limits(dtype: DType) -> tuple[float, float]:
     return int(info.min), int(info.max)
 
 
-Test = Callable[[Number, DType], bool]
+def _is_all_ones(value: Number, dtype: DType) -> bool:
+    return value == (-1 if dtype.signed else _limits(dtype)[1])
 
-RIGHT_IDENTITY: dict[str, Test] = {
-    "add": _is_zero_of_addition, "sub": _is_plus_zero, "mul": _is_one, "div": _is_one, "floor_divide": _is_integer_one,
-    "pow": _is_one, "maximum": _is_lowest, "minimum": _is_highest, "bitwise_and": _is_all_ones,
-    "bitwise_or": _is_plus_zero, "bitwise_xor": _is_plus_zero, "shift_left": _is_plus_zero,
-    "shift_right": _is_plus_zero,
-}  # fmt: skip
 
-COMMUTATIVE = (
-    "add", "mul", "maximum", "minimum", "eq", "ne", "bitwise_and", "bitwise_or", "bitwise_xor", "hypot",
-)  # fmt: skip
+TYPED_IDENTITY: dict[str, Test] = {
+    "floor_divide": lambda value, dtype: value == 1 and dtype.kind == "int",
+    "maximum": lambda value, dtype: value == _limits(dtype)[0],
+    "minimum": lambda value, dtype: value == _limits(dtype)[1],
+    "bitwise_and": _is_all_ones,
+}
+"""Constants that leave the other operand as it is, depending on its type. Others are traits of the operators."""
 
 MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 
-INVOLUTIONS = ("neg", "logical_not", "bitwise_not")
-
-IDEMPOTENT_UNARY = ("abs", "sign", "floor", "ceil", "trunc", "round")
-
-IDEMPOTENT_BINARY = ("maximum", "minimum", "bitwise_and", "bitwise_or")
-
 INTEGER_VALUED = ("floor", "ceil", "trunc", "round", "sign")
+
+
+@cache
+def _declared_identity(op: Op) -> float | None:
+    """The number that the operator's traits name as its (right) identity."""
+    return next((float(t.split(":")[1]) for t in op.traits if t.startswith(("identity:", "right_identity:"))), None)
+
+
+def same_number(x: Number, y: Number) -> bool:
+    """Equality that tells 0.0 from -0.0 and equates NaN with NaN."""
+    return (x == y and math.copysign(1.0, x) == math.copysign(1.0, y)) or (x != x and y != y)
+
+
+def is_right_identity(op: Op, value: Number, dtype: DType) -> bool:
+    """Whether ``op(x, value)`` is ``x``, bit for bit, for every ``x`` of ``dtype``."""
+    declared = _declared_identity(op)
+    if declared is not None:
+        return same_number(value, declared) if dtype.is_floating_point else value == declared
+    test = TYPED_IDENTITY.get(op.name)
+    return test is not None and test(value, dtype)
 
 
 def sized_as(g: Rewriter, value: Value, a: Application) -> Value:
@@ -92,11 +79,15 @@ def _filled(g: Rewriter, value: Number, a: Application) -> Value:
     return g.full(value, a.type.shape, a.type.dtype)
 
 
-@RULES.on(*COMMUTATIVE)
+@RULES.on_kind("elementwise")
 def constant_on_the_right(g: Rewriter, a: Application) -> Replacement:
-    """c + x -> x + c"""
+    """c + x -> x + c; maximum and minimum, which choose among equal zeros by position, only for other constants"""
+    if len(a.inputs) != 2 or constant(a.inputs[1]) is not None:
+        return None
     x, y = a.inputs
-    return g.apply(a.op.name, y, x) if constant(x) is not None and constant(y) is None else None
+    c = constant(x)
+    either = "commutative" in a.op.traits or (a.op.name in ("maximum", "minimum") and c != 0)
+    return g.apply(a.op.name, y, x) if c is not None and either else None
 
 
 @RULES.on(*MIRRORED)
@@ -106,12 +97,11 @@ def constant_right_of_comparison(g: Rewriter, a: Application) -> Replacement:
     return g.apply(MIRRORED[a.op.name], y, x) if constant(x) is not None and constant(y) is None else None
 
 
-@RULES.on(*RIGHT_IDENTITY)
+@RULES.on_kind("elementwise")
 def right_identity(g: Rewriter, a: Application) -> Replacement:
     """x * 1 -> x"""
-    x, y = a.inputs
-    c = constant(y)
-    return sized_as(g, x, a) if c is not None and RIGHT_IDENTITY[a.op.name](c, x.dtype) else None
+    c = constant(a.inputs[1]) if len(a.inputs) == 2 else None
+    return sized_as(g, a.inputs[0], a) if c is not None and is_right_identity(a.op, c, a.type.dtype) else None
 
 
 @RULES.on("mul", "bitwise_and")
@@ -128,17 +118,20 @@ def absorbed_by_ones(g: Rewriter, a: Application) -> Replacement:
     return _filled(g, c, a) if c is not None and _is_all_ones(c, a.type.dtype) else None
 
 
-@RULES.on(*INVOLUTIONS)
+@RULES.on_kind("elementwise")
 def involution(g: Rewriter, a: Application) -> Replacement:
     """neg(neg(x)) -> x"""
+    if "involution" not in a.op.traits and not (a.op.name == "logical_not" and a.inputs[0].dtype is bool_):
+        return None
     inner = made_by(a.inputs[0], a.op.name)
     return inner.inputs[0] if inner and inner.inputs[0].type == a.type else None
 
 
-@RULES.on(*IDEMPOTENT_UNARY)
+@RULES.on_kind("elementwise")
 def idempotent_unary(g: Rewriter, a: Application) -> Replacement:
     """abs(abs(x)) -> abs(x)"""
-    return a.inputs[0] if made_by(a.inputs[0], a.op.name) else None
+    unary = "idempotent" in a.op.traits and len(a.inputs) == 1
+    return a.inputs[0] if unary and made_by(a.inputs[0], a.op.name) else None
 
 
 @RULES.on("floor", "ceil", "trunc", "round")
@@ -147,9 +140,11 @@ def rounding_of_whole_numbers(g: Rewriter, a: Application) -> Replacement:
     return a.inputs[0] if made_by(a.inputs[0], *INTEGER_VALUED) else None
 
 
-@RULES.on(*IDEMPOTENT_BINARY)
+@RULES.on_kind("elementwise")
 def idempotent_binary(g: Rewriter, a: Application) -> Replacement:
     """maximum(x, x) -> x, maximum(maximum(x, y), y) -> maximum(x, y)"""
+    if "idempotent" not in a.op.traits or len(a.inputs) != 2:
+        return None
     x, y = a.inputs
     if x is y:
         return x

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from tracecomp.ir.graph import Node, Value
 from tracecomp.ir.types import Shape, broadcast_shapes
 from tracecomp.passes.rewrite import Application, Replacement, Rewriter, Rules, constant, made_by
+from tracecomp.passes.simplify import same_number
 
 RULES = Rules()
 
@@ -260,11 +260,6 @@ def pad_of_same_constant(g: Rewriter, a: Application) -> Replacement:
     c = constant(a.inputs[0])
     same = c is not None and same_number(c, a.attrs["value"])
     return g.full(c, a.type.shape, a.type.dtype) if c is not None and same else None
-
-
-def same_number(x: bool | int | float, y: bool | int | float) -> bool:
-    """Equality that tells 0.0 from -0.0 and equates NaN with NaN."""
-    return (x == y and math.copysign(1.0, x) == math.copysign(1.0, y)) or (x != x and y != y)
 
 
 @RULES.on("concat")
