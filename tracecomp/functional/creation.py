@@ -198,7 +198,7 @@ def _size_keyword(fn: Any) -> Any:
         result: Tensor = fn(*args, **kwargs)
         return result
 
-    run.__name__, run.__doc__ = fn.__name__, fn.__doc__
+    run.__name__, run.__doc__, run.__annotations__ = fn.__name__, fn.__doc__, fn.__annotations__
     return run
 
 

@@ -105,6 +105,8 @@ def _with_keywords(fn: Callable[..., Any], name: str, args: tuple[Any, ...], kwa
     if "out" not in kwargs or "out" in fn.__annotations__:
         return fn(*args, **kwargs)
     out = kwargs.pop("out")
+    if isinstance(out, Tensor) and "layout" in fn.__annotations__:  # a factory makes what fits
+        kwargs.setdefault("dtype", out.dtype)
     result = fn(*args, **kwargs)
     return result if out is None else store(out, result, name)
 

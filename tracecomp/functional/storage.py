@@ -1,4 +1,4 @@
-"""``x.storage()``: the flat memory that a tensor and its views share."""
+"""``x.storage()``: the flat memory that a tensor and its views share; results of numpy functions as tensors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from tracecomp.functional.method import publish
 from tracecomp.ir.types import DType
-from tracecomp.tensor import Tensor
+from tracecomp.tensor import Tensor, wrap
 
 Array = np.ndarray[Any, Any]
 
@@ -94,5 +94,10 @@ def untyped_storage(self: Tensor) -> UntypedStorage:
     return UntypedStorage(self)
 
 
-for _method in (storage, untyped_storage):
+def __array_wrap__(self: Tensor, array: Array, context: Any = None, return_scalar: bool = False) -> Tensor:
+    """What a numpy function made of ``self``, as a tensor."""
+    return wrap(np.asarray(array))
+
+
+for _method in (storage, untyped_storage, __array_wrap__):
     publish(_method.__name__, _method, only_method=True)

@@ -1,0 +1,49 @@
+"""Every program eagerly and compiled, and with the import changed to torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.seeds.harness import PROGRAMS, Compiling, Eager, Program, assert_close, load, programs
+
+FILES = sorted(p for p in PROGRAMS.glob("*.py") if p.stem != "__init__")
+OWN = {path.stem: programs(load(path)) for path in FILES}
+NAMES = [(stem, name) for stem, found in OWN.items() for name in found]
+COMPILED = [(stem, name) for stem, name in NAMES if OWN[stem][name].compiles]
+TORCH = [(stem, name) for stem, name in NAMES if OWN[stem][name].exact_torch]
+
+
+def of(stem: str, name: str) -> Program:
+    return OWN[stem][name]
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(("stem", "name"), NAMES)
+def test_eager(stem: str, name: str) -> None:
+    of(stem, name).fn(Eager())
+
+
+@pytest.mark.parametrize(("stem", "name"), COMPILED)
+def test_compiled_equals_eager(stem: str, name: str) -> None:
+    run = Compiling()
+    compiled = of(stem, name).fn(run)
+    run.check()
+    assert_close(compiled, of(stem, name).fn(Eager()))
+
+
+@pytest.mark.parametrize(("stem", "name"), TORCH)
+def test_same_as_torch(stem: str, name: str, torch_programs: dict[str, dict[str, Program]]) -> None:
+    assert_close(of(stem, name).fn(Eager()), torch_programs[stem][name].fn(Eager()))
+
+
+@pytest.fixture(scope="module")
+def torch_programs() -> dict[str, dict[str, Any]]:
+    pytest.importorskip("torch")
+    return {path.stem: programs(load(path, "torch")) for path in FILES}
