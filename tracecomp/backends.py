@@ -16,6 +16,9 @@ class _Settings:
     def is_built(self) -> bool:
         return False
 
+    def version(self) -> int | None:
+        return None
+
 
 cudnn = _Settings(enabled=False, benchmark=False, deterministic=True, allow_tf32=False)
 cuda = _Settings()
