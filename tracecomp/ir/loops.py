@@ -20,11 +20,17 @@ surrounds a statement; it becomes SIMD lanes. ``tile`` loops are unrolled. Both 
 long loop into chunks and a rest is the scheduler's work, not codegen's.
 
 ``accumulate`` declares accumulators, runs its body, after which each name reads as the total. An ``update`` combines
-``op(accumulator, expr...)``. Accumulators declared inside a tile or vector loop exist once per element. An update inside a
-vector (or tile) loop that itself stands inside the ``accumulate`` goes to partial accumulator number
-``position % lanes``, where position is the vector variable's value; updates of one lane happen in loop order, and at the end the lanes are
-combined by halving (lane i with lane i + lanes/2, then lanes/4, ...). So the order of a sum is part of the program,
-not of how it is run. The op ``set`` replaces the value (a loop-carried scalar); ``fma`` takes two expressions.
+``op(accumulator, expr...)``. Accumulators declared inside a tile or vector loop exist once per element. An update
+inside a vector (or tile) loop that itself stands inside the ``accumulate`` goes to partial accumulator number
+``position % lanes`` (a power of two), where position is the vector variable's value; every lane starts from ``init``;
+updates of one lane happen in loop order, and at the end the lanes are combined by halving (lane i with lane
+i + lanes/2, then lanes/4, ...). So the order of a sum is part of the program, not of how it is run. The op ``set``
+replaces the value (a loop-carried scalar); ``fma`` takes two expressions. Inside the body an accumulator without lanes
+reads as its current value.
+
+Memory: distinct slots do not overlap, except arena slots, which are byte ranges. Between the top-level statements of a
+kernel, and between kernels that touch the same bytes, all threads meet. An index that is neither provably in bounds nor
+guarded by ``where`` is replaced by 0 for loads, and the store is left out, when it is out of bounds at run time.
 """
 
 from __future__ import annotations
