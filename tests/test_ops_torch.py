@@ -138,6 +138,7 @@ COUNTERPARTS: dict[str, Callable[..., Any]] = {
     "pinv": lambda x, *, rtol, hermitian: torch.linalg.pinv(x, rtol=rtol, hermitian=hermitian),
     "det": torch.linalg.det,
     "slogdet": lambda x: tuple(torch.linalg.slogdet(x)),
+    "geqrf": lambda x: tuple(torch.geqrf(x)),
     "lu_factor": lambda x: tuple(torch.linalg.lu_factor(x)),
     "full": lambda *, value, shape, dtype: torch.full(shape, value, dtype=_dtype(dtype)),
 }  # fmt: skip

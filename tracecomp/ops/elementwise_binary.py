@@ -133,21 +133,16 @@ elementwise("minimum", "the smaller; NaN if either is; ties share the gradient",
             impl=np.minimum, arity=2, dtypes="any", saves=("ins",), vjp=lambda g, o, i: _larger("gt")(g, o, i),
             traits=("associative", "idempotent"))  # fmt: skip
 
-for _name, _doc, _traits in (
-    ("eq", "a == b", ("commutative",)),
-    ("ne", "a != b", ("commutative",)),
-    ("lt", "a < b", ()),
-    ("le", "a <= b", ()),
-    ("gt", "a > b", ()),
-    ("ge", "a >= b", ()),
-):
-    elementwise(_name, _doc, _name, arity=2, dtypes="any", result=bool_, traits=_traits)
+for _name, _sign in (("eq", "=="), ("ne", "!="), ("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">=")):
+    elementwise(_name, f"a {_sign} b", _name, arity=2, dtypes="any", result=bool_,
+                traits=("commutative",) if _name in ("eq", "ne") else ())  # fmt: skip
 
-for _name, _scalar, _traits in (
+_BITWISE: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("bitwise_and", "and", ("idempotent",)),
     ("bitwise_or", "or", ("idempotent", "identity:0")),
     ("bitwise_xor", "xor", ("identity:0",)),
-):
+)
+for _name, _scalar, _traits in _BITWISE:
     elementwise(_name, f"bits of a {_scalar} b; logical for bool", _scalar, arity=2, dtypes="bits",
                 traits=("commutative", "associative", *_traits))  # fmt: skip
 elementwise("shift_left", "a * 2**b with bits lost at the top", "shl", arity=2, dtypes="int", domain=("any", "small"),
