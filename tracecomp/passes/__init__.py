@@ -43,10 +43,7 @@ def build(graph: Graph, aliases: Mapping[int, int] | None = None, dump: Dump | N
     """The program of a recorded graph; ``aliases`` as in ``place.lower``. Inputs and outputs keep their positions."""
     dump = dump or Dump(graph.name)
     stages = manager.run(graph, dump)
-    quiet = Dump("", enabled=False)
-    lowered = lower(
-        stages[-1].graph, aliases, config.current().fusion, optimise=lambda body: manager.run(body, quiet)[-1].graph
-    )
+    lowered = lower(stages[-1].graph, aliases, config.current().fusion)
     dump.write("schedule", describe_partition(lowered.partition), "txt")
     dump.write("loops", print_program(lowered.program), "txt")
     return Built(stages, lowered)
