@@ -116,13 +116,15 @@ class Graph:
     def add_output(self, value: Value, name: str = "", role: str = "result") -> None:
         self.outputs.append(Output(value, name or f"out{len(self.outputs)}", role))
 
-    def add(self, op: Op, inputs: Iterable[Value], attrs: dict[str, Any]) -> tuple[Value, ...]:
-        """The results of ``op`` on ``inputs``; an equal node made before is reused."""
+    def add(
+        self, op: Op, inputs: Iterable[Value], attrs: dict[str, Any], types: Sequence[TensorType] | None = None
+    ) -> tuple[Value, ...]:
+        """The results of ``op`` on ``inputs``; an equal node made before is reused. ``types``: those of the results."""
         inputs = tuple(inputs)
         key = (op.name, tuple(map(id, inputs)), attrs_key(attrs))
         node = self._interned.get(key)
         if node is None:
-            node = Node(op, inputs, attrs, op.result_types([v.type for v in inputs], attrs))
+            node = Node(op, inputs, attrs, types or op.result_types([v.type for v in inputs], attrs))
             self._interned[key] = node
             self.origin[node] = self.here
         return node.outputs
@@ -133,7 +135,7 @@ class Graph:
 
     def scalar(self, value: bool | int | float, dtype: DType) -> Value:
         """A 0-d constant."""
-        return self.apply("full", value=value, shape=(), dtype=dtype)
+        return self.apply("full", value=dtype.python(value), shape=(), dtype=dtype)
 
     def users(self) -> dict[Value, list[Node]]:
         """The nodes that read each value."""

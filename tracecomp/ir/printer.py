@@ -86,7 +86,7 @@ class _Printer:
     def ref(self, value: Value) -> str:
         node = value.node
         if node is not None and is_literal(node):
-            return f"{_literal(node.attrs['value'])}:{value.dtype.short}"
+            return f"{_literal(value.dtype.python(node.attrs['value']))}:{value.dtype.short}"
         return f"%{self.names[value]}"
 
 

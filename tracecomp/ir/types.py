@@ -30,6 +30,11 @@ class DType:
         return _numpy_dtype(self.name)
 
     @property
+    def python(self) -> type[bool] | type[int] | type[float]:
+        """The Python type of a scalar of this type."""
+        return {"bool": bool, "int": int, "float": float}[self.kind]
+
+    @property
     def is_floating_point(self) -> bool:
         return self.kind == "float"
 

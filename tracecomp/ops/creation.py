@@ -36,8 +36,7 @@ def _full_impl(*, value: bool | int | float, shape: Shape, dtype: DType) -> Any:
 def _full_loop(
     index: Any, out: TensorType, reads: Any, in_types: Any, *, value: Any, shape: Shape, dtype: DType
 ) -> Any:
-    kind = {"bool": bool, "int": int, "float": float}[dtype.kind]
-    return Const(kind(value), dtype)
+    return Const(dtype.python(value), dtype)
 
 
 register(

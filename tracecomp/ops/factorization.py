@@ -176,6 +176,10 @@ def _as_diagonal(s: Any, like: Any) -> Any:
     return prim.mul(unit(like), prim.reshape(s, shape=(*s.shape, 1)))
 
 
+def _skew(x: Any) -> Any:
+    return prim.sub(x, turned(x))
+
+
 def _eigh_infer(x: TensorType, *, uplo: str) -> tuple[TensorType, TensorType]:
     return TensorType(x.dtype, square("eigh")(x).shape[:-1]), x
 
@@ -189,7 +193,7 @@ def _eigh_vjp(grads: Any, outs: Any, ins: Any, *, uplo: str) -> Any:
     values, vectors = outs
     inner = None
     if grads[1] is not None:
-        inner = prim.div(mm(turned(vectors), grads[1]), _differences(values))
+        inner = prim.div(prim.mul(_skew(mm(turned(vectors), grads[1])), 0.5), _differences(values))
     if grads[0] is not None:
         diagonal = _as_diagonal(grads[0], vectors)
         inner = diagonal if inner is None else prim.add(inner, diagonal)
@@ -211,10 +215,6 @@ def _svd_infer(x: TensorType, *, full: bool) -> tuple[TensorType, ...]:
 def _svd_impl(x: Any, *, full: bool) -> Any:
     u, s, v = np.linalg.svd(x, full_matrices=full)
     return u, s, v
-
-
-def _skew(x: Any) -> Any:
-    return prim.sub(x, turned(x))
 
 
 def _svd_vjp(grads: Any, outs: Any, ins: Any, *, full: bool) -> Any:

@@ -71,8 +71,7 @@ def _pad_loop(
     at: Any, out: TensorType, reads: Any, in_types: Any, *, low: Ints, high: Ints, interior: Ints, value: float
 ) -> Expr:
     found = [regular(i, a, s + 1, n) for i, a, s, n in zip(at, low, interior, in_types[0].shape, strict=True)]
-    kind = {"bool": bool, "int": int, "float": float}[out.dtype.kind]
-    fill = Const(kind(value), out.dtype)
+    fill = Const(out.dtype.python(value), out.dtype)
     return inside_or(reads[0], [p for p, _ in found], both(*(c for _, c in found)), fill)
 
 
@@ -136,11 +135,11 @@ def _concat_loop(at: Any, out: TensorType, reads: Any, in_types: Any, *, axis: i
     for k in reversed(parts):
         place = [*at[:axis], index(at[axis]) - starts[k], *at[axis + 1 :]]
         if len(parts) == 1:
-            return reads[k](tuple(place))  # type: ignore[no-any-return]
+            return reads[k](tuple(place))
         value = reads[k](tuple(place))
         below = Call("lt", (IndexValue(index(at[axis])), Const(starts[k + 1], int64)), bool_)
         result = value if result is None else call("select", below, value, result)
-    return Const({"bool": False, "int": 0, "float": 0.0}[out.dtype.kind], out.dtype) if result is None else result
+    return Const(out.dtype.python(0), out.dtype) if result is None else result
 
 
 def _concat_vjp(grads: Any, outs: Any, ins: Any, *, axis: int) -> Any:
