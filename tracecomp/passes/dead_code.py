@@ -46,8 +46,8 @@ def _trimmed_scan(node: Node, kept: list[int], log: Log) -> tuple[list[Value], d
     carries, given = attrs["carries"], [k for k, i in enumerate(body.inputs) if i.role != "constant"]
     places = [p for p, k in enumerate(given) if p < carries or body.inputs[k].value in needed]
     trimmed = _part(body, range(len(kept)), [k for p, k in enumerate(given) if p in places] + _constants(body, needed))
-    log.hits["unread_scan_results"] += len(node.outputs) - len(kept)
-    log.hits["unread_scan_operands"] += len(given) - len(places)
+    log.hits.update({"unread_scan_results": len(node.outputs) - len(kept)})
+    log.hits.update({"unread_scan_operands": len(given) - len(places)})
     xs = sum(carries <= p < carries + attrs["xs"] for p in places)
     return [node.inputs[p] for p in places], {**attrs, "body": trimmed, "xs": xs}
 

@@ -43,8 +43,8 @@ def describe_stages(stages: Sequence[Stage]) -> str:
     for stage in stages:
         size = len(list(stage.graph.live_nodes()))
         lines.append(f"  {stage.name}: {size} nodes, {stage.seconds * 1e3:.1f} ms")
-        if stage.log.hits:
-            lines.append("    " + ", ".join(f"{n} x {rule}" for rule, n in stage.log.hits.most_common()))
+        if stage.log.hits.total():
+            lines.append("    " + ", ".join(f"{n} x {rule}" for rule, n in stage.log.hits.most_common() if n))
         for choice in stage.log.choices:
             where = f" (from {choice.origin.source})" if choice.origin.source else ""
             lines.append(f"    {choice.subject}: {choice.chosen}; {choice.reason}{where}")

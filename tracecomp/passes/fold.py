@@ -83,10 +83,10 @@ class _Folder:
 
     def _results(self, g: Rewriter, a: Application) -> list[Array] | None:
         """The results of ``a`` when its operands are known."""
-        if sum(t.numel for t in a.types) > KNOWN_LIMIT or a.op.kind in ("random", "control"):
+        if a.op.kind in ("random", "control"):
             return None
         arrays = [self._known(g, v) for v in a.inputs]
-        if any(array is None for array in arrays):
+        if any(array is None for array in arrays) or sum(t.numel for t in a.types) > KNOWN_LIMIT:
             return None
         with np.errstate(all="ignore"):
             found = a.op.impl(*arrays, **a.attrs)
@@ -94,9 +94,10 @@ class _Folder:
         return [np.asarray(r, t.dtype.numpy) for r, t in zip(found, a.types, strict=True)]
 
     def _known(self, g: Rewriter, value: Value) -> Array | None:
-        if value not in self._arrays:
-            self._arrays[value] = self._find(g, value)
-        return self._arrays[value]
+        if value in self._arrays:
+            return self._arrays[value]
+        found = self._arrays[value] = self._find(g, value)
+        return found
 
     def _find(self, g: Rewriter, value: Value) -> Array | None:
         node = value.node

@@ -165,7 +165,7 @@ class Rewriter:
                 values = (found,) if isinstance(found, Value) else tuple(found)
                 _check_types(rule, application, values)
                 return values
-        return self.graph.add(application.op, application.inputs, application.attrs)
+        return self.graph.add(application.op, application.inputs, application.attrs, application.types)
 
     def _origin_here(self, origin: Origin) -> Origin:
         """``origin`` as that of nodes which this pass makes."""
