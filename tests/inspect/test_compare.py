@@ -100,6 +100,14 @@ def test_fault_in_the_derivative_is_located(monkeypatch: pytest.MonkeyPatch) -> 
     assert result.divergence.node.startswith("sign(") and HERE in result.divergence.source
 
 
+def test_linear_algebra_of_the_host() -> None:
+    def solve(x: Any) -> Any:
+        return torch.exp(torch.linalg.inv(x * 2 + torch.eye(3) * 9) * 3)
+
+    result = compare(solve, torch.linspace(0, 1, 9).reshape(3, 3))
+    assert result.ok and result.kernels >= 2
+
+
 def test_program_that_never_settles() -> None:
     kept: list[Any] = []
 

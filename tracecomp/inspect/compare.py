@@ -14,11 +14,12 @@ from tracecomp.dump import Dump
 from tracecomp.inspect.capture import capture
 from tracecomp.inspect.errors_of import Difference, changed_in_the_last_place, difference, worst
 from tracecomp.inspect.locate import after_pass, every_value, first_bad_node, part_of, run_native
-from tracecomp.ir.graph import Graph, Node
+from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.interpret import interpret
 from tracecomp.passes import manager
 from tracecomp.passes.fuse import Fuser, Group
 from tracecomp.passes.manager import PIPELINE, Stage
+from tracecomp.passes.segments import has_external, segments
 
 Array = np.ndarray[Any, Any]
 Report = Callable[[str], None]
@@ -159,9 +160,18 @@ class _Comparing:
 
     def _kernels(self, graph: Graph) -> bool:
         """Run each kernel alone on the interpreter's operands."""
+        values = every_value(graph, self.arrays)
+        if not has_external(graph):
+            return self._kernels_of(graph, values)
+        for part in segments(graph):
+            operands = [values[v] for v in part.reads]
+            if isinstance(part.work, Graph) and not self._kernels_of(part.work, every_value(part.work, operands)):
+                return False
+        return True
+
+    def _kernels_of(self, graph: Graph, values: dict[Value, Array]) -> bool:
         partition = Fuser(graph, config.current().fusion).run()
         self.result.kernels += len(partition.groups)
-        values = every_value(graph, self.arrays)
         cut = {v for stored in partition.stored.values() for v in stored} | {i.value for i in graph.inputs}
         differences: list[Difference | None] = []
         for number, group in enumerate(partition.groups):

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tracecomp.dump import Dump
 from tracecomp.inspect.capture import settled
-from tracecomp.passes import build
-from tracecomp.passes.explain import describe_built
+from tracecomp.plan import native
 from tracecomp.record.describe import describe_recording
 
 
@@ -18,5 +16,4 @@ def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> str:
     CaptureError if it cannot be recorded.
     """
     recording, _ = settled(fn, args, kwargs)
-    built = build(recording.graph, dump=Dump("", enabled=False))
-    return f"{describe_recording(recording)}\n{describe_built(built.stages, built.lowered.partition)}"
+    return f"{describe_recording(recording)}\n{native(recording.graph, {}, None).explain()}"

@@ -14,6 +14,7 @@ from tracecomp.ir.interpret import interpret
 from tracecomp.passes.manager import Pass
 from tracecomp.passes.place import lower
 from tracecomp.passes.rewrite import Log
+from tracecomp.passes.segments import has_external, segments
 from tracecomp.record.extract import extract, needed_nodes
 from tracecomp.runtime.executable import Executable
 
@@ -22,7 +23,23 @@ Evaluate = Callable[[Graph, list[Array]], list[Array]]
 
 
 def run_native(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
-    """The outputs of ``graph``, lowered as it stands and compiled."""
+    """The outputs of ``graph``, lowered as it stands and compiled; linear algebra routines run on the host."""
+    if not has_external(graph):
+        return _run_compiled(graph, arrays)
+    values = dict(zip((i.value for i in graph.inputs if i.role != "constant"), arrays, strict=True))
+    values.update((i.value, i.data) for i in graph.inputs if i.role == "constant" and i.data is not None)
+    for part in segments(graph):
+        given = [values[v] for v in part.reads]
+        if isinstance(part.work, Graph):
+            found = _run_compiled(part.work, given)
+        else:
+            results = part.work.op.impl(*given, **part.work.attrs)
+            found = [*map(np.asarray, results)] if isinstance(results, tuple) else [np.asarray(results)]
+        values.update(zip(part.writes, found, strict=True))
+    return [values[o.value] for o in graph.outputs]
+
+
+def _run_compiled(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
     lowered = lower(graph, None, config.current().fusion)
     given = iter(arrays)
     inputs = [i.data if i.data is not None and i.role == "constant" else next(given) for i in graph.inputs]
