@@ -1,4 +1,4 @@
-"""Programs compiled against the same programs run eagerly: results and state step by step, and how often they record."""
+"""Programs compiled against the same programs run eagerly: results and state step by step, number of recordings."""
 
 from __future__ import annotations
 

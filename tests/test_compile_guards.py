@@ -39,7 +39,7 @@ def test_shape_miss_is_explained() -> None:
 @pytest.mark.parametrize(
     ("first", "second", "words"),
     [
-        ((torch.zeros(3),), (torch.zeros(3, dtype=torch.float64),), "dtype of argument [0] went from float32 to float64"),
+        ((torch.zeros(3),), (torch.zeros(3).double(),), "dtype of argument [0] went from float32 to float64"),
         ((torch.zeros(3),), (torch.zeros(3, requires_grad=True),), "requires_grad of argument [0] became True"),
         ((torch.zeros(3), 2), (torch.zeros(3), 3), "argument [1] went from 2 to 3"),
         ((torch.zeros(3), 1), (torch.zeros(3), True), "argument [1] went from 1 to True"),
@@ -299,6 +299,23 @@ def test_history_that_crosses_the_border_is_refused() -> None:
     with pytest.raises(CaptureError, match="through operations made before the call"):
         for _ in range(10):
             c(torch.ones(2))
+
+
+def test_written_memory_that_inputs_share_is_refused() -> None:
+    def step(a: Any, b: Any) -> Any:
+        a.add_(1)
+        return b * 1
+
+    c = compiled(step)
+    x = torch.zeros(4)
+    c(torch.zeros(4), torch.zeros(2))
+    assert c(torch.zeros(4), x[1:3]).tolist() == [0, 0]
+    assert c.recordings == 1
+    for _ in range(3):
+        c(x, x[1:3])
+    assert x.tolist() == [3] * 4
+    with pytest.raises(CaptureError, match="whose memory is also that of"):
+        c(x, x[1:3])
 
 
 def test_too_many_paths_are_refused() -> None:

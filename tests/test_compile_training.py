@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tracecomp as torch
-from tests.test_compile import BACKENDS, batches, mlp, pairs, rand, run, training
+from tests.test_compile import BACKENDS, batches, mlp, rand, run, training
 from tracecomp import nn, optim
 
 F = nn.functional
@@ -147,7 +147,10 @@ def contrastive():
 
 @program()
 def gumbel_softmax():
-    return fit(mlp(), lambda m, x: F.gumbel_softmax(m(x), tau=0.5, hard=True)[:, 0].sum() + m(x).mean(), batches(3, 5, 4))
+    def loss(m, x):
+        return F.gumbel_softmax(m(x), tau=0.5, hard=True)[:, 0].sum() + m(x).mean()
+
+    return fit(mlp(), loss, batches(3, 5, 4))
 
 
 @program()
@@ -395,7 +398,7 @@ def returns_nested_state():
 
     def step(x):
         out = model(x)
-        return {"out": out.detach(), "weights": [p for p in model.parameters()], "n": 1, "none": None}
+        return {"out": out.detach(), "weights": list(model.parameters()), "n": 1, "none": None}
 
     return step, batches(3, 5, 4), []
 

@@ -129,8 +129,9 @@ class Compiled:
                 self.misses.append(reason)
             if len(self.entries) >= MAX_RECORDINGS:
                 return self._give_up(
-                    f"{MAX_RECORDINGS} recordings were made and the last call fitted none of them: {reason}. Values that "
-                    "steer Python (if, while, item) should be few; use where, cond or while_loop instead.", args, kwargs,
+                    f"{MAX_RECORDINGS} recordings were made and the last call fitted none of them: {reason}. Values "
+                    "that steer Python (if, while, item) should be few; use where, cond or while_loop instead.",
+                    args, kwargs,
                 )  # fmt: skip
             result, recording = record(self.fn, args, kwargs, self._name, self.fullgraph)
             self.recordings += 1

@@ -83,8 +83,9 @@ def _trace(
     found: list[Value | None] = []
     for want, gradient, operand in zip(wanted, wrt, operands, strict=True):
         if want and gradient is not None:
-            found.append(sum_to(gradient, operand.shape).value)
-            graph.add_output(found[-1])
+            value = sum_to(gradient, operand.shape).value
+            found.append(value)
+            graph.add_output(value)
         else:
             found.append(None)
     return _flatten(graph, found, len(ins) + len(results))

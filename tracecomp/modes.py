@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -51,7 +51,7 @@ class _ContextDecorator:
 
     def _around_generator(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(fn)
-        def run(*args: Any, **kwargs: Any) -> Iterator[Any]:
+        def run(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
             generator = fn(*args, **kwargs)
             sent: Any = None
             while True:
@@ -180,7 +180,7 @@ def host(owner: Any, key: str) -> Any:
 
 
 class ModuleChanges:
-    """``epoch`` counts assignments of plain attributes (``training`` too) to modules; ``ran`` tells the recorder of one.
+    """``epoch`` counts assignments of plain attributes (``training`` too) to modules.
 
     A recording compares the attributes of the modules that ran only when the epoch has moved.
     """

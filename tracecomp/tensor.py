@@ -36,7 +36,9 @@ __all__ = [
 
 Array = np.ndarray[Any, Any]
 _SCALARS = (bool, int, float)
-_ARITHMETIC = frozenset(("elementwise", "reduction", "contraction", "convolution", "window", "cumulative", "scatter", "control"))
+_ARITHMETIC = frozenset(
+    ("elementwise", "reduction", "contraction", "convolution", "window", "cumulative", "scatter", "control")
+)
 
 
 class Storage:
@@ -197,9 +199,9 @@ class Tensor:
         """The accumulated gradient of a leaf (or of a tensor with ``retain_grad``), or None."""
         if self._grad_fn is not None and self._grad is None and not self.retains_grad:
             warnings.warn(
-                "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't "
-                "be populated during autograd.backward(). If you indeed want the .grad field to be populated for a "
-                "non-leaf Tensor, use .retain_grad() on the non-leaf Tensor.",
+                "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute "
+                "won't be populated during autograd.backward(). If you indeed want the .grad field to be populated for "
+                "a non-leaf Tensor, use .retain_grad() on the non-leaf Tensor.",
                 UserWarning,
                 stacklevel=2,
             )
@@ -407,7 +409,7 @@ class Tensor:
     def __len__(self) -> int:
         if self._data.ndim == 0:
             raise TypeError("len() of a 0-d tensor")
-        return self._data.shape[0]
+        return len(self._data)
 
     def __iter__(self) -> Iterator[Tensor]:
         if self._data.ndim == 0:
@@ -426,8 +428,8 @@ class Tensor:
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         if not self.is_leaf:
             raise RuntimeError(
-                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment. "
-                "If you were attempting to deepcopy a module, this may be because of a weight_norm usage."
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the "
+                "moment. If you were attempting to deepcopy a module, this may be because of a weight_norm usage."
             )
         with no_grad():
             copy = own(self)
@@ -487,7 +489,7 @@ def before_write(target: Tensor, others: tuple[Any, ...]) -> Tensor:
 
 def get_grad(t: Tensor) -> Tensor | None:
     """``t.grad`` as autograd and optimizers see it."""
-    return t._grad if modes.recorder is None else modes.recorder.get_grad(t)  # type: ignore[no-any-return]
+    return t._grad if modes.recorder is None else modes.recorder.get_grad(t)
 
 
 def set_grad(t: Tensor, value: Tensor | None) -> None:

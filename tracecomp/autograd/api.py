@@ -84,7 +84,7 @@ def _batched(
 ) -> tuple[Any, ...]:
     given = _listed(grad_outputs)
     rows = [
-        grad(outs, ins, [g[i] for g in given], True, create_graph, allow_unused=allow_unused)  # type: ignore[index]
+        grad(outs, ins, [g[i] for g in given], True, create_graph, allow_unused=allow_unused)
         for i in range(len(given[0]))
     ]
     return tuple(None if column[0] is None else _stack(column) for column in zip(*rows, strict=True))

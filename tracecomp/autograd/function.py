@@ -13,7 +13,6 @@ from tracecomp.modes import modes, no_grad
 from tracecomp.node import FREED, Edge, Grads, Node, Packed, SavedOut, modified
 from tracecomp.tensor import Tensor, create, gradient_edge
 
-
 _HELD_LIMIT = 10_000
 
 
@@ -28,11 +27,12 @@ class FunctionCtx:
         self._materialize = True
         self.needs_input_grad: tuple[bool, ...] = ()
 
-    def save_for_backward(self, *tensors: Tensor | None) -> None:
+    def save_for_backward(self, *tensors: Any) -> None:
         """Keep ``tensors`` for backward; they come back as ``saved_tensors``."""
         for t in tensors:
             if t is not None and not isinstance(t, Tensor):
-                raise TypeError(f"save_for_backward can only save variables, but argument is of type {type(t).__name__}")
+                kind = type(t).__name__
+                raise TypeError(f"save_for_backward can only save variables, but argument is of type {kind}")
         self._to_save = tensors
 
     save_for_forward = save_for_backward
@@ -125,7 +125,7 @@ def _tensors_within(start: Any) -> list[Tensor]:
 
 
 class Function:
-    """Subclass with static ``forward(ctx, ...)`` (or ``forward(...)`` and ``setup_context``) and ``backward(ctx, ...)``."""
+    """Subclass with static methods: ``forward(ctx, ...)`` (or ``forward(...)`` and ``setup_context``) and ``backward``."""
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:

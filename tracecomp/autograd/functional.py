@@ -118,7 +118,9 @@ def _scalar(out: Any) -> Tensor:
     if many and len(values) != 1:
         raise RuntimeError("The function given to this transform should return a single Tensor")
     if values[0].numel() != 1:
-        raise RuntimeError("The Tensor returned by the function given to this transform should contain a single element")
+        raise RuntimeError(
+            "The Tensor returned by the function given to this transform should contain a single element"
+        )
     return prim.reshape(values[0], shape=())  # type: ignore[no-any-return]
 
 

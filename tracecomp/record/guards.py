@@ -107,6 +107,8 @@ class Guards:
         self.module_state: list[tuple[Any, Any]] = []
         self.state: list[tuple[Tensor, Any, tuple[int, ...], bool, str]] = []
         self.grads: list[tuple[Tensor, bool, str]] = []
+        self.written_state: list[Tensor] = []
+        self.written_arguments: list[int] = []
 
     def close(self, recorder: Recorder, used: Mapping[int, str], array_inputs: set[int]) -> None:
         """Take over what the recorder met.
@@ -151,6 +153,15 @@ class Guards:
     def _sharing_miss(self, leaves: Sequence[Any]) -> str | None:
         if len(self.tensors) > 1 and _sharing(leaves) != self.same:
             return "other arguments are the same tensor"
+        if not self.written_state and not self.written_arguments:
+            return None
+        for i, _, _, _ in self.tensors:
+            storage = leaves[i]._storage
+            if storage is None:
+                continue
+            written = (*self.written_state, *[leaves[k] for k in self.written_arguments if leaves[k] is not leaves[i]])
+            if any(t._storage is storage for t in written):
+                return f"argument {self.paths[i]} shares memory with a tensor that the program writes"
         return None
 
     def _world_miss(self) -> str | None:

@@ -177,10 +177,10 @@ class _Finish:
         kept += [g for slot in self.recorder.grads.values() if (g := slot.tensor._grad) is not None]
         split = None if split_at is None else self._split(*split_at, updated, self._history(roots))
         graph, inputs = self._graph()
-        self._close_guards(inputs)
+        self._close_guards(inputs, updates)
         return Recording(
             graph, self.guards, inputs, structure, results, updates, grads, predicates, split,
-            self._history_outside() or _new_state(self.recorder, kept),
+            self._shared_memory(updates) or self._history_outside() or _new_state(self.recorder, kept),
         )  # fmt: skip
 
     # ---- inputs
@@ -198,8 +198,8 @@ class _Finish:
                 sources[value] = Binding("grad", grads[key])
             else:
                 sources[value] = Binding("state", recorder.outside[key])
-        for owner, key, t in recorder.hosts.values():
-            sources[t._value.value] = Binding("host", (owner, key))
+        for owner, name, t in recorder.hosts.values():
+            sources[t._value.value] = Binding("host", (owner, name))
         return sources
 
     def _graph(self) -> tuple[Graph, list[Binding]]:
@@ -213,17 +213,23 @@ class _Finish:
         nodes = needed_nodes(values, cut)
         return {v for n in nodes for v in n.inputs if v.node is None or v in cut} | set(values)
 
-    def _close_guards(self, inputs: Sequence[Binding]) -> None:
+    def _close_guards(self, inputs: Sequence[Binding], updates: Sequence[tuple[Binding, int]]) -> None:
         chosen = set(inputs)
         live = {v for v, s in self.sources.items() if s in chosen}
         names = {i.value: i.name for i in self.recorder.graph.inputs}
         used = {key: names[v] for key, v in self.recorder.initial.items() if v in live}
         self.guards.close(self.recorder, used, {i for v, i in self.arrays.items() if v in live})
+        self.guards.written_arguments = [b.ref for b, _ in updates if b.kind == "argument"]
+        self.guards.written_state = [b.ref for b, _ in updates if b.kind == "state"]
 
     # ---- outputs
 
     def _differentiable(self, t: Tensor) -> bool:
-        return self.recorder.is_made(t) and t.requires_grad and t.grad_fn is not None
+        """Whether ``t`` is computed by the graph (no view of a tensor from outside) and has a history."""
+        if not self.recorder.is_made(t) or t.grad_fn is None:
+            return False
+        base = self.recorder.base(t)
+        return base is None or self.recorder.is_made(base)
 
     def _output(self, t: Tensor, name: str, role: str) -> int:
         """The number of the output that is tensor ``t``."""
@@ -274,13 +280,30 @@ class _Finish:
                 found.append((slot.tensor, Given(self._origin(now))))
         return found
 
+    def _shared_memory(self, updates: Sequence[tuple[Binding, int]]) -> str | None:
+        """Says so when the call writes memory that two of its inputs share without one being a view of the other."""
+        recorder = self.recorder
+        name = {key: recorder.graph.inputs[v.index].name for key, v in recorder.initial.items()}
+        keys = {id(self.sources[v]): key for key, v in recorder.initial.items() if v in self.sources}
+        for b, _ in updates:
+            written = recorder.outside[keys[id(b)]]
+            for key in recorder.initial:
+                other = recorder.outside[key]
+                if other is not written and _overlap(written._data, other._data):
+                    return f"writes {name[keys[id(b)]]}, whose memory is also that of {name[key]}. Pass a clone."
+        return None
+
     def _history_outside(self) -> str | None:
         """Says so when gradient history crosses the border of the call, which a recording cannot repeat."""
         recorder = self.recorder
         if recorder.foreign is not None:
-            return f"runs backward, at {recorder.foreign}, through operations made before the call. Detach their results."
+            where = recorder.foreign
+            return f"runs backward, at {where}, through operations made before the call. Detach their results."
         for key, initial in recorder.initial.items():
             t = recorder.outside[key]
+            if t._data.shape != initial.shape:
+                name = recorder.graph.inputs[initial.index].name
+                return f"changes the shape of {name} from {initial.shape} to {tuple(t._data.shape)}."
             fn = t.grad_fn
             if fn is not None and fn.number >= recorder.started and recorder.value(t) is not initial:
                 name = recorder.graph.inputs[initial.index].name
@@ -351,6 +374,10 @@ class _Finish:
             [(s, None if v is None else next(numbers)) for s, v in wanted],
             history[0], [(b, b in updated) for b in history[1]],
         )  # fmt: skip
+
+
+def _overlap(a: Array, b: Array) -> bool:
+    return np.may_share_memory(a, b) and np.shares_memory(a, b)
 
 
 def _edges(roots: Sequence[Tensor]) -> list[tuple[Node, int]]:
