@@ -88,8 +88,21 @@ class KernelEmitter(Storing, Reducing):
         self._guarded(first, body)
 
     def body(self, body: tuple[Stmt, ...]) -> None:
+        pending = [s.name for s in body if isinstance(s, Update)]
+        separate = False
         for stmt in body:
+            if isinstance(stmt, Update):
+                pending.remove(stmt.name)
+                separate = separate or stmt.name in pending
+            elif separate:
+                self._separate()
+                separate = False
             self.stmt(stmt)
+
+    def _separate(self) -> None:
+        """Keep what one update has loaded from staying in registers for the next update of the same accumulators."""
+        self.e.line('  fence syncscope("singlethread") seq_cst')
+        self.stores.bump(frozenset(self.stores.version) | frozenset(self.groups.values()))
 
     def stmt(self, stmt: Stmt) -> None:
         self.forget()
