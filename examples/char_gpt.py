@@ -101,5 +101,6 @@ if __name__ == "__main__":
     parser.add_argument("--steps", type=int, default=200)
     steps = parser.parse_args().steps
     (_, eager), (model, compiled) = train(False, steps), train(True, steps)
-    print(f"greatest difference of the first 50 losses: {max(abs(a - b) for a, b in zip(eager[:50], compiled[:50], strict=True)):.1e}")
+    apart = max(abs(a - b) for a, b in zip(eager[:50], compiled[:50], strict=True))
+    print(f"greatest difference of the first 50 losses: {apart:.1e}")
     print(write(model))

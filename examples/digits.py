@@ -68,4 +68,5 @@ if __name__ == "__main__":
     parser.add_argument("--epochs", type=int, default=10)
     epochs = parser.parse_args().epochs
     eager, compiled = train(False, epochs), train(True, epochs)
-    print(f"greatest difference of the first 50 losses: {max(abs(a - b) for a, b in zip(eager[:50], compiled[:50], strict=True)):.1e}")
+    apart = max(abs(a - b) for a, b in zip(eager[:50], compiled[:50], strict=True))
+    print(f"greatest difference of the first 50 losses: {apart:.1e}")

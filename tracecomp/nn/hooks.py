@@ -46,6 +46,9 @@ class _WithOptions:
     def __init__(self, hook: Hook, kwargs: bool = False, always: bool = False) -> None:
         self.hook, self.kwargs, self.always = hook, kwargs, always
 
+    def __call__(self, *args: Any) -> Any:
+        return self.hook(*args)
+
 
 class _Boundary(Function):  # type: ignore[misc]
     """The identity whose backward shows the gradients that pass a module's border to ``seen``."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 from tracecomp.functional import names as T
@@ -13,39 +12,12 @@ from tracecomp.nn import functional as F
 from tracecomp.nn import init
 from tracecomp.nn.module import Module
 from tracecomp.nn.parameter import Parameter
+from tracecomp.nn.recurrence import scan, step
 from tracecomp.nn.utils.rnn import PackedSequence, pack_padded_sequence, unpack
 from tracecomp.tensor import Tensor
 
 State = tuple[Tensor, ...]
-Step = Callable[[State, tuple[Tensor, ...]], tuple[State, Tensor]]
 _GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
-
-
-def cell(mode: str, projected: Tensor, state: State, weight: Tensor, bias: Tensor | None, out: Tensor | None) -> State:
-    """The next state from ``x W_ih^T + b_ih`` and the present state; ``out`` is LSTM's output projection."""
-    hidden = F.linear(state[0], weight, bias)
-    if mode == "LSTM":
-        i, f, g, o = (projected + hidden).chunk(4, -1)
-        c = f.sigmoid() * state[1] + i.sigmoid() * g.tanh()
-        h = o.sigmoid() * c.tanh()
-        return (h if out is None else F.linear(h, out)), c
-    if mode == "GRU":
-        x_r, x_z, x_n = projected.chunk(3, -1)
-        h_r, h_z, h_n = hidden.chunk(3, -1)
-        z = (x_z + h_z).sigmoid()
-        n = (x_n + (x_r + h_r).sigmoid() * h_n).tanh()
-        return ((1 - z) * n + z * state[0],)
-    total = projected + hidden
-    return (total.tanh() if mode == "RNN_TANH" else total.relu(),)
-
-
-def _loop(step: Step, state: State, xs: tuple[Tensor, ...], reverse: bool) -> tuple[State, Tensor]:
-    """Carry ``state`` through time, stacking the first entry of every new state."""
-    length = xs[0].shape[0]
-    rows: list[Any] = [None] * length
-    for t in reversed(range(length)) if reverse else range(length):
-        state, rows[t] = step(state, tuple(x[t] for x in xs))
-    return state, T.stack(rows)
 
 
 class RNNBase(Module):
@@ -145,18 +117,12 @@ class RNNBase(Module):
 
     def _direction(self, x: Tensor, state: State, suffix: str, mask: Tensor | None) -> tuple[State, Tensor]:
         """One layer in one direction over (T, N, *)."""
-        weight, out = getattr(self, "weight_hh" + suffix), getattr(self, "weight_hr" + suffix, None)
-        bias = getattr(self, "bias_hh" + suffix, None)
         projected = F.linear(x, getattr(self, "weight_ih" + suffix), getattr(self, "bias_ih" + suffix, None))
-
-        def step(state: State, at: tuple[Tensor, ...]) -> tuple[State, Tensor]:
-            new = cell(self.mode, at[0], state, weight, bias, out)
-            if mask is not None:
-                new = tuple(T.where(at[1], after, before) for after, before in zip(new, state, strict=True))
-            return new, new[0]
-
-        xs = (projected,) if mask is None else (projected, mask)
-        return _loop(step, state, xs, reverse=suffix.endswith("_reverse"))
+        return scan(
+            self.mode, projected, mask, state, getattr(self, "weight_hh" + suffix),
+            getattr(self, "bias_hh" + suffix, None), getattr(self, "weight_hr" + suffix, None),
+            reverse=suffix.endswith("_reverse"),
+        )  # fmt: skip
 
     def _layers(self, x: Tensor, states: State, mask: Tensor | None) -> tuple[Tensor, State]:
         """All layers over (T, N, *); ``states`` hold (layers * directions, N, *)."""
@@ -212,6 +178,8 @@ class RNNBase(Module):
         self._check_input(input)
         single = input.ndim == 2
         x = input.unsqueeze(1) if single else input.transpose(0, 1) if self.batch_first else input
+        if x.shape[0] == 0:
+            raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
         states = self._initial(hx, x, x.shape[1], single, None)
         out, finals = self._layers(x, states, None)
         if single:
@@ -308,7 +276,7 @@ class RNNCellBase(Module):
                         f"{type(self).__name__}: Expected hidden to be 1D or 2D, got {state.ndim}D instead"
                     )
             states = tuple(s.unsqueeze(0) if single else s for s in given)
-        new = cell(mode, F.linear(x, self.weight_ih, self.bias_ih), states, self.weight_hh, self.bias_hh, None)
+        new = step(mode, F.linear(x, self.weight_ih, self.bias_ih), states, self.weight_hh, self.bias_hh, None)
         return tuple(s.squeeze(0) for s in new) if single else new
 
 
