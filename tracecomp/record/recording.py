@@ -19,6 +19,7 @@ from tracecomp.record.extract import extract, needed_nodes
 from tracecomp.record.guards import Guards
 from tracecomp.record.pytree import flatten, paths
 from tracecomp.record.recorder import Recorder
+from tracecomp.record.saving import choose_saved
 from tracecomp.record.template import Template
 from tracecomp.record.watch import Watch
 from tracecomp.tensor import Tensor
@@ -350,12 +351,15 @@ class _Finish:
     ) -> Split:
         """Cut the joint graph: forward keeps what backward reads of it."""
         graph = self.recorder.graph
-        forward = {n for n in needed_nodes([o.value for o in self.outputs], set()) if n.inputs}
+        forward = needed_nodes([o.value for o in self.outputs], set())
         targets = [v for _, v in wanted if v is not None]
         behind = needed_nodes(targets, {v for n in forward for v in n.outputs})
         reads = dict.fromkeys([v for n in graph.nodes if n in behind for v in n.inputs] + targets)
         constants = {i.value for i in graph.inputs if i.role == "constant"}
-        kept = [v for v in reads if v.node not in behind and v not in cotangents and v not in constants]
+        given = {v for v, b in self.sources.items() if b not in updated}
+        read = [v for v in reads if v.node not in behind and v not in cotangents and v not in constants]
+        kept = choose_saved(graph, forward, read, lambda v: 0 if v in given or v in constants else v.type.nbytes)
+        kept = [v for v in kept if v not in constants]
         saved: list[Binding | int] = []
         inputs = []
         for k, v in enumerate(kept):
