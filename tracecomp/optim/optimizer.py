@@ -161,10 +161,16 @@ class Optimizer:
                 for param in group["params"]:
                     grad = param.grad
                     if grad is not None:
-                        self._update(param, grad if down else -grad, self.state[param], options)
+                        self._update_one(param, grad if down else -grad, options)
         for hook in self._hooks_of("_post_hooks"):
             hook(self, (closure,), {})
         return loss
+
+    def _update_one(self, param: Tensor, grad: Tensor, options: Any) -> None:
+        state = self.state[param]
+        self._update(param, grad, state, options)
+        if not state:
+            del self.state[param]
 
     def _hooks_of(self, table: str) -> Iterable[Callable[..., Any]]:
         return tuple(getattr(self, table).values())
