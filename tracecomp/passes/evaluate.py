@@ -24,16 +24,18 @@ from tracecomp.ir.loops import (
 )
 from tracecomp.ir.op import Indexed, Pointwise
 from tracecomp.ir.types import bool_, compute_dtype, int64
-from tracecomp.passes.reads import TRANSPARENT_KINDS, broadcast_index
+from tracecomp.passes.reads import Opaque, broadcast_index, looked_through
 
 
 class Params:
     """The buffers of a kernel, named in order of first use, so that equal kernels have equal text.
 
-    ``same`` maps a value to the input whose memory it overwrites: both are one buffer.
+    ``same`` maps a value to the input whose memory it overwrites: both are one buffer. ``opaque`` are the views that
+    are loaded from memory.
     """
 
-    def __init__(self, same: Mapping[Value, Value] | None = None) -> None:
+    def __init__(self, opaque: Opaque, same: Mapping[Value, Value] | None = None) -> None:
+        self.opaque = opaque
         self.same = same or {}
         self.buffers: dict[Value, Buffer] = {}
         self.writes: set[str] = set()
@@ -97,7 +99,7 @@ class Evaluator:
             if given is not None:
                 return given
             return self._once((node, position), position, lambda: self.evaluate(node, position))
-        if node is not None and node.op.kind in TRANSPARENT_KINDS:
+        if node is not None and looked_through(node, self.params.opaque):
             return self.evaluate(node, position)
         return self.load(value, position, where)
 

@@ -16,11 +16,12 @@ from tracecomp.ir.index import Index, Var, index
 from tracecomp.ir.op import Bilinear, Indexed, Pointwise, Reduced
 from tracecomp.ir.types import Shape
 from tracecomp.passes.cost import op_cost
-from tracecomp.passes.reads import TRANSPARENT_KINDS, Space, storage
+from tracecomp.passes.reads import TRANSPARENT_KINDS, Opaque, Space, looked_through, storage
 
 MAX_NODES = 96
 SIBLING_BYTES = 4096
 INLINE_COST = 4.0
+MIN_TRANSPOSED = 2048
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,7 @@ class Partition:
     inlined: set[Node]
     decisions: list[Decision]
     order: dict[Node, int]
+    opaque: Opaque
 
 
 class Fuser:
@@ -135,6 +137,7 @@ class Fuser:
     def run(self) -> Partition:
         units = [n for n in self.live if self._is_unit(n)]
         self.unit_set = set(units)
+        self.opaque = frozenset(n for n in units if n.op.kind == "view")
         for node in units:
             self._add(node)
         if self.enabled:
@@ -143,7 +146,7 @@ class Fuser:
         groups = self._ordered()
         stored = {g: self._stored(g, inlined) for g in groups}
         groups = [g for g in groups if stored[g]]
-        return Partition(groups, stored, inlined, self.decisions, self.order)
+        return Partition(groups, stored, inlined, self.decisions, self.order, self.opaque)
 
     def _is_unit(self, node: Node) -> bool:
         """Nodes that make a kernel of their own at first; views do only where their memory is asked for."""
@@ -152,7 +155,16 @@ class Fuser:
         value = node.outputs[0]
         if storage(value) is not value:
             return False
-        return value in self.wanted or self._needs_memory(value)
+        return value in self.wanted or self._needs_memory(value) or self._crosses(node)
+
+    def _crosses(self, node: Node) -> bool:
+        """Whether a transpose meets operands in another order, all of which would be read across memory with it."""
+        value = node.outputs[0]
+        return _is_transpose(node) and any(
+            isinstance(user.op.loop, Pointwise)
+            and any(v.type.numel == value.type.numel and not _permuted(v) for v in user.inputs)
+            for user in self.users.get(value, ())
+        )
 
     def _needs_memory(self, value: Value) -> bool:
         for user in self.users.get(value, ()):
@@ -200,7 +212,7 @@ class Fuser:
         return list(found)
 
     def _looked_through(self, node: Node) -> bool:
-        return node.op.kind in TRANSPARENT_KINDS
+        return looked_through(node, self.opaque)
 
     def _closure(self, group: Group) -> int:
         return group.ancestors | (1 << group.id)
@@ -222,6 +234,8 @@ class Fuser:
         """The common space and its row nodes, or the reason why there is none."""
         if "imperative" in (first.kind, second.kind) or "control" in (first.kind, second.kind):
             return "one of them is not a loop over independent elements"
+        if any(n in self.opaque and _is_transpose(n) for n in (*first.nodes, *second.nodes)):
+            return "a transpose runs in blocks of its own"
         if second.kind == "bilinear":
             return "operands of a contraction are read many times"
         if first.kind == "bilinear" and (second.has_reduction or first.domain.numel != second.domain.numel):
@@ -250,7 +264,7 @@ class Fuser:
 
     def _space(self, node: Node) -> Space:
         if node not in self.spaces:
-            self.spaces[node] = Space(node)
+            self.spaces[node] = Space(node, self.opaque)
         return self.spaces[node]
 
     def _would_cycle(self, first: Group, second: Group) -> bool:
@@ -372,6 +386,18 @@ class Fuser:
             remaining.remove(ready)
             done |= 1 << ready.id
         return ordered
+
+
+def _is_transpose(node: Node) -> bool:
+    """Whether a node moves another axis to the end of something large."""
+    value = node.outputs[0]
+    return (
+        node.op.name == "permute" and value.type.numel >= MIN_TRANSPOSED and node.attrs["dims"][-1] != value.ndim - 1
+    )
+
+
+def _permuted(value: Value) -> bool:
+    return value.node is not None and value.node.op.name == "permute"
 
 
 def _kind(node: Node) -> str:

@@ -15,7 +15,7 @@ from tracecomp.passes.evaluate import Params
 from tracecomp.passes.fuse import Group, Partition
 from tracecomp.passes.machine import Machine
 from tracecomp.passes.nest import build_nest
-from tracecomp.passes.reads import TRANSPARENT_KINDS, storage
+from tracecomp.passes.reads import looked_through, storage
 from tracecomp.passes.schedule import schedule_nest, strip
 from tracecomp.passes.schedule_bilinear import schedule_bilinear
 
@@ -43,7 +43,7 @@ class GroupLowerer:
     def task(self, group: Group) -> Task:
         key, values = group_shape(group, self.partition, self.same)
         if key not in self.known:
-            task = lower_group(group, self.partition, Params(self.same), self.machine)
+            task = lower_group(group, self.partition, Params(self.partition.opaque, self.same), self.machine)
             number = {v: n for n, v in enumerate(values)}
             self.known[key] = (task.kernel, [number[v] for v in task.values])
         kernel, places = self.known[key]
@@ -109,7 +109,7 @@ def _looked_into(group: Group, partition: Partition) -> Iterator[Node]:
             node = value.node
             if node is None or node in found:
                 continue
-            if node in partition.inlined or node.op.kind in TRANSPARENT_KINDS:
+            if node in partition.inlined or looked_through(node, partition.opaque):
                 found.add(node)
                 stack.append(node)
                 yield node
@@ -135,7 +135,7 @@ def _task(name: str, body: tuple[Stmt, ...], params: Params, nodes: tuple[Node, 
 
 def copy_task(source: Value, target: Value) -> Task:
     """A kernel that copies one value's memory."""
-    params = Params()
+    params = Params(frozenset())
     p, q = params.of(source), params.written(target)
     var = Var("i", source.type.numel)
     return _task("copy", strip(var, COPY_CHUNK, [Store(q, index(var), Load(p, index(var)))]), params, ())

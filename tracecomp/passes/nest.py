@@ -17,7 +17,7 @@ from tracecomp.ir.types import DType, compute_dtype
 from tracecomp.passes.cost import op_cost
 from tracecomp.passes.evaluate import Block, Evaluator, Params
 from tracecomp.passes.fuse import Group
-from tracecomp.passes.reads import TRANSPARENT_KINDS
+from tracecomp.passes.reads import looked_through
 
 KEEP_COST = 6.0
 KEEP_BYTES = 128 * 1024
@@ -89,7 +89,7 @@ class _Builder:
                 continue
             if producer in self.members:
                 found[producer] = None
-            elif producer.op.kind in TRANSPARENT_KINDS:
+            elif looked_through(producer, self.params.opaque):
                 stack.extend(producer.inputs)
         return list(found)
 

@@ -59,7 +59,7 @@ class Outputs:
     def _reads_in_place(self, node: Node, target: Value, value: Value) -> bool:
         if node.op.kind in ("contraction", "convolution") or not hasattr(node.op.loop, "fn"):
             return not any(_is_view_of(v, target) for v in node.inputs)
-        space = Space(node)
+        space = Space(node, self.partition.opaque)
         reads = [r for r in space.reads if r.value is target]
         return all(r.offset == space.flat and space.numel == value.type.numel for r in reads)
 

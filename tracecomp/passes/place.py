@@ -23,8 +23,6 @@ from tracecomp.passes.outputs import Outputs
 from tracecomp.passes.reads import storage
 from tracecomp.passes.work import WORTH_THREADS, kernel_work, on_one_thread
 
-Optimise = Callable[[Graph], Graph]
-
 
 @dataclass
 class ControlTask:
@@ -69,22 +67,20 @@ def lower(
     aliases: Mapping[int, int] | None = None,
     fuse: bool = True,
     machine: Machine | None = None,
-    optimise: Optimise = lambda g: g,
 ) -> Lowered:
-    """The program of an optimised graph; ``optimise`` prepares the bodies of its control operators.
+    """The program of an optimised graph, whose control operators have optimised bodies.
 
     ``aliases[o] = i`` promises that at every call output ``o`` is the very memory of input ``i`` (a state updated in
     place); a kernel writes there directly when nothing reads the old contents later, else a copy at the end does.
     """
-    frame = _Planner(fuse, machine or host(), optimise).frame(graph, aliases or {})
+    frame = _Planner(fuse, machine or host()).frame(graph, aliases or {})
     return _Emitter(graph, frame).lowered(aliases or {})
 
 
 class _Planner:
-    def __init__(self, fuse: bool, machine: Machine, optimise: Optimise) -> None:
+    def __init__(self, fuse: bool, machine: Machine) -> None:
         self.fuse = fuse
         self.machine = machine
-        self.optimise = optimise
 
     def frame(self, graph: Graph, aliases: Mapping[int, int]) -> Frame:
         partition = Fuser(graph, self.fuse).run()
@@ -115,8 +111,7 @@ class _Planner:
 
     def _body(self, body: Graph, carries: int) -> Frame:
         """A body whose first outputs replace its first inputs, which are carried in place."""
-        optimised = self.optimise(body)
-        return self.frame(optimised, {n: n for n in range(carries)})
+        return self.frame(body, {n: n for n in range(carries)})
 
 
 def _lifetimes(frame: Frame) -> list[Lifetime]:

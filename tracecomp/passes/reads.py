@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from tracecomp.ir.graph import Node, Value
 from tracecomp.ir.index import Index, Var, index, linear, unravel
@@ -37,11 +36,21 @@ class ReadAt:
     offset: Index
 
 
+Opaque = Set[Node]
+"""Views that are stored: whoever reads them loads what was stored, instead of looking through the view."""
+
+
+def looked_through(node: Node, opaque: Opaque) -> bool:
+    """Whether readers of ``node`` evaluate it in place."""
+    return node.op.kind in TRANSPARENT_KINDS and node not in opaque
+
+
 class Space:
     """The flat iteration space of a node: one variable over its elements (of the operand, for a reduction)."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, opaque: Opaque) -> None:
         self.node = node
+        self.opaque = opaque
         is_reduction = isinstance(node.op.loop, Reduced)
         self.shape = node.inputs[0].shape if is_reduction else node.outputs[0].shape
         self.numel = (node.inputs[0] if is_reduction else node.outputs[0]).type.numel
@@ -52,40 +61,44 @@ class Space:
     def reads(self) -> tuple[ReadAt, ...]:
         """What the node reads per element of its space, views followed to what they look at."""
         found: list[ReadAt] = []
-        _trace_node(self.node, unravel(self.flat, self.shape), found)
+        _Tracer(self.opaque, found).node(self.node, unravel(self.flat, self.shape))
         return tuple(dict.fromkeys(found))
 
 
-def _trace_node(node: Node, position: tuple[Index, ...], found: list[ReadAt]) -> None:
-    loop = node.op.loop
-    if isinstance(loop, Pointwise):
-        for operand in node.inputs:
-            trace_value(operand, broadcast_index(position, operand.shape), found)
-    elif isinstance(loop, Reduced):
-        trace_value(node.inputs[0], position, found)
-    elif isinstance(loop, Indexed):
-        reads = [_reader(operand, found) for operand in node.inputs]
-        types = [v.type for v in node.inputs]
-        loop.fn(position, node.outputs[0].type, reads, types, **node.attrs)
-    else:
-        raise AssertionError(f"{node.op.name} has no index form")
+@dataclass
+class _Tracer:
+    """Follows reads through views to what is loaded."""
 
+    opaque: Opaque
+    found: list[ReadAt]
 
-def trace_value(value: Value, position: tuple[Index, ...], found: list[ReadAt]) -> None:
-    """Add what reading ``value`` at ``position`` reads, views followed."""
-    node = value.node
-    if node is not None and node.op.kind in TRANSPARENT_KINDS:
-        _trace_node(node, position, found)
-    else:
-        found.append(ReadAt(value, linear(position, value.shape)))
+    def node(self, node: Node, position: tuple[Index, ...]) -> None:
+        """Add what ``node`` reads at its position."""
+        loop = node.op.loop
+        if isinstance(loop, Pointwise):
+            for operand in node.inputs:
+                self.value(operand, broadcast_index(position, operand.shape))
+        elif isinstance(loop, Reduced):
+            self.value(node.inputs[0], position)
+        elif isinstance(loop, Indexed):
+            reads = [self._reader(operand) for operand in node.inputs]
+            loop.fn(position, node.outputs[0].type, reads, [v.type for v in node.inputs], **node.attrs)
+        else:
+            raise AssertionError(f"{node.op.name} has no index form")
 
+    def value(self, value: Value, position: tuple[Index, ...]) -> None:
+        """Add what reading ``value`` at ``position`` reads."""
+        if value.node is not None and looked_through(value.node, self.opaque):
+            self.node(value.node, position)
+        else:
+            self.found.append(ReadAt(value, linear(position, value.shape)))
 
-def _reader(operand: Value, found: list[ReadAt]) -> Any:
-    def read(position: Sequence[Index], where: Expr | None = None) -> Expr:
-        trace_value(operand, tuple(position), found)
-        if operand.type.numel == 1 and operand.node and operand.node.op.name == "full":
-            return Const(operand.node.attrs["value"], operand.dtype)
-        over = frozenset(v for i in position for v in i.vars())
-        return Read(f"operand{id(operand)}", operand.dtype, over)
+    def _reader(self, operand: Value) -> Callable[..., Expr]:
+        def read(position: Sequence[Index], where: Expr | None = None) -> Expr:
+            self.value(operand, tuple(position))
+            if operand.type.numel == 1 and operand.node and operand.node.op.name == "full":
+                return Const(operand.node.attrs["value"], operand.dtype)
+            over = frozenset(v for i in position for v in i.vars())
+            return Read(f"operand{id(operand)}", operand.dtype, over)
 
-    return read
+        return read

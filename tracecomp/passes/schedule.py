@@ -10,7 +10,7 @@ from tracecomp.passes.cost import expr_cost
 from tracecomp.passes.machine import Machine
 from tracecomp.passes.nest import Nest, Sweep
 from tracecomp.passes.rename import Copier, Move
-from tracecomp.passes.split_vars import split, wanted_split
+from tracecomp.passes.split_vars import merge_vars, merged, split, wanted_split
 
 PARALLEL_WORK = 1 << 18
 HEAVY_COST = 24.0
@@ -20,7 +20,7 @@ BLOCK = 16
 
 def schedule_nest(nest: Nest, machine: Machine) -> tuple[Stmt, ...]:
     """The loops of a nest for a machine."""
-    nest = _split_vars(nest)
+    nest = _joined_rows(_split_vars(nest))
     if any(v.extent == 0 for v in nest.rows):
         return ()
     if nest.inner and nest.lanes > 1:
@@ -39,17 +39,27 @@ def _split_vars(nest: Nest) -> Nest:
         if found is None:
             break
         outer, inner, mapping = split(*found)
-        copier = Copier(mapping)
-        items: list[list[Stmt] | Sweep] = []
-        for item in nest.items:
-            if isinstance(item, Sweep):
-                items.append(Sweep(item.accs, list(copier.stmts(item.body))))
-            else:
-                items.append(list(copier.stmts(item)))
         rows = _replaced(nest.rows, found[0], outer, inner)
-        inners = _replaced(nest.inner, found[0], outer, inner)
-        nest = Nest(rows, inners, items, nest.params, nest.lanes, nest.scratch)
+        nest = _mapped(nest, mapping, rows, _replaced(nest.inner, found[0], outer, inner))
     return nest
+
+
+def _joined_rows(nest: Nest) -> Nest:
+    """Neighbouring row variables as one, wherever every index steps through them as through one."""
+    body = [s for item in nest.items for s in (item.body if isinstance(item, Sweep) else item)]
+    mapping = merge_vars(nest.rows, body)
+    return _mapped(nest, mapping, merged(nest.rows, mapping), nest.inner) if mapping else nest
+
+
+def _mapped(nest: Nest, mapping: dict[Var, Index], rows: list[Var], inner: list[Var]) -> Nest:
+    copier = Copier(mapping)
+    items: list[list[Stmt] | Sweep] = []
+    for item in nest.items:
+        if isinstance(item, Sweep):
+            items.append(Sweep(item.accs, list(copier.stmts(item.body))))
+        else:
+            items.append(list(copier.stmts(item)))
+    return Nest(rows, inner, items, nest.params, nest.lanes, nest.scratch)
 
 
 def _replaced(names: list[Var], var: Var, outer: Var, inner: Var) -> list[Var]:
