@@ -314,7 +314,7 @@ def test_written_memory_that_inputs_share_is_refused() -> None:
     for _ in range(3):
         c(x, x[1:3])
     assert x.tolist() == [3] * 4
-    with pytest.raises(CaptureError, match="whose memory is also that of"):
+    with pytest.raises(CaptureError, match="writes memory that is both that of"):
         c(x, x[1:3])
 
 

@@ -159,6 +159,8 @@ class TensorType:
 
 def broadcast_shapes(*shapes: Shape) -> Shape:
     """NumPy broadcasting of shapes; RuntimeError with PyTorch's wording on mismatch."""
+    if shapes and all(s == shapes[0] for s in shapes):
+        return shapes[0]
     ndim = max((len(s) for s in shapes), default=0)
     result = [1] * ndim
     for shape in shapes:

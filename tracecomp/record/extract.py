@@ -24,7 +24,8 @@ def extract(name: str, source: Graph, inputs: Sequence[Input], outputs: Sequence
         for v in node.inputs:
             _bring(graph, mapping, constants, v)
         graph.here = source.origin[node]
-        made = graph.add(node.op, [mapping[v] for v in node.inputs], node.attrs)
+        types = [v.type for v in node.outputs]
+        made = graph.add(node.op, [mapping[v] for v in node.inputs], node.attrs, types)
         for old, new in zip(node.outputs, made, strict=True):
             mapping.setdefault(old, new)
     for o in outputs:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.errors import CaptureError, CompileError, Source, user_source
+from tracecomp.errors import CaptureError, Source, user_source
 from tracecomp.ir.graph import Graph, Origin, Value
 from tracecomp.ir.op import Op
 from tracecomp.ir.types import TensorType, float64, from_numpy_dtype
@@ -95,9 +95,8 @@ class Recorder:
             for x in operands
         ]
         plain = {k: tuple(v) if isinstance(v, Size) else v for k, v in attrs.items()}
-        for t, v in zip(outs, self.graph.add(op, values, plain), strict=True):
-            if v.shape != t._data.shape or v.dtype is not t.dtype:
-                raise CompileError(f"{op.name} inferred {v.type} but made {t.dtype.short}{list(t._data.shape)}")
+        types = [TensorType(from_numpy_dtype(t._data.dtype), t._data.shape) for t in outs]
+        for t, v in zip(outs, self.graph.add(op, values, plain, types), strict=True):
             t._value = Cell(self, v, 0 if t._base is None else self._root_stamp(t))
             self.made.append((weakref.ref(t), source))
 

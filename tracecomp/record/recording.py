@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import byte_bounds
 
 from tracecomp.autograd.engine import run_backward
 from tracecomp.errors import Source
@@ -284,14 +285,20 @@ class _Finish:
     def _shared_memory(self, updates: Sequence[tuple[Binding, int]]) -> str | None:
         """Says so when the call writes memory that two of its inputs share without one being a view of the other."""
         recorder = self.recorder
-        name = {key: recorder.graph.inputs[v.index].name for key, v in recorder.initial.items()}
-        keys = {id(self.sources[v]): key for key, v in recorder.initial.items() if v in self.sources}
-        for b, _ in updates:
-            written = recorder.outside[keys[id(b)]]
-            for key in recorder.initial:
-                other = recorder.outside[key]
-                if other is not written and _overlap(written._data, other._data):
-                    return f"writes {name[keys[id(b)]]}, whose memory is also that of {name[key]}. Pass a clone."
+        written = {id(b) for b, _ in updates}
+        spans = []
+        for key, v in recorder.initial.items():
+            array = recorder.outside[key]._data
+            if array.size and v in self.sources:
+                name = recorder.graph.inputs[v.index].name
+                spans.append((*byte_bounds(array), name, array, id(self.sources[v]) in written))
+        spans.sort(key=lambda s: s[:2])
+        for n, (_, end, name, array, is_written) in enumerate(spans):
+            for start, _, other, other_array, other_written in spans[n + 1 :]:
+                if start >= end:
+                    break
+                if (is_written or other_written) and np.shares_memory(array, other_array):
+                    return f"writes memory that is both that of {name} and that of {other}. Pass a clone."
         return None
 
     def _history_outside(self) -> str | None:
@@ -378,10 +385,6 @@ class _Finish:
             [(s, None if v is None else next(numbers)) for s, v in wanted],
             history[0], [(b, b in updated) for b in history[1]],
         )  # fmt: skip
-
-
-def _overlap(a: Array, b: Array) -> bool:
-    return np.may_share_memory(a, b) and np.shares_memory(a, b)
 
 
 def _edges(roots: Sequence[Tensor]) -> list[tuple[Node, int]]:
