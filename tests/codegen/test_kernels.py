@@ -86,7 +86,9 @@ def test_vector_extents_of_any_size(extent: int) -> None:
     assert np.array_equal(run(program(k, 1), [a], [np.zeros_like(a)])[0], a * a)
 
 
-@pytest.mark.parametrize("stride,shift", [(2, 0), (3, 1), (-1, 39), (0, 5)])
+@pytest.mark.parametrize(
+    "stride,shift", [(2, 0), (3, 1), (-1, 39), (0, 5), (2, 51), (3, 12), (-3, 117), (-2, 129), (-2, 78)]
+)
 def test_strided_reversed_and_broadcast_loads(stride: int, shift: int) -> None:
     x, y = Buffer("x", float64, 130), Buffer("y", float64, 40)
     v = Var("v", 40)

@@ -14,6 +14,7 @@ from tracecomp.ir.index import Computed, Index, Var
 from tracecomp.ir.loops import Buffer, Call, Const, Expr, IndexValue, Load, Read, Stmt
 
 Point = tuple[int, ...]
+_SHUFFLED_STRIDES = (-4, -3, -2, -1, 2, 3, 4)
 
 
 @dataclass(slots=True)
@@ -84,10 +85,13 @@ class Elements:
 
     def active(self) -> Value | None:
         """The lanes of the current chunk that exist; None when all do."""
-        if self.vector is None:
-            return None
+        return tail_mask(self.e, self.lanes_of(self.vector), self.active_lanes()) if self.vector else None
+
+    def active_lanes(self) -> int:
+        """How many lanes of the current chunk exist."""
+        assert self.vector is not None
         lanes = self.lanes_of(self.vector)
-        return tail_mask(self.e, lanes, self.vector.extent - self.point[self.vector] * lanes)
+        return min(lanes, self.vector.extent - self.point[self.vector] * lanes)
 
     def over(self, expr: Expr) -> frozenset[Var]:
         """The surrounding tile and vector variables that ``expr`` changes with."""
@@ -177,6 +181,8 @@ class Elements:
             o = self.clamped(o, None, buffer.size)
         elif where is not None and not o.width and not (inside(load.offset, buffer.size) and affine(load.offset)):
             o = self.clamped(o, None if where.width else where, buffer.size)
+        if where is None and o.vector is None and o.stride in _SHUFFLED_STRIDES:
+            return convert.from_memory(e, self._load_strided(load, o), load.dtype)
         masked = o.width > 0
         mask = where
         if masked:
@@ -186,13 +192,41 @@ class Elements:
             # a load that is masked off altogether is slow where no memory is mapped
             some = e.compare("icmp ne", e.mask_bits(mask), e.const(f"i{mask.width}", 0))
             address = e.select(some, address, self.bases[buffer.name])
-        access = load_access(e, load.dtype, address, o, mask if masked else None, load.dtype.itemsize)
-        depth = max([v.depth for v in access.operands] + [self._stable_depth(self.group(buffer))])
-        key = f"{access.rhs}@{self.stores.version.get(self.group(buffer), 0)}"
-        value = convert.from_memory(e, e.place(access.rhs, access.elem, access.width, depth, key), load.dtype)
+        value = self._placed(load, address, o, mask if masked else None)
+        value = convert.from_memory(e, value, load.dtype)
         if where is not None and not masked:
             value = e.select(where, value, zero(e, load.dtype, 0))
         return value
+
+    def _placed(self, load: Load, address: Value, o: Offset, mask: Value | None) -> Value:
+        """The loaded register, written outside of all loops that do not change the memory."""
+        access = load_access(self.e, load.dtype, address, o, mask, load.dtype.itemsize)
+        group = self.group(load.buffer)
+        depth = max([v.depth for v in access.operands] + [self._stable_depth(group)])
+        key = f"{access.rhs}@{self.stores.version.get(group, 0)}"
+        return self.e.place(access.rhs, access.elem, access.width, depth, key)
+
+    def _load_strided(self, load: Load, o: Offset) -> Value:
+        """A small stride: the consecutive memory between the first and the last lane, and a shuffle."""
+        e, lanes, elem = self.e, o.lanes, convert.memory_elem(load.dtype)
+        active = self.active_lanes()
+        start = min(0, o.stride * (active - 1))
+        span = abs(o.stride) * (active - 1) + 1
+        wanted = [o.stride * min(lane, active - 1) - start for lane in range(lanes)]
+        result: Value | None = None
+        for first in range(0, span, lanes):
+            piece = Offset(o.const + start + first, o.scalars, 1, lanes)
+            address = self.indexer.address(self.bases[load.buffer.name], elem, piece)
+            loaded = self._placed(load, address, piece, tail_mask(e, lanes, span - first))
+            here = [p - first if first <= p < first + lanes else -1 for p in wanted]
+            if result is None:
+                result = e.shuffle(loaded, here)
+            else:
+                pairs = zip(wanted, here, strict=True)
+                merged = [lane if p < first else lanes + max(k, 0) for lane, (p, k) in enumerate(pairs)]
+                result = e.shuffle(result, merged, loaded)
+        assert result is not None
+        return result
 
     def _stable_depth(self, group: str) -> int:
         """The outermost block from which on nothing is stored to ``group``."""
