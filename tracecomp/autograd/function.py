@@ -29,10 +29,6 @@ class FunctionCtx:
 
     def save_for_backward(self, *tensors: Any) -> None:
         """Keep ``tensors`` for backward; they come back as ``saved_tensors``."""
-        for t in tensors:
-            if t is not None and not isinstance(t, Tensor):
-                kind = type(t).__name__
-                raise TypeError(f"save_for_backward can only save variables, but argument is of type {kind}")
         self._to_save = tensors
 
     save_for_forward = save_for_backward
@@ -198,6 +194,8 @@ def _check_dirty(out: Tensor) -> None:
 def _pack(t: Tensor | None, outs: Sequence[Any], results: Sequence[Any], node: Node) -> Any:
     if t is None:
         return None
+    if not isinstance(t, Tensor):
+        raise TypeError(f"save_for_backward can only save variables, but argument is of type {type(t).__name__}")
     number = next((i for i, o in enumerate(outs) if o is t), None)
     if number is not None and results[number]._grad_fn is node:
         return (SavedOut(t), node, number)
