@@ -1,0 +1,41 @@
+"""Every pass keeps every element of random graphs whose arithmetic is exact."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.passes.random_graphs import Maker
+from tracecomp import config, ops
+from tracecomp.dump import Dump
+from tracecomp.inspect.locate import run_native
+from tracecomp.ir.interpret import interpret
+from tracecomp.ir.parser import parse_graph
+from tracecomp.ir.printer import print_graph
+from tracecomp.passes import manager
+
+assert ops
+
+
+@settings(max_examples=120, deadline=None, derandomize=True)
+@given(st.integers(0, 10**9), st.integers(2, 18))
+def test_passes_keep_exact_results(seed: int, nodes: int) -> None:
+    graph, arrays = Maker(seed).make(nodes)
+    want = interpret(graph, arrays)
+    with config.override(verify=True):
+        stages = manager.run(graph, Dump("t", enabled=False))
+    for stage in stages[1:]:
+        for have, expected in zip(interpret(stage.graph, arrays), want, strict=True):
+            np.testing.assert_array_equal(have, expected, err_msg=f"seed {seed}, {nodes} nodes: {stage.name}")
+    text = print_graph(stages[-1].graph)
+    assert print_graph(parse_graph(text)) == text
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(st.integers(0, 10**9), st.integers(2, 18))
+def test_native_code_keeps_exact_results(seed: int, nodes: int) -> None:
+    graph, arrays = Maker(seed).make(nodes)
+    final = manager.run(graph, Dump("t", enabled=False))[-1].graph
+    for have, expected in zip(run_native(final, arrays), interpret(graph, arrays), strict=True):
+        np.testing.assert_array_equal(have, expected, err_msg=f"seed {seed}, {nodes} nodes")
