@@ -195,7 +195,7 @@ class Elements:
         value = self._placed(load, address, o, mask if masked else None)
         value = convert.from_memory(e, value, load.dtype)
         if where is not None and not masked:
-            value = e.select(where, value, zero(e, load.dtype, 0))
+            value = e.select(where, value, zero(e, load.dtype, 0), branchless=True)
         return value
 
     def _placed(self, load: Load, address: Value, o: Offset, mask: Value | None) -> Value:

@@ -201,13 +201,15 @@ class Emitter:
         a, b = self.matched(a, b)
         return self.pure(f"{predicate} {a}, {b.text}", "i1", a.width, (a, b))
 
-    def select(self, condition: Value, a: Value, b: Value) -> Value:
+    def select(self, condition: Value, a: Value, b: Value, branchless: bool = False) -> Value:
+        """``a`` where the condition holds, else ``b``; ``branchless`` keeps LLVM from making it a branch."""
         if condition.const is not None:
             return a if condition.const else b
         width = max(condition.width, a.width, b.width)
         if width:
             a, b = self.widen(a, width), self.widen(b, width)
-        return self.pure(f"select {condition}, {a}, {b}", a.elem, a.width, (condition, a, b))
+        hint = ", !unpredictable !0" if branchless else ""
+        return self.pure(f"select {condition}, {a}, {b}{hint}", a.elem, a.width, (condition, a, b))
 
     def convert(self, op: str, value: Value, elem: str) -> Value:
         """A conversion instruction; of constants too, which LLVM folds."""

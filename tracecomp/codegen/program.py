@@ -87,7 +87,7 @@ class _ProgramEmitter:
         return (
             f"attributes #0 = {{ nounwind {width} }}\nattributes #1 = {{ nounwind noinline }}\n"
             f"attributes #2 = {{ nounwind willreturn memory(none) {width} }}\n"
-            "attributes #3 = { nounwind willreturn noinline memory(none) }\n"
+            "attributes #3 = { nounwind willreturn noinline memory(none) }\n!0 = !{}\n"
         )
 
     def _kernel(self, call: CallStep) -> tuple[str, KernelCode]:
