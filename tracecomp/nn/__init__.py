@@ -1,6 +1,6 @@
 """Neural network layers under the names of torch.nn."""
 
-from tracecomp.nn import functional, init, utils
+from tracecomp.nn import functional, init, modules, utils
 from tracecomp.nn.activation import (
     CELU,
     ELU,
@@ -324,5 +324,6 @@ __all__ = [
     "ZeroPad3d",
     "functional",
     "init",
+    "modules",
     "utils",
 ]  # fmt: skip

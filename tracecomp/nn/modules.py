@@ -1,0 +1,20 @@
+"""The files of torch.nn.modules by their names there: ``nn.modules.batchnorm._BatchNorm`` and the like."""
+
+from __future__ import annotations
+
+import sys
+
+from tracecomp.nn import (
+    activation, containers, conv, dropout, embedding, linear, loss, module, norm, padding, pooling, rnn, shape,
+    transformer,
+)  # fmt: skip
+
+_FILES = {
+    "activation": activation, "batchnorm": norm, "container": containers, "conv": conv, "dropout": dropout,
+    "instancenorm": norm, "linear": linear, "loss": loss, "module": module, "normalization": norm, "padding": padding,
+    "pooling": pooling, "rnn": rnn, "sparse": embedding, "flatten": shape, "pixelshuffle": shape,
+    "transformer": transformer,
+}  # fmt: skip
+
+globals().update(_FILES)
+sys.modules.update({f"{__name__}.{name}": file for name, file in _FILES.items()})
