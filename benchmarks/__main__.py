@@ -1,0 +1,156 @@
+"""The command line of the benchmarks."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks import machine, report
+from benchmarks.cases import KINDS, WORKLOADS, select
+from benchmarks.cases.models import LOADED, STARTS
+from benchmarks.engines import PEERS
+from benchmarks.plot import draw
+from benchmarks.speed import OURS, Team, Turns, measure
+from benchmarks.start import starts, under_load
+
+ENGINES = (OURS, *PEERS)
+PARTS = ("speed", "start", "load")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("python -m benchmarks", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("run", help="measure, print the table, write JSON")
+    run.add_argument("--classes", default="", help=f"comma-separated parts of workload names; classes: {', '.join(KINDS)}")
+    run.add_argument("--engines", default=",".join(ENGINES), help=f"comma-separated, of: {', '.join(ENGINES)}")
+    run.add_argument("--threads", default="1,2", help="comma-separated thread counts (default: %(default)s)")
+    run.add_argument("--parts", default=",".join(PARTS), help="comma-separated, of: speed, start (first call, warm start, "
+                     "memory), load (beside a busy process)")  # fmt: skip
+    run.add_argument("--quick", action="store_true", help="fewer and shorter turns")
+    run.add_argument("--patience", type=float, default=180, help="seconds an engine may take to prepare (default: %(default)s)")
+    run.add_argument("--cache", type=Path, default=Path(".benchmarks"),
+                     help="folder of compiled code and exported models, kept between runs (default: %(default)s)")  # fmt: skip
+    run.add_argument("--output", type=Path, default=Path("results.json"), help="JSON file to write (default: %(default)s)")
+    show = commands.add_parser("show", help="print the table of a JSON file")
+    show.add_argument("results", type=Path)
+    plot = commands.add_parser("plot", help="draw a JSON file; needs matplotlib")
+    plot.add_argument("results", type=Path)
+    plot.add_argument("image", type=Path)
+    commands.add_parser("list", help="print the names of the workloads")
+    return parser
+
+
+def _say(text: str) -> None:
+    print(f"[{time.strftime('%H:%M:%S')}] {text}", file=sys.stderr, flush=True)
+
+
+def _names(text: str, allowed: tuple[str, ...], what: str, parser: argparse.ArgumentParser) -> list[str]:
+    found = [n.strip() for n in text.split(",") if n.strip()]
+    wrong = [n for n in found if n not in allowed]
+    if wrong:
+        parser.error(f"no {what} {', '.join(wrong)}; there are: {', '.join(allowed)}")
+    return found
+
+
+def _run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    engines = _names(arguments.engines, ENGINES, "engine", parser)
+    parts = _names(arguments.parts, PARTS, "part", parser)
+    try:
+        workloads = select(_names(arguments.classes, tuple(arguments.classes.split(",")), "class", parser))
+        counts = [int(n) for n in arguments.threads.split(",")]
+    except ValueError as error:
+        parser.error(str(error))
+    if any(not 1 <= n <= len(os.sched_getaffinity(0)) for n in counts):
+        parser.error(f"--threads: this process may use {len(os.sched_getaffinity(0))} cores")
+    arguments.cache = arguments.cache.resolve()
+    arguments.cache.mkdir(parents=True, exist_ok=True)
+    results: dict[str, Any] = {
+        "command": f"python -m benchmarks {shlex.join(sys.argv[1:])}", "date": time.strftime("%Y-%m-%d"),
+        "load_before": os.getloadavg()[0], "machine": machine.describe(), "missing": {}, "speed": {}, "start": {}, "load": {},
+    }  # fmt: skip
+    if "speed" in parts:
+        _export(engines, workloads, arguments)
+        for count in counts:
+            _speed(engines, workloads, count, arguments, results)
+    if "start" in parts:
+        for w in (WORKLOADS[s] for s in STARTS if WORKLOADS[s] in workloads):
+            _starts(engines, w, arguments, results)
+    if "load" in parts and WORKLOADS[LOADED] in workloads and len(os.sched_getaffinity(0)) > 1:
+        results["load"] = {
+            e: under_load(e, WORKLOADS[LOADED], arguments.cache, arguments.patience, _say)
+            for e in engines if e in (OURS, "torch", "torch.compile", "jax.jit")
+        }  # fmt: skip
+    _save(results, arguments.output)
+    print(report.full(results))
+
+
+def _save(results: dict[str, Any], path: Path) -> None:
+    path.write_text(json.dumps(results, indent=1))
+
+
+def _export(engines: list[str], workloads: list[Any], arguments: argparse.Namespace) -> None:
+    """Write the models for onnxruntime, unless they are there."""
+    if "onnxruntime" not in engines:
+        return
+    team = Team(["exporter"], 1, arguments.cache, arguments.patience, _say)
+    for w in workloads if team.engines else []:
+        answer = team.ask("exporter", "prepare", workload=w.id)
+        if "failed" in answer:
+            _say(f"not exported: {w.id}: {answer['failed']}")
+    team.stop()
+
+
+def _speed(
+    engines: list[str], workloads: list[Any], threads: int, arguments: argparse.Namespace, results: dict[str, Any]
+) -> None:
+    turns = Turns(3, 0.05, 20, arguments.patience) if arguments.quick else Turns(7, 0.06, 25, arguments.patience)
+    team = Team(engines, threads, arguments.cache, arguments.patience, _say)
+    results["missing"] |= team.missing
+    for engine, reason in team.missing.items():
+        _say(f"missing: {engine}: {reason}")
+    found = results["speed"][str(threads)] = {}
+    for n, w in enumerate(workloads):
+        rows = found[w.id] = measure(team, w, turns)
+        cells = [
+            f"{e} {report.time_text(r['seconds'])}" + (f" ({r['ratio']:.2f})" if "ratio" in r and e != OURS else "")
+            if "seconds" in r else f"{e} FAILED {r['failed']}"
+            for e, r in rows.items() if "seconds" in r or "failed" in r
+        ]  # fmt: skip
+        _say(f"{n + 1}/{len(workloads)} {w.id}, threads {threads}: {', '.join(cells)}")
+        _save(results, arguments.output)
+    team.stop()
+
+
+def _starts(engines: list[str], workload: Any, arguments: argparse.Namespace, results: dict[str, Any]) -> None:
+    found = results["start"][workload.id] = {}
+    for engine in engines:
+        if engine in (OURS, "torch", "torch.compile", "jax.jit"):
+            _say(f"start: {workload.id}, {engine}")
+            found[engine] = {"threads": 1, **starts(engine, workload, 1, arguments.patience)}
+
+
+def main() -> None:
+    """Do what the command line says."""
+    parser = _parser()
+    arguments = parser.parse_args()
+    if arguments.command == "run":
+        _run(arguments, parser)
+    elif arguments.command == "list":
+        print("\n".join(WORKLOADS))
+    elif arguments.command == "show":
+        print(report.full(json.loads(arguments.results.read_text())))
+    else:
+        try:
+            draw(json.loads(arguments.results.read_text()), arguments.image)
+        except ImportError:
+            parser.error("plot needs matplotlib: pip install matplotlib")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""A plot of results: time of every peer over tracecomp's, by class."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+
+from benchmarks.engines import PEERS
+from benchmarks.report import Results, geomean, ratios
+
+
+def draw(results: Results, path: Path) -> None:
+    """Write the plot; ImportError without matplotlib."""
+    import_module("matplotlib").use("Agg")
+    plt = import_module("matplotlib.pyplot")
+    counts = list(results["speed"])
+    figure, axes = plt.subplots(1, len(counts), figsize=(7 * len(counts), 9), squeeze=False, sharey=True)
+    for axis, threads in zip(axes[0], counts, strict=True):
+        speed = results["speed"][threads]
+        kinds = list(dict.fromkeys(w.split("/", 1)[0] for w in speed))
+        for n, peer in enumerate(PEERS):
+            places, values, means, rows = [], [], [], []
+            for y, kind in enumerate(kinds):
+                found = [r[peer] for w, rs in speed.items() if w.startswith(f"{kind}/") and peer in (r := ratios(rs))]
+                at = y + 0.12 * (n - len(PEERS) / 2)
+                places += [at] * len(found)
+                values += found
+                if found:
+                    means.append(geomean(found))
+                    rows.append(at)
+            axis.plot(values, places, ".", color=f"C{n}", alpha=0.35, markersize=6)
+            axis.plot(means, rows, "D", color=f"C{n}", label=peer, markersize=6)
+        axis.set_xscale("log")
+        axis.axvline(1, color="black", linewidth=1)
+        axis.set_yticks(range(len(kinds)), kinds)
+        axis.set_title(f"threads: {threads}")
+        axis.set_xlabel("time of the peer / time of tracecomp (right of the line: tracecomp is faster)")
+        axis.grid(axis="x", alpha=0.3)
+    axes[0][0].invert_yaxis()
+    axes[0][0].legend(title="diamond: geometric mean", loc="lower right", fontsize="small")
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)

@@ -1,0 +1,131 @@
+"""The process of one engine: reads a command per line, does it, answers with one line of JSON.
+
+``python -m benchmarks.worker ENGINE THREADS CACHE``. Commands: prepare (a workload), time, result, memory, quit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import statistics
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.cases import WORKLOADS
+from benchmarks.engines import ENGINES, Call, Engine, Unsupported
+
+SAMPLE_SECONDS = 2e-3
+"""A sample is as many calls as fill this time."""
+FIRST_CALLS = 3
+
+
+class Worker:
+    """The engine and the workload it is at."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.baseline = _memory()
+        self.call: Call | None = None
+        self.first: Any = None
+        self.repeat = 1
+
+    def prepare(self, workload: str) -> dict[str, Any]:
+        """Set the workload up and call it until it is settled; seconds and peak bytes (beyond the import's) of that."""
+        self.call = self.first = None
+        self.call = self.engine.prepare(WORKLOADS[workload])
+        seconds = []
+        for _ in range(FIRST_CALLS):
+            start = time.perf_counter()
+            self.first = self.call()
+            seconds.append(time.perf_counter() - start)
+        peak = _memory() - self.baseline
+        self.repeat = 1
+        while (took := self._sample()[0] * self.repeat) < SAMPLE_SECONDS and self.repeat < 10**6:
+            self.repeat = max(self.repeat + 1, int(self.repeat * min(10.0, SAMPLE_SECONDS / max(took, 1e-9))))
+        return {"first_calls": seconds, "peak": peak}
+
+    def time(self, seconds: float, samples: int) -> dict[str, Any]:
+        """Seconds per call, of the wall clock and of all of the process's threads."""
+        end = time.perf_counter() + seconds
+        found = [self._sample()]
+        while time.perf_counter() < end and len(found) < samples:
+            found.append(self._sample())
+        return {"wall": [w for w, _ in found], "cpu": statistics.median(c for _, c in found)}
+
+    def result(self, path: str) -> dict[str, Any]:
+        """Write the results of the last of the first calls to a file."""
+        np.savez(path, *self.engine.arrays(self.first))
+        return {}
+
+    def memory(self) -> dict[str, Any]:
+        """Peak bytes of settled calls beyond what importing the engine takes."""
+        with open("/proc/self/clear_refs", "w") as file:
+            file.write("5")
+        self._sample()
+        return {"bytes": _memory() - self.baseline}
+
+    def _sample(self) -> tuple[float, float]:
+        call = self.call
+        assert call is not None
+        cpu, start = time.process_time(), time.perf_counter()
+        for _ in range(self.repeat):
+            call()
+        return (time.perf_counter() - start) / self.repeat, (time.process_time() - cpu) / self.repeat
+
+
+def _memory() -> int:
+    """Peak resident bytes of this process."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        line = next(x for x in status.read_text().splitlines() if x.startswith("VmHWM"))
+        return int(line.split()[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _answer(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    try:
+        return work()
+    except Unsupported as reason:
+        return {"unsupported": str(reason)}
+    except Exception as error:
+        text = (str(error) or repr(error)).strip().splitlines()[0][:300]
+        return {"failed": f"{type(error).__name__}: {text}", "traceback": traceback.format_exc()}
+
+
+def main() -> None:
+    """Serve commands until told to quit or until the input ends."""
+    name, threads, cache = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
+    os.sched_setaffinity(0, {int(c) for c in os.environ["BENCHMARK_CORES"].split(",")})
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    warnings.simplefilter("ignore")
+    start = time.perf_counter()
+    ready: dict[str, Any] = {}
+    worker = None
+    try:
+        worker = Worker(ENGINES[name](threads, cache))
+        ready["import_seconds"] = time.perf_counter() - start
+    except ImportError as error:
+        ready["missing"] = str(error)
+    print(json.dumps(ready), file=answers, flush=True)
+    for line in sys.stdin:
+        command = json.loads(line)
+        do = command.pop("do")
+        if do == "quit" or worker is None:
+            break
+        method = getattr(worker, do)
+        print(json.dumps(_answer(lambda method=method, command=command: method(**command))), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        main()
