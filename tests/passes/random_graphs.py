@@ -29,8 +29,8 @@ class Maker:
         for shape in ((2, 3, 6, 5), (3,), self.shape(3)):
             self.given(shape)
         steps = [
-            self.elementwise, self.broadcast, self.scalar, self.where, self.cast, self.permute, self.reshape, self.slice,
-            self.expand, self.flip, self.pad, self.concat, self.reduce, self.normalise, self.argument, self.contract,
+            self.elementwise, self.broadcast, self.scalar, self.where, self.cast, self.permute, self.reshape,
+            self.slice, self.expand, self.flip, self.pad, self.concat, self.reduce, self.normalise, self.argument, self.contract,
             self.convolve, self.convolve, self.transposed, self.weight, self.pool, self.fold, self.take,
         ]  # fmt: skip
         for _ in range(nodes):
@@ -127,7 +127,7 @@ class Maker:
         axis = self.below(x.ndim)
         alike = [
             v for v in self.values
-            if v.ndim == x.ndim and all(m == n or d == axis for d, (m, n) in enumerate(zip(v.shape, x.shape, strict=True)))
+            if v.ndim == x.ndim and v.shape[:axis] + v.shape[axis + 1 :] == x.shape[:axis] + x.shape[axis + 1 :]
         ]  # fmt: skip
         return self.graph.apply("concat", *(self.any_of(alike) for _ in range(1 + self.below(3))), axis=axis)
 
@@ -174,7 +174,7 @@ class Maker:
         return {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
 
     def relation(self) -> tuple[Value, tuple[int, ...], dict[str, Any], tuple[int, ...]] | None:
-        """An image, a weight's shape, attributes, and the shape of the convolution; None when the kernel is too large."""
+        """An image, a weight's shape, attributes, the convolution's shape; None when the kernel is too large."""
         x = self.images()
         groups = self.any_of([n for n in (1, 1, 2, 3, x.shape[1]) if x.shape[1] % n == 0])
         kernel = (1 + self.below(3), 1 + self.below(3))
