@@ -101,12 +101,12 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
         own = self.__dict__
         if isinstance(value, Parameter):
             self._check_initialized("parameters")
-            self._forget(name)
+            self._forget(name, "_parameters")
             self.register_parameter(name, value)
             return
         if isinstance(value, Module):
             self._check_initialized("module")
-            self._forget(name)
+            self._forget(name, "_modules")
             own["_modules"][name] = value
             ModuleChanges.epoch += 1
             return
@@ -123,7 +123,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
                 return
         if isinstance(value, Buffer):
             self._check_initialized("buffer")
-            self._forget(name)
+            self._forget(name, "_buffers")
             self.register_buffer(name, value, value.persistent)
             return
         super().__setattr__(name, value)
@@ -133,10 +133,13 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
         if "_parameters" not in self.__dict__:
             raise AttributeError(f"cannot assign {what} before Module.__init__() call")
 
-    def _forget(self, name: str) -> None:
+    def _forget(self, name: str, kept: str) -> None:
+        """Drop ``name`` everywhere but in the table ``kept``, whose order must not change."""
         own = self.__dict__
-        for table in (own, own["_parameters"], own["_buffers"], own["_modules"]):
-            table.pop(name, None)
+        own.pop(name, None)
+        for table in ("_parameters", "_buffers", "_modules"):
+            if table != kept:
+                own[table].pop(name, None)
         own["_non_persistent_buffers_set"].discard(name)
 
     def __delattr__(self, name: str) -> None:
