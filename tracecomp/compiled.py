@@ -175,11 +175,16 @@ def compile(
     fullgraph: bool = True,
     threads: int | None = None,
     backend: str = "native",
+    dynamic: bool | None = None,
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
     disable: bool = False,
 ) -> Any:
     """``model`` (a function or module) recorded at its first call and run natively when a call fits; also a decorator.
 
     With ``fullgraph=False``, what cannot be captured runs eagerly after a warning instead of raising CaptureError.
+    ``backend`` is ``"native"`` or ``"interpret"``. Every shape is recorded by itself, whatever ``dynamic`` says;
+    ``mode`` and ``options`` are PyTorch's and change nothing here.
     """
     if model is None:
         return functools.partial(

@@ -16,7 +16,8 @@ from tracecomp.ir.types import from_numpy_dtype
 from tracecomp.modes import modes
 
 if TYPE_CHECKING:
-    from tracecomp.tensor import Storage, Tensor
+    from tracecomp.aliasing import Storage
+    from tracecomp.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
 Edge = tuple["Node", int] | None

@@ -13,8 +13,20 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
+from tracecomp.aliasing import (
+    Storage,
+    alias,
+    assign_,
+    before_write,
+    check_types,
+    gradient_edge,
+    link,
+    own,
+    refresh,
+)
+from tracecomp.interface import TensorInterface
 from tracecomp.ir.op import OPS, Op
-from tracecomp.ir.types import DType, TensorType, from_numpy_dtype
+from tracecomp.ir.types import DType, from_numpy_dtype
 from tracecomp.modes import (
     enable_grad,
     grad_enabled,
@@ -26,12 +38,13 @@ from tracecomp.modes import (
     scope,
     set_grad_enabled,
 )
-from tracecomp.node import AccumulateGrad, CopySlices, Edge, Handle, Node, OpNode, View, add_hook, op_node
+from tracecomp.node import AccumulateGrad, Edge, Handle, Node, View, add_hook, op_node
 from tracecomp.size import Size
 
 __all__ = [
-    "Size", "Tensor", "assign_", "before_write", "create", "enable_grad", "grad_enabled", "host", "inference_mode",
-    "is_inference_mode_enabled", "no_grad", "scope", "set_grad_enabled", "wrap",
+    "Size", "Storage", "Tensor", "assign_", "before_write", "create", "enable_grad", "get_grad", "grad_enabled",
+    "gradient_edge", "host", "inference_mode", "is_inference_mode_enabled", "no_grad", "own", "scope", "set_grad",
+    "set_grad_enabled", "wrap",
 ]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
@@ -41,16 +54,7 @@ _ARITHMETIC = frozenset(
 )
 
 
-class Storage:
-    """Shared by a tensor and all its views; ``version`` counts the writes that autograd sees."""
-
-    __slots__ = ("version",)
-
-    def __init__(self) -> None:
-        self.version = 0
-
-
-class Tensor:
+class Tensor(TensorInterface):
     """An n-dimensional array with PyTorch's interface.
 
     A view holds the tensor it looks at (``_base``) and the chain of view primitives between them (``_chain``). It is
@@ -117,11 +121,11 @@ class Tensor:
             else:
                 result = op.impl(*arrays, **attrs)
         except Exception:
-            _check_types(op, operands, attrs)
+            check_types(op, operands, attrs)
             raise
         outs = [_new(np.asarray(r)) for r in result] if type(result) is tuple else [_new(np.asarray(result))]
         if op.kind == "view":
-            _link(outs[0], operands[0], (op, attrs))
+            link(outs[0], operands[0], (op, attrs))
         if modes.recorder is not None:
             modes.recorder.node(op, operands, attrs, outs)
         if modes.grad:
@@ -157,7 +161,7 @@ class Tensor:
     @property
     def requires_grad(self) -> bool:
         if self._linked:
-            _refresh(self)
+            refresh(self)
         return self._requires_grad or self._grad_fn is not None
 
     @requires_grad.setter
@@ -183,7 +187,7 @@ class Tensor:
     @property
     def grad_fn(self) -> Node | None:
         if self._linked:
-            _refresh(self)
+            refresh(self)
         return self._grad_fn
 
     @property
@@ -233,9 +237,9 @@ class Tensor:
     @property
     def data(self) -> Tensor:
         """The same memory without history; writes through it are not seen by autograd."""
-        alias = _alias(self)
-        alias._storage = Storage()
-        return alias
+        found = alias(self)
+        found._storage = Storage()
+        return found
 
     @data.setter
     def data(self, value: Tensor) -> None:
@@ -270,9 +274,9 @@ class Tensor:
 
     def detach(self) -> Tensor:
         """The same memory without history; writes through it count for autograd."""
-        alias = _alias(self)
-        alias._inference = self._inference
-        return alias
+        found = alias(self)
+        found._inference = self._inference
+        return found
 
     def detach_(self) -> Tensor:
         """Forget this tensor's history; RuntimeError for a view."""
@@ -308,108 +312,6 @@ class Tensor:
             raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
         self._post_hooks = {} if self._post_hooks is None else self._post_hooks
         return add_hook(self._post_hooks, hook)
-
-    # ---- sizes
-
-    def numel(self) -> int:
-        return self._data.size
-
-    nelement = numel
-
-    def dim(self) -> int:
-        return self._data.ndim
-
-    ndimension = dim
-
-    def size(self, dim: int | None = None) -> Any:
-        """The shape, or its entry ``dim``; IndexError when out of range."""
-        if dim is None:
-            return self.shape
-        ndim = self._data.ndim
-        low, high = (-ndim, ndim - 1) if ndim else (-1, 0)
-        if not low <= dim <= high or ndim == 0:
-            raise IndexError(f"Dimension out of range (expected to be in range of [{low}, {high}], but got {dim})")
-        return self._data.shape[dim]
-
-    def stride(self, dim: int | None = None) -> Any:
-        """Strides in elements."""
-        strides = tuple(s // self._data.itemsize for s in self._data.strides)
-        return strides if dim is None else strides[dim]
-
-    def storage_offset(self) -> int:
-        root: Tensor = self
-        while root._base is not None or root._source is not None:
-            found = root._base if root._base is not None else root._source()  # type: ignore[misc]
-            if found is None:
-                break
-            root = found
-        return (self.data_ptr() - root.data_ptr()) // self._data.itemsize
-
-    def data_ptr(self) -> int:
-        return int(self._data.__array_interface__["data"][0])
-
-    def element_size(self) -> int:
-        return self._data.itemsize
-
-    @property
-    def itemsize(self) -> int:
-        return self._data.itemsize
-
-    @property
-    def nbytes(self) -> int:
-        return self._data.nbytes
-
-    def is_contiguous(self) -> bool:
-        """Whether the elements lie densely in row-major order."""
-        return self._data.flags.c_contiguous
-
-    # ---- leaving the tensor world
-
-    def numpy(self, *, force: bool = False) -> Array:
-        """The array that shares this tensor's memory; RuntimeError when it requires grad, unless ``force``."""
-        if self.requires_grad and not force:
-            raise RuntimeError(
-                "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
-            )
-        if modes.recorder is not None:
-            modes.recorder.leave(self, "numpy()")
-        return self._data
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        array = self.numpy()
-        return array if dtype is None else array.astype(dtype, copy=False)
-
-    def item(self) -> bool | int | float:
-        """The one element as a Python number; RuntimeError when there is not exactly one."""
-        if self._data.size != 1:
-            raise RuntimeError(f"a Tensor with {self._data.size} elements cannot be converted to Scalar")
-        return _observe(self, self._data.item())  # type: ignore[no-any-return]
-
-    def tolist(self) -> Any:
-        """Nested lists of Python numbers."""
-        return _observe(self, self._data.tolist())
-
-    def __bool__(self) -> bool:
-        if self._data.size != 1:
-            many = "more than one value" if self._data.size else "no values"
-            raise RuntimeError(f"Boolean value of Tensor with {many} is ambiguous")
-        return bool(_observe(self, bool(self._data.item())))
-
-    def __float__(self) -> float:
-        return float(self.item())
-
-    def __int__(self) -> int:
-        return int(self.item())
-
-    def __index__(self) -> int:
-        if self._data.dtype.kind not in "biu" or self._data.size != 1:
-            raise TypeError("only integer tensors of a single element can be converted to an index")
-        return int(self.item())
-
-    def __len__(self) -> int:
-        if self._data.ndim == 0:
-            raise TypeError("len() of a 0-d tensor")
-        return len(self._data)
 
     def __iter__(self) -> Iterator[Tensor]:
         if self._data.ndim == 0:
@@ -472,21 +374,6 @@ def create(name: str, **attrs: Any) -> Tensor:
     return result
 
 
-def own(t: Tensor) -> Tensor:
-    """A copy of ``t`` with memory of its own."""
-    result: Tensor = Tensor.__tracecomp_apply__(OPS["cast"], (t,), {"dtype": t.dtype})
-    return result
-
-
-def before_write(target: Tensor, others: tuple[Any, ...]) -> Tensor:
-    """``target`` as an operand of the operation that overwrites it: a copy when derivatives may read it afterwards."""
-    if not modes.grad:
-        return target
-    if target.requires_grad:
-        return target if target.is_leaf else own(target)
-    return own(target) if any(isinstance(x, Tensor) and x.requires_grad for x in others) else target
-
-
 def get_grad(t: Tensor) -> Tensor | None:
     """``t.grad`` as autograd and optimizers see it."""
     return t._grad if modes.recorder is None else modes.recorder.get_grad(t)
@@ -497,84 +384,6 @@ def set_grad(t: Tensor, value: Tensor | None) -> None:
     if modes.recorder is not None:
         modes.recorder.set_grad(t, value)
     t._grad = value
-
-
-def assign_(target: Tensor, value: Tensor) -> None:
-    """Replace ``target``'s elements by those of ``value``, a fresh result of its shape: the one way to write.
-
-    Memory is written, the storage's version counts, and the history of the base becomes "the base with the elements
-    seen through the view replaced by ``value``". RuntimeError where PyTorch forbids the write.
-    """
-    history = modes.grad and (value.requires_grad or target.requires_grad)
-    _check_write(target, history)
-    if value._data.shape != target._data.shape:
-        raise RuntimeError(
-            f"output with shape {list(target.shape)} doesn't match the broadcast shape {list(value.shape)}"
-        )
-    if value._data.dtype != target._data.dtype:
-        value = Tensor.__tracecomp_apply__(OPS["cast"], (value,), {"dtype": target.dtype})
-    edge = gradient_edge(value) if history else None
-    before = gradient_edge(target._base if target._linked and target._base is not None else target) if history else None
-    np.copyto(target._data, value._data)
-    storage = target._shared_storage()
-    storage.version += 1
-    if modes.recorder is not None:
-        modes.recorder.write(target, value)
-    if history:
-        _rebase(target, value, before, edge)
-
-
-def _rebase(target: Tensor, value: Tensor, before: Edge, edge: Edge) -> None:
-    if edge is not None and isinstance(edge[0], OpNode):
-        edge[0].result_moved(target)
-    base = target._base if target._linked else None
-    if base is None:
-        if edge is None or isinstance(edge[0], AccumulateGrad):
-            edge = (CopySlices(before, edge, (), target._data), 0)
-        target._grad_fn, target._output_nr = edge
-        target._requires_grad = False
-        target._seen = target._version
-        return
-    base._grad_fn, base._output_nr = CopySlices(before, edge, target._chain, base._data), 0
-    base._requires_grad = False
-
-
-def _check_write(target: Tensor, history: bool) -> None:
-    array = target._data
-    if any(s == 0 and n > 1 for s, n in zip(array.strides, array.shape, strict=True)):
-        raise RuntimeError(
-            "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
-            "Please clone() the tensor before performing the operation."
-        )
-    if target._inference and not modes.inference:
-        raise RuntimeError(
-            "Inplace update to inference tensor outside InferenceMode is not allowed."
-            "You can make a clone to get a normal tensor before doing inplace update."
-        )
-    if not history:
-        return
-    if target._requires_grad and target.grad_fn is None:
-        raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
-    if target._base is not None:
-        if target._linked and target._base._requires_grad and target._base.grad_fn is None:
-            raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
-        if target._unwritable is not None:
-            raise RuntimeError(target._unwritable)
-
-
-def gradient_edge(t: Tensor) -> Edge:
-    """Where the gradient of ``t`` goes: its node and result number, its accumulator, or nowhere."""
-    if t._linked:
-        _refresh(t)
-    if t._grad_fn is not None:
-        return (t._grad_fn, t._output_nr)
-    if not t._requires_grad:
-        return None
-    node = None if t._accumulator is None else t._accumulator()
-    if node is None:
-        node = AccumulateGrad(t)
-        t._accumulator = weakref.ref(node)
-    return (node, 0)
 
 
 def _track(op: Op, operands: tuple[Any, ...], attrs: dict[str, Any], arrays: list[Any], outs: list[Tensor]) -> None:
@@ -607,77 +416,6 @@ def _track(op: Op, operands: tuple[Any, ...], attrs: dict[str, Any], arrays: lis
     for i, t in enumerate(outs):
         if t._data.dtype.kind not in "biu":
             t._grad_fn, t._output_nr = node, i
-
-
-NO_GRAD_VIEW = (
-    "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Given that this use case "
-    "is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view and the inplace "
-    "either both inside the no_grad block (if you don't want the inplace to be tracked) or both outside (if you want "
-    "the inplace to be tracked)."
-)
-
-
-def _link(view: Tensor, source: Tensor, step: View) -> None:
-    """Make ``view`` a view of ``source``, when they share memory."""
-    if not np.may_share_memory(view._data, source._data):
-        return
-    view._storage = source._shared_storage()
-    view._seen = view._storage.version
-    if source._linked:
-        view._base, view._chain = source._base, (*source._chain, step)
-    else:
-        view._base, view._chain = source, (step,)
-    view._linked = modes.grad
-    view._unwritable = source._unwritable
-    if not modes.grad:
-        view._unwritable = NO_GRAD_VIEW
-    if source._inference:
-        view._inference = True
-
-
-def _alias(source: Tensor) -> Tensor:
-    """The same memory, without history."""
-    alias = _new(source._data)
-    alias._storage = source._shared_storage()
-    alias._source = weakref.ref(source)
-    if modes.recorder is not None:
-        modes.recorder.alias(alias, source)
-    return alias
-
-
-def _refresh(view: Tensor) -> None:
-    """Take a linked view's history from its base again when the storage has been written since."""
-    base, storage = view._base, view._storage
-    assert base is not None and storage is not None
-    if view._seen == storage.version:
-        return
-    view._seen = storage.version
-    edge = gradient_edge(base)
-    if edge is None:
-        return
-    dtype, shape = base._data.dtype, base._data.shape
-    for op, attrs in view._chain:
-        out = op.infer(TensorType(from_numpy_dtype(dtype), shape), **attrs)
-        node = op_node(op, attrs, (None,), [(dtype, shape)], (edge,), (), ((dtype, out.shape),))
-        edge, shape = (node, 0), out.shape
-    view._grad_fn, view._output_nr = edge
-    view._requires_grad = False
-
-
-def _check_types(op: Op, operands: tuple[Any, ...], attrs: dict[str, Any]) -> None:
-    """Raise the operator's own error about operand types, if that is what is wrong."""
-    dtype = next((x.dtype for x in reversed(operands) if isinstance(x, Tensor)), None)
-    types = [
-        TensorType(x.dtype, x._data.shape) if isinstance(x, Tensor) else TensorType(dtype, ())  # type: ignore[arg-type]
-        for x in operands
-    ]
-    op.infer(*types, **attrs)
-
-
-def _observe(t: Tensor, value: Any) -> Any:
-    if modes.recorder is not None:
-        modes.recorder.observe(t, value)
-    return value
 
 
 def _row(t: Tensor, i: int) -> Tensor:

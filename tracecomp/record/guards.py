@@ -13,7 +13,7 @@ from tracecomp.modes import ModuleChanges, modes
 from tracecomp.record.recorder import Recorder
 from tracecomp.tensor import Tensor
 
-_PLAIN = (bool, int, float, complex, str, bytes, type(None), DType, type(Ellipsis), slice, range)
+_PLAIN = (bool, int, float, complex, str, bytes, np.generic, type(None), DType, type(Ellipsis), slice, range)
 _MISSING = object()
 _MODULE_INTERNALS = ("_parameters", "_buffers", "_modules")
 _FROZEN_SIZE = 64

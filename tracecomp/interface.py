@@ -1,0 +1,138 @@
+"""The part of ``Tensor`` that speaks of sizes and memory, and that leaves the tensor world."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tracecomp.modes import modes
+
+if TYPE_CHECKING:
+    from tracecomp.size import Size
+    from tracecomp.tensor import Tensor
+
+Array = np.ndarray[Any, Any]
+
+
+class TensorInterface:
+    """What needs no more of a tensor than its array."""
+
+    _data: Array
+    _base: Tensor | None
+    _source: Any
+    if TYPE_CHECKING:
+
+        @property
+        def requires_grad(self) -> bool: ...
+
+        @property
+        def shape(self) -> Size: ...
+
+    # ---- sizes
+
+    def numel(self) -> int:
+        return self._data.size
+
+    nelement = numel
+
+    def dim(self) -> int:
+        return self._data.ndim
+
+    ndimension = dim
+
+    def size(self, dim: int | None = None) -> Any:
+        """The shape, or its entry ``dim``; IndexError when out of range."""
+        if dim is None:
+            return self.shape
+        ndim = self._data.ndim
+        low, high = (-ndim, ndim - 1) if ndim else (-1, 0)
+        if not low <= dim <= high or ndim == 0:
+            raise IndexError(f"Dimension out of range (expected to be in range of [{low}, {high}], but got {dim})")
+        return self._data.shape[dim]
+
+    def stride(self, dim: int | None = None) -> Any:
+        """Strides in elements."""
+        strides = tuple(s // self._data.itemsize for s in self._data.strides)
+        return strides if dim is None else strides[dim]
+
+    def storage_offset(self) -> int:
+        root: Any = self
+        while root._base is not None or root._source is not None:
+            found = root._base if root._base is not None else root._source()
+            if found is None:
+                break
+            root = found
+        return (self.data_ptr() - int(root.data_ptr())) // self._data.itemsize
+
+    def data_ptr(self) -> int:
+        return int(self._data.__array_interface__["data"][0])
+
+    def element_size(self) -> int:
+        return self._data.itemsize
+
+    @property
+    def itemsize(self) -> int:
+        return self._data.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self._data.nbytes
+
+    def is_contiguous(self) -> bool:
+        """Whether the elements lie densely in row-major order."""
+        return self._data.flags.c_contiguous
+
+    # ---- leaving the tensor world
+
+    def numpy(self, *, force: bool = False) -> Array:
+        """The array that shares this tensor's memory; RuntimeError when it requires grad, unless ``force``."""
+        if self.requires_grad and not force:
+            raise RuntimeError(
+                "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
+            )
+        if modes.recorder is not None:
+            modes.recorder.leave(self, "numpy()")
+        return self._data
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        array = self.numpy()
+        return array if dtype is None else array.astype(dtype, copy=False)
+
+    def item(self) -> bool | int | float:
+        """The one element as a Python number; RuntimeError when there is not exactly one."""
+        if self._data.size != 1:
+            raise RuntimeError(f"a Tensor with {self._data.size} elements cannot be converted to Scalar")
+        return _observe(self, self._data.item())  # type: ignore[no-any-return]
+
+    def tolist(self) -> Any:
+        """Nested lists of Python numbers."""
+        return _observe(self, self._data.tolist())
+
+    def __bool__(self) -> bool:
+        if self._data.size != 1:
+            many = "more than one value" if self._data.size else "no values"
+            raise RuntimeError(f"Boolean value of Tensor with {many} is ambiguous")
+        return bool(_observe(self, bool(self._data.item())))
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __index__(self) -> int:
+        if self._data.dtype.kind not in "biu" or self._data.size != 1:
+            raise TypeError("only integer tensors of a single element can be converted to an index")
+        return int(self.item())
+
+    def __len__(self) -> int:
+        if self._data.ndim == 0:
+            raise TypeError("len() of a 0-d tensor")
+        return len(self._data)
+
+
+def _observe(t: TensorInterface, value: Any) -> Any:
+    if modes.recorder is not None:
+        modes.recorder.observe(t, value)
+    return value
