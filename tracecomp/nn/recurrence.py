@@ -32,7 +32,11 @@ def _split(x: Any, parts: int) -> list[Any]:
 
 def step(mode: str, projected: Any, state: State, weight: Any, bias: Any, out: Any) -> State:
     """The next state (N, hidden) from ``x W_ih^T + b_ih`` and the present one; ``out`` projects LSTM's output."""
-    hidden = _linear(state[0], weight, bias)
+    return _gates(mode, projected, _linear(state[0], weight, bias), state, out)
+
+
+def _gates(mode: str, projected: Any, hidden: Any, state: State, out: Any) -> State:
+    """The next state from the projections of the input and of the present state."""
     if mode == "LSTM":
         i, f, g, o = _split(prim.add(projected, hidden), 4)
         kept = prim.mul(prim.sigmoid(f), state[1])
@@ -51,17 +55,21 @@ def step(mode: str, projected: Any, state: State, weight: Any, bias: Any, out: A
 
 @lru_cache(maxsize=64)
 def _body(mode: str, states: tuple[TensorType, ...], xs: tuple[TensorType, ...], consts: tuple[Any, ...]) -> Graph:
-    """The scan's body: (state, x[, mask], weights) -> (state, state), the second to be stacked."""
+    """The scan's body: (state, x[, mask], weights) -> (state, state, projection), the last two to be stacked.
+
+    The projection of the state is stacked so that the derivative need not compute it again.
+    """
     graph = Graph(mode.lower())
 
     def inputs(name: str, types: Sequence[TensorType | None]) -> list[Any]:
         return [None if t is None else Sym(graph, graph.add_input(t, f"{name}{i}")) for i, t in enumerate(types)]
 
     state, at, (weight, bias, out) = inputs("state", states), inputs("x", xs), inputs("w", consts)
-    new = step(mode, at[0], tuple(state), weight, bias, out)
+    hidden = _linear(state[0], weight, bias)
+    new = _gates(mode, at[0], hidden, tuple(state), out)
     if len(at) == 2:
         new = tuple(prim.where(at[1], after, before) for after, before in zip(new, state, strict=True))
-    for value in (*new, *new):
+    for value in (*new, *new, hidden):
         graph.add_output(value.value)
     return graph
 

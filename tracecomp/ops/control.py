@@ -113,8 +113,9 @@ def _with_history(body: Graph, missing: tuple[int, ...]) -> Graph:
 def _backward_body(body: Graph, carries: int, xs: int) -> Graph:
     """One step backwards.
 
-    Takes gradients of carries and sums of gradients of consts (as carries), then carries, xs and gradients of ys (as
-    xs), then consts; floating-point ones only where gradients are meant.
+    Takes gradients of carries and sums of gradients of consts (as carries), then carries, xs, gradients of ys and ys
+    (as xs), then consts; floating-point ones only where gradients are meant. What the body stacked is read, not
+    computed again.
     """
     graph = Graph(f"{body.name}_backward")
     types, out_types = _input_types(body), _output_types(body)
@@ -127,6 +128,7 @@ def _backward_body(body: Graph, carries: int, xs: int) -> Graph:
     sums = inputs("dconst", [consts[i] for i in _floats(consts)])
     operands = inputs("in", types[: carries + xs])
     y_grads = inputs("dy", [out_types[carries:][i] for i in _floats(out_types[carries:])])
+    stacked = inputs("y", out_types[carries:])
     operands += inputs("const", consts)
     results = inline(graph, body, operands)
     outputs = [v for v in results if v.dtype.is_floating_point]
@@ -140,7 +142,24 @@ def _backward_body(body: Graph, carries: int, xs: int) -> Graph:
         graph.add_output(graph.apply("add", total, value))
     for value in full[n_carry : len(full) - n_const]:
         graph.add_output(value)
-    return graph
+    made = {v: y for v, y in zip(results[carries:], stacked, strict=True) if v.node is not None}
+    return _with_values_given(graph, made)
+
+
+def _with_values_given(graph: Graph, given: dict[Value, Value]) -> Graph:
+    """``graph`` with some of its values replaced by inputs, and without what only they needed."""
+    new = Graph(graph.name)
+    known = {i.value: new.add_input(i.value.type, i.name, i.role, i.data) for i in graph.inputs}
+
+    def of(value: Value) -> Value:
+        return known[given.get(value, value)]
+
+    for node in graph.nodes:
+        known.update(zip(node.outputs, new.add(node.op, map(of, node.inputs), node.attrs), strict=True))
+    for output in graph.outputs:
+        new.add_output(of(output.value), output.name, output.role)
+    new.drop_dead()
+    return new
 
 
 def _histories(outs: Any, ins: Any, body: Graph, carries: int, xs: int, length: int, reverse: bool) -> list[Any]:
@@ -185,9 +204,10 @@ def _scan_vjp(
         *(_zeros_or_none(consts[i]) for i in const_floats),
         *history, *ins[carries : carries + xs],
         *(grads[carries + i] for i in y_floats),
+        *outs[carries:],
         *consts,
         body=_backward_body(body, carries, xs),
-        carries=len(carry_floats) + len(const_floats), xs=carries + xs + len(y_floats), length=length,
+        carries=len(carry_floats) + len(const_floats), xs=xs + len(y_floats) + len(outs), length=length,
         reverse=not reverse,
     )  # fmt: skip
     backward = list(backward) if isinstance(backward, tuple) else [backward]

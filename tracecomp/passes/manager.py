@@ -14,7 +14,7 @@ from tracecomp.errors import CompileError
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.printer import print_graph
 from tracecomp.ir.verify import verify
-from tracecomp.passes import canonical, dead_code, fold, layout, split
+from tracecomp.passes import canonical, dead_code, fold, hoist, layout, split
 from tracecomp.passes.rewrite import Log
 
 
@@ -34,6 +34,7 @@ PIPELINE: tuple[Pass, ...] = (
     Pass("layout", layout.plan, "channels last where convolutions gain from it; convolutions become contractions"),
     Pass("canonical", canonical.canonicalise, "one spelling for contractions and reductions"),
     Pass("split", split.split_reductions, "long reductions in two stages"),
+    Pass("hoist", hoist.hoist, "what every step of a scan would repeat, once before it"),
     Pass("dead_code", dead_code.remove_dead_code, "what control operators compute and nobody reads"),
 )
 
