@@ -589,3 +589,26 @@ def test_empty_loops_and_buffers() -> None:
     k = kernel([x, y], "y", Loop("vector", v, (Store(y, index(v), Load(x, index(v))),)))
     empty = np.zeros(0, np.float32)
     run(program(k, 1), [empty], [empty], verify=False)
+
+
+def test_several_updates_in_one_body_keep_their_order() -> None:
+    """Three taps of a window, unrolled: later taps read what earlier ones have read for other elements of the tile."""
+    rows, lanes, depth = 4, 20, 9
+    x, w = Buffer("x", float32, depth * (rows + 2)), Buffer("w", float32, depth * 3 * lanes)
+    y = Buffer("y", float32, rows * lanes)
+    i, j, t = Var("i", rows), Var("j", lanes), Var("t", depth)
+    taps = []
+    for tap in range(3):
+        weight = Load(w, (index(t) * 3 + tap) * lanes + index(j))
+        taps += [
+            Let(f"w{tap}", weight),
+            Let(f"x{tap}", Load(x, index(t) * (rows + 2) + index(i) + tap)),
+            Update("s", (Read(f"w{tap}", float32), Read(f"x{tap}", float32))),
+        ]
+    total = Accumulate((Acc("s", "fma", float32, zero(float32)),), (Loop("serial", t, tuple(taps)),))
+    store = Store(y, index(i) * lanes + index(j), Read("s", float32))
+    k = kernel([x, w, y], "y", Loop("tile", i, (Loop("vector", j, (total, store)),)))
+    a, b = data(depth, rows + 2), data(depth, 3, lanes, seed=1)
+    got = run(program(k, 2), [a, b], [np.zeros((rows, lanes), np.float32)])[0]
+    windows = np.stack([a[:, tap : tap + rows] for tap in range(3)], axis=1)
+    np.testing.assert_allclose(got, np.einsum("dtr,dtl->rl", windows, b), rtol=1e-4, atol=1e-5)
