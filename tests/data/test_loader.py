@@ -117,7 +117,7 @@ def test_errors_keep_their_type_and_show_the_workers_traceback(workers: int) -> 
 
 
 def test_timeouts_and_dead_workers_are_reported() -> None:
-    with pytest.raises(RuntimeError, match="timed out after 0.5 seconds"):
+    with pytest.raises(RuntimeError, match=r"timed out after 0\.5 seconds"):
         list(DataLoader(Slow(2), num_workers=1, timeout=0.5))
     with pytest.raises(RuntimeError, match="exited unexpectedly"):
         list(DataLoader(Dying(2), num_workers=1))
@@ -154,7 +154,7 @@ def test_map_style_data_may_be_any_container() -> None:
 
 
 def test_collation_of_nested_items() -> None:
-    Point = namedtuple("Point", "x y")  # noqa: PYI024
+    Point = namedtuple("Point", "x y")
     items = [{"p": Point(i, [float(i), np.float32(i)]), "s": "ab", "a": np.ones(2) * i} for i in range(3)]
     batch = default_collate(items)
     assert batch["p"].x.tolist() == [0, 1, 2] and batch["p"].y[0].dtype is tc.float64
