@@ -40,7 +40,7 @@ globals().update(functional.PUBLIC)
 # Loaded when first used, so that importing the package and running eagerly stays cheap.
 _LATER = {
     "Compiled": "compiled", "compile": "compiled", "compare": "inspect", "explain": "inspect",
-    "nn": "nn", "optim": "optim", "utils": "utils", "special": "special", "linalg": "linalg", "fft": "fft",
+    "save": "utils.serialization", "load": "utils.serialization", "nn": "nn", "optim": "optim", "utils": "utils", "special": "special", "linalg": "linalg", "fft": "fft",
     "signal": "signal", "masked": "masked", "cuda": "cuda", "backends": "backends",
     "version": "version", "get_num_threads": "runtime.threads", "set_num_threads": "runtime.threads",
     "distributions": "distributions", "func": "func", "vmap": "func", "amp": "amp", "autocast": "amp",
