@@ -30,7 +30,8 @@ class Maker:
             self.given(shape)
         steps = [
             self.elementwise, self.broadcast, self.scalar, self.where, self.cast, self.permute, self.reshape,
-            self.slice, self.expand, self.flip, self.pad, self.concat, self.reduce, self.normalise, self.argument, self.contract,
+            self.slice, self.expand, self.flip, self.pad, self.concat, self.reduce, self.normalise, self.argument,
+            self.contract,
             self.convolve, self.convolve, self.transposed, self.weight, self.pool, self.fold, self.take,
         ]  # fmt: skip
         for _ in range(nodes):

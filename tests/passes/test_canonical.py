@@ -88,6 +88,13 @@ CASES = [
         %2 = max(%1) {axes=[2, 4]} : f32[2,3,2] """,
     ),
     Case(
+        "fold_that_tiles", "x:f32[2,3,2]",
+        "%0 = fold(%x) {dilations=[1], shape=[2, 7], sizes=[2], strides=[2]} : f32[2,7]",
+        """%0 = reshape(%x) {shape=[2, 6]} : f32[2,6]
+        %1 = pad(%0) {high=[0, 1], interior=[0, 0], low=[0, 0], value=0.0} : f32[2,7]
+        %2 = add(%1, 0.0:f32) : f32[2,7] """,
+    ),
+    Case(
         "split_of_permute", "x:f32[6,4]",
         """%0 = permute(%x) {dims=[1, 0]} : f32[4,6]
         %1 = reshape(%0) {shape=[2, 2, 3, 2]} : f32[2,2,3,2] """,

@@ -37,6 +37,28 @@ def windows_that_tile(g: Rewriter, a: Application) -> Replacement:
     return g.apply("permute", g.reshape(slice_of(g, x, [0] * x.ndim, tuple(run), steps), tuple(tiles)), dims=order)
 
 
+@RULES.on("fold")
+def fold_that_tiles(g: Rewriter, a: Application) -> Replacement:
+    """fold of windows that do not overlap -> pad(reshape(permute(x))); a sum of one term starts from 0.0 all the same"""
+    x, shape, sizes = a.inputs[0], a.type.shape, a.attrs["sizes"]
+    rank, lead = len(sizes), len(shape) - len(sizes)
+    counts = x.shape[lead : lead + rank]
+    gaps: list[int] = []
+    for k, n, s, d in zip(sizes, counts, a.attrs["strides"], a.attrs["dilations"], strict=True):
+        if not (k == 1 or n == 1 or (k == s and d == 1)):
+            return None
+        gaps.append(s - 1 if k == 1 else d - 1)
+    order = (*range(lead), *(axis for d in range(rank) for axis in (lead + d, lead + rank + d)))
+    tiles = g.apply("permute", x, dims=order)
+    flat = g.reshape(tiles, (*shape[:lead], *(n * k for n, k in zip(counts, sizes, strict=True))))
+    zeros = (0,) * len(shape)
+    covered = ((n - 1) * (gap + 1) + 1 for n, gap in zip(flat.shape[lead:], gaps, strict=True))
+    high = (*zeros[:lead], *(size - n for size, n in zip(shape[lead:], covered, strict=True)))
+    nothing = 0.0 if x.dtype.is_floating_point else 0
+    whole = g.apply("pad", flat, low=zeros, high=high, interior=(*zeros[:lead], *gaps), value=nothing)
+    return g.apply("add", whole, g.scalar(nothing, x.dtype))
+
+
 @RULES.on("reshape")
 def split_of_permute(g: Rewriter, a: Application) -> Replacement:
     """reshape(permute(x)) that only splits axes -> permute(reshape(x)), which lies in memory as it is"""
