@@ -15,7 +15,7 @@ from tracecomp.ir.graph import Graph
 from tracecomp.modes import modes
 from tracecomp.plan import BACKENDS, Plan
 from tracecomp.record.describe import describe_recording
-from tracecomp.record.pytree import flatten
+from tracecomp.record.pytree import flatten_call
 from tracecomp.record.recording import Recording, record
 
 MAX_RECORDINGS = 64
@@ -55,25 +55,24 @@ class Compiled:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.eager_because is not None or modes.recorder is not None:
             return self.fn(*args, **kwargs)
-        leaves: list[Any] = []
-        structure = flatten((args, kwargs), leaves)
+        structure, leaves = flatten_call(args, kwargs)
         known: dict[int, Any] = {}
         reason = None
         for entry in self.entries:
-            miss = entry.recording.guards.miss(structure, leaves)
+            recording = entry.recording
+            miss = recording.guards.miss(structure, leaves)
             if miss is not None:
                 reason = reason or miss
                 continue
-            if not _compatible(entry.recording, known):
+            if known and not _compatible(recording, known):
                 continue
-            outcome = self._plan(entry).call(leaves)
-            if outcome.held == len(entry.recording.predicates):
+            held, found = (entry.plan or self._plan(entry)).call(leaves)
+            if held == len(recording.predicates):
                 self._promote(entry)
-                return outcome.result
-            known.update(enumerate([seen for _, seen, _ in entry.recording.predicates[: outcome.held]]))
-            known[outcome.held] = outcome.instead
-            source = entry.recording.predicates[outcome.held][2]
-            reason = f"the value at {source} was {outcome.instead}, a path not seen before"
+                return found
+            known.update(enumerate([seen for _, seen, _ in recording.predicates[:held]]))
+            known[held] = found
+            reason = f"the value at {recording.predicates[held][2]} was {found}, a path not seen before"
         return self._record(args, kwargs, reason)
 
     def __get__(self, owner: Any, kind: type | None = None) -> Any:

@@ -18,7 +18,7 @@ from tracecomp.node import FREED, Edge, Grads, Node, look, modified
 from tracecomp.passes import build
 from tracecomp.passes.explain import describe_built
 from tracecomp.passes.segments import has_external, segments
-from tracecomp.record.pytree import unflatten
+from tracecomp.record.pytree import LEAF, unflatten
 from tracecomp.record.recording import Binding, Given, Made, Plain, Recording, Split
 from tracecomp.runtime.executable import Executable
 from tracecomp.tensor import Tensor, gradient_edge
@@ -138,16 +138,17 @@ class Plan:
         self._threads = threads
         graph, inputs = recording.graph, recording.inputs
         self._arguments = [b.ref for b in inputs if b.kind == "argument"]
+        self._array_arguments = bool(recording.guards.arrays)
         self._states = [b.ref for b in inputs if b.kind == "state"]
         self._others = [_reader(b) for b in inputs if b.kind in ("grad", "host")]
         position = {id(b): i for i, b in enumerate(inputs)}
-        self._updates = [(b, out) for b, out in recording.updates]
         pairs = [(out, position.get(id(b))) for b, out in recording.updates]
         self._aliases = [] if recording.predicates else [(out, i) for out, i in pairs if i is not None]
         in_place = {out for out, _ in self._aliases}
         self._types = [(o.value.shape, o.value.dtype.numpy) for o in graph.outputs]
         self._fresh = [(n, *t) for n, t in enumerate(self._types) if n not in in_place]
         self._reusable = self._reusable_grads()
+        self._lone = _lone_result(recording)
         self.forward: Backend = self._make(graph, dict(self._aliases), threads)
         self._backward: Backend | None = None
 
@@ -177,12 +178,38 @@ class Plan:
             self._backward = self._make(self.recording.split.backward, {}, self._threads)
         return self._backward
 
-    def call(self, leaves: Sequence[Any]) -> Outcome:
-        """Run on argument ``leaves``; nothing is written outside unless every predicate holds."""
+    def call(self, leaves: Sequence[Any]) -> tuple[int, Any]:
+        """Run on argument ``leaves``: how many predicates held, and the results.
+
+        When a predicate does not hold, its value takes the place of the results, and nothing outside was written.
+        """
         recording = self.recording
-        arrays = [leaves[i]._data if isinstance(leaves[i], Tensor) else leaves[i] for i in self._arguments]
+        if self._array_arguments:
+            arrays = [leaves[i]._data if isinstance(leaves[i], Tensor) else leaves[i] for i in self._arguments]
+        else:
+            arrays = [leaves[i]._data for i in self._arguments]
         arrays += [t._data for t in self._states]
-        arrays += [read(leaves) for read in self._others]
+        if self._others:
+            arrays += [read(leaves) for read in self._others]
+        outputs = self._outputs(arrays)
+        kept = None if recording.split is None else self._keep(leaves, arrays)
+        self.forward.run(arrays, outputs)
+        for k, (out, seen, _) in enumerate(recording.predicates):
+            now = outputs[out].tolist()
+            if not _same(now, seen):
+                return k, now
+        for b, out in recording.updates:
+            t = _tensor(b, leaves)
+            if outputs[out] is not t._data:
+                np.copyto(t._data, outputs[out])
+            t._shared_storage().version += 1
+        recording.calls += 1
+        if self._lone is not None:
+            return len(recording.predicates), Tensor._wrap(outputs[self._lone])
+        return len(recording.predicates), self._results(leaves, outputs, kept)
+
+    def _outputs(self, arrays: Sequence[Array]) -> list[Any]:
+        """Memory for the outputs: the state's own where it is updated in place, old gradients', or new."""
         outputs: list[Any] = [None] * len(self._types)
         for t, n in self._reusable:
             outputs[n] = _unshared(t, *self._types[n])
@@ -191,19 +218,7 @@ class Plan:
         for n, shape, dtype in self._fresh:
             if outputs[n] is None:
                 outputs[n] = np.empty(shape, dtype)
-        kept = self._keep(leaves, arrays)
-        self.forward.run(arrays, outputs)
-        for k, (out, seen, _) in enumerate(recording.predicates):
-            now = outputs[out].tolist()
-            if not _same(now, seen):
-                return Outcome(k, now, None)
-        for b, out in self._updates:
-            t = _tensor(b, leaves)
-            if outputs[out] is not t._data:
-                np.copyto(t._data, outputs[out])
-            t._shared_storage().version += 1
-        recording.calls += 1
-        return Outcome(len(recording.predicates), None, self._results(leaves, outputs, kept))
+        return outputs
 
     def _keep(self, leaves: Sequence[Any], arrays: Sequence[Array]) -> Kept | None:
         """What a backward pass from outside may need; copies of what this call is going to overwrite."""
@@ -240,17 +255,6 @@ class Plan:
         elif t is not None and r.freed:
             t._grad_fn = Freed((), ((t._data.dtype, t._data.shape),))
         return t
-
-
-class Outcome:
-    """What a run came to: how many predicates held, the first that did not, the results if all did."""
-
-    __slots__ = ("held", "instead", "result")
-
-    def __init__(self, held: int, instead: Any, result: Any) -> None:
-        self.held = held
-        self.instead = instead
-        self.result = result
 
 
 class Freed(Node):
@@ -349,6 +353,14 @@ class _Kept:
         if self._tensor is not None and self._tensor._version != self._version:
             raise RuntimeError(modified(self._tensor, self._version))
         return self._array
+
+
+def _lone_result(recording: Recording) -> int | None:
+    """The output that is all there is to return, when that is so."""
+    if recording.grads or recording.split is not None or recording.structure is not LEAF:
+        return None
+    (only,) = recording.results
+    return only.number if isinstance(only, Made) and not only.freed else None
 
 
 def _unshared(t: Tensor, shape: tuple[int, ...], dtype: Any) -> Array | None:

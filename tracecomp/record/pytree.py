@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any
 
 LEAF = "*"
@@ -32,6 +33,24 @@ def flatten(value: Any, leaves: list[Any]) -> Any:
     _leaf_kinds.add(kind)
     leaves.append(value)
     return LEAF
+
+
+def flatten_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Sequence[Any]]:
+    """Structure and leaves of the arguments of a call."""
+    if not kwargs:
+        for a in args:
+            if type(a) not in _leaf_kinds:
+                break
+        else:
+            return _plain_call(len(args)), args
+    leaves: list[Any] = []
+    return flatten((args, kwargs), leaves), leaves
+
+
+@cache
+def _plain_call(count: int) -> Any:
+    """The structure of a call with ``count`` positional leaves, one object for all such calls."""
+    return (tuple, (tuple, *(LEAF,) * count), (dict, ()))
 
 
 def unflatten(structure: Any, leaves: Sequence[Any]) -> Any:

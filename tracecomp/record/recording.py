@@ -18,7 +18,7 @@ from tracecomp.modes import modes
 from tracecomp.node import Node, OpNode, View
 from tracecomp.record.extract import extract, needed_nodes
 from tracecomp.record.guards import Guards
-from tracecomp.record.pytree import flatten, paths
+from tracecomp.record.pytree import flatten, flatten_call, paths
 from tracecomp.record.recorder import Recorder
 from tracecomp.record.saving import choose_saved
 from tracecomp.record.template import Template
@@ -110,8 +110,7 @@ def record(
 
     ``derive`` adds the derivative of results that require grad.
     """
-    leaves: list[Any] = []
-    structure = flatten((args, kwargs), leaves)
+    structure, leaves = flatten_call(args, kwargs)
     where = [p[3:] for p in paths((args, kwargs))]
     guards = Guards(structure, leaves, where)
     recorder = Recorder(name, strict)
