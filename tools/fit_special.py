@@ -2,7 +2,8 @@
 
     python tools/fit_special.py > tracecomp/functional/tables.py
 
-Each series approximates a smooth function on [-1, 1] of a mapped argument; terms below 1e-17 of the largest are dropped.
+Each series approximates a smooth function on [-1, 1] of a mapped argument; terms below 1e-17 of the largest are
+dropped.
 """
 
 from __future__ import annotations

@@ -31,7 +31,8 @@ OUT_OF_SCOPE = (
 )  # fmt: skip
 RANDOM = (
     "rand", "normal", "bernoulli", "multinomial", "uniform", "exponential", "geometric", "cauchy", "log_normal",
-    "dropout", "empty", "new_empty", "rrelu", "fractional_max_pool", "svd_lowrank", "pca_lowrank",
+    "dropout", "alpha_dropout", "feature_alpha_dropout",
+    "empty", "new_empty", "rrelu", "fractional_max_pool", "svd_lowrank", "pca_lowrank",
 )  # fmt: skip
 
 
@@ -133,7 +134,7 @@ def tensor_like(x: torch.Tensor) -> Any:
 
 def function(name: str, variant: str = "") -> Any:
     """The function or method called ``name``, taking the operands in the OpInfo's order; None when there is none."""
-    if variant == "in_place" or name.endswith("_") and not name.endswith("__"):
+    if variant == "in_place" or (name.endswith("_") and not name.endswith("__")):
         method = getattr(tracecomp.Tensor, name.rstrip("_") + "_", None)
         return method and (lambda x, *args, **kw: method(x.clone(), *args, **kw))
     target = _lookup(name)
@@ -210,7 +211,11 @@ def float_leaves(x: Any) -> list[Any]:
 def grad_difference(want: Any, got: Any, inputs: list[Any], ours: list[Any]) -> str | None:
     """Compare gradients of a fixed weighting of the results."""
     wants, gots = leaves(want), leaves(got)
-    pairs = [(a, b) for a, b in zip(wants, gots, strict=True) if isinstance(a, torch.Tensor) and a.requires_grad and a.numel()]
+    pairs = [
+        (a, b)
+        for a, b in zip(wants, gots, strict=True)
+        if isinstance(a, torch.Tensor) and a.requires_grad and a.numel()
+    ]
     if not pairs:
         return None
     weights = [np.cos(np.arange(a.numel())).reshape(tuple(a.shape)) for a, _ in pairs]

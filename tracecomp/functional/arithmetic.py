@@ -7,18 +7,29 @@ from typing import Any
 
 from tracecomp.functional.method import function, publish, store_inplace
 from tracecomp.functional.promotion import (
-    Number, Operand, as_float, bring, cast, common, common_float, float_dtype, operand, result_dtype,
+    Number,
+    Operand,
+    bring,
+    cast,
+    common,
+    common_float,
+    not_implemented,
+    operand,
+    result_dtype,
+    scalar_dtype,
     with_zero_gradient,
-)  # fmt: skip
-from tracecomp.ir.types import float64
+)
+from tracecomp.ir.types import bool_, float64
 from tracecomp.ops.prim import prim
-from tracecomp.tensor import Tensor
+from tracecomp.tensor import Tensor, create
 
 
-def two(name: str, a: Any, b: Any) -> tuple[Operand, Operand]:
-    """Checked operands, at least one of them a tensor."""
+def two(name: str, a: Any, b: Any, numbers: bool = False) -> tuple[Operand, Operand]:
+    """Checked operands, at least one of them a tensor; with ``numbers``, two numbers will do."""
     if not isinstance(a, Tensor) and not isinstance(b, Tensor):
-        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(a).__name__}")
+        if not numbers or not isinstance(a, bool | int | float):
+            raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(a).__name__}")
+        a = create("full", value=a, shape=(), dtype=scalar_dtype(a))
     return operand(a, name, "input"), operand(b, name, "other")
 
 
@@ -37,7 +48,7 @@ def _scaled(name: str, other: Operand, alpha: Number, *operands: Operand) -> Ope
 @function(inplace=True)
 def add(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
     """``input + alpha * other``, broadcast."""
-    a, b = two("add", input, other)
+    a, b = two("add", input, other, numbers=True)
     if alpha != 1:
         b = _scaled("add", b, alpha, a, b)
     return prim.add(*common(a, b))
@@ -46,7 +57,7 @@ def add(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
 @function("subtract", inplace=True)
 def sub(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
     """``input - alpha * other``, broadcast; RuntimeError on two bools."""
-    a, b = two("sub", input, other)
+    a, b = two("sub", input, other, numbers=True)
     if result_dtype(a, b).kind == "bool":
         raise RuntimeError(
             "Subtraction, the `-` operator, with two bool tensors is not supported. "
@@ -66,13 +77,13 @@ def rsub(input: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
 @function("multiply", inplace=True)
 def mul(input: Operand, other: Operand) -> Tensor:
     """``input * other``, broadcast."""
-    return prim.mul(*common(*two("mul", input, other)))
+    return prim.mul(*common(*two("mul", input, other, numbers=True)))
 
 
 @function("divide", inplace=True)
 def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
     """True division; with ``rounding_mode`` ``"trunc"`` or ``"floor"`` in the promoted dtype."""
-    a, b = two("div", input, other)
+    a, b = two("div", input, other, numbers=True)
     if rounding_mode is None:
         return prim.div(*common_float(a, b))
     if rounding_mode == "floor":
@@ -102,7 +113,7 @@ publish("__rdiv__", lambda self, other: div(other, self), only_method=True)
 def floor_divide(input: Operand, other: Operand) -> Tensor:
     """Division rounded down."""
     a, b = two("floor_divide", input, other)
-    _no_bool("floor_divide", "div_floor", a, b)
+    _no_bool("div_floor_cpu", a, b)
     return prim.floor_divide(*common(a, b))
 
 
@@ -110,7 +121,7 @@ def floor_divide(input: Operand, other: Operand) -> Tensor:
 def remainder(input: Operand, other: Operand) -> Tensor:
     """Remainder with the divisor's sign."""
     a, b = two("remainder", input, other)
-    _no_bool("remainder", "remainder", a, b)
+    _no_bool("remainder_cpu", a, b)
     return prim.remainder(*common(a, b))
 
 
@@ -118,13 +129,13 @@ def remainder(input: Operand, other: Operand) -> Tensor:
 def fmod(input: Tensor, other: Operand) -> Tensor:
     """Remainder with the dividend's sign."""
     a, b = two("fmod", input, other)
-    _no_bool("fmod", "fmod", a, b)
+    _no_bool("fmod_cpu", a, b)
     return prim.fmod(*common(a, b))
 
 
-def _no_bool(name: str, kernel: str, *operands: Operand) -> None:
+def _no_bool(kernel: str, *operands: Operand) -> None:
     if result_dtype(*operands).kind == "bool":
-        raise RuntimeError(f"\"{kernel}\" not implemented for 'Bool' (in {name})")
+        raise not_implemented(kernel, bool_)
 
 
 @function(inplace=True)
@@ -132,8 +143,10 @@ def pow(input: Operand, exponent: Operand) -> Tensor:
     """``input ** exponent``; RuntimeError for an integer to a negative Python power."""
     base, power = two("pow", input, exponent)
     dtype = result_dtype(base, power)
-    if dtype.kind == "bool":
-        raise RuntimeError("\"pow\" not implemented for 'Bool'")
+    if dtype is bool_:
+        if isinstance(base, Tensor) and not isinstance(power, Tensor):
+            return prim.bitwise_or(base, not power)
+        raise not_implemented("pow", dtype)
     if isinstance(power, Tensor):
         return prim.pow(*common(base, power))
     if dtype.kind == "int" and power < 0:

@@ -179,7 +179,8 @@ def airy_ai(input: Tensor) -> Tensor:
     up = prim.where(right, x, 4.0)
     zeta = prim.mul(prim.mul(up, prim.sqrt(up)), 2 / 3)
     series = chebyshev(prim.sub(prim.div(6.0, zeta), 1.0), tables.AIRY_LARGE)
-    high = prim.div(prim.mul(series, prim.exp(prim.neg(zeta))), prim.mul(prim.sqrt(prim.sqrt(up)), 2 * math.sqrt(math.pi)))
+    decay = prim.mul(series, prim.exp(prim.neg(zeta)))
+    high = prim.div(decay, prim.mul(prim.sqrt(prim.sqrt(up)), 2 * math.sqrt(math.pi)))
     down = prim.where(prim.lt(x, -7.0), prim.neg(x), 8.0)
     return prim.where(middle, near, prim.where(right, high, _airy_wave(down)))
 

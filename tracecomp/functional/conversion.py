@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,8 @@ import numpy as np
 from tracecomp import device as devices
 from tracecomp.functional.defaults import get_default_dtype, set_default_dtype
 from tracecomp.functional.method import function, publish
-from tracecomp.functional.promotion import cast, operand
 from tracecomp.functional.promotion import can_cast as _can_cast
+from tracecomp.functional.promotion import cast, operand
 from tracecomp.functional.promotion import result_dtype as _result_dtype
 from tracecomp.ir import types
 from tracecomp.ir.types import DType, promote
@@ -132,9 +133,13 @@ def is_set_to(input: Tensor, tensor: Tensor) -> bool:
     return (a.shape, a.strides, input.data_ptr()) == (b.shape, b.strides, tensor.data_ptr())
 
 
+def _constant(value: bool) -> Callable[[Tensor], bool]:
+    return lambda self: value
+
+
 for _name, _value in (("is_cuda", False), ("is_sparse", False), ("is_quantized", False), ("is_meta", False),
                       ("is_mps", False), ("is_mkldnn", False), ("is_nested", False), ("is_cpu", True)):  # fmt: skip
-    publish(_name, property(lambda self, value=_value: value), only_method=True)
+    publish(_name, property(_constant(_value)), only_method=True)
 publish("device", property(lambda self: devices.CPU, doc="The CPU."), only_method=True)
 publish("layout", property(lambda self: devices.strided, doc="Strided."), only_method=True)
 publish("names", property(lambda self: (None,) * self.ndim), only_method=True)

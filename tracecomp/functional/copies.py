@@ -5,13 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tracecomp.functional.dims import wrap_dim
 from tracecomp.functional.joining import chunk, split, split_with_sizes, unbind
 from tracecomp.functional.method import function
-from tracecomp.functional.shaping import (
-    as_strided, cut_range, diagonal, expand, narrow, permute, select, squeeze, t, transpose, unfold, unsqueeze, view,
-)  # fmt: skip
-from tracecomp.functional.dims import wrap_dim
 from tracecomp.functional.promotion import cast
+from tracecomp.functional.shaping import (
+    as_strided,
+    cut_range,
+    diagonal,
+    expand,
+    narrow,
+    permute,
+    select,
+    squeeze,
+    t,
+    transpose,
+    unfold,
+    unsqueeze,
+    view,
+)  # fmt: skip
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor, own
 

@@ -35,7 +35,7 @@ def reduce_axes(dim: int | Sequence[int] | None, ndim: int) -> Shape:
     """The axes a reduction drops, sorted; None and the empty tuple mean all of them."""
     if dim is None:
         return tuple(range(ndim))
-    if isinstance(dim, int) or not hasattr(dim, "__iter__"):
+    if isinstance(dim, int) or not isinstance(dim, Sequence):
         axis = wrap_dim(dim, ndim)
         return (axis,) if ndim else ()
     if not len(dim):
@@ -61,9 +61,7 @@ def as_shape(args: Any) -> Shape:
     """A size given as varargs, one sequence, or one int."""
     if isinstance(args, int):
         args = (args,)
-    if len(args) == 1 and hasattr(args[0], "__iter__") and not hasattr(args[0], "__index__"):
-        args = tuple(args[0])
-    elif len(args) == 1 and hasattr(args[0], "__iter__") and getattr(args[0], "ndim", 0):
+    if len(args) == 1 and hasattr(args[0], "__iter__") and getattr(args[0], "ndim", 1) != 0:
         args = tuple(args[0])
     try:
         return tuple(operator.index(n) for n in args)

@@ -8,10 +8,10 @@ from typing import Any
 
 from tracecomp.functional.dims import wrap_dim
 from tracecomp.functional.indexing import normal_index
-from tracecomp.functional.method import function, type_word
-from tracecomp.functional.promotion import Number, cast, scalar
+from tracecomp.functional.method import function
+from tracecomp.functional.promotion import Number, cast, scalar, type_word
 from tracecomp.functional.shaping import movedim, to_shape
-from tracecomp.ir.types import bool_, broadcast_shapes, int8, int16, int32, int64, uint8
+from tracecomp.ir.types import DType, bool_, broadcast_shapes, int8, int16, int32, int64, uint8
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor, create
 
@@ -20,7 +20,7 @@ def _index(name: str, index: Any, kinds: Sequence[Any] = (int64,)) -> Tensor:
     if not isinstance(index, Tensor):
         raise TypeError(f"{name}(): argument 'index' (position 3) must be Tensor, not {type(index).__name__}")
     if index.dtype not in kinds:
-        raise RuntimeError(f"{name}(): Expected dtype int64 for index, but got {type_word(index)}")
+        raise RuntimeError(f"{name}(): Expected dtype int64 for index, but got {type_word(index.dtype)}")
     return cast(index, int64)
 
 
@@ -39,7 +39,15 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
     x, at = _lift(input), _lift(places)
     if x.ndim != at.ndim:
         raise RuntimeError("Index tensor must have the same number of dimensions as input tensor")
-    return to_shape(prim.gather(x, at, axis=axis), tuple(index.shape))
+    return to_shape(in_range(prim.gather, x, at, axis=axis), tuple(index.shape))
+
+
+def in_range(primitive: Any, *operands: Tensor, **attrs: Any) -> Tensor:
+    """An indexed primitive; here an index out of bounds is a RuntimeError."""
+    try:
+        return primitive(*operands, **attrs)
+    except IndexError as error:
+        raise RuntimeError(str(error)) from None
 
 
 _REDUCE = {"add": "add", "multiply": "mul", "sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
@@ -72,7 +80,7 @@ def _scattered(name: str, input: Tensor, dim: int, index: Any, src: Any, mode: s
     x, at = _lift(input), _lift(places)
     if x.ndim != at.ndim:
         raise RuntimeError("Index tensor must have the same number of dimensions as self tensor")
-    result = prim.scatter(x, at, _source(name, input, places, src), axis=axis, mode=mode)
+    result = in_range(prim.scatter, x, at, _source(name, input, places, src), axis=axis, mode=mode)
     return to_shape(result, tuple(input.shape))
 
 
@@ -93,16 +101,18 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     return _scattered("scatter_add", input, dim, index, src, "add")
 
 
-_NEUTRAL = {
-    "add": lambda t: 0, "mul": lambda t: 1,
-    "max": lambda t: -math.inf if t.kind == "float" else _limits(t)[0],
-    "min": lambda t: math.inf if t.kind == "float" else _limits(t)[1],
-}  # fmt: skip
+def _neutral(mode: str, dtype: DType) -> Number:
+    """What combining with changes nothing."""
+    if mode in ("add", "mul"):
+        return 0 if mode == "add" else 1
+    return _limits(dtype)[0 if mode == "max" else 1]
 
 
-def _limits(dtype: Any) -> tuple[int, int]:
+def _limits(dtype: DType) -> tuple[Number, Number]:
+    if dtype.kind == "float":
+        return -math.inf, math.inf
     if dtype.kind == "bool":
-        return 0, 1
+        return False, True
     bits = dtype.itemsize * 8
     return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if dtype.signed else (0, (1 << bits) - 1)
 
@@ -128,7 +138,7 @@ def scatter_reduce(
     zeros = create("full", value=0, shape=tuple(x.shape), dtype=int64)
 
     def write(base: Tensor, values: Tensor, mode: str) -> Tensor:
-        return prim.scatter(base, at, values, axis=axis, mode=mode)
+        return in_range(prim.scatter, base, at, values, axis=axis, mode=mode)
 
     result = _combined(x, part, write(zeros, ones, "add"), write, reduce, include_self)
     return to_shape(result, tuple(input.shape))
@@ -139,7 +149,7 @@ def _combined(x: Tensor, part: Tensor, hits: Tensor, write: Any, reduce: str, in
     mode = "add" if reduce == "mean" else _REDUCE[reduce]
     base = x
     if not include_self:
-        base = prim.where(prim.gt(hits, 0), scalar(_NEUTRAL[mode](x.dtype), x.dtype), x)
+        base = prim.where(prim.gt(hits, 0), scalar(_neutral(mode, x.dtype), x.dtype), x)
     result = write(base, part, mode)
     if reduce != "mean":
         return result
@@ -171,7 +181,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
 def _rows_source(name: str, input: Tensor, axis: int, count: int, source: Tensor) -> Tensor:
     if source.dtype is not input.dtype:
         raise RuntimeError(f"{name}(): self and source expected to have the same dtype, but got (self) "
-                           f"{type_word(input)} and (source) {type_word(source)}")  # fmt: skip
+                           f"{type_word(input.dtype)} and (source) {type_word(source.dtype)}")  # fmt: skip
     shape = tuple(_lift(input).shape)
     want = (*shape[:axis], count, *shape[axis + 1 :])
     if source.ndim == 0:
@@ -205,11 +215,10 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
 @function(inplace=True, composite=True)
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """A copy of ``input`` with ``value`` at the positions ``index`` of a dimension."""
-    if isinstance(value, Tensor):
-        if value.ndim:
-            raise RuntimeError(
-                f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
-            )
+    if isinstance(value, Tensor) and value.ndim:
+        raise RuntimeError(
+            f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
+        )
     axis, at = _row_index("index_fill", input, dim, index)
     x = _lift(input)
     nowhere = create("full", value=False, shape=(x.shape[axis],), dtype=bool_)
@@ -275,8 +284,8 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
     places = _index("put_", index)
     if source.dtype is not input.dtype:
         raise RuntimeError(
-            f"put_(): self and source expected to have the same dtype, but got self.dtype = {type_word(input)} and "
-            f"source.dtype = {type_word(source)}"
+            f"put_(): self and source expected to have the same dtype, but got self.dtype = {type_word(input.dtype)} "
+            f"and source.dtype = {type_word(source.dtype)}"
         )
     if places.numel() != source.numel():
         raise RuntimeError(
@@ -310,15 +319,15 @@ def repeat_interleave(
         wide = prim.expand(lifted, shape=(*shape[: axis + 1], repeats, *shape[axis + 1 :]))
         return prim.cast(prim.reshape(wide, shape=(*shape[:axis], shape[axis] * repeats, *shape[axis + 1 :])),
                          dtype=x.dtype)  # fmt: skip
-    counts = repeats.tolist() if isinstance(repeats, Tensor) else list(repeats)
-    if len(counts) != x.shape[axis]:
+    times = repeats.tolist() if isinstance(repeats, Tensor) else list(repeats)
+    if len(times) != x.shape[axis]:
         raise RuntimeError(
             "repeats must have the same size as input along dim, but got repeats.size(0) = "
-            f"{len(counts)} and input.size({axis}) = {x.shape[axis]}"
+            f"{len(times)} and input.size({axis}) = {x.shape[axis]}"
         )
-    if any(c < 0 for c in counts):
+    if any(c < 0 for c in times):
         raise RuntimeError("repeats can not be negative")
-    places = [i for i, c in enumerate(counts) for _ in range(c)]
+    places = [i for i, c in enumerate(times) for _ in range(c)]
     return x[(*[slice(None)] * axis, places)]
 
 

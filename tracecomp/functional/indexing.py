@@ -16,7 +16,7 @@ import numpy as np
 from tracecomp.functional.creation import array_of
 from tracecomp.functional.dims import Shape
 from tracecomp.functional.method import function, publish
-from tracecomp.functional.promotion import Number, cast, scalar
+from tracecomp.functional.promotion import Number, cast, scalar, type_word
 from tracecomp.functional.shaping import to_shape
 from tracecomp.ir.types import bool_, broadcast_shapes, int64, uint8
 from tracecomp.modes import modes
@@ -93,6 +93,7 @@ def _entries(key: Any, ndim: int) -> list[Any]:
     """The index as one entry per dimension (None and masks aside): Ellipsis is spelled out."""
     items = list(key) if isinstance(key, tuple) else [key]
     items = [x if _is_basic(x) else _index_tensor(x) for x in items]
+    items = [bool(x) if isinstance(x, Tensor) and x.dtype is bool_ and not x.ndim else x for x in items]
     used = sum(map(_consumed, items))
     if used > ndim:
         raise IndexError(f"too many indices for tensor of dimension {ndim}")
@@ -263,13 +264,9 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
     if values.dtype is not self.dtype and values.ndim:
         raise RuntimeError(
             "Index put requires the source and destination dtypes match, got "
-            f"{_name(self)} for the destination and {_name(values)} for the source."
+            f"{type_word(self.dtype)} for the destination and {type_word(values.dtype)} for the source."
         )
     assign_(view, _Plan(view, advanced).written(cast(values, self.dtype), "set"))
-
-
-def _name(x: Tensor) -> str:
-    return {"float32": "Float", "float64": "Double", "int64": "Long", "bool": "Bool"}.get(x.dtype.name, x.dtype.name)
 
 
 publish("__getitem__", getitem, only_method=True)
@@ -280,8 +277,8 @@ def _index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accu
     key = tuple(slice(None) if i is None else i for i in indices)
     if values.dtype is not x.dtype:
         raise RuntimeError(
-            f"Index put requires the source and destination dtypes match, got {_name(x)} for the destination and "
-            f"{_name(values)} for the source."
+            f"Index put requires the source and destination dtypes match, got {type_word(x.dtype)} for the "
+            f"destination and {type_word(values.dtype)} for the source."
         )
     view, advanced = _resolve(x, key)
     return view, _Plan(view, advanced).written(values, "add" if accumulate else "set")
@@ -359,7 +356,8 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     if isinstance(value, Tensor):
         if value.ndim:
             raise RuntimeError(
-                f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
+                "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with "
+                f"{value.ndim} dimension(s)."
             )
         return prim.where(mask, cast(value, input.dtype), input)
     if input.dtype.kind != "float" and isinstance(value, float) and not value.is_integer():
@@ -372,7 +370,8 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """Elements of ``source``, in order, where ``mask`` (broadcast) is true."""
     if input.dtype is not source.dtype:
         raise RuntimeError(
-            f"masked_scatter: expected self and source to have same dtypes but got {_name(input)} and {_name(source)}"
+            f"masked_scatter: expected self and source to have same dtypes but got {type_word(input.dtype)} and "
+            f"{type_word(source.dtype)}"
         )
     shape = broadcast_shapes(tuple(input.shape), tuple(_need_mask("masked_scatter_", mask).shape))
     x, m = prim.expand(input, shape=shape), prim.expand(mask, shape=shape)

@@ -121,7 +121,9 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     a = A
     if not left:
         if vector:
-            raise RuntimeError("linalg.solve: Vector broadcasting of the left hand side is not supported for left=False.")
+            raise RuntimeError(
+                "linalg.solve: Vector broadcasting of the left hand side is not supported for left=False."
+            )
         a, b = matrix_transpose(A), matrix_transpose(b)
     if a.shape[-1] != b.shape[-2]:
         raise RuntimeError(
@@ -529,7 +531,9 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Any = None) -> Tensor:
     shape = tuple(A.shape[B.ndim :])
     flat = to_shape(A, (B.numel(), math.prod(shape)))
     if flat.shape[0] != flat.shape[1]:
-        raise RuntimeError("Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == prod(self.shape[:other.ndim])")
+        raise RuntimeError(
+            "Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == prod(self.shape[:other.ndim])"
+        )
     return to_shape(solve(flat, to_shape(B, (B.numel(),))), shape)
 
 

@@ -6,11 +6,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from tracecomp.functional.arithmetic import install_operators
 from tracecomp.functional.method import function, publish, store_inplace
-from tracecomp.functional.promotion import Operand, cast, common, operand, result_dtype
+from tracecomp.functional.promotion import Operand, cast, common, not_implemented, operand, result_dtype
 from tracecomp.ir.types import bool_
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor
@@ -19,21 +17,7 @@ from tracecomp.tensor import Tensor
 def _operands(name: str, input: Any, other: Any) -> tuple[Any, ...]:
     if not isinstance(input, Tensor) and not isinstance(other, Tensor):
         raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
-    a, b = operand(input, name, "input"), operand(other, name, "other")
-    dtype = result_dtype(a, b)
-    if dtype.kind != "float":
-        a, b = _in_range(a, dtype), _in_range(b, dtype)
-    return common(a, b)
-
-
-def _in_range(value: Operand, dtype: Any) -> Operand:
-    """A Python int that ``dtype`` cannot hold is an error in a comparison, not a wrapped number."""
-    if isinstance(value, Tensor) or dtype.kind == "bool":
-        return value
-    info = np.iinfo(dtype.numpy)
-    if not info.min <= value <= info.max:
-        raise RuntimeError(f"value cannot be converted to type {dtype.name} without overflow")
-    return value
+    return common(operand(input, name, "input"), operand(other, name, "other"))
 
 
 _COMPARISONS = {
@@ -114,7 +98,7 @@ for _fn in (logical_not, logical_and, logical_or, logical_xor):
 def bitwise_not(input: Tensor) -> Tensor:
     """Bits inverted; logical not on bools."""
     if input.dtype.is_floating_point:
-        raise RuntimeError(f"\"bitwise_not_cpu\" not implemented for '{input.dtype.name}'")
+        raise not_implemented("bitwise_not_cpu", input.dtype)
     return prim.logical_not(input) if input.dtype is bool_ else prim.bitwise_not(input)
 
 
@@ -128,7 +112,7 @@ def _publish_bits(name: str, primitive: str, *, shift: bool = False) -> Callable
         a, b = common(operand(input, name), operand(other, name))
         dtype = a.dtype if isinstance(a, Tensor) else b.dtype
         if dtype.is_floating_point or (shift and dtype is bool_):
-            raise RuntimeError(f"\"{name}_cpu\" not implemented for '{dtype.name}'")
+            raise not_implemented(f"{name}_cpu", dtype)
         return getattr(prim, primitive)(a, b)
 
     apply.__name__, apply.__doc__ = name, f"Elementwise {name.replace('_', ' ')} of integers or bools."

@@ -209,11 +209,11 @@ def normalize(
 
 @namespaced("masked")
 def logsumexp(
-    input: Tensor, dim: Any, *, keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None
+    input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None
 ) -> Tensor:
     """log of the sum of exponentials of unmasked elements."""
     x = _converted(input, dtype)
-    return reduction.logsumexp(_filled(x, mask, _limits(x.dtype)[0]), dim, keepdim)
+    return cast(reduction.logsumexp(_filled(x, mask, _limits(x.dtype)[0]), dim, keepdim), x.dtype)
 
 
 @namespaced("masked")
@@ -222,5 +222,5 @@ def logaddexp(
     other_mask: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """:func:`torch.logaddexp` of masked operands."""
-    a, b = _filled(_converted(input, dtype), input_mask, -math.inf), _filled(_converted(other, dtype), other_mask, -math.inf)
-    return special.logaddexp(a, b)
+    a = _filled(_converted(input, dtype), input_mask, -math.inf)
+    return special.logaddexp(a, _filled(_converted(other, dtype), other_mask, -math.inf))

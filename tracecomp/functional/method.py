@@ -1,6 +1,7 @@
-"""How a torch-named function becomes public: one decorator gives the function, the Tensor method, ``x.op_()``, ``out=``.
+"""How a torch-named function becomes public: one decorator gives function, Tensor method, ``x.op_()`` and ``out=``.
 
-``PUBLIC`` holds what ``tracecomp`` exports, ``NAMESPACES["linalg"]`` what ``tracecomp.linalg`` does; methods are set on ``Tensor`` when the module is imported.
+``PUBLIC`` holds what ``tracecomp`` exports, ``NAMESPACES["linalg"]`` what ``tracecomp.linalg`` does; methods are set on
+``Tensor`` when the module is imported.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from tracecomp.functional.promotion import can_cast
+from tracecomp.functional.promotion import can_cast, type_word
 from tracecomp.modes import grad_enabled, modes, no_grad, scope
 from tracecomp.tensor import Tensor, assign_, before_write
 
@@ -135,19 +136,8 @@ def store(out: Any, result: Any, name: str) -> Any:
 def check_castable(result: Tensor, target: Tensor) -> None:
     if not can_cast(result.dtype, target.dtype):
         raise RuntimeError(
-            f"result type {type_word(result)} can't be cast to the desired output type {type_word(target)}"
+            f"result type {type_word(result.dtype)} can't be cast to the desired output type {type_word(target.dtype)}"
         )
-
-
-_WORDS = {
-    "bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long",
-    "float16": "Half", "bfloat16": "BFloat16", "float32": "Float", "float64": "Double",
-}  # fmt: skip
-
-
-def type_word(x: Tensor) -> str:
-    """PyTorch's word for the element type in messages: ``Float``, ``Long``, ..."""
-    return _WORDS[x.dtype.name]
 
 
 def store_inplace(target: Tensor, result: Tensor) -> Tensor:

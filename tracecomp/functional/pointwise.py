@@ -7,9 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tracecomp.functional.method import function
-from tracecomp.functional.promotion import (
-    Operand, as_float, bring, cast, operand, result_dtype,
-)  # fmt: skip
+from tracecomp.functional.promotion import Operand, as_float, bring, cast, not_implemented, operand, result_dtype
 from tracecomp.ir.types import DType, bool_, int64
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor, create
@@ -18,7 +16,8 @@ _FLOAT_UNARY = {
     "exp": (), "exp2": (), "expm1": (), "log": (), "log2": (), "log10": (), "log1p": (),
     "sin": (), "cos": (), "tan": (), "asin": ("arcsin",), "acos": ("arccos",), "atan": ("arctan",),
     "sinh": (), "cosh": (), "tanh": (),
-    "asinh": ("arcsinh",), "acosh": ("arccosh",), "atanh": ("arctanh",), "erf": (), "erfc": (), "erfinv": (), "lgamma": (), "digamma": (),
+    "asinh": ("arcsinh",), "acosh": ("arccosh",), "atanh": ("arctanh",), "erf": (), "erfc": (), "erfinv": (),
+    "lgamma": (), "digamma": (),
     "sqrt": (), "rsqrt": (), "sigmoid": (),
 }  # fmt: skip
 
@@ -80,7 +79,7 @@ def _same_or_copy(name: str, doc: str, *aliases: str, integers: str = "copy") ->
     def apply(input: Tensor) -> Tensor:
         if not input.dtype.is_floating_point and integers == "copy":
             if input.dtype is bool_:
-                raise RuntimeError(f"\"{name}\" not implemented for 'Bool'")
+                raise not_implemented(name, bool_)
             return prim.cast(input, dtype=input.dtype)
         return getattr(prim, name)(input)
 
@@ -96,7 +95,9 @@ _same_or_copy("trunc", "Rounded towards zero.", "fix")
 @function("absolute", inplace=True)
 def abs(input: Tensor) -> Tensor:
     """Absolute value."""
-    return prim.cast(input, dtype=bool_) if input.dtype is bool_ else prim.abs(input)
+    if input.dtype is bool_:
+        raise not_implemented("abs_cpu", bool_)
+    return prim.abs(input)
 
 
 @function("sgn", inplace=True)
@@ -110,7 +111,7 @@ def round(input: Tensor, *, decimals: int = 0) -> Tensor:
     """Rounded half to even, at ``decimals`` digits after the point."""
     if not input.dtype.is_floating_point:
         if decimals or input.dtype is bool_:
-            raise RuntimeError(f"\"round\" not implemented for '{input.dtype.name}' with decimals={decimals}")
+            raise not_implemented("round_cpu", input.dtype)
         return prim.cast(input, dtype=input.dtype)
     if decimals == 0:
         return prim.round(input)
@@ -124,7 +125,7 @@ def round(input: Tensor, *, decimals: int = 0) -> Tensor:
 def frac(input: Tensor) -> Tensor:
     """The part after the point, with the sign of ``input``."""
     if not input.dtype.is_floating_point:
-        raise RuntimeError(f"\"frac_cpu\" not implemented for '{input.dtype.name}'")
+        raise not_implemented("frac_cpu", input.dtype)
     return prim.sub(input, prim.trunc(input))
 
 

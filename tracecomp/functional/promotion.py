@@ -22,6 +22,22 @@ Operand = Tensor | Number
 _CATEGORY = {"bool": 0, "int": 1, "float": 2}
 
 
+_WORDS = {
+    "bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long",
+    "float16": "Half", "bfloat16": "BFloat16", "float32": "Float", "float64": "Double",
+}  # fmt: skip
+
+
+def type_word(dtype: DType) -> str:
+    """PyTorch's word for an element type in messages: ``Float``, ``Long``, ..."""
+    return _WORDS[dtype.name]
+
+
+def not_implemented(kernel: str, dtype: DType) -> NotImplementedError:
+    """PyTorch's error of an operator that has no kernel for an element type."""
+    return NotImplementedError(f"\"{kernel}\" not implemented for '{type_word(dtype)}'")
+
+
 def operand(value: Any, name: str, argument: str = "other") -> Operand:
     """``value`` as a tensor or Python number; TypeError naming the function otherwise."""
     if isinstance(value, Tensor | bool | int | float):

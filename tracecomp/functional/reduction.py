@@ -10,7 +10,7 @@ from typing import Any
 from tracecomp.functional import arithmetic, logic
 from tracecomp.functional.dims import Shape, keep_dims, one_axis, reduce_axes, wrap_dim
 from tracecomp.functional.method import function
-from tracecomp.functional.promotion import Number, as_float, cast
+from tracecomp.functional.promotion import Number, as_float, cast, not_implemented, type_word
 from tracecomp.functional.results import AminmaxResult, MaxResult, MinResult
 from tracecomp.functional.shaping import to_shape
 from tracecomp.ir.types import DType, bool_, int64, uint8
@@ -71,15 +71,9 @@ def _need_float(name: str, x: Tensor, dtype: DType | None) -> Tensor:
     if not x.dtype.is_floating_point:
         raise RuntimeError(
             f"{name}(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. "
-            f"Got: {_word(x.dtype)}"
+            f"Got: {type_word(x.dtype)}"
         )
     return x
-
-
-def _word(dtype: DType) -> str:
-    return {"int64": "Long", "int32": "Int", "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool"}[
-        dtype.name
-    ]
 
 
 @function(composite=True)
@@ -192,7 +186,7 @@ def min(input: Tensor, *args: Any, **kwargs: Any) -> Any:
 
 def _arg(kind: str, x: Tensor, dim: int | None, keepdim: bool) -> Tensor:
     if x.dtype is bool_:
-        raise RuntimeError(f"\"{kind}_cpu\" not implemented for 'Bool'")
+        raise not_implemented(f"{kind}_cpu", bool_)
     if dim is None:
         if x.numel() == 0:
             raise IndexError(f"{kind}(): Expected reduction dim to be specified for input.numel() == 0.")
@@ -323,7 +317,7 @@ def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """exp(x) / sum(exp(x)) along ``dim``."""
     x = input if dtype is None else cast(input, dtype)
     if not x.dtype.is_floating_point:
-        raise RuntimeError(f"\"softmax_lastdim_kernel_impl\" not implemented for '{_word(x.dtype)}'")
+        raise not_implemented("softmax_lastdim_kernel_impl", x.dtype)
     axes = reduce_axes(wrap_dim(dim, x.ndim), x.ndim)
     if any_zero(x, axes):
         return prim.exp(x)
@@ -337,7 +331,7 @@ def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """log(softmax(x)) along ``dim``, computed without the quotient."""
     x = input if dtype is None else cast(input, dtype)
     if not x.dtype.is_floating_point:
-        raise RuntimeError(f"\"log_softmax_lastdim_kernel_impl\" not implemented for '{_word(x.dtype)}'")
+        raise not_implemented("log_softmax_lastdim_kernel_impl", x.dtype)
     axes = reduce_axes(wrap_dim(dim, x.ndim), x.ndim)
     if any_zero(x, axes):
         return x.clone()

@@ -8,10 +8,10 @@ from typing import Any
 
 def result_type_named(name: str, fields: str) -> Any:
     """A named tuple class for the results of function ``name``."""
-    base = namedtuple(name, fields)  # type: ignore[misc]  # noqa: PYI024 - the fields are data
+    base = namedtuple(name, fields)  # type: ignore[misc]
 
     def show(self: Any) -> str:
-        inner = ",\n".join(f"{f}={getattr(self, f)!r}" for f in base._fields)
+        inner = ",\n".join(f"{field}={getattr(self, field)!r}" for field in fields.split())
         return f"torch.return_types.{name}(\n{inner})"
 
     return type(name, (base,), {"__slots__": (), "__repr__": show, "__module__": "tracecomp.return_types"})

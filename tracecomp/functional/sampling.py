@@ -13,7 +13,7 @@ from tracecomp.functional.creation import finish
 from tracecomp.functional.defaults import default_dtype
 from tracecomp.functional.dims import Shape, new_shape
 from tracecomp.functional.method import function, publish
-from tracecomp.functional.promotion import cast, with_zero_gradient
+from tracecomp.functional.promotion import cast, not_implemented, with_zero_gradient
 from tracecomp.functional.shaping import to_shape
 from tracecomp.ir.types import DType, broadcast_shapes, float32, float64, int64
 from tracecomp.modes import no_grad
@@ -64,8 +64,7 @@ def integers(shape: Shape, low: int, high: int, generator: Generator | None = No
 
 def _need_float(dtype: DType, kernel: str) -> DType:
     if not dtype.is_floating_point:
-        word = {"int64": "Long", "int32": "Int", "bool": "Bool"}.get(dtype.name, dtype.name)
-        raise NotImplementedError(f"\"{kernel}\" not implemented for '{word}'")
+        raise not_implemented(kernel, dtype)
     return dtype
 
 
@@ -115,7 +114,7 @@ def _bounds(args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> tuple[i
     low = kwargs.pop("low", None)
     if low is None:
         low = rest.pop(0)
-    if rest and isinstance(rest[0], int | np.integer) or (rest and isinstance(rest[0], Tensor) and not rest[0].ndim):
+    if (rest and isinstance(rest[0], int | np.integer)) or (rest and isinstance(rest[0], Tensor) and not rest[0].ndim):
         return int(low), int(rest.pop(0)), tuple(rest)
     return 0, int(low), tuple(rest)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.functional.dims import Shape, as_shape, infer_size, wrap_dim, wrap_dims
+from tracecomp.functional.dims import as_shape, infer_size, wrap_dim, wrap_dims
 from tracecomp.functional.method import function, publish
 from tracecomp.ir.types import DType, broadcast_shapes, int64, promote
 from tracecomp.modes import grad_enabled
@@ -200,7 +200,7 @@ def expand(input: Tensor, *size: Any, implicit: bool = False) -> Tensor:
     full = tuple(input.shape[i - lead] if n == -1 and i >= lead else n for i, n in enumerate(shape))
     if any(n < 0 for n in full):
         raise RuntimeError(
-            f"The expanded size of the tensor (-1) isn't allowed in a leading, non-existing dimension 0"
+            "The expanded size of the tensor (-1) isn't allowed in a leading, non-existing dimension 0"
             if -1 in full[:lead]
             else f"expand: negative size in {list(shape)}"
         )

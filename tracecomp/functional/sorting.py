@@ -14,7 +14,12 @@ from tracecomp.functional.method import function
 from tracecomp.functional.promotion import cast, common, operand, scalar
 from tracecomp.functional.reduction import pick
 from tracecomp.functional.results import (
-    KthvalueResult, MedianResult, ModeResult, NanmedianResult, SortResult, TopkResult,
+    KthvalueResult,
+    MedianResult,
+    ModeResult,
+    NanmedianResult,
+    SortResult,
+    TopkResult,
 )  # fmt: skip
 from tracecomp.functional.shaping import cut_range, movedim, to_shape
 from tracecomp.ir.types import bool_, int32, int64
@@ -68,10 +73,8 @@ def _at_rank(x: Tensor, axis: int, rank: Any, keepdim: bool) -> tuple[Tensor, Te
     if x.ndim == 0:
         return sorted_pair(x, 0)
     _, order = sorted_pair(x, axis)
-    if isinstance(rank, int):
-        where = cut_range(order, axis, rank, rank + 1)
-    else:
-        where = prim.gather(order, rank, axis=axis)
+    chosen = isinstance(rank, int)
+    where = cut_range(order, axis, rank, rank + 1) if chosen else prim.gather(order, rank, axis=axis)
     return pick(x, where, axis, keepdim)
 
 
@@ -239,7 +242,9 @@ def searchsorted(
     if side not in (None, "left", "right"):
         raise RuntimeError(f"torch.searchsorted(): side can only be 'left' or 'right' but got {side}")
     if side == "left" and right:
-        raise RuntimeError("torch.searchsorted(): side and right can't be set to opposites, got side of left while right was True")
+        raise RuntimeError(
+            "torch.searchsorted(): side and right can't be set to opposites, got side of left while right was True"
+        )
     sequence = sorted_sequence
     if sorter is not None:
         if tuple(sorter.shape) != tuple(sequence.shape):

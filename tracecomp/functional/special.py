@@ -8,7 +8,16 @@ from typing import Any
 from tracecomp.functional import pointwise, reduction
 from tracecomp.functional.arithmetic import two
 from tracecomp.functional.method import PUBLIC, function, namespaced, share
-from tracecomp.functional.promotion import Operand, as_float, cast, choose, common, common_float, scalar
+from tracecomp.functional.promotion import (
+    Operand,
+    as_float,
+    cast,
+    choose,
+    common,
+    common_float,
+    not_implemented,
+    scalar,
+)
 from tracecomp.functional.results import FrexpResult
 from tracecomp.functional.series import chebyshev
 from tracecomp.functional.tables import ERFCX
@@ -32,7 +41,7 @@ def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
 def _log_add(input: Tensor, other: Tensor, power: Any, log1p: Any, scale: float, name: str) -> Tensor:
     a, b = common(*two(name, input, other))
     if not a.dtype.is_floating_point:
-        raise RuntimeError(f"\"{name}_cpu\" not implemented for '{a.dtype.name}'")
+        raise not_implemented(f"{name}_cpu", a.dtype)
     top = prim.maximum(a, b)
     same = prim.bitwise_and(prim.eq(a, b), prim.eq(prim.abs(a), math.inf))
     gap = prim.where(same, 0.0, prim.abs(prim.sub(a, b)))
@@ -200,7 +209,7 @@ def _euclid(input: Tensor, other: Tensor, name: str) -> tuple[Tensor, Tensor, Te
     """Greatest common divisor by remainders until no lane has any left."""
     a, b = common(*two(name, input, other))
     if a.dtype.kind != "int":
-        raise RuntimeError(f"\"{name}_cpu\" not implemented for '{a.dtype.name.capitalize()}'")
+        raise not_implemented(f"{name}_cpu", a.dtype)
     x, y = prim.abs(a), prim.abs(b)
     for _ in range(int(1.45 * (a.dtype.itemsize * 8)) + 2):
         more = prim.ne(y, 0)
@@ -269,7 +278,8 @@ def zeta_of(s: Any, q: Tensor) -> Tensor:
         used = prim.le(each, 0.0)
         term = prim.where(used, prim.pow(prim.where(used, each, 1.0), _minus(s)), 0.0)
         total = term if total is None else prim.add(total, term)
-    start = prim.where(prim.gt(q, 0.0), q, prim.add(prim.sub(q, prim.floor(q)), cast(prim.eq(q, prim.floor(q)), q.dtype)))
+    rest = prim.sub(q, prim.floor(q))
+    start = prim.where(prim.gt(q, 0.0), q, prim.where(prim.eq(rest, 0.0), 1.0, rest))
     body = hurwitz(s, start)
     return body if total is None else prim.add(body, total)
 
@@ -356,7 +366,7 @@ def _gamma_fraction(a: Tensor, x: Tensor) -> Tensor:
 def _incomplete_gamma(name: str, input: Tensor, other: Tensor, upper: bool) -> Tensor:
     a, x = common(*two(name, input, other))
     if not a.dtype.is_floating_point:
-        raise RuntimeError(f"\"{name}_cpu\" not implemented for '{a.dtype.name.capitalize()}'")
+        raise not_implemented(f"{name}_cpu", a.dtype)
     regular = prim.bitwise_and(
         prim.bitwise_and(prim.gt(a, 0.0), prim.lt(a, math.inf)), prim.bitwise_and(prim.gt(x, 0.0), prim.lt(x, math.inf))
     )
@@ -364,10 +374,9 @@ def _incomplete_gamma(name: str, input: Tensor, other: Tensor, upper: bool) -> T
     low = prim.lt(sx, prim.add(sa, 1.0))
     lower = _gamma_series(prim.where(low, sa, 1.0), prim.where(low, sx, 1.0))
     higher = _gamma_fraction(prim.where(low, 1.0, sa), prim.where(low, 3.0, sx))
+    value = prim.where(low, lower, prim.sub(1.0, higher))
     if upper:
         value = prim.where(low, prim.sub(1.0, lower), higher)
-    else:
-        value = prim.where(low, lower, prim.sub(1.0, higher))
     return prim.where(regular, value, _gamma_edges(a, x, upper))
 
 

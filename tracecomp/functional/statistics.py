@@ -83,7 +83,7 @@ def histogram(
     if isinstance(bins, Tensor):
         edges = bins
     else:
-        low, high = _edges(x, *(range if range is not None else (0.0, 0.0)), 0.5)
+        low, high = _edges(x, *((range[0], range[1]) if range else (0.0, 0.0)), 0.5)
         edges = linspace(low, high, bins + 1, dtype=x.dtype)
     weights = constant((x.numel(),), 1, x.dtype) if weight is None else to_shape(weight, (x.numel(),))
     counts = _binned([x], [edges], weights)
@@ -123,12 +123,13 @@ def histogramdd(
     columns = [points[:, i].contiguous() for i in builtins.range(width)]
     if isinstance(bins, int):
         bins = [bins] * width
+    bounds = [(range[2 * i], range[2 * i + 1]) if range else (0.0, 0.0) for i in builtins.range(width)]
     edges = []
     for i, b in enumerate(bins):
         if isinstance(b, Tensor):
             edges.append(b)
             continue
-        low, high = _edges(columns[i], *(range[2 * i : 2 * i + 2] if range is not None else (0.0, 0.0)), 0.5)
+        low, high = _edges(columns[i], *bounds[i], 0.5)
         edges.append(linspace(low, high, b + 1, dtype=points.dtype))
     weights = constant((points.shape[0],), 1, points.dtype) if weight is None else to_shape(weight, (points.shape[0],))
     counts = _binned(columns, edges, weights)
@@ -139,6 +140,13 @@ def histogramdd(
             counts = prim.div(counts, to_shape(widths, tuple(n if j == i else 1 for j, n in enumerate(counts.shape))))
         counts = prim.div(counts, volume)
     return HistogramResult(counts, edges)
+
+
+def _at_most_two(name: str, x: Tensor) -> None:
+    if x.ndim > 2:
+        raise RuntimeError(
+            f"{name}(): expected input to have two or fewer dimensions but got an input with {x.ndim} dimensions"
+        )
 
 
 def _cov_weights(n: int, fweights: Tensor | None, aweights: Tensor | None) -> Tensor | None:
@@ -159,8 +167,7 @@ def cov(
     input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None
 ) -> Tensor:
     """Covariance of the rows, with integer repetitions ``fweights`` and observation weights ``aweights``."""
-    if input.ndim > 2:
-        raise RuntimeError(f"cov(): expected input to have two or fewer dimensions but got an input with {input.ndim} dimensions")
+    _at_most_two("cov", input)
     x = as_float(input)
     x = to_shape(x, (1, x.numel())) if x.ndim < 2 else x
     n = x.shape[1]
@@ -184,8 +191,7 @@ def cov(
 @function(composite=True)
 def corrcoef(input: Tensor) -> Tensor:
     """Correlation of the rows."""
-    if input.ndim > 2:
-        raise RuntimeError(f"corrcoef(): expected input to have two or fewer dimensions but got an input with {input.ndim} dimensions")
+    _at_most_two("corrcoef", input)
     c = cov(input)
     if c.ndim == 0:
         return prim.div(c, c)

@@ -72,8 +72,10 @@ def apply__(input: Tensor, callable: Callable[[Any], Number]) -> Tensor:
 @function(only_method=True)
 def map__(input: Tensor, other: Tensor, callable: Callable[[Any, Any], Number]) -> Tensor:
     """Every element replaced by ``callable`` of it and that of ``other``."""
-    pairs = zip(input._data.ravel().tolist(), np.broadcast_to(other._data, input._data.shape).ravel().tolist(), strict=True)
-    assign_(input, wrap(np.asarray([callable(a, b) for a, b in pairs], input._data.dtype).reshape(input._data.shape)))
+    shape = input._data.shape
+    others = np.broadcast_to(other._data, shape).ravel().tolist()
+    values = [callable(a, b) for a, b in zip(input._data.ravel().tolist(), others, strict=True)]
+    assign_(input, wrap(np.asarray(values, input._data.dtype).reshape(shape)))
     return input
 
 

@@ -102,9 +102,10 @@ def sigmoid(x: Array) -> Array:
 
 def power(a: Array, b: Array) -> Array:
     """``a ** b``; an integer to a negative power is the real result truncated (0, 1 or -1), as in PyTorch."""
-    if np.result_type(a, b).kind not in "iu":
+    dtype = np.result_type(a, b)
+    if dtype.kind not in "iu":
         return np.power(a, b)
-    a, b = np.asarray(a), np.asarray(b)
+    a, b = np.asarray(a, dtype), np.asarray(b, dtype)
     negative = b < 0
     whole = np.power(a, np.where(negative, 0, b).astype(b.dtype))
     odd = (b & 1) == 1

@@ -53,7 +53,7 @@ def check_dtype(name: str, types: Sequence[TensorType], allowed: str) -> DType:
         if t.dtype is not dtype:
             require(False, RuntimeError, f"{name}: expected operands of one dtype, got {_listed(types)}")
     if dtype not in CLASSES[allowed]:
-        require(False, RuntimeError, f"\"{name}\" not implemented for '{_TORCH_NAMES[dtype.name]}'")
+        require(False, NotImplementedError, f"\"{name}\" not implemented for '{_TORCH_NAMES[dtype.name]}'")
     return dtype
 
 

@@ -1,0 +1,39 @@
+"""Bad calls raise the exception type that torch raises."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.functional.reference import same
+
+CALLS = [
+    "T.tensor()", "T.tensor('a')", "T.tensor([None])", "T.tensor([[1], [1, 2]])", "T.tensor([300], dtype=T.uint8)",
+    "T.zeros(-1)", "T.zeros('a')", "T.zeros(2.5)", "T.arange(1, 5, -1)", "T.arange(1, 5, 0)",
+    "T.rand(3, dtype=T.int64)",
+    "T.ones(3) + T.ones(4)", "T.ones(2) + [1]", "T.ones(2) + 'a'", "T.exp(2.0)", "T.ones(3) < 'a'", "T.add(1, 2)",
+    "T.ones(2, dtype=T.bool) - T.ones(2, dtype=T.bool)", "-T.ones(2, dtype=T.bool)", "T.tensor([1]) // 0",
+    "T.tensor([2]) ** -1", "T.ones(2, 3) @ T.ones(2, 3)", "T.mm(T.ones(2), T.ones(2))", "T.dot(T.ones(2), T.ones(3))",
+    "T.bmm(T.ones(2, 3, 4), T.ones(2, 3, 4))", "T.ones(2, 3).view(4)", "T.ones(2, 3).t().view(6)",
+    "T.ones(2, 3).reshape(-1, -1)", "T.ones(2, 3).sum(5)", "T.ones(2, 3).sum((0, 0))", "T.ones(2, 3).max(5)",
+    "T.ones(0).max()", "T.ones(2, 3).permute(0)", "T.ones(2, 3).permute(0, 0)", "T.ones(2, 3).transpose(0, 2)",
+    "T.ones(2, 3).squeeze(4)", "T.ones(2, 3).unsqueeze(4)", "T.ones(2, 3).expand(3, 3)", "T.cat([])",
+    "T.cat([T.ones(2), T.ones(2, 2)])", "T.cat([T.ones(2, 3), T.ones(3, 2)])", "T.stack([T.ones(2), T.ones(3)])",
+    "T.ones(4).split(-1)", "T.ones(4).split([1, 2])", "T.ones(4).chunk(0)", "T.ones(3).narrow(0, 2, 4)",
+    "T.ones(2, 3).gather(0, T.ones(2, 3))", "T.ones(2, 3).index_select(0, T.tensor([2]))",
+    "T.ones(2, 3).scatter(0, T.tensor([[5]]), 1.0)", "T.ones(3).masked_fill(T.ones(3), 1.0)", "T.ones(2).item()",
+    "bool(T.ones(2))", "T.ones(2).cuda()", "T.zeros(2, device='cuda')", "T.ones(3, dtype=T.int64).mean()",
+    "T.ones(3).topk(4)", "T.ones(3).kthvalue(4)", "T.einsum('ij,jk', T.ones(2, 3))", "T.einsum('i->j', T.ones(2))",
+    "T.softmax(T.ones(3, dtype=T.int64), 0)", "T.clamp(T.ones(3))", "T.bincount(T.tensor([-1]))", "T.eye(-1)",
+    "T.ones(2, 3).diagonal(0, 1, 1)", "T.ones(2).tril()", "T.normal(0.0, -1.0, (2,))", "T.bernoulli(T.ones(2) * 2)",
+    "T.multinomial(T.ones(2), 3)", "T.randint(5, 5, (2,))", "T.linalg.inv(T.zeros(2, 2))",
+    "T.linalg.cholesky(-T.eye(2))",
+    "T.linalg.solve(T.ones(2, 3), T.ones(2))", "T.ones(2, 3).flip(5)", "T.roll(T.ones(3), (1, 2), 0)",
+    "T.ones(2, 3).unflatten(1, (2, 2))", "T.searchsorted(T.ones(2, 2), T.ones(3, 3))", "len(T.tensor(1))",
+    "T.ones(2).requires_grad_().numpy()", "T.set_default_dtype(T.int64)", "T.iinfo(T.float32)", "T.finfo(T.int64)",
+    "T.from_numpy([1])", "T.ones(2, 3).size(2)", "T.allclose(T.ones(2), T.ones(2, dtype=T.float64))",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_same_exception(call: str) -> None:
+    same(lambda T: eval(call, {"T": T}))

@@ -1,0 +1,118 @@
+"""Reading and writing by every kind of index, against torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.functional.reference import same
+
+
+def cube(T: Any) -> Any:
+    return T.arange(24.0).reshape(2, 3, 4)
+
+
+READS: dict[str, Any] = {
+    "integer": lambda T, x: x[0],
+    "negative integer": lambda T, x: x[-1, -2],
+    "column": lambda T, x: x[:, 1],
+    "ellipsis": lambda T, x: x[..., 1],
+    "ellipsis in the middle": lambda T, x: x[0, ..., 1],
+    "none": lambda T, x: x[None, :, None, 1],
+    "step": lambda T, x: x[::2, 1:, ::3],
+    "slice beyond the end": lambda T, x: x[:, 1:100, 5:2],
+    "list": lambda T, x: x[[1, 0]],
+    "pair of lists": lambda T, x: x[[0, 1], [1, 2]],
+    "list behind a slice": lambda T, x: x[:, [0, 2]],
+    "lists apart": lambda T, x: x[[0, 1], :, [1, 2]],
+    "broadcast lists": lambda T, x: x[[[0], [1]], [0, 2]],
+    "tensor": lambda T, x: x[T.tensor([[1, 0], [0, 0]])],
+    "0-d tensor": lambda T, x: x[T.tensor(1)],
+    "negative tensor": lambda T, x: x[:, T.tensor([-1, 0])],
+    "int32 tensor": lambda T, x: x[T.tensor([1], dtype=T.int32)],
+    "integer and tensor": lambda T, x: x[0, T.tensor([1, -1]), 1:3],
+    "tensor and None": lambda T, x: x[T.tensor([0, 1]), None, T.tensor([1, 2])],
+    "full mask": lambda T, x: x[x > 5],
+    "leading mask": lambda T, x: x[T.tensor([True, False])],
+    "mask of two dimensions": lambda T, x: x[T.tensor([[True, False, True], [False, False, True]])],
+    "mask behind a slice": lambda T, x: x[:, T.tensor([True, False, True])],
+    "mask and list": lambda T, x: x[T.tensor([True, True]), [0, 1]],
+    "list of bools": lambda T, x: x[[True, False]],
+    "True": lambda T, x: x[True].shape,
+    "False": lambda T, x: x[False].shape,
+    "empty list": lambda T, x: x[[]],
+    "range": lambda T, x: x[0, range(2)],
+    "too many": lambda T, x: x[0, 0, 0, 0],
+    "out of range": lambda T, x: x[2],
+    "list out of range": lambda T, x: x[:, [3]],
+    "negative step": lambda T, x: x[::-1],
+    "float": lambda T, x: x[T.tensor([0.5])],
+    "wrong mask": lambda T, x: x[T.tensor([True, False, True])],
+    "lists that do not broadcast": lambda T, x: x[[0, 1], [0, 1, 2]],
+    "0-d": lambda T, x: T.tensor(1.0)[0],
+    "0-d with ellipsis": lambda T, x: T.tensor(1.0)[...],
+    "0-d with None": lambda T, x: T.tensor(1.0)[None],
+    "0-d mask": lambda T, x: T.tensor(1.0)[T.tensor(True)],
+}
+
+
+@pytest.mark.parametrize("case", READS, ids=list(READS))
+def test_read(case: str) -> None:
+    same(lambda T: READS[case](T, cube(T)))
+
+
+WRITES: dict[str, Any] = {
+    "integer": lambda T, x: x.__setitem__(0, 7.0),
+    "broadcast row": lambda T, x: x.__setitem__((0, slice(0, 2)), T.tensor([9.0, 8, 7, 6])),
+    "column": lambda T, x: x.__setitem__((slice(None), 1), 5),
+    "mask and number": lambda T, x: x.__setitem__(x > 4, 0.0),
+    "mask and values": lambda T, x: x.__setitem__(x > 20, T.tensor([1.0, 2, 3])),
+    "leading mask": lambda T, x: x.__setitem__(T.tensor([True, False]), 3.0),
+    "leading mask and rows": lambda T, x: x.__setitem__(T.tensor([False, True]), T.ones(1, 3, 4)),
+    "lists": lambda T, x: x.__setitem__(([0, 1], [1, 2]), T.ones(4)),
+    "lists apart": lambda T, x: x.__setitem__(([0, 1], slice(None), [1, 2]), T.zeros(2, 3)),
+    "list behind ellipsis": lambda T, x: x.__setitem__((Ellipsis, [0, 3]), T.zeros(2, 3, 2)),
+    "of a view": lambda T, x: x[1].__setitem__((slice(None), [0]), -1.0),
+    "integers are converted": lambda T, x: x.__setitem__((0, 0), T.tensor(3)),
+    "wrong shape": lambda T, x: x.__setitem__(0, T.ones(7)),
+    "wrong dtype": lambda T, x: x.__setitem__([0], T.ones(1, 3, 4, dtype=T.float64)),
+    "0-d": lambda T, x: x[0, 0, 0].__setitem__((), 4.0),
+}
+
+
+@pytest.mark.parametrize("case", WRITES, ids=list(WRITES))
+def test_write(case: str) -> None:
+    def program(T: Any) -> Any:
+        x = cube(T)
+        WRITES[case](T, x)
+        return x
+
+    same(program)
+
+
+@pytest.mark.parametrize(
+    "read",
+    ["x[0]", "x[:, [0, 0, 2]]", "x[x > 5]", "x[[0, 1, 1], :, [1, 2, 2]]", "x[..., None, 1]", "x[T.tensor([1, 1])]"],
+)
+def test_gradient_of_reading(read: str) -> None:
+    def program(T: Any) -> Any:
+        x = cube(T).requires_grad_()
+        y = eval(read, {"x": x, "T": T})
+        (y * T.arange(float(y.numel())).reshape(y.shape)).sum().backward()
+        return x.grad
+
+    same(program)
+
+
+def test_gradient_of_writing() -> None:
+    def program(T: Any) -> Any:
+        x, v = cube(T).requires_grad_(), T.ones(2, 4).requires_grad_()
+        y = x * 2
+        y[:, 1] = v * 3
+        y[[0, 1], [2, 2]] = v
+        y[y > 30] = 0.0
+        (y * y).sum().backward()
+        return x.grad, v.grad
+
+    same(program)
