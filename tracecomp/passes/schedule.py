@@ -9,6 +9,7 @@ from tracecomp.ir.loops import Accumulate, Buffer, Let, Load, Local, Loop, Stmt,
 from tracecomp.passes.cost import expr_cost
 from tracecomp.passes.machine import Machine
 from tracecomp.passes.nest import Nest, Sweep
+from tracecomp.passes.ranges import part, parts_of
 from tracecomp.passes.rename import Copier, Move
 from tracecomp.passes.split_vars import merge_vars, merged, split, wanted_split
 
@@ -25,6 +26,14 @@ def schedule_nest(nest: Nest, machine: Machine) -> tuple[Stmt, ...]:
         return ()
     if nest.inner and nest.lanes > 1:
         return _along_rows(nest)
+    parts = _parts(nest)
+    if parts:
+        return tuple(s for p in parts for s in _map(p, machine))
+    return _map(nest, machine)
+
+
+def _map(nest: Nest, machine: Machine) -> tuple[Stmt, ...]:
+    """Lanes over row variables."""
     pair = _transposed_pair(nest)
     if pair is not None:
         return _transposed(nest, *pair)
@@ -42,6 +51,21 @@ def _split_vars(nest: Nest) -> Nest:
         rows = _replaced(nest.rows, found[0], outer, inner)
         nest = _mapped(nest, mapping, rows, _replaced(nest.inner, found[0], outer, inner))
     return nest
+
+
+def _parts(nest: Nest) -> list[Nest]:
+    """The nest cut where conditions on one of its variables change; empty when there is nothing to cut."""
+    if nest.inner or len(nest.items) != 1 or isinstance(nest.items[0], Sweep):
+        return []
+    found = parts_of(nest.rows, nest.items[0])
+    if found is None:
+        return []
+    var, cuts = found
+    result = []
+    for low, high in zip(cuts, cuts[1:], strict=False):
+        new, body = part(var, low, high, nest.items[0])
+        result.append(Nest([new if v == var else v for v in nest.rows], [], [body], nest.params, nest.lanes, []))
+    return result
 
 
 def _joined_rows(nest: Nest) -> Nest:

@@ -1,0 +1,157 @@
+"""Cutting a loop where conditions on its variable change, so that each part runs without them.
+
+Padding, concatenation and slice updates choose by position. Where one row variable alone decides, its range is cut at
+the boundaries; in each part the comparisons are constants, and what nothing needs any more is dropped.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from tracecomp.ir.index import Index, Var, index
+from tracecomp.ir.loops import Call, Check, Const, Expr, IndexValue, Let, Load, Read, Stmt, Store, Update
+from tracecomp.ir.types import bool_
+from tracecomp.passes.rename import Copier
+
+MAX_PARTS = 8
+MIN_PART = 4
+
+
+def parts_of(names: Iterable[Var], body: list[Stmt]) -> tuple[Var, list[int]] | None:
+    """The variable worth cutting, and where its parts begin and end; None when no condition asks for it."""
+    found: dict[Var, Counter[int]] = {v: Counter() for v in names}
+    for expr in _expressions(body):
+        cut = _boundary(expr)
+        if cut is not None and cut[0] in found:
+            found[cut[0]][cut[1]] += 1
+    best = max(found, key=lambda v: sum(found[v].values()), default=None)
+    if best is None or not found[best]:
+        return None
+    cuts = sorted({0, best.extent, *(c for c in found[best] if 0 < c < best.extent)})
+    sizes = [b - a for a, b in zip(cuts, cuts[1:], strict=False)]
+    worth = 2 <= len(sizes) <= MAX_PARTS and best.extent >= MIN_PART * len(sizes)
+    return (best, cuts) if worth else None
+
+
+def part(var: Var, low: int, high: int, body: list[Stmt]) -> tuple[Var, list[Stmt]]:
+    """The body for ``low <= var < high``, over a variable that starts at zero."""
+    new = Var(f"{var.name}_{low}", high - low)
+    folded = Folding({var: index(new) + low}, f"_{low}").stmts(body)
+    return new, list(used(folded))
+
+
+class Folding(Copier):
+    """A copier that evaluates comparisons which the bounds of loop variables decide."""
+
+    def expr(self, expr: Expr) -> Expr:
+        new = super().expr(expr)
+        if isinstance(new, Read) and new.name in self.constants:
+            return self.constants[new.name]
+        if isinstance(new, Load) and isinstance(new.where, Const):
+            return Load(new.buffer, new.offset) if new.where.value else Const(new.dtype.python(0), new.dtype)
+        return fold(new) if isinstance(new, Call) else new
+
+    def stmt(self, stmt: Stmt) -> Stmt:
+        new = super().stmt(stmt)
+        if isinstance(new, Let) and isinstance(new.value, Const):
+            self.constants[new.name] = new.value
+        return new
+
+    @property
+    def constants(self) -> dict[str, Const]:
+        """Names that turned out to be constants."""
+        return self.__dict__.setdefault("_constants", {})
+
+
+def fold(call: Call) -> Expr:
+    """The call, or the constant or operand that it is known to be."""
+    a = call.args[0]
+    if call.op in ("lt", "ge") and isinstance(a, IndexValue) and isinstance(call.args[1], Const):
+        bounds, limit = a.index.bounds, call.args[1].value
+        if bounds is not None and bounds[1] < limit:
+            return Const(call.op == "lt", bool_)
+        if bounds is not None and bounds[0] >= limit:
+            return Const(call.op == "ge", bool_)
+    if call.op == "eq" and isinstance(a, IndexValue) and a.index.is_const and isinstance(call.args[1], Const):
+        return Const(a.index.const == call.args[1].value, bool_)
+    if call.op in ("and", "or") and call.dtype is bool_:
+        decisive = call.op == "or"
+        rest = [x for x in call.args if not (isinstance(x, Const) and bool(x.value) != decisive)]
+        if any(isinstance(x, Const) for x in rest):
+            return Const(decisive, bool_)
+        if len(rest) < 2:
+            return rest[0] if rest else Const(not decisive, bool_)
+    if call.op == "select" and isinstance(a, Const):
+        return call.args[1] if a.value else call.args[2]
+    return call
+
+
+def used(body: Iterable[Stmt]) -> list[Stmt]:
+    """The statements without the lets that nobody reads; all must be at one level."""
+    needed: set[str] = set()
+    kept: list[Stmt] = []
+    for stmt in reversed(list(body)):
+        if isinstance(stmt, Let) and stmt.name not in needed:
+            continue
+        if isinstance(stmt, Store) and isinstance(stmt.where, Const) and not stmt.where.value:
+            continue
+        kept.append(stmt)
+        for expr in _expressions([stmt]):
+            if isinstance(expr, Read):
+                needed.add(expr.name)
+    return kept[::-1]
+
+
+def _boundary(expr: Expr) -> tuple[Var, int] | None:
+    """``(v, c)`` for a comparison that changes its answer at ``v == c`` and depends on ``v`` alone."""
+    if not isinstance(expr, Call) or expr.op not in ("lt", "ge") or not isinstance(expr.args[0], IndexValue):
+        return None
+    i, limit = expr.args[0].index, expr.args[1]
+    if len(i.terms) != 1 or not isinstance(i.terms[0][0], Var) or not isinstance(limit, Const):
+        return None
+    var, c = i.terms[0]
+    assert isinstance(var, Var)
+    return (var, -(-(int(limit.value) - i.const) // c)) if c > 0 else None
+
+
+def _expressions(body: Iterable[Stmt]) -> Iterator[Expr]:
+    for stmt in body:
+        match stmt:
+            case Let(_, value) | Check(value):
+                yield from _inside(value)
+            case Store(_, offset, value, where):
+                yield from _inside(value)
+                yield from _in_index(offset)
+                if where is not None:
+                    yield from _inside(where)
+            case Update(_, args):
+                for a in args:
+                    yield from _inside(a)
+            case _:
+                pass
+
+
+def _inside(expr: Expr) -> Iterator[Expr]:
+    yield expr
+    match expr:
+        case Call(_, args, _):
+            for a in args:
+                yield from _inside(a)
+        case Load(_, offset, where):
+            yield from _in_index(offset)
+            if where is not None:
+                yield from _inside(where)
+        case IndexValue(i):
+            yield from _in_index(i)
+        case _:
+            pass
+
+
+def _in_index(i: Index) -> Iterator[Expr]:
+    for atom, _ in i.terms:
+        expr = getattr(atom, "expr", None)
+        if expr is not None:
+            yield from _inside(expr)
+        elif not isinstance(atom, Var):
+            yield from _in_index(atom.index)  # type: ignore[union-attr]
