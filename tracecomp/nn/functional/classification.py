@@ -10,6 +10,7 @@ from tracecomp.ir.types import int64
 from tracecomp.modes import scope
 from tracecomp.nn.functional.activation import log_softmax
 from tracecomp.nn.functional.loss import legacy_reduction, reduce
+from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor
 
 _reduced = reduce
@@ -51,7 +52,7 @@ def nll_loss(
     with scope("nll_loss"):
         counted = target != ignore_index
         index = T.where(counted, target, 0).to(int64)
-        picked = input.gather(axis, index.unsqueeze(axis)).squeeze(axis)
+        picked = prim.gather(input, index.unsqueeze(axis), axis=axis).squeeze(axis)
         if weight is None:
             loss = T.where(counted, -picked, 0)
             total = counted.to(input.dtype)
