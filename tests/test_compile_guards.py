@@ -318,6 +318,16 @@ def test_written_memory_that_inputs_share_is_refused() -> None:
         c(x, x[1:3])
 
 
+def test_resizing_in_place_is_refused() -> None:
+    def step(x: Any) -> Any:
+        y = x * 1
+        y.resize_(2, 2)
+        return y + 1
+
+    with pytest.raises(CaptureError, match="size of a tensor was changed in place"):
+        compiled(step)(torch.ones(4))
+
+
 def test_too_many_paths_are_refused() -> None:
     c = compiled(lambda x: x * x.sum().item())
     with pytest.raises(CaptureError, match=r"where, cond or while_loop"):

@@ -187,6 +187,11 @@ class Recorder:
         """The graph value of ``t`` now."""
         cell = self._cell(t)
         base = self.base(t)
+        if cell is not None and cell.value.shape != t._data.shape:
+            raise CaptureError(
+                f"the size of a tensor was changed in place before {user_source()}, from {cell.value.shape} to "
+                f"{tuple(t._data.shape)}: a graph cannot hold that. Make a new tensor of that size instead."
+            )
         if base is None:
             return self.capture(t).value if cell is None else cell.value
         stamp = self._root_stamp(base)
