@@ -66,7 +66,8 @@ class Maker:
             return self.graph.apply("permute", x, dims=tuple(int(d) for d in self.rng.permutation(x.ndim)))
         if kind == "slice" and x.ndim:
             starts = tuple(int(self.rng.integers(n)) for n in x.shape)
-            return self.graph.apply("slice", x, starts=starts, stops=x.shape, steps=tuple(self.pick((1, 2)) for _ in x.shape))
+            steps = tuple(self.pick((1, 2)) for _ in x.shape)
+            return self.graph.apply("slice", x, starts=starts, stops=x.shape, steps=steps)
         if kind == "flip" and x.ndim:
             return self.graph.apply("flip", x, axes=(int(self.rng.integers(x.ndim)),))
         if kind == "split" and x.type.numel % 2 == 0:

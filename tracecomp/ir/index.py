@@ -142,7 +142,7 @@ class Index:
             return self
         whole, rest = self._split(divisor)
         b = rest.bounds
-        if b is not None and 0 <= b[0] and b[1] < divisor:
+        if b is not None and b[0] >= 0 and b[1] < divisor:
             return whole
         if rest.is_const:
             return whole + rest.const // divisor
@@ -153,7 +153,7 @@ class Index:
             return Index()
         _, rest = self._split(divisor)
         b = rest.bounds
-        if b is not None and 0 <= b[0] and b[1] < divisor:
+        if b is not None and b[0] >= 0 and b[1] < divisor:
             return rest
         if rest.is_const:
             return Index((), rest.const % divisor)

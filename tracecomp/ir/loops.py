@@ -218,7 +218,10 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Memory of a program. ``space``: "input" and "output" (``position`` in the call table) or "arena" (``position`` in bytes)."""
+    """Memory of a program.
+
+    ``space`` is "input" or "output" (``position`` in the call table), or "arena" (``position`` in bytes).
+    """
 
     name: str
     space: str
@@ -371,7 +374,8 @@ def walk(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
 
 
 __all__ = [
-    "Acc", "Accumulate", "Buffer", "Call", "CallStep", "Check", "Const", "Expr", "If", "Index", "IndexValue", "Kernel",
-    "Let", "Load", "Local", "Loop", "Program", "Read", "Ref", "RepeatStep", "Slot", "Stmt", "Step", "Store", "Update",
-    "Var", "WhenStep", "WhileStep", "call_steps", "map_calls", "step_bodies", "both", "cast", "children", "in_range", "index", "index_from", "walk", "with_children",
+    "Acc", "Accumulate", "Buffer", "Call", "CallStep", "Check", "Const", "Expr", "If", "Index", "IndexValue",
+    "Kernel", "Let", "Load", "Local", "Loop", "Program", "Read", "Ref", "RepeatStep", "Slot", "Step", "Stmt",
+    "Store", "Update", "Var", "WhenStep", "WhileStep", "both", "call_steps", "cast", "children", "in_range",
+    "index", "index_from", "map_calls", "step_bodies", "walk", "with_children",
 ]  # fmt: skip

@@ -12,7 +12,7 @@ from tracecomp.ir.types import compute_dtype
 from tracecomp.passes.evaluate import Block, Evaluator, Params
 from tracecomp.passes.fuse import Group
 from tracecomp.passes.rename import Copier, indices_of
-from tracecomp.passes.split_vars import merge_vars, merged, split, wanted_split
+from tracecomp.passes.split_vars import merge_vars, merged, replaced, split, wanted_split
 
 ACCUMULATOR = "c"
 
@@ -125,8 +125,8 @@ def _tidy(nest: BilinearNest) -> BilinearNest:
         if found is None:
             break
         outer, inner, mapping = split(*found)
-        replace = lambda vs, f=found[0], o=outer, i=inner: [w for v in vs for w in ((o, i) if v == f else (v,))]  # noqa: E731
-        nest = nest.mapped(mapping, replace(nest.out), replace(nest.reduce))
+        out, reduce = (replaced(names, found[0], outer, inner) for names in (nest.out, nest.reduce))
+        nest = nest.mapped(mapping, out, reduce)
     mapping = merge_vars(nest.out, _all_stmts(nest)) | merge_vars(nest.reduce, _all_stmts(nest))
     return nest.mapped(mapping, merged(nest.out, mapping), merged(nest.reduce, mapping))
 

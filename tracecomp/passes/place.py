@@ -7,13 +7,23 @@ places of its inputs and outputs and of its block.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.index import Index, Var, index
-from tracecomp.ir.loops import CallStep, Kernel, Program, Ref, RepeatStep, Slot, Step, WhenStep, WhileStep, call_steps, map_calls
+from tracecomp.ir.loops import (
+    CallStep,
+    Kernel,
+    Program,
+    Ref,
+    RepeatStep,
+    Slot,
+    Step,
+    WhenStep,
+    WhileStep,
+)
 from tracecomp.ir.types import TensorType, uint8
 from tracecomp.passes.fuse import Fuser, Partition
 from tracecomp.passes.lower import GroupLowerer, Task, copy_task
@@ -21,7 +31,6 @@ from tracecomp.passes.machine import Machine, host
 from tracecomp.passes.memory import Lifetime, plan_arena
 from tracecomp.passes.outputs import Outputs
 from tracecomp.passes.reads import storage
-from tracecomp.passes.work import WORTH_THREADS, kernel_work, on_one_thread
 
 
 @dataclass

@@ -7,7 +7,7 @@ the boundaries; in each part the comparisons are constants, and what nothing nee
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from tracecomp.ir.index import Index, Var, index
 from tracecomp.ir.loops import Call, Check, Const, Expr, IndexValue, Let, Load, Read, Stmt, Store, Update
@@ -42,7 +42,14 @@ def part(var: Var, low: int, high: int, body: list[Stmt]) -> tuple[Var, list[Stm
 
 
 class Folding(Copier):
-    """A copier that evaluates comparisons which the bounds of loop variables decide."""
+    """A copier that evaluates comparisons which the bounds of loop variables decide.
+
+    ``constants`` are the names that turned out to be known.
+    """
+
+    def __init__(self, mapping: Mapping[Var, Index], suffix: str) -> None:
+        super().__init__(mapping, suffix)
+        self.constants: dict[str, Const] = {}
 
     def expr(self, expr: Expr) -> Expr:
         new = super().expr(expr)
@@ -57,11 +64,6 @@ class Folding(Copier):
         if isinstance(new, Let) and isinstance(new.value, Const):
             self.constants[new.name] = new.value
         return new
-
-    @property
-    def constants(self) -> dict[str, Const]:
-        """Names that turned out to be constants."""
-        return self.__dict__.setdefault("_constants", {})
 
 
 def fold(call: Call) -> Expr:

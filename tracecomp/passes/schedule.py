@@ -11,7 +11,7 @@ from tracecomp.passes.machine import Machine
 from tracecomp.passes.nest import Nest, Sweep
 from tracecomp.passes.ranges import part, parts_of
 from tracecomp.passes.rename import Copier, Move
-from tracecomp.passes.split_vars import merge_vars, merged, split, wanted_split
+from tracecomp.passes.split_vars import merge_vars, merged, replaced, split, wanted_split
 
 PARALLEL_WORK = 1 << 18
 HEAVY_COST = 24.0
@@ -48,8 +48,8 @@ def _split_vars(nest: Nest) -> Nest:
         if found is None:
             break
         outer, inner, mapping = split(*found)
-        rows = _replaced(nest.rows, found[0], outer, inner)
-        nest = _mapped(nest, mapping, rows, _replaced(nest.inner, found[0], outer, inner))
+        rows = replaced(nest.rows, found[0], outer, inner)
+        nest = _mapped(nest, mapping, rows, replaced(nest.inner, found[0], outer, inner))
     return nest
 
 
@@ -84,10 +84,6 @@ def _mapped(nest: Nest, mapping: dict[Var, Index], rows: list[Var], inner: list[
         else:
             items.append(list(copier.stmts(item)))
     return Nest(rows, inner, items, nest.params, nest.lanes, nest.scratch)
-
-
-def _replaced(names: list[Var], var: Var, outer: Var, inner: Var) -> list[Var]:
-    return [w for v in names for w in ((outer, inner) if v == var else (v,))]
 
 
 def _work(nest: Nest) -> float:

@@ -32,6 +32,11 @@ def split(var: Var, inner: int) -> tuple[Var, Var, dict[Var, Index]]:
     return outer_part, inner_part, {var: index(outer_part) * inner + index(inner_part)}
 
 
+def replaced(names: Iterable[Var], var: Var, outer: Var, inner: Var) -> list[Var]:
+    """``names`` with a split variable replaced by its parts."""
+    return [w for v in names for w in ((outer, inner) if v == var else (v,))]
+
+
 def merge_vars(names: list[Var], body: list[Stmt]) -> dict[Var, Index]:
     """A substitution that joins neighbouring variables wherever every index steps through them as through one."""
     indices = list(indices_of(body))
