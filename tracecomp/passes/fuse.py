@@ -1,15 +1,16 @@
 """Which nodes share a kernel: groups over a common iteration space, with the reason where nodes stay apart.
 
 Every node that is not a view starts as a group of its own. Groups merge along producer -> consumer edges, then with
-siblings that read the same large value, when (1) their spaces agree, (2) every read between them is aligned: element to the
-same element, or row result to the same row, and (3) no dependence leads out of the merged group and back in. Merging
-never changes an order of summation, which the graph alone decides.
+siblings that read the same large value, when (1) their spaces agree, (2) every read between them is aligned, element
+to the same element or row result to the same row, and (3) no dependence leads out of the merged group and back in.
+Merging never changes an order of summation, which the graph alone decides.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.index import Index, Var, index
@@ -298,7 +299,7 @@ class Fuser:
                     if read.value.type.nbytes >= SIBLING_BYTES and read.offset == self._space(node).flat:
                         readers.setdefault(read.value, []).append(node)
         for nodes in readers.values():
-            for a, b in zip(nodes, nodes[1:], strict=False):
+            for a, b in pairwise(nodes):
                 first, second = self.group_of[a], self.group_of[b]
                 if first is second or "bilinear" in (first.kind, second.kind):
                     continue

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 
 from tracecomp.ir.index import Index, Var, index
 from tracecomp.ir.loops import Call, Check, Const, Expr, IndexValue, Let, Load, Read, Stmt, Store, Update
@@ -29,7 +30,7 @@ def parts_of(names: Iterable[Var], body: list[Stmt]) -> tuple[Var, list[int]] | 
     if best is None or not found[best]:
         return None
     cuts = sorted({0, best.extent, *(c for c in found[best] if 0 < c < best.extent)})
-    sizes = [b - a for a, b in zip(cuts, cuts[1:], strict=False)]
+    sizes = [b - a for a, b in pairwise(cuts)]
     worth = 2 <= len(sizes) <= MAX_PARTS and best.extent >= MIN_PART * len(sizes)
     return (best, cuts) if worth else None
 

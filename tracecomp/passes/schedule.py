@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 
 from tracecomp.ir.index import Index, Var, index
 from tracecomp.ir.loops import Accumulate, Buffer, Let, Load, Local, Loop, Stmt, Store, walk
@@ -62,7 +63,7 @@ def _parts(nest: Nest) -> list[Nest]:
         return []
     var, cuts = found
     result = []
-    for low, high in zip(cuts, cuts[1:], strict=False):
+    for low, high in pairwise(cuts):
         new, body = part(var, low, high, nest.items[0])
         result.append(Nest([new if v == var else v for v in nest.rows], [], [body], nest.params, nest.lanes, []))
     return result
@@ -246,7 +247,8 @@ def _loops(kind: str, names: Iterable[Var], body: tuple[Stmt, ...]) -> tuple[Stm
 
 def _parallel_loops(names: list[Var], body: tuple[Stmt, ...], work: float) -> tuple[Stmt, ...]:
     """Nested loops over ``names``, the outermost split among threads when there is enough to do."""
-    if not body or not names or work < PARALLEL_WORK or any(s.kind == "parallel" for s in walk(body) if isinstance(s, Loop)):
+    shared = any(isinstance(s, Loop) and s.kind == "parallel" for s in walk(body))
+    if not body or not names or work < PARALLEL_WORK or shared:
         return _loops("serial", names, body)
     first, *rest = names
     if rest and first.extent < 16:
