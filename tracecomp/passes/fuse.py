@@ -237,10 +237,10 @@ class Fuser:
             return "one of them is not a loop over independent elements"
         if any(n in self.opaque and _is_transpose(n) for n in (*first.nodes, *second.nodes)):
             return "a transpose runs in blocks of its own"
-        if second.kind == "bilinear":
-            return "operands of a contraction are read many times"
-        if first.kind == "bilinear" and (second.has_reduction or first.domain.numel != second.domain.numel):
-            return "only elementwise results of the same shape join a contraction"
+        if "bilinear" in (first.kind, second.kind):
+            reason = self._unfit_for_contraction(first, second)
+            if reason:
+                return reason
         reason = "iteration spaces differ"
         for domain, rows in _common_domains(first, second):
             bad = self._misaligned(first, second, domain, rows)
@@ -249,10 +249,23 @@ class Fuser:
             reason = bad
         return reason
 
+    def _unfit_for_contraction(self, first: Group, second: Group) -> str:
+        """Why two groups, one of them at least a contraction, cannot be one kernel; "" when they can."""
+        if first.kind == second.kind:
+            return "each is a contraction"
+        if first.has_reduction or second.has_reduction or first.domain.numel != second.domain.numel:
+            return "only elementwise results of the same shape join a contraction"
+        members = set(first.nodes)
+        if any(p in members for n in second.nodes if isinstance(n.op.loop, Bilinear) for p in self._producers(n)):
+            return "operands of a contraction are read many times"
+        return ""
+
     def _misaligned(self, first: Group, second: Group, domain: Domain, rows: set[Node]) -> str | None:
         element, row = domain.offsets()
         members = set(first.nodes)
         for node in second.nodes:
+            if isinstance(node.op.loop, Bilinear):
+                continue
             here = row if node in rows else element
             for read in self._space(node).reads:
                 producer = read.value.node
@@ -280,6 +293,7 @@ class Fuser:
     def _merge(self, first: Group, second: Group, domain: Domain, rows: set[Node]) -> None:
         first.nodes = sorted(first.nodes + second.nodes, key=self.order.__getitem__)
         first.domain, first.rows = domain, rows
+        first.kind = "bilinear" if "bilinear" in (first.kind, second.kind) else first.kind
         for node in second.nodes:
             self.group_of[node] = first
         del self.groups[second.id]
