@@ -41,6 +41,8 @@ ORDER: dict[str, Callable[..., Any]] = {
     "where": lambda fn: lambda x, condition, other: fn(condition, x, other),
     "einsum": lambda fn: lambda operands, equation: fn(equation, *operands),
     "linalg.pinv/singular": lambda fn: lambda a, b: fn(tracecomp.matmul(a, b.mT)),
+    "svd_lowrank": lambda fn: lambda a, b, **kw: fn(tracecomp.matmul(a, b.mT), **kw),
+    "pca_lowrank": lambda fn: lambda a, b, **kw: fn(tracecomp.matmul(a, b.mT), **kw),
     "linalg.lstsq/grad_oriented": lambda fn: lambda *args, **kw: fn(*args, **kw)[:2],
     "nn.functional.embedding": lambda fn: lambda weight, index, **kw: fn(index, weight, **kw),
     "nn.functional.embedding_bag": lambda fn: lambda weight, index, *args, **kw: fn(index, weight, *args, **kw),

@@ -180,7 +180,7 @@ def float_power(input: Operand, exponent: Operand) -> Tensor:
     return pow(*(cast(x, float64) if isinstance(x, Tensor) else float(x) for x in (base, power)))
 
 
-@function(inplace=True)
+@function("arctan2", inplace=True)
 def atan2(input: Operand, other: Operand) -> Tensor:
     """The angle of the point (other, input)."""
     return prim.atan2(*common_float(*two("atan2", input, other)))

@@ -181,7 +181,7 @@ def conj(input: Tensor) -> Tensor:
     return input
 
 
-@function()
+@function(inplace=True)
 def conj_physical(input: Tensor) -> Tensor:
     """A copy: tensors are real."""
     return prim.cast(input, dtype=input.dtype)

@@ -80,8 +80,7 @@ def _callable(fn: Callable[..., Any], name: str, composite: bool) -> Callable[..
                 return inner(*args, **kwargs)
 
     takes_tensor = next(iter(fn.__annotations__.items()), None) == ("input", "Tensor")
-    parameters = inspect.signature(fn).parameters.values()
-    rest = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "")
+    rest = _varargs(fn)
 
     @functools.wraps(fn)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -97,6 +96,12 @@ def _callable(fn: Callable[..., Any], name: str, composite: bool) -> Callable[..
 
     call.__name__ = call.__qualname__ = name
     return call
+
+
+def _varargs(fn: Callable[..., Any]) -> str:
+    """The name of ``*args``, or nothing."""
+    code = inspect.unwrap(fn).__code__
+    return code.co_varnames[code.co_argcount + code.co_kwonlyargcount] if code.co_flags & inspect.CO_VARARGS else ""
 
 
 def _with_keywords(fn: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -438,9 +438,13 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
     shown = strided_positions(input.shape, input.stride(), input.storage_offset()).reshape(-1)
     order = np.argsort(shown, kind="stable")
     found = np.searchsorted(shown[order], places).clip(max=max(len(shown) - 1, 0))
-    if not np.array_equal(shown[order][found], places):
+    if not shown.size:
         return prim.take(_root(input), wrap(places), axis=0)
-    return prim.take(prim.reshape(input, shape=(input.numel(),)), wrap(order[found]), axis=0)
+    seen = prim.take(prim.reshape(input, shape=(input.numel(),)), wrap(order[found]), axis=0)
+    inside = shown[order][found] == places
+    if inside.all():
+        return seen
+    return prim.where(wrap(inside), seen, prim.take(_root(input), wrap(places), axis=0))
 
 
 def _root(x: Tensor) -> Tensor:
@@ -589,7 +593,7 @@ def resize__(input: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     return input
 
 
-@function(only_method=True)
+@function()
 def resize_as__(input: Tensor, other: Tensor, memory_format: Any = None) -> Tensor:
     """:func:`resize_` to the size of ``other``."""
     return resize__(input, tuple(other.shape))

@@ -163,7 +163,7 @@ def ndtri(input: Tensor) -> Tensor:
     return prim.where(inside, y, edge)
 
 
-@function(composite=True)
+@function(inplace=True, composite=True)
 def heaviside(input: Tensor, values: Tensor) -> Tensor:
     """0 below zero, 1 above, ``values`` at zero."""
     if input.dtype is not values.dtype:

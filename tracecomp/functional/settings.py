@@ -1,0 +1,149 @@
+"""Switches and queries of the torch namespace that have one answer here, and small conversions in and out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tracecomp import device as devices
+from tracecomp.functional.method import function, publish
+from tracecomp.ir.types import DType
+from tracecomp.tensor import Tensor, wrap
+
+_state: dict[str, Any] = {"deterministic": False, "warn_only": False, "precision": "highest"}
+
+
+def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
+    """Accepted: every algorithm here is deterministic."""
+    _state["deterministic"], _state["warn_only"] = bool(mode), bool(warn_only)
+
+
+def are_deterministic_algorithms_enabled() -> bool:
+    """What :func:`use_deterministic_algorithms` was told."""
+    return bool(_state["deterministic"])
+
+
+def is_deterministic_algorithms_warn_only_enabled() -> bool:
+    return bool(_state["warn_only"])
+
+
+def set_float32_matmul_precision(precision: str) -> None:
+    """Accepted ("highest", "high", "medium"): products are always computed in float32."""
+    if precision not in ("highest", "high", "medium"):
+        raise RuntimeError(f"{precision} is not one of 'highest', 'high', 'medium'")
+    _state["precision"] = precision
+
+
+def get_float32_matmul_precision() -> str:
+    """What :func:`set_float32_matmul_precision` was told."""
+    return str(_state["precision"])
+
+
+def set_flush_denormal(mode: bool) -> bool:
+    """False: denormal numbers are kept."""
+    return False
+
+
+def get_default_device() -> devices.device:
+    """The CPU."""
+    return devices.CPU
+
+
+def set_default_device(device: Any) -> None:
+    """Accepts the CPU; AssertionError for others."""
+    devices.check_device(device)
+
+
+def typename(obj: Any) -> str:
+    """``torch.FloatTensor`` for a tensor, the qualified class name for others."""
+    if isinstance(obj, Tensor):
+        return str(obj.type())
+    kind = obj if isinstance(obj, type) else type(obj)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+for _setting in (
+    use_deterministic_algorithms, are_deterministic_algorithms_enabled, is_deterministic_algorithms_warn_only_enabled,
+    set_float32_matmul_precision, get_float32_matmul_precision, set_flush_denormal, get_default_device,
+    set_default_device, typename,
+):  # fmt: skip
+    publish(_setting.__name__, _setting)
+
+
+@function(method=False)
+def from_dlpack(ext_tensor: Any) -> Tensor:
+    """A tensor over the memory of any object with ``__dlpack__``."""
+    return wrap(np.from_dlpack(ext_tensor))
+
+
+@function(method=False)
+def frombuffer(
+    buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, requires_grad: bool = False
+) -> Tensor:
+    """A 1-d tensor over the memory of a buffer."""
+    if count == 0 or len(memoryview(buffer)) == 0:
+        raise ValueError("both buffer length and count must not be 0")
+    shared = wrap(np.frombuffer(buffer, dtype.numpy, count, offset))
+    return shared.requires_grad_(True) if requires_grad else shared
+
+
+@function(method=False)
+def detach(input: Tensor) -> Tensor:
+    """``input`` without history, sharing its memory."""
+    return input.detach()
+
+
+@function()
+def is_same_size(input: Tensor, other: Tensor) -> bool:
+    """Whether both have one shape."""
+    return tuple(input.shape) == tuple(other.shape)
+
+
+@function(only_method=True)
+def is_nonzero(input: Tensor) -> bool:
+    """The truth of a one-element tensor."""
+    return bool(input)
+
+
+@function(only_method=True)
+def share_memory__(input: Tensor) -> Tensor:
+    """``input`` itself."""
+    return input
+
+
+@function(only_method=True)
+def is_shared(input: Tensor) -> bool:
+    """False: memory is private to the process."""
+    return False
+
+
+@function(only_method=True)
+def to_dense(input: Tensor, dtype: DType | None = None) -> Tensor:
+    """``input`` itself: tensors are dense."""
+    return input if dtype is None else input.to(dtype)
+
+
+@function(only_method=True)
+def new(input: Tensor, *args: Any) -> Tensor:
+    """A tensor of ``input``'s dtype from sizes or data."""
+    return input.new_empty(*args) if args and isinstance(args[0], int) else input.new_tensor(*(args or ([],)))
+
+
+def _contains(self: Tensor, element: Any) -> bool:
+    if not isinstance(element, Tensor | bool | int | float):
+        raise RuntimeError(
+            f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}."
+        )
+    return bool((self == element).any())
+
+
+def _reversed(self: Tensor) -> Tensor:
+    return self.flip(0) if self.ndim else self
+
+
+publish("__contains__", _contains, only_method=True)
+publish("__reversed__", _reversed, only_method=True)
+publish("__complex__", lambda self: complex(self.item()), only_method=True)
+for _name in ("is_xpu", "is_vulkan", "is_sparse_csr", "is_mtia", "is_ipu", "is_xla"):
+    publish(_name, property(lambda self: False), only_method=True)
