@@ -27,16 +27,29 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m benchmarks", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="measure, print the table, write JSON")
-    run.add_argument("--classes", default="", help=f"comma-separated parts of workload names; classes: {', '.join(KINDS)}")
+    run.add_argument(
+        "--classes", nargs="+", default=[], help=f"parts of workload names (see list); classes: {', '.join(KINDS)}"
+    )
     run.add_argument("--engines", default=",".join(ENGINES), help=f"comma-separated, of: {', '.join(ENGINES)}")
     run.add_argument("--threads", default="1,2", help="comma-separated thread counts (default: %(default)s)")
-    run.add_argument("--parts", default=",".join(PARTS), help="comma-separated, of: speed, start (first call, warm start, "
-                     "memory), load (beside a busy process)")  # fmt: skip
+    run.add_argument(
+        "--parts",
+        default=",".join(PARTS),
+        help="comma-separated, of: speed, start (first call, warm start, memory), load (beside a busy process)",
+    )
     run.add_argument("--quick", action="store_true", help="fewer and shorter turns")
-    run.add_argument("--patience", type=float, default=180, help="seconds an engine may take to prepare (default: %(default)s)")
-    run.add_argument("--cache", type=Path, default=Path(".benchmarks"),
-                     help="folder of compiled code and exported models, kept between runs (default: %(default)s)")  # fmt: skip
-    run.add_argument("--output", type=Path, default=Path("results.json"), help="JSON file to write (default: %(default)s)")
+    run.add_argument(
+        "--patience", type=float, default=180, help="seconds an engine may take to prepare (default: %(default)s)"
+    )
+    run.add_argument(
+        "--cache",
+        type=Path,
+        default=Path(".benchmarks"),
+        help="folder of compiled code and exported models, kept between runs (default: %(default)s)",
+    )
+    run.add_argument(
+        "--output", type=Path, default=Path("results.json"), help="JSON file to write (default: %(default)s)"
+    )
     show = commands.add_parser("show", help="print the table of a JSON file")
     show.add_argument("results", type=Path)
     plot = commands.add_parser("plot", help="draw a JSON file; needs matplotlib")
@@ -62,7 +75,7 @@ def _run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None
     engines = _names(arguments.engines, ENGINES, "engine", parser)
     parts = _names(arguments.parts, PARTS, "part", parser)
     try:
-        workloads = select(_names(arguments.classes, tuple(arguments.classes.split(",")), "class", parser))
+        workloads = select(arguments.classes)
         counts = [int(n) for n in arguments.threads.split(",")]
     except ValueError as error:
         parser.error(str(error))
@@ -71,9 +84,15 @@ def _run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None
     arguments.cache = arguments.cache.resolve()
     arguments.cache.mkdir(parents=True, exist_ok=True)
     results: dict[str, Any] = {
-        "command": f"python -m benchmarks {shlex.join(sys.argv[1:])}", "date": time.strftime("%Y-%m-%d"),
-        "load_before": os.getloadavg()[0], "machine": machine.describe(), "missing": {}, "speed": {}, "start": {}, "load": {},
-    }  # fmt: skip
+        "command": f"python -m benchmarks {shlex.join(sys.argv[1:])}",
+        "date": time.strftime("%Y-%m-%d"),
+        "load_before": os.getloadavg()[0],
+        "machine": machine.describe(),
+        "missing": {},
+        "speed": {},
+        "start": {},
+        "load": {},
+    }
     if "speed" in parts:
         _export(engines, workloads, arguments)
         for count in counts:
@@ -84,8 +103,9 @@ def _run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None
     if "load" in parts and WORKLOADS[LOADED] in workloads and len(os.sched_getaffinity(0)) > 1:
         results["load"] = {
             e: under_load(e, WORKLOADS[LOADED], arguments.cache, arguments.patience, _say)
-            for e in engines if e in (OURS, "torch", "torch.compile", "jax.jit")
-        }  # fmt: skip
+            for e in engines
+            if e in (OURS, "torch", "torch.compile", "jax.jit")
+        }
     _save(results, arguments.output)
     print(report.full(results))
 
@@ -119,9 +139,11 @@ def _speed(
         rows = found[w.id] = measure(team, w, turns)
         cells = [
             f"{e} {report.time_text(r['seconds'])}" + (f" ({r['ratio']:.2f})" if "ratio" in r and e != OURS else "")
-            if "seconds" in r else f"{e} FAILED {r['failed']}"
-            for e, r in rows.items() if "seconds" in r or "failed" in r
-        ]  # fmt: skip
+            if "seconds" in r
+            else f"{e} FAILED {r['failed']}"
+            for e, r in rows.items()
+            if "seconds" in r or "failed" in r
+        ]
         _say(f"{n + 1}/{len(workloads)} {w.id}, threads {threads}: {', '.join(cells)}")
         _save(results, arguments.output)
     team.stop()

@@ -91,7 +91,9 @@ class TorchLike(Engine):
 
     def _training(self, workload: Workload, tensors: list[Any]) -> Call:
         model = self.model(workload)
-        step = self.training_step(self.loss(model), optimizer(self.lib, workload.optimizer, model.parameters(), self.fused))
+        step = self.training_step(
+            self.loss(model), optimizer(self.lib, workload.optimizer, model.parameters(), self.fused)
+        )
         return lambda: step(*tensors)
 
     def training_step(self, loss: Any, update: Any) -> Any:
@@ -290,7 +292,8 @@ class Exporter(Torch):
 
 
 ENGINES: dict[str, type[Engine]] = {
-    e.name: e for e in (Tracecomp, Torch, TorchChannelsLast, TorchCompile, Jax, OnnxRuntime, Numpy, TracecompEager, Exporter)
+    e.name: e
+    for e in (Tracecomp, Torch, TorchChannelsLast, TorchCompile, Jax, OnnxRuntime, Numpy, TracecompEager, Exporter)
 }
 PEERS = ("torch", "torch channels_last", "torch.compile", "jax.jit", "onnxruntime", "numpy")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from typing import Any
 
 import jax
@@ -127,7 +128,7 @@ def separable(widths: tuple[int, ...]) -> Net:
 
     def net(p: Scope, x: Any) -> Any:
         x = _relu6(_batch_norm(p, "1", _conv(p, "0", x, widths[0], 3, 2)))
-        for k, (before, after) in enumerate(zip(widths, widths[1:], strict=False)):
+        for k, (before, after) in enumerate(pairwise(widths)):
             at = 3 + 6 * k
             x = _conv(p, str(at), x, before, 3, 1 if before == after else 2, before)
             x = _relu6(_batch_norm(p, str(at + 1), x))

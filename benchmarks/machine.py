@@ -5,9 +5,9 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
-import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -58,13 +58,8 @@ def _together(threads: int, make: Callable[[], Callable[[], float]]) -> float:
     runs = [make() for _ in range(threads)]
     best = 0.0
     for _ in range(5):
-        rates: list[float] = []
-        workers = [threading.Thread(target=lambda run=run: rates.append(run())) for run in runs]
-        for w in workers:
-            w.start()
-        for w in workers:
-            w.join()
-        best = max(best, sum(rates))
+        with ThreadPoolExecutor(threads) as pool:
+            best = max(best, sum(pool.map(lambda run: run(), runs)))
     return best
 
 
@@ -114,7 +109,8 @@ def _text(lanes: int) -> str:
     vector = f"<{lanes} x float>"
     phis = "\n".join(f"  %p{n} = phi {vector} [ zeroinitializer, %entry ], [ %q{n}, %loop ]" for n in range(_CHAINS))
     steps = "\n".join(
-        f"  %q{n} = call {vector} @llvm.fma.v{lanes}f32({vector} %p{n}, {vector} %x, {vector} %x)" for n in range(_CHAINS)
+        f"  %q{n} = call {vector} @llvm.fma.v{lanes}f32({vector} %p{n}, {vector} %x, {vector} %x)"
+        for n in range(_CHAINS)
     )
     sums = "\n".join(f"  %s{n} = fadd {vector} {'%x' if n == 0 else f'%s{n - 1}'}, %q{n}" for n in range(_CHAINS))
     return f"""

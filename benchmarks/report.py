@@ -71,7 +71,11 @@ def speed_table(results: Results, threads: str) -> str:
     speed = results["speed"][threads]
     for kind in dict.fromkeys(w.split("/", 1)[0] for w in speed):
         chosen = {w: rows for w, rows in speed.items() if w.startswith(f"{kind}/")}
-        lines += ["", f"| {kind} | tracecomp | of peak | {' | '.join(PEERS)} | best peer |", "|---" * (len(PEERS) + 4) + "|"]
+        lines += [
+            "",
+            f"| {kind} | tracecomp | of peak | {' | '.join(PEERS)} | best peer |",
+            "|---" * (len(PEERS) + 4) + "|",
+        ]
         lines += [_line(w, rows, results["machine"], threads) for w, rows in chosen.items()]
         found = [ratios(rows) for rows in chosen.values()]
         means = [geomean(f[p] for f in found if p in f) for p in PEERS] + [geomean(min(f.values()) for f in found if f)]
@@ -100,7 +104,10 @@ def start_table(results: Results) -> str:
 
 def load_table(results: Results) -> str:
     """Steps beside a busy process."""
-    lines = ["| engine | 1 thread | 2 threads | 1 thread, busy | 2 threads, busy | busy: 2 / 1 |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| engine | 1 thread | 2 threads | 1 thread, busy | 2 threads, busy | busy: 2 / 1 |",
+        "|---|---|---|---|---|---|",
+    ]
     for engine, row in results.get("load", {}).items():
         if "busy 2" not in row:
             lines.append(f"| {engine} | {'failed' if 'failed' in row else 'missing'} | | | | |")
@@ -119,10 +126,9 @@ def machine_text(results: Results) -> str:
         for n in machine["flops"]
     )
     packages = ", ".join(f"{p} {v}" for p, v in machine["packages"].items())
-    return (
-        f"{machine['processor']}; {machine['cores']} cores; {machine['system']}; Python {machine['python']}; {packages}.\n"
-        f"Measured peaks: {peaks}.\nCommand: `{results['command']}`, {results['date']}, load before: {results['load_before']:.2f}."
-    )
+    system = f"{machine['cores']} cores; {machine['system']}; Python {machine['python']}"
+    run = f"`{results['command']}`, {results['date']}, load before: {results['load_before']:.2f}"
+    return f"{machine['processor']}; {system}; {packages}.\nMeasured peaks: {peaks}.\nCommand: {run}."
 
 
 def failures(results: Results) -> str:
@@ -131,7 +137,9 @@ def failures(results: Results) -> str:
     for threads, speed in results.get("speed", {}).items():
         for workload, rows in speed.items():
             lines += [
-                f"* {engine}, {threads} thread(s), {workload}: {row['failed']}" for engine, row in rows.items() if "failed" in row
+                f"* {engine}, {threads} thread(s), {workload}: {row['failed']}"
+                for engine, row in rows.items()
+                if "failed" in row
             ]
     return "\n".join(sorted(lines, key=lambda line: not line.startswith(f"* {OURS},")))
 
@@ -156,5 +164,7 @@ def full(results: Results) -> str:
         parts.append(f"### First call, warm start, memory\n\n{start_table(results)}")
     if results.get("load"):
         parts.append(f"### Beside a busy process\n\n{load_table(results)}")
-    parts += [f"### {title}\n\n{text}" for title, text in (("Behind", behind(results)), ("Failed", failures(results))) if text]
+    parts += [
+        f"### {title}\n\n{text}" for title, text in (("Behind", behind(results)), ("Failed", failures(results))) if text
+    ]
     return "\n\n".join(parts)

@@ -31,7 +31,9 @@ class Turns:
 class Team:
     """The processes of several engines; one that dies is started again for the next workload."""
 
-    def __init__(self, engines: list[str], threads: int, cache: Path, patience: float, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, engines: list[str], threads: int, cache: Path, patience: float, say: Callable[[str], None]
+    ) -> None:
         self.threads = threads
         self.missing: dict[str, str] = {}
         self._cache = cache

@@ -15,6 +15,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -122,8 +123,7 @@ def main() -> None:
         do = command.pop("do")
         if do == "quit" or worker is None:
             break
-        method = getattr(worker, do)
-        print(json.dumps(_answer(lambda method=method, command=command: method(**command))), file=answers, flush=True)
+        print(json.dumps(_answer(partial(getattr(worker, do), **command))), file=answers, flush=True)
 
 
 if __name__ == "__main__":

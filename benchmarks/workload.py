@@ -46,6 +46,7 @@ class Workload:
         """The inputs: the same in every process."""
         return self.inputs(np.random.default_rng(zlib.crc32(self.id.encode())))
 
+
 def initial(name: str, shape: tuple[int, ...]) -> Array:
     """The first value of parameter ``name``: the same in every engine; keeps activations near one."""
     noise = np.random.default_rng(zlib.crc32(name.encode())).standard_normal(shape).astype(np.float32)

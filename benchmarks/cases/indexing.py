@@ -41,7 +41,8 @@ _SUMS = ((1000, 1000), (1, 1_000_000))
 WORKLOADS = [
     _row(
         "embedding 32x128 of 50000x256", inputs(normal(50000, 256), integers(50000, 32, 128)),
-        lambda lib: lambda t, i: lib.nn.functional.embedding(i, t), lambda xp: lambda t, i: t[i], 8 * 4096 * 256, tolerance=0,
+        lambda lib: lambda t, i: lib.nn.functional.embedding(i, t), lambda xp: lambda t, i: t[i], 8 * 4096 * 256,
+        tolerance=0,
     ),
     _row(
         "embedding gradient 32x128 of 5000x256",
@@ -50,8 +51,8 @@ WORKLOADS = [
     ),
     _row(
         "gather 1024x256 along 1", inputs(normal(1024, 1024), integers(1024, 1024, 256)),
-        lambda lib: lambda x, i: lib.gather(x, 1, i), lambda xp: lambda x, i: xp.take_along_axis(x, i, 1), 16 * 1024 * 256,
-        tolerance=0,
+        lambda lib: lambda x, i: lib.gather(x, 1, i), lambda xp: lambda x, i: xp.take_along_axis(x, i, 1),
+        16 * 1024 * 256, tolerance=0,
     ),
     _row(
         "gather 1M of 1M", inputs(normal(1_000_000), integers(1_000_000, 1_000_000)),
@@ -59,7 +60,8 @@ WORKLOADS = [
     ),
     _row(
         "scatter_add 1M into 10000", inputs(normal(10_000), integers(10_000, 1_000_000), normal(1_000_000)),
-        lambda lib: lambda x, i, s: x.scatter_add(0, i, s), lambda xp: lambda x, i, s: x.at[i].add(s), 12e6, tolerance=1e-3,
+        lambda lib: lambda x, i, s: x.scatter_add(0, i, s), lambda xp: lambda x, i, s: x.at[i].add(s), 12e6,
+        tolerance=1e-3,
     ),
     _row(
         "index_add 4096 rows of 1000x128",

@@ -36,7 +36,8 @@ WORKLOADS = [
         lambda lib: lambda *each: lib.cat(each, 1), lambda xp: lambda *each: xp.concatenate(each, 1), 24 * 1024 * 256,
     ),
     _simple(
-        "flip 1024x1024", ((1024, 1024),), lambda lib: lambda x: x.flip(1), lambda xp: lambda x: xp.flip(x, 1), 8 * 1024**2
+        "flip 1024x1024", ((1024, 1024),), lambda lib: lambda x: x.flip(1), lambda xp: lambda x: xp.flip(x, 1),
+        8 * 1024**2,
     ),
     _simple(
         "pad 32x16x56x56 by 1", ((32, 16, 56, 56),), lambda lib: lambda x: lib.nn.functional.pad(x, (1, 1, 1, 1)),

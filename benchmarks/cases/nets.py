@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 
@@ -9,7 +10,7 @@ def mlp(lib: Any, widths: tuple[int, ...]) -> Any:
     """Linear layers with relu between."""
     nn = lib.nn
     layers: list[Any] = []
-    for before, after in zip(widths, widths[1:], strict=False):
+    for before, after in pairwise(widths):
         layers += [nn.Linear(before, after), nn.ReLU()]
     return nn.Sequential(*layers[:-1])
 
@@ -53,11 +54,15 @@ def separable(lib: Any, widths: tuple[int, ...]) -> Any:
     """Depthwise 3x3 and 1x1 convolutions in turn, as in MobileNet."""
     nn = lib.nn
     layers = [nn.Conv2d(3, widths[0], 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(widths[0]), nn.ReLU6()]
-    for before, after in zip(widths, widths[1:], strict=False):
+    for before, after in pairwise(widths):
         layers += [
             nn.Conv2d(before, before, 3, stride=1 if before == after else 2, padding=1, groups=before, bias=False),
-            nn.BatchNorm2d(before), nn.ReLU6(), nn.Conv2d(before, after, 1, bias=False), nn.BatchNorm2d(after), nn.ReLU6(),
-        ]  # fmt: skip
+            nn.BatchNorm2d(before),
+            nn.ReLU6(),
+            nn.Conv2d(before, after, 1, bias=False),
+            nn.BatchNorm2d(after),
+            nn.ReLU6(),
+        ]
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(widths[-1], 10))
 
 
