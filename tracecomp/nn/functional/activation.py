@@ -44,6 +44,8 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace
     """``x`` limited to ``[min_val, max_val]``; the gradient is 0 on and outside the limits."""
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
+    if not input.is_floating_point():
+        min_val, max_val = int(min_val), int(max_val)
     low = T.where(input <= min_val, min_val, input)
     return finish(input, T.where(input >= max_val, max_val, low), inplace)
 

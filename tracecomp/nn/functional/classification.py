@@ -123,12 +123,12 @@ def multi_margin_loss(
     reduction = legacy_reduction(size_average, reduce, reduction)
     if p not in (1, 2):
         raise ValueError("only p == 1 and p == 2 supported")
-    if input.ndim not in (1, 2) or not input.shape[-1]:
+    if input.ndim > 2 or not input.shape[-1:].numel():
         raise RuntimeError(
             f"Expected non-empty vector or matrix with optional 0-dim batch size, but got: {list(input.shape)}"
         )
-    single = input.ndim == 1
-    x, y = (input.unsqueeze(0), target.reshape(1)) if single else (input, target)
+    single = input.ndim < 2
+    x, y = (input.reshape(1, -1), target.reshape(1)) if single else (input, target)
     if tuple(y.shape) != (x.shape[0],):
         raise RuntimeError(f"inconsistent target size, expected {x.shape[0]} but got {list(target.shape)}")
     if weight is not None and tuple(weight.shape) != (x.shape[1],):
@@ -190,6 +190,10 @@ def ctc_loss(
     width = max(s_len, default=0)
     labels = _ctc_labels(targets.reshape(1, -1) if single and targets.ndim == 1 else targets, s_len, width)
     nll = _ctc_forward(lp, labels, t_len, s_len, blank)
+    # PyTorch's gradient is that of log_softmax followed by this loss: it includes the softmax's normalisation.
+    used = (T.arange(steps).unsqueeze(1) < T.tensor(t_len)).unsqueeze(2)
+    mass = T.where(used, lp.exp(), 0).sum((0, 2))
+    nll = nll + (mass - mass.detach())
     if zero_infinity:
         nll = T.where(nll == math.inf, 0, nll)
     if reduction == "mean":

@@ -181,6 +181,7 @@ def _combine_bags(rows: Tensor, bag: Tensor, kept: Tensor, bags: int, mode: str)
 
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """Cosine of the angle between vectors along ``dim``, each norm at least ``eps``."""
+    x1, x2 = T.broadcast_tensors(x1, x2)
     first = x1 / T.norm(x1, 2, dim, keepdim=True).clamp_min(eps)
     second = x2 / T.norm(x2, 2, dim, keepdim=True).clamp_min(eps)
     return (first * second).sum(dim)

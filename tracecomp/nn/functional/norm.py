@@ -47,6 +47,8 @@ def batch_norm(
 
     Ioffe and Szegedy 2015. ValueError in training when a channel has one value only.
     """
+    if input.ndim == 1 and input.numel() == 0:
+        return input.clone()
     if input.ndim < 2:
         raise RuntimeError(f"batch_norm: expected at least a 2D input, got shape {list(input.shape)}")
     channels = input.shape[1]

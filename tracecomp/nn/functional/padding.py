@@ -47,11 +47,12 @@ def _source(size: int, before: int, after: int, mode: str) -> list[int]:
         )
     if mode == "circular" and max(before, after) > size:
         raise RuntimeError("Padding value causes wrapping around more than once.")
+    if mode == "circular":
+        kept = list(range(max(-before, 0), size - max(-after, 0)))
+        return kept[len(kept) - max(before, 0) :] + kept + kept[: max(after, 0)]
     positions = range(-before, size + after)
     if mode == "replicate":
         return [min(max(i, 0), size - 1) for i in positions]
-    if mode == "circular":
-        return [i % size for i in range(-before, size + max(after, 0))][: size + before + after]
     return [abs(i) if i < size else 2 * (size - 1) - i for i in positions]
 
 

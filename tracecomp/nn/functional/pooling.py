@@ -184,7 +184,8 @@ def avg_pool(
         geometry = _Geometry(name, x.shape[2:], kernel_size, stride, padding, 1, ceil_mode)
         windows = geometry.windows(x, 0)
         total = prim.sum(windows, axes=tuple(range(windows.ndim - n, windows.ndim)))
-        result = total / (divisor_override or _divisor(geometry.divisors(count_include_pad), x))
+        divisor = divisor_override or _divisor(geometry.divisors(count_include_pad), x)
+        result = total / divisor if x.is_floating_point() else T.div(total, divisor, rounding_mode="trunc")
     return result.squeeze(0) if single else result
 
 
