@@ -112,6 +112,38 @@ def scan_graph() -> Graph:
     return graph
 
 
+def total_graph() -> Graph:
+    """A scan that adds up products of rows, reads a constant at every step, and goes backwards."""
+    body = Graph("body")
+    row, square = TensorType(float64, (2, 3)), TensorType(float64, (3, 3))
+    state, total, bias, x, zero = (
+        body.add_input(t, name) for t, name in ((row, "state"), (square, "total"), (TensorType(float64, (3,)), "bias"),
+                                                (row, "x"), (row, "zero"))
+    )  # fmt: skip
+    new = body.apply("sub", body.apply("add", body.apply("mul", state, x), zero), state)
+    body.add_output(new)
+    body.add_output(body.apply("add", total, body.apply("contract", new, x, spec="bi,bj->ij")))
+    body.add_output(body.apply("add", body.apply("sum", new, axes=(0,)), bias))
+    body.add_output(new)
+    graph = Graph()
+    types = (row, square, TensorType(float64, (3,)), TensorType(float64, (4, 2, 3)))
+    starts = [graph.add_input(t, f"x{n}") for n, t in enumerate(types)]
+    zeros = graph.apply("full", value=0.0, shape=(4, 2, 3), dtype=float64)
+    attrs = {"body": body, "carries": 3, "xs": 2, "length": 4, "reverse": True}
+    for value in graph.add(OPS["scan"], (*starts, zeros), attrs):
+        graph.add_output(value)
+    return graph
+
+
+def test_sums_over_the_steps_of_a_scan_leave_it() -> None:
+    stages = {s.name: s for s in run_all(total_graph())}
+    assert stages["fold"].log.hits["scan_of_constants"] == 1
+    assert stages["scan_sums"].log.hits["sum_over_steps"] == 2
+    [scan] = [n for n in stages["scan_sums"].graph.live_nodes() if n.op.name == "scan"]
+    assert scan.attrs["carries"] == 1 and scan.attrs["xs"] == 1
+    assert "contract" not in {n.op.name for n in scan.attrs["body"].nodes}
+
+
 def test_unread_results_of_scan_are_dropped() -> None:
     graph, log = scan_graph(), Log()
     after = dead_code.remove_dead_code(graph, log)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
-from tracecomp.ir.graph import Graph, Node, Origin, Value, live_nodes
+from tracecomp.ir.graph import Graph, Node, Origin, Value
 from tracecomp.passes.rewrite import Log, has_node
+from tracecomp.passes.subgraph import subgraph
 
 
 def remove_dead_code(graph: Graph, log: Log) -> Graph:
@@ -41,33 +41,13 @@ def _trimmed_scan(node: Node, kept: list[int], log: Log) -> tuple[list[Value], d
     """Operands and attributes of a ``scan`` whose body computes only the ``kept`` results from what it needs."""
     attrs = node.attrs
     full: Graph = attrs["body"]
-    body = remove_dead_code(_part(full, kept, range(len(full.inputs))), log)
+    body = remove_dead_code(subgraph(full, full.inputs, [full.outputs[k] for k in kept]), log)
     needed = {v for n in body.live_nodes() for v in n.inputs} | {o.value for o in body.outputs}
-    carries, given = attrs["carries"], [k for k, i in enumerate(body.inputs) if i.role != "constant"]
-    places = [p for p, k in enumerate(given) if p < carries or body.inputs[k].value in needed]
-    trimmed = _part(body, range(len(kept)), [k for p, k in enumerate(given) if p in places] + _constants(body, needed))
+    carries, given = attrs["carries"], [i for i in body.inputs if i.role != "constant"]
+    places = [p for p, i in enumerate(given) if p < carries or i.value in needed]
+    constants = [i for i in body.inputs if i.role == "constant" and i.value in needed]
+    trimmed = subgraph(body, [given[p] for p in places] + constants, body.outputs)
     log.hits.update({"unread_scan_results": len(node.outputs) - len(kept)})
     log.hits.update({"unread_scan_operands": len(given) - len(places)})
     xs = sum(carries <= p < carries + attrs["xs"] for p in places)
     return [node.inputs[p] for p in places], {**attrs, "body": trimmed, "xs": xs}
-
-
-def _constants(body: Graph, needed: set[Value]) -> list[int]:
-    return [k for k, i in enumerate(body.inputs) if i.role == "constant" and i.value in needed]
-
-
-def _part(graph: Graph, outputs: Iterable[int], inputs: Iterable[int]) -> Graph:
-    """``graph`` with only these outputs and inputs."""
-    new = Graph(graph.name)
-    values = {}
-    for given in (graph.inputs[k] for k in inputs):
-        values[given.value] = new.add_input(given.value.type, given.name, given.role, given.data)
-    wanted = [graph.outputs[k] for k in outputs]
-    live = live_nodes([o.value for o in wanted])
-    for node in (n for n in graph.nodes if n in live):
-        new.here = graph.origin.get(node, Origin())
-        values.update(zip(node.outputs, new.add(node.op, (values[v] for v in node.inputs), node.attrs), strict=True))
-    new.here = Origin()
-    for output in wanted:
-        new.add_output(values[output.value], output.name, output.role)
-    return new

@@ -13,7 +13,8 @@ import numpy as np
 from tracecomp.ir.graph import Graph, Value
 from tracecomp.ir.op import KINDS
 from tracecomp.ir.types import Shape, TensorType
-from tracecomp.passes.rewrite import Application, Log, Replacement, Rewriter, Rules, rewrite
+from tracecomp.passes.rewrite import Application, Log, Replacement, Rewriter, Rules, constant, rewrite
+from tracecomp.passes.subgraph import subgraph
 
 Array = np.ndarray[Any, Any]
 
@@ -33,6 +34,7 @@ def fold_constants(graph: Graph, log: Log) -> Graph:
     rules.on_kind(*(kind for kind in KINDS if kind not in _LEFT))(folder.constant_result)
     rules.on("take")(folder.take_of_progression)
     rules.on("put")(folder.put_of_progression)
+    rules.on("scan")(scan_of_constants)
     return rewrite(graph, rules, log, "fold")
 
 
@@ -120,6 +122,20 @@ def _slice_of_axis(shape: Shape, axis: int, run: range) -> dict[str, tuple[int, 
         "stops": tuple(run[-1] + 1 if d == axis else n for d, n in enumerate(shape)),
         "steps": tuple(run.step if d == axis else 1 for d in range(len(shape))),
     }
+
+
+def scan_of_constants(g: Rewriter, a: Application) -> Replacement:
+    """scan(..., full(0.0), ...) -> scan with the number in its body"""
+    carries, xs = a.attrs["carries"], a.attrs["xs"]
+    body: Graph = a.attrs["body"]
+    given = [i for i in body.inputs if i.role != "constant"]
+    numbers = {n: c for n, v in enumerate(a.inputs) if n >= carries and (c := constant(v)) is not None}
+    if not numbers:
+        return None
+    kept = [i for n, i in enumerate(given) if n not in numbers] + [i for i in body.inputs if i.role == "constant"]
+    smaller = subgraph(body, kept, body.outputs, {given[n].value: c for n, c in numbers.items()})
+    attrs = {**a.attrs, "body": smaller, "xs": xs - sum(n < carries + xs for n in numbers)}
+    return g.add(a.op, (v for n, v in enumerate(a.inputs) if n not in numbers), attrs)
 
 
 def _is_uniform(array: Array) -> bool:

@@ -14,7 +14,7 @@ from tracecomp.errors import CompileError
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.printer import print_graph
 from tracecomp.ir.verify import verify
-from tracecomp.passes import canonical, dead_code, fold, hoist, layout, split
+from tracecomp.passes import canonical, dead_code, fold, hoist, layout, scan_sums, split
 from tracecomp.passes.rewrite import Log
 
 
@@ -33,6 +33,7 @@ PIPELINE: tuple[Pass, ...] = (
     Pass("decompose", canonical.decompose, "padding, transposed convolutions and composed operators, spelled out"),
     Pass("layout", layout.plan, "channels last where convolutions gain from it; convolutions become contractions"),
     Pass("canonical", canonical.canonicalise, "one spelling for contractions and reductions"),
+    Pass("scan_sums", scan_sums.sum_after_scans, "sums over the steps of a scan, once after it"),
     Pass("split", split.split_reductions, "long reductions in two stages"),
     Pass("hoist", hoist.hoist, "what every step of a scan would repeat, once before it"),
     Pass("dead_code", dead_code.remove_dead_code, "what control operators compute and nobody reads"),

@@ -39,7 +39,7 @@ def windows_that_tile(g: Rewriter, a: Application) -> Replacement:
 
 @RULES.on("fold")
 def fold_that_tiles(g: Rewriter, a: Application) -> Replacement:
-    """fold of windows that do not overlap -> pad(reshape(permute(x))); a sum of one term starts from 0.0 all the same"""
+    """fold of windows that do not overlap -> pad(reshape(permute(x))) + 0.0: sums of one term, which start from 0.0"""
     x, shape, sizes = a.inputs[0], a.type.shape, a.attrs["sizes"]
     rank, lead = len(sizes), len(shape) - len(sizes)
     counts = x.shape[lead : lead + rank]
