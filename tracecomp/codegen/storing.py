@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tracecomp.codegen import convert
-from tracecomp.codegen.address import store_text, tail_mask
+from tracecomp.codegen.address import store_text
 from tracecomp.codegen.elements import Elements, inside
-from tracecomp.codegen.emitter import Value, next_power_of_two
-from tracecomp.codegen.transpose import pick, tile_to_transpose, transpose
+from tracecomp.codegen.emitter import Value
+from tracecomp.codegen.transpose import store_transposed, tile_to_transpose
 from tracecomp.ir.index import Index, Var
 from tracecomp.ir.loops import Store
 
@@ -33,28 +33,20 @@ class Storing(Elements):
         """Store a tile of vectors whose memory is contiguous along the tile variable."""
         e, vector, dtype = self.e, self.vector, stmt.buffer.dtype
         assert vector is not None
-        lanes, count = self.lanes_of(vector), next_power_of_two(tile.extent)
+        lanes = self.lanes_of(vector)
         for _ in self.points(tuple(v for v in elements if v != tile)):
             rows = []
             for row in range(tile.extent):
                 self.point[tile] = row
                 value = convert.to_memory(e, values[tuple(self.point[v] for v in elements)], dtype)
                 rows.append(e.widen(value, lanes))
-            columns = transpose(e, rows)
-            first = (self.point[vector] if vector in elements else 0) * lanes
-            active = min(lanes, vector.extent - first)
-            piece_lanes = lanes // count if stmt.offset.coefficient(vector) == count == tile.extent else 1
-            for lane in range(0, active, max(piece_lanes, 1)):
-                for start in range(0, count, lanes):
-                    at = stmt.offset.substitute({vector: Index((), first + lane), tile: Index((), start)})
-                    address = self.indexer.address(
-                        self.bases[stmt.buffer.name], convert.memory_elem(dtype), self.indexer.offset(at)
-                    )
-                    joined = max(piece_lanes, 1)
-                    piece = pick(e, columns, lane * count + start, min(count * joined, lanes))
-                    present = min(tile.extent - start, count) + (min(joined, active - lane) - 1) * count
-                    mask = tail_mask(e, piece.width, present)
-                    e.line(store_text(e, piece, address, mask, dtype.itemsize))
+            lane = (self.point[vector] if vector in elements else 0) * lanes
+            at = stmt.offset.substitute({vector: Index((), lane), tile: Index()})
+            elem = convert.memory_elem(dtype)
+            base = self.indexer.address(self.bases[stmt.buffer.name], elem, self.indexer.offset(at))
+            stride = stmt.offset.coefficient(vector)
+            assert stride is not None
+            store_transposed(e, rows, base, stride, min(lanes, vector.extent - lane), dtype.itemsize)
 
     def _store_element(self, stmt: Store, value: Value) -> None:
         e, buffer = self.e, stmt.buffer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tracecomp.codegen.address import store_text, tail_mask
 from tracecomp.codegen.emitter import Emitter, Value, next_power_of_two
 from tracecomp.ir.index import Index, Var
 
@@ -21,6 +22,38 @@ def tile_to_transpose(offset: Index, vector: Var | None, tiles: Sequence[Var]) -
         if tile != vector and offset.coefficient(tile) == 1 and 2 <= tile.extent <= min(MAX_TILE, abs(stride)):
             return tile
     return None
+
+
+def store_transposed(e: Emitter, rows: Sequence[Value], base: Value, stride: int, active: int, align: int) -> None:
+    """Store the first ``active`` lanes of all rows: lane k of row r to element ``k * stride + r`` from ``base`` on.
+
+    A function of the module does it, as there are many shuffles and few shapes.
+    """
+    first = rows[0]
+    name = f"@tc.transpose.{len(rows)}x{first.width}.{first.elem}.{stride}.{active}"
+    declarations = e.module.declarations
+    if name not in declarations:
+        inner = Emitter(e.module)
+        params = [Value(f"%r{i}", first.elem, first.width) for i in range(len(rows))]
+        _store_pieces(inner, params, stride, active, align)
+        signature = ", ".join([*map(str, params), "ptr %base"])
+        lines = "\n".join(inner.blocks[0].lines)
+        declarations[name] = f"define internal void {name}({signature}) #0 {{\nentry:\n{lines}\n  ret void\n}}\n"
+    e.line(f"  call void {name}({', '.join(map(str, [*rows, base]))})")
+
+
+def _store_pieces(e: Emitter, rows: Sequence[Value], stride: int, active: int, align: int) -> None:
+    """The stores: of one lane each, or of as many lanes as fill a vector where memory goes on without a gap."""
+    lanes, extent = rows[0].width, len(rows)
+    columns, count = transpose(e, rows), next_power_of_two(extent)
+    joined = max(lanes // count, 1) if stride == count == extent else 1
+    for lane in range(0, active, joined):
+        for start in range(0, extent, lanes):
+            offset = e.const("i64", lane * stride + start)
+            address = e.gep(rows[0].elem, Value("%base", "ptr"), offset)
+            piece = pick(e, columns, lane * count + start, min(count * joined, lanes))
+            present = min(extent - start, count) + (min(joined, active - lane) - 1) * count
+            e.line(store_text(e, piece, address, tail_mask(e, piece.width, present), align))
 
 
 def transpose(e: Emitter, rows: Sequence[Value]) -> list[Value]:
