@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from tracecomp.nn.module import Module
+from tracecomp.nn.module import Module, typename
 from tracecomp.nn.parameter import Parameter
 from tracecomp.tensor import Tensor
 
@@ -298,7 +298,7 @@ class ParameterList(Module):
         return self
 
     def extra_repr(self) -> str:
-        return "\n".join(_describe(str(i), value) for i, value in enumerate(self))
+        return "\n".join(_describe(str(i), value, getattr(value, "dtype", None)) for i, value in enumerate(self))
 
 
 class ParameterDict(Module):
@@ -389,12 +389,12 @@ class ParameterDict(Module):
             self[key] = value
 
     def extra_repr(self) -> str:
-        return "\n".join(_describe(key, value) for key, value in self.items())
+        return "\n".join(_describe(key, value, typename(value)) for key, value in self.items())
 
 
-def _describe(name: str, value: Any) -> str:
+def _describe(name: str, value: Any, kind_of_elements: Any) -> str:
     if not isinstance(value, Tensor):
         return f"  ({name}): Object of type: {type(value).__name__}"
     kind = "Parameter" if isinstance(value, Parameter) else "Tensor"
     size = "x".join(map(str, value.shape))
-    return f"  ({name}): {kind} containing: [{value.dtype} of size {size}]"
+    return f"  ({name}): {kind} containing: [{kind_of_elements} of size {size}]"

@@ -114,7 +114,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
             if name in own.get(table, ()):
                 expected = Module if table == "_modules" else kind
                 if value is not None and not isinstance(value, expected):
-                    label = "Buffer, torch.Tensor" if table == "_buffers" else f"nn.{expected.__name__}"
+                    label = "nn.Buffer, torch.Tensor" if table == "_buffers" else f"nn.{expected.__name__}"
                     raise TypeError(
                         f"cannot assign '{typename(value)}' as {word} '{name}' (torch.{label} or None expected)"
                     )
