@@ -90,7 +90,7 @@ def _dot_cost(nest: BilinearNest) -> float:
     strides = {nest.lhs.stride(last), nest.rhs.stride(last)}
     if not strides <= {0, 1} or last.extent < NOMINAL_LANES:
         return float("inf")
-    return (2.0 + 24.0 / (last.extent / NOMINAL_LANES)) / _filled(last.extent)
+    return (2.0 + 24.0 / (_product(nest.reduce) / NOMINAL_LANES)) / _filled(last.extent)
 
 
 def _plan(nest: BilinearNest, vector: Var, machine: Machine) -> Plan:
@@ -158,7 +158,8 @@ def _dot_form(nest: BilinearNest) -> tuple[Stmt, ...]:
         for var in reversed(nest.reduce[:-1]):
             body = (Loop("serial", var, body),)
     content: tuple[Stmt, ...] = (Accumulate((_acc(nest, lanes),), body), *nest.after)
-    tile = max(nest.out, key=lambda v: v.extent, default=None)
+    both = (nest.lhs, nest.rhs)
+    tile = max(nest.out, key=lambda v: (sum(not o.depends(v) for o in both), v.extent), default=None)
     others = [v for v in nest.out if v != tile]
     if tile is not None:
         content = tiles(tile, 4, content, "parallel" if not others and nest.work >= PARALLEL_WORK else "serial")
