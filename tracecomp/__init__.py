@@ -40,7 +40,8 @@ globals().update(functional.PUBLIC)
 # Loaded when first used, so that importing the package and running eagerly stays cheap.
 _LATER = {
     "Compiled": "compiled", "compile": "compiled", "compare": "inspect", "explain": "inspect",
-    "save": "utils.serialization", "load": "utils.serialization", "nn": "nn", "optim": "optim", "utils": "utils", "special": "special", "linalg": "linalg", "fft": "fft",
+    "save": "utils.serialization", "load": "utils.serialization", "nn": "nn", "optim": "optim", "utils": "utils",
+    "special": "special", "linalg": "linalg", "fft": "fft",
     "signal": "signal", "masked": "masked", "cuda": "cuda", "backends": "backends",
     "version": "version", "get_num_threads": "runtime.threads", "set_num_threads": "runtime.threads",
     "distributions": "distributions", "func": "func", "vmap": "func", "amp": "amp", "autocast": "amp",
@@ -56,6 +57,13 @@ _LATER |= dict.fromkeys(
         "selu_", "threshold", "threshold_", "triplet_margin_loss",
     ),
     "nn.functional",
+)  # fmt: skip
+_LATER |= dict.fromkeys(
+    (
+        "batch_norm", "constant_pad_nd", "embedding", "embedding_bag", "grid_sampler", "grid_sampler_2d",
+        "grid_sampler_3d", "instance_norm",
+    ),
+    "nn.aten",
 )  # fmt: skip
 
 
