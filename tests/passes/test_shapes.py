@@ -144,6 +144,15 @@ SHAPES = [
         "%0 = add(%x, 0.0:f32) : f32[4]",
     ),
     Case(
+        "sum_of_pads", "x:f32[2] y:f32[3]",
+        """%0 = pad(%x) {high=[4], interior=[0], low=[0], value=0.0} : f32[6]
+        %1 = pad(%y) {high=[0], interior=[0], low=[3], value=0.0} : f32[6]
+        %2 = add(%1, %0) : f32[6] """,
+        """%0 = full() {dtype=f32, shape=[1], value=0.0} : f32[1]
+        %1 = concat(%x, %0, %y) {axis=0} : f32[6]
+        %2 = add(%1, 0.0:f32) : f32[6] """,
+    ),
+    Case(
         "concat_of_parts", "x:f32[2] y:f32[0] z:f32[3]",
         """%0 = concat(%x, %y) {axis=0} : f32[2]
         %1 = concat(%0, %z) {axis=0} : f32[5] """,

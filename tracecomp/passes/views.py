@@ -262,6 +262,39 @@ def pad_of_same_constant(g: Rewriter, a: Application) -> Replacement:
     return g.full(c, a.type.shape, a.type.dtype) if c is not None and same else None
 
 
+@RULES.on("add")
+def sum_of_pads(g: Rewriter, a: Application) -> Replacement:
+    """pad(x) + pad(y) -> pad(concat(x, y)) + 0.0 when x and y come to stand beside each other: gradients of a split"""
+    runs = sorted(filter(None, map(_padded_run, a.inputs)), key=lambda run: run[:2])
+    if len(runs) < 2 or a.inputs[0].shape != a.inputs[1].shape:
+        return None
+    (axis, first, x), (other, second, y) = runs
+    gap, shape = second - first - x.shape[axis], list(x.shape)
+    if axis != other or gap < 0:
+        return None
+    shape[axis], zero = gap, 0.0 if x.dtype.is_floating_point else 0
+    between = [g.full(zero, tuple(shape), x.dtype)] if gap else []
+    joined = g.apply("concat", x, *between, y, axis=axis)
+    low = tuple(first if d == axis else 0 for d in range(x.ndim))
+    high = tuple(n - m - b for n, m, b in zip(a.type.shape, joined.shape, low, strict=True))
+    whole = g.apply("pad", joined, low=low, high=high, interior=(0,) * x.ndim, value=zero)
+    return g.apply("add", whole, g.scalar(zero, x.dtype))
+
+
+def _padded_run(value: Value) -> tuple[int, int, Value] | None:
+    """Axis, position and operand of a ``pad`` with zeros along one axis, to which 0.0 may have been added."""
+    total = made_by(value, "add")
+    if total and constant(total.inputs[1]) == 0:
+        value = total.inputs[0]
+    node = made_by(value, "pad")
+    if node is None or any(node.attrs["interior"]) or not same_number(node.attrs["value"], 0):
+        return None
+    axes = [d for d, sides in enumerate(zip(node.attrs["low"], node.attrs["high"], strict=True)) if any(sides)]
+    if len(axes) != 1 or min(node.attrs["low"][axes[0]], node.attrs["high"][axes[0]]) < 0:
+        return None
+    return axes[0], node.attrs["low"][axes[0]], node.inputs[0]
+
+
 @RULES.on("concat")
 def concat_of_parts(g: Rewriter, a: Application) -> Replacement:
     """concat(x, concat(y, z), empty) -> concat(x, y, z); concat(x) -> x"""
