@@ -131,9 +131,31 @@ def test_counter_in_the_program_is_not_lost() -> None:
             self.n += 1
             return x + self.n
 
-    counter = Counter()
-    c = compiled(counter.step)
-    assert [c(torch.zeros(1)).item() for _ in range(4)] == [1, 2, 3, 4]
+    c = compiled(Counter().step)
+    assert [c(torch.zeros(1)).item() for _ in range(3)] == [1, 2, 3]
+    with pytest.raises(CaptureError, match="changes Python values that it reads .*n changed from 3 to 4"):
+        c(torch.zeros(1))
+    c = compiled(Counter().step, fullgraph=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert [c(torch.zeros(1)).item() for _ in range(6)] == [1, 2, 3, 4, 5, 6]
+
+
+def test_scheduler_inside_the_step_is_refused() -> None:
+    model = nn.Linear(2, 1)
+    opt = optim.SGD(model.parameters(), lr=0.1)
+    scheduler = optim.lr_scheduler.ExponentialLR(opt, gamma=0.5)
+
+    def step(x: Any) -> None:
+        opt.zero_grad()
+        model(x).sum().backward()
+        opt.step()
+        scheduler.step()
+
+    c = compiled(step)
+    with pytest.raises(CaptureError, match="changes Python values that it reads .*lr changed from"):
+        for _ in range(6):
+            c(torch.ones(1, 2))
 
 
 def test_module_attributes_and_mode_are_guarded() -> None:
@@ -264,23 +286,31 @@ def test_numpy_runs_eagerly_without_fullgraph() -> None:
 
 
 def test_state_that_never_settles_is_refused() -> None:
-    kept: list[Any] = []
+    kept = torch.zeros(2)
 
     def step(x: Any) -> Any:
-        kept.append(x * 2)
+        kept.last = x * 2
         return x
 
     c = compiled(step)
     with pytest.raises(CaptureError, match=r"leaves new tensors behind, made at .*test_compile_guards.py:\d+"):
         for _ in range(10):
             c(torch.ones(2))
-    kept.clear()
     c = compiled(step, fullgraph=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for _ in range(10):
             c(torch.ones(2))
-    assert len(kept) == 10
+
+
+def test_lists_that_grow_are_refused() -> None:
+    for length in (0, 100):
+        losses = [0.0] * length
+        c = compiled(lambda x, losses=losses: losses.append(x.sum().item()))
+        with pytest.raises(CaptureError, match="changes Python values that it reads"):
+            for _ in range(10):
+                c(torch.ones(2))
+        assert len(losses) == length + 4
 
 
 def test_history_that_crosses_the_border_is_refused() -> None:

@@ -42,17 +42,23 @@ def freeze(value: Any) -> Any:
     """A snapshot that compares equal while ``value`` means the same; ``_MISSING`` when it cannot be watched."""
     if isinstance(value, _PLAIN):
         return (type(value), value)
-    if isinstance(value, list | tuple | set | frozenset) and len(value) <= _FROZEN_SIZE:
-        parts = tuple(freeze(v) for v in value)
-        return _MISSING if any(p is _MISSING for p in parts) else (type(value), parts)
-    if isinstance(value, dict) and len(value) <= _FROZEN_SIZE:
-        parts = tuple((k, freeze(v)) for k, v in value.items())
-        return _MISSING if any(p is _MISSING for _, p in parts) else (type(value), parts)
+    if isinstance(value, list | tuple | set | frozenset | dict):
+        return (type(value), _freeze_items(value))
     if isinstance(value, np.ndarray) and value.size <= _FROZEN_ARRAY:
         return (np.ndarray, (value.dtype, value.shape, value.tobytes()))
     if isinstance(value, Tensor | np.ndarray) or callable(value):
         return ById(value)
     return _MISSING
+
+
+def _freeze_items(value: Any) -> Any:
+    """The contents of a container, or its length when they are too many or cannot be watched."""
+    if len(value) > _FROZEN_SIZE:
+        return len(value)
+    parts = tuple(map(freeze, value.values() if isinstance(value, dict) else value))
+    if any(p is _MISSING for p in parts):
+        return len(value)
+    return (tuple(value), parts) if isinstance(value, dict) else parts
 
 
 class Names:
@@ -189,6 +195,13 @@ class Guards:
 
     def watch_module(self, module: Any) -> None:
         self.module_state.append((module, _module_snapshot(module)))
+
+    def changed(self) -> str | None:
+        """Which watched value of names and modules is another than when it was first seen."""
+        found = self.names.miss()
+        for module, snapshot in self.module_state:
+            found = found or _module_change(module, snapshot)
+        return found
 
     def _tensor_miss(self, what: str, t: Tensor, dtype: Any, shape: tuple[int, ...]) -> str:
         if t._data.shape != shape:

@@ -72,6 +72,7 @@ class Recorder:
         self.array_arguments: dict[tuple[int, tuple[int, ...]], Value] = {}
         self.grads: dict[int, GradSlot] = {}
         self.hosts: dict[tuple[int, str], tuple[Any, str, Tensor]] = {}
+        self.host_values: dict[tuple[int, str], float] = {}
         self.watched: dict[tuple[int, str], tuple[Any, str, Any]] = {}
         self.predicates: list[Predicate] = []
         self.modules: dict[int, Any] = {}
@@ -173,6 +174,7 @@ class Recorder:
             name = f"{key}{len(self.hosts) or ''}"
             t._value = Cell(self, self.graph.add_input(TensorType(float64, ()), name, "host"))
             found = self.hosts[id(owner), key] = (owner, key, t)
+            self.host_values[id(owner), key] = value
         return found[2]
 
     def module_ran(self, module: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -181,7 +181,8 @@ class _Finish:
         self._close_guards(inputs, updates)
         return Recording(
             graph, self.guards, inputs, structure, results, updates, grads, predicates, split,
-            self._shared_memory(updates) or self._history_outside() or _new_state(self.recorder, kept),
+            self._changed_values() or self._shared_memory(updates) or self._history_outside()
+            or _new_state(self.recorder, kept),
         )  # fmt: skip
 
     # ---- inputs
@@ -280,6 +281,18 @@ class _Finish:
             else:
                 found.append((slot.tensor, Given(self._origin(now))))
         return found
+
+    def _changed_values(self) -> str | None:
+        """Says so when the call changed Python values that it also read: a graph cannot repeat that."""
+        change = self.guards.changed()
+        for owner, key, _ in self.recorder.hosts.values():
+            before = self.recorder.host_values[id(owner), key]
+            now = owner[key] if isinstance(owner, Mapping) else getattr(owner, key)
+            if now != before:
+                change = f"{key} changed from {before} to {now}"
+        if change is None:
+            return None
+        return f"changes Python values that it reads ({change}), which a graph cannot repeat. Do that outside of it."
 
     def _shared_memory(self, updates: Sequence[tuple[Binding, int]]) -> str | None:
         """Says so when the call writes memory that two of its inputs share without one being a view of the other."""

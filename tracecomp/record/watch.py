@@ -49,6 +49,10 @@ class Watch:
             fn = fn.__func__
         if isinstance(fn, FunctionType):
             self._functions.setdefault(id(fn.__code__), fn)
+            names = fn.__code__.co_varnames[: fn.__code__.co_argcount]
+            defaults = dict(zip(names[::-1], (fn.__defaults__ or ())[::-1], strict=False)) | (fn.__kwdefaults__ or {})
+            for name in defaults:
+                self.names.add(defaults, name, f"default argument of {fn.__name__}:")
         else:
             self.object(fn)
 

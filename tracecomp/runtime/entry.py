@@ -8,6 +8,7 @@ ndarrays.
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -21,6 +22,7 @@ from tracecomp.runtime import cache as objects
 
 _METH_FASTCALL = 0x80
 _ALIGNMENT = 64
+_making = threading.RLock()  # one thread at a time fills the caches below: builtins keep pointers into what they hold
 
 
 class _MethodDef(ctypes.Structure):
@@ -52,7 +54,8 @@ def library() -> Library:
 
 def load(text: str) -> Library:
     """A program's module, compiled for this machine and loaded; it may call the shared code."""
-    library()
+    with _making:
+        library()
     return objects.library(text, native.host_target())
 
 
@@ -82,5 +85,7 @@ def new_call(entry: int, arrays: int, arena_bytes: int, threads: int, pool_cell:
     create = ctypes.pythonapi.PyCFunction_NewEx
     create.restype = ctypes.py_object
     create.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
-    made: Any = create(ctypes.addressof(_method()), block, None)
+    with _making:
+        method = _method()
+    made: Any = create(ctypes.addressof(method), block, None)
     return made  # type: ignore[no-any-return]
