@@ -1,6 +1,6 @@
-"""Compare tracecomp with torch on torch's own sample inputs (OpInfo), eagerly.
+"""Compare tracecomp with torch on torch's own sample inputs (OpInfo), eagerly or compiled.
 
-    python tests/opinfo/run_opinfo.py [--names add,sum] [--dtypes float32] [--limit 20] [--verbose]
+    python tests/opinfo/run_opinfo.py [--names add,sum] [--dtypes float32] [--limit 20] [--compiled] [--verbose]
 
 For every dense CPU operator: each sample is converted, the function of the same name is called, and value, dtype,
 shape and (for float64) gradients are compared. Prints counts per name, the most frequent failures, and the total.
@@ -247,8 +247,8 @@ def grad_difference(want: Any, got: Any, inputs: list[Any], ours: list[Any]) -> 
     return None
 
 
-def check(op: Any, fn: Any, sample: Any, dtype: torch.dtype, exact: bool) -> str | None:
-    """None when the sample agrees."""
+def check(op: Any, fn: Any, sample: Any, dtype: torch.dtype, exact: bool, compiled: bool) -> str | None:
+    """None when the sample agrees; ``compiled``: in a second call, from the recording."""
     memo: dict[int, Any] = {}
     args = (sample.input, *sample.args)
     ours, ours_kw = convert(args, memo), convert(sample.kwargs, memo)
@@ -258,6 +258,9 @@ def check(op: Any, fn: Any, sample: Any, dtype: torch.dtype, exact: bool) -> str
         want = SIGNS.get(op.name, lambda result: result)(op(*args, **sample.kwargs))
     except Exception as error:
         return f"torch raises {type(error).__name__}"
+    if compiled:
+        fn = tracecomp.compile(fn)
+        fn(*ours, **ours_kw)
     with np.errstate(all="ignore"):
         got = fn(*ours, **ours_kw)
         if op.name in TIES:
@@ -283,7 +286,7 @@ def in_scope(op: Any) -> bool:
     return not any(op.name.startswith(prefix) for prefix in OUT_OF_SCOPE)
 
 
-def run(names: set[str], dtypes: list[str], limit: int, verbose: bool) -> int:
+def run(names: set[str], dtypes: list[str], limit: int, verbose: bool, compiled: bool) -> int:
     totals: collections.Counter[str] = collections.Counter()
     reasons: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     status: dict[str, str] = {}
@@ -303,7 +306,7 @@ def run(names: set[str], dtypes: list[str], limit: int, verbose: bool) -> int:
         for d in supported:
             for sample in samples(op, DTYPES[d], limit):
                 try:
-                    text = check(op, fn, sample, DTYPES[d], exact)
+                    text = check(op, fn, sample, DTYPES[d], exact, compiled)
                 except Unsupported:
                     continue
                 except Exception as error:
@@ -344,11 +347,12 @@ def main() -> int:
     parser.add_argument("--names", default="", help="comma-separated OpInfo names (all by default)")
     parser.add_argument("--dtypes", default=",".join(DTYPES))
     parser.add_argument("--limit", type=int, default=1000, help="samples per operator and dtype")
+    parser.add_argument("--compiled", action="store_true", help="compare the second call of the compiled function")
     parser.add_argument("--verbose", action="store_true", help="print every failing sample")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     names = set(filter(None, options.names.split(",")))
-    return 1 if run(names, options.dtypes.split(","), options.limit, options.verbose) else 0
+    return 1 if run(names, options.dtypes.split(","), options.limit, options.verbose, options.compiled) else 0
 
 
 if __name__ == "__main__":
