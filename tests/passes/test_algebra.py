@@ -31,6 +31,12 @@ ALGEBRA = [
         "%x",
     ),
     Case(
+        "zero_added_to_no_minus_zero", "x:f32[3,2]",
+        """%0 = sum(%x) {axes=[1]} : f32[3]
+        %1 = add(%0, 0.0:f32) : f32[3] """,
+        "%0 = sum(%x) {axes=[1]} : f32[3]",
+    ),
+    Case(
         "absorbed_by_zero", "x:i32[3]",
         "%0 = mul(%x, 0:i32) : i32[3]",
         "%0 = full() {dtype=i32, shape=[3], value=0} : i32[3]",

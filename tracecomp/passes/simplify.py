@@ -16,6 +16,7 @@ import numpy as np
 from tracecomp.ir.graph import Value
 from tracecomp.ir.op import Op
 from tracecomp.ir.types import DType, bool_
+from tracecomp.ops.contraction import parse_spec
 from tracecomp.passes.rewrite import Application, Replacement, Rewriter, Rules, constant, made_by
 
 RULES = Rules()
@@ -102,6 +103,40 @@ def right_identity(g: Rewriter, a: Application) -> Replacement:
     """x * 1 -> x"""
     c = constant(a.inputs[1]) if len(a.inputs) == 2 else None
     return sized_as(g, a.inputs[0], a) if c is not None and is_right_identity(a.op, c, a.type.dtype) else None
+
+
+@RULES.on("add")
+def zero_added_to_no_minus_zero(g: Rewriter, a: Application) -> Replacement:
+    """sum(x) + 0.0 -> sum(x): adding 0.0 changes -0.0 alone, which a sum never is"""
+    x, y = a.inputs
+    return sized_as(g, x, a) if constant(y) == 0 and is_never_minus_zero(x) else None
+
+
+_NEVER_MINUS_ZERO = ("conv", "conv_transpose", "conv_weight", "fold", "abs", "exp", "exp2", "sigmoid")
+
+
+def is_never_minus_zero(value: Value, depth: int = 4) -> bool:
+    """Whether it is plain that no element is -0.0; sums are not, since they start from 0.0."""
+    node = value.node
+    if node is None or depth == 0:
+        return False
+    name = node.op.name
+    if name in _NEVER_MINUS_ZERO or name == "iota":
+        return True
+    if name == "full":
+        return not same_number(node.attrs["value"], -0.0)
+    if name == "sum":
+        return len(node.attrs["axes"]) > 0
+    if name == "contract":
+        lhs, _, out = parse_spec(node.attrs["spec"])
+        return not set(lhs) <= set(out)
+    if name == "cast":
+        return not node.inputs[0].dtype.is_floating_point
+    if name == "add":
+        return any(is_never_minus_zero(v, depth - 1) for v in node.inputs)
+    if node.op.kind == "view" or name == "concat":
+        return all(is_never_minus_zero(v, depth - 1) for v in node.inputs)
+    return False
 
 
 @RULES.on("mul", "bitwise_and")
