@@ -133,7 +133,7 @@ def test_counter_in_the_program_is_not_lost() -> None:
 
     c = compiled(Counter().step)
     assert [c(torch.zeros(1)).item() for _ in range(3)] == [1, 2, 3]
-    with pytest.raises(CaptureError, match="changes Python values that it reads .*n changed from 3 to 4"):
+    with pytest.raises(CaptureError, match=r"changes Python values that it reads .*n changed from 3 to 4"):
         c(torch.zeros(1))
     c = compiled(Counter().step, fullgraph=False)
     with warnings.catch_warnings():
@@ -153,7 +153,7 @@ def test_scheduler_inside_the_step_is_refused() -> None:
         scheduler.step()
 
     c = compiled(step)
-    with pytest.raises(CaptureError, match="changes Python values that it reads .*lr changed from"):
+    with pytest.raises(CaptureError, match=r"changes Python values that it reads .*lr changed from"):
         for _ in range(6):
             c(torch.ones(1, 2))
 
@@ -480,6 +480,19 @@ def test_explain_names_everything() -> None:
     c(torch.ones(2))
     assert "step: 1 recordings, 1 in use" in c.explain()
     assert "state written" in c.explain()
+
+
+def test_backward_nodes_belong_to_the_line_of_the_forward_operation() -> None:
+    w = torch.ones(3, requires_grad=True)
+
+    def step(x: Any) -> None:
+        y = (w * x).exp()  # the line of the multiplication
+        y.sum().backward()
+
+    graph = torch.trace(step, torch.ones(3))
+    lines = {graph.origin[n].source.line for n in graph.live_nodes() if "backward" in graph.origin[n].scope}
+    first = step.__code__.co_firstlineno
+    assert first + 1 in lines
 
 
 def test_trace_gives_the_graph() -> None:

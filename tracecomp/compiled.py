@@ -56,9 +56,10 @@ class Compiled:
         if self.eager_because is not None or modes.recorder is not None:
             return self.fn(*args, **kwargs)
         structure, leaves = flatten_call(args, kwargs)
+        entries = self.entries
         known: dict[int, Any] = {}
         reason = None
-        for entry in self.entries:
+        for entry in entries:
             recording = entry.recording
             miss = recording.guards.miss(structure, leaves)
             if miss is not None:
@@ -73,7 +74,7 @@ class Compiled:
             known.update(enumerate([seen for _, seen, _ in recording.predicates[:held]]))
             known[held] = found
             reason = f"the value at {recording.predicates[held][2]} was {found}, a path not seen before"
-        return self._record(args, kwargs, reason)
+        return self._record(args, kwargs, entries, reason)
 
     def __get__(self, owner: Any, kind: type | None = None) -> Any:
         return self if owner is None else MethodType(self, owner)
@@ -122,8 +123,12 @@ class Compiled:
             with self._lock:
                 self.entries = [entry, *(e for e in self.entries if e is not entry)]
 
-    def _record(self, args: tuple[Any, ...], kwargs: dict[str, Any], reason: str | None) -> Any:
+    def _record(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], tried: list[Entry], reason: str | None
+    ) -> Any:
         with self._lock:
+            if len(self.entries) > len(tried):  # another thread has recorded meanwhile
+                return self(*args, **kwargs)
             if reason is not None:
                 self.misses.append(reason)
             if len(self.entries) >= MAX_RECORDINGS:

@@ -17,6 +17,7 @@ from tracecomp.modes import modes
 
 if TYPE_CHECKING:
     from tracecomp.aliasing import Storage
+    from tracecomp.ir.graph import Origin
     from tracecomp.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
@@ -67,8 +68,8 @@ class Node:
     """One step of a differentiable computation. ``edges[k]`` leads to the node that takes the gradient of operand k."""
 
     __slots__ = (
-        "__weakref__", "_metadata", "edges", "number", "out_types", "post_hooks", "pre_hooks", "retained", "source",
-        "tensor_hooks",
+        "__weakref__", "_metadata", "edges", "number", "origin", "out_types", "post_hooks", "pre_hooks", "retained",
+        "source", "tensor_hooks",
     )  # fmt: skip
 
     def __init__(self, edges: tuple[Edge, ...], out_types: tuple[tuple[Any, tuple[int, ...]], ...]) -> None:
@@ -80,6 +81,7 @@ class Node:
         self.pre_hooks: dict[int, Any] | None = None
         self.post_hooks: dict[int, Any] | None = None
         self.source: Source | None = user_source() if modes.anomaly else None
+        self.origin: Origin | None = None if modes.recorder is None else modes.recorder.graph.here
 
     def backward(self, grads: Grads) -> Grads:
         """Operand gradients from result gradients (None: zero)."""

@@ -41,6 +41,8 @@ def run_backward(
             return _Run(keep_graph, targets, accumulate, hook_targets).run(roots, grads)
     finally:
         modes.grad = before
+        if modes.recorder is not None:
+            modes.recorder.backward_of = None
 
 
 class _Run:

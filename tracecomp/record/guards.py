@@ -97,14 +97,14 @@ class Guards:
         self.paths = paths
         self.modes = _modes()
         self.tensors: list[tuple[int, Any, tuple[int, ...], bool]] = []
-        self.arrays: list[tuple[int, np.ndarray[Any, Any], bool]] = []
+        self.arrays: list[tuple[int, Any, tuple[int, ...], np.ndarray[Any, Any] | None]] = []
         self.values: list[tuple[int, Any]] = []
         self.same = _sharing(leaves)
         for i, leaf in enumerate(leaves):
             if isinstance(leaf, Tensor):
                 self.tensors.append((i, leaf._data.dtype, leaf._data.shape, leaf.requires_grad))
             elif isinstance(leaf, np.ndarray):
-                self.arrays.append((i, leaf.copy(), True))
+                self.arrays.append((i, leaf.dtype, leaf.shape, leaf.copy()))
             else:
                 snapshot = freeze(leaf)
                 self.values.append((i, ById(leaf) if snapshot is _MISSING else snapshot))
@@ -122,7 +122,7 @@ class Guards:
         ``used`` maps ids of captured tensors to input names. Contents of array arguments matter, except those in
         ``array_inputs``, which are inputs of the graph.
         """
-        self.arrays = [(i, a, i not in array_inputs) for i, a, _ in self.arrays]
+        self.arrays = [(i, dtype, shape, None if i in array_inputs else a) for i, dtype, shape, a in self.arrays]
         for key, t in recorder.state.items():
             if key in used:
                 self.state.append((t, t._data.dtype, t._data.shape, recorder.requires_grad[key], used[key]))
@@ -148,11 +148,11 @@ class Guards:
                     return f"argument {self.paths[i]} went from {_short(snapshot.value)} to {_short(leaf)}"
             elif type(leaf) is not snapshot[0] or (leaf is not snapshot[1] and freeze(leaf) != snapshot):
                 return f"argument {self.paths[i]} went from {_short(snapshot[1])} to {_short(leaf)}"
-        for i, seen, contents in self.arrays:
+        for i, dtype, shape, contents in self.arrays:
             a = leaves[i]
-            if not isinstance(a, np.ndarray) or a.dtype != seen.dtype or a.shape != seen.shape:
-                return f"argument {self.paths[i]} went from an array {seen.dtype}{list(seen.shape)} to {_short(a)}"
-            if contents and not np.array_equal(a, seen):
+            if not isinstance(a, np.ndarray) or a.dtype != dtype or a.shape != shape:
+                return f"argument {self.paths[i]} went from an array {dtype}{list(shape)} to {_short(a)}"
+            if contents is not None and not np.array_equal(a, contents):
                 return f"the contents of the array {self.paths[i]} changed"
         return self._sharing_miss(leaves) or self._world_miss()
 

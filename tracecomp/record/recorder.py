@@ -83,13 +83,13 @@ class Recorder:
         self.stopped: str | None = None
         self.started = node_count()
         self.foreign: Source | None = None
+        self.backward_of: Origin | None = None
 
     # ---- called by the tensor layer
 
     def node(self, op: Op, operands: tuple[Any, ...], attrs: dict[str, Any], outs: list[Tensor]) -> None:
         """Note that ``op`` made ``outs`` from ``operands``."""
-        source = user_source()
-        self.graph.here = Origin(source, modes.scopes)
+        here = self.graph.here = self.backward_of or Origin(user_source(), modes.scopes)
         dtype = next((x.dtype for x in reversed(operands) if isinstance(x, Tensor)), None)
         values = [
             self.value(x) if isinstance(x, Tensor) else self.graph.scalar(scalar_of(x, dtype), dtype)  # type: ignore[arg-type]
@@ -99,11 +99,11 @@ class Recorder:
         types = [TensorType(from_numpy_dtype(t._data.dtype), t._data.shape) for t in outs]
         for t, v in zip(outs, self.graph.add(op, values, plain, types), strict=True):
             t._value = Cell(self, v, 0 if t._base is None else self._root_stamp(t))
-            self.made.append((weakref.ref(t), source))
+            self.made.append((weakref.ref(t), here.source))
 
     def write(self, target: Tensor, value: Tensor) -> None:
         """Note that ``target``'s elements became ``value``."""
-        self.graph.here = Origin(user_source(), modes.scopes)
+        self.graph.here = self.backward_of or Origin(user_source(), modes.scopes)
         self._set(target, self.value(value))
 
     def alias(self, t: Tensor, base: Tensor) -> None:
@@ -144,7 +144,9 @@ class Recorder:
         modes.recorder = None
 
     def backward_step(self, node: Node) -> None:
-        """Note that the backward pass runs ``node``."""
+        """Note that the backward pass runs ``node``: what it records belongs to the line that made ``node``."""
+        made = node.origin
+        self.backward_of = None if made is None else Origin(made.source, (*made.scope, "backward"))
         if node.number < self.started and self.foreign is None:
             self.foreign = user_source()
 
