@@ -546,6 +546,19 @@ def long_chain(torch):
 
 
 @agrees
+def several_views_without_history(torch):
+    x = torch.zeros(4, 2)
+    a, b = x.chunk(2)
+    a.add_(1)
+    for row in b:
+        row.add_(2)
+    with torch.no_grad():
+        w = leaf(torch, 4)
+        w.split(2)[0].zero_()
+    return x, w
+
+
+@agrees
 def diamond(torch):
     x = leaf(torch, 3)
     a, b = x * 2, x * 3
@@ -680,6 +693,23 @@ def no_grad_view_written(torch):
     with torch.no_grad():
         v = x[:2]
     v.mul_(leaf(torch, 2))
+
+
+@fails
+def one_of_several_views_written(torch):
+    a, _ = (leaf(torch, 2, 3) * 1).unbind(0)
+    a.mul_(2)
+
+
+@fails
+def piece_written(torch):
+    (leaf(torch, 4) * 1).chunk(2)[1].mul_(2)
+
+
+@fails
+def row_of_iteration_written(torch):
+    for row in leaf(torch, 2, 3) * 1:
+        row.mul_(2)
 
 
 @fails

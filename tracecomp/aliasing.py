@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -142,6 +143,19 @@ def link(view: Tensor, source: Tensor, step: View) -> None:
         view._unwritable = NO_GRAD_VIEW
     if source._inference:
         view._inference = True
+
+
+def several_views(views: Iterable[Tensor], name: str) -> tuple[Tensor, ...]:
+    """The views that one function ``name`` returned together: autograd forbids writes to them, as PyTorch does."""
+    found = tuple(views)
+    for i, view in enumerate(found):
+        if view._base is not None:
+            view._unwritable = (
+                f"Output {i} of {name}Backward0 is a view and is being modified inplace. This view is the output of a "
+                "function that returns multiple views. Such functions do not allow the output views to be modified "
+                "inplace. You should replace the inplace operation by an out-of-place one."
+            )
+    return found
 
 
 def alias(source: Tensor) -> Tensor:

@@ -23,6 +23,7 @@ from tracecomp.aliasing import (
     link,
     own,
     refresh,
+    several_views,
 )
 from tracecomp.interface import TensorInterface
 from tracecomp.ir.op import OPS, Op
@@ -316,7 +317,7 @@ class Tensor(TensorInterface):
     def __iter__(self) -> Iterator[Tensor]:
         if self._data.ndim == 0:
             raise TypeError("iteration over a 0-d tensor")
-        return iter([_row(self, i) for i in range(self._data.shape[0])])
+        return iter(several_views((_row(self, i) for i in range(self._data.shape[0])), "Unbind"))
 
     def __hash__(self) -> int:
         return id(self)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.aliasing import several_views
 from tracecomp.functional.dims import as_shape, wrap_dim
 from tracecomp.functional.method import function
 from tracecomp.functional.promotion import cast, result_dtype
@@ -125,7 +126,8 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
             f"split_size can only be 0 if dimension size is 0, but got dimension size of {extent}"
         )
     count = max(-(-extent // size), 1) if size else 1
-    return tuple(cut_range(tensor, axis, min(i * size, extent), min((i + 1) * size, extent)) for i in range(count))
+    pieces = (cut_range(tensor, axis, min(i * size, extent), min((i + 1) * size, extent)) for i in range(count))
+    return several_views(pieces, "Split")
 
 
 @function()
@@ -144,7 +146,7 @@ def split_with_sizes(tensor: Tensor, split_sizes: Sequence[int], dim: int = 0) -
     for n in sizes:
         pieces.append(cut_range(tensor, axis, start, start + n))
         start += n
-    return tuple(pieces)
+    return several_views(pieces, "SplitWithSizes")
 
 
 @function()
@@ -215,7 +217,7 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     if input.ndim == 0:
         raise RuntimeError("Dimension specified as 0 but tensor has no dimensions")
     axis = wrap_dim(dim, input.ndim)
-    return tuple(select(input, axis, i) for i in range(input.shape[axis]))
+    return several_views((select(input, axis, i) for i in range(input.shape[axis])), "Unbind")
 
 
 @function(method=False)
