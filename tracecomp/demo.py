@@ -15,9 +15,11 @@ import numpy as np
 
 import tracecomp as torch
 from tracecomp import config
+from tracecomp.modes import no_grad
 from tracecomp.nn import GELU, BatchNorm2d, Conv2d, Flatten, Linear, MaxPool2d, Module, ReLU, Sequential
 from tracecomp.nn import functional as F
 from tracecomp.optim import AdamW
+from tracecomp.random import Generator, manual_seed
 from tracecomp.tensor import Tensor
 from tracecomp.utils.data import DataLoader, TensorDataset
 
@@ -99,7 +101,7 @@ def _plain_progress(name: str, total: int) -> Callable[[str], None]:
 
 def batches(data: TensorDataset, size: int, epochs: int) -> Iterator[Sequence[Tensor]]:
     """Shuffled batches of ``epochs`` passes, in the same order at every call."""
-    loader = DataLoader(data, size, shuffle=True, drop_last=True, generator=torch.Generator().manual_seed(1))
+    loader = DataLoader(data, size, shuffle=True, drop_last=True, generator=Generator().manual_seed(1))
     for _ in range(epochs):
         yield from loader
 
@@ -107,14 +109,14 @@ def batches(data: TensorDataset, size: int, epochs: int) -> Iterator[Sequence[Te
 def accuracy(model: Module, data: TensorDataset) -> float:
     """The share of images that ``model`` names rightly."""
     model.eval()
-    with torch.no_grad():
+    with no_grad():
         images, labels = data.tensors
         return float((model(images).argmax(1) == labels).float().mean())
 
 
 def train(name: str, build: Callable[[], Module], compiled: bool, batch: int, epochs: int) -> Run:
     """Train a fresh model on the digits; the same numbers every time."""
-    torch.manual_seed(0)
+    manual_seed(0)
     learn, held_out = digits()
     model = build()
     optimizer = AdamW(model.parameters(), lr=3e-3)

@@ -74,6 +74,7 @@ LAYERS: list[Case] = [
     ("EmbeddingBag", (6, 3), {}, (("int", (2, 4), 6),)),
     ("EmbeddingBag", (6, 3), {"mode": "max"}, (("int", (2, 4), 6),)),
     ("EmbeddingBag", (6, 3), {"mode": "sum", "padding_idx": 2}, (("int", (4, 4), 6),)),
+    ("AdaptiveLogSoftmaxWithLoss", (8, 12, [3, 7]), {"div_value": 2.0}, ((40, 8), ("int", (40,), 12))),
     ("Fold", ((4, 5), (2, 3)), {"padding": 1, "stride": 2}, ((2, 12, 9),)), ("Fold", ((4, 4), 2), {}, ((4, 9),)),
     ("Unfold", ((2, 3),), {"padding": (1, 0), "dilation": (1, 2)}, ((2, 3, 5, 6),)),
     ("PixelShuffle", (2,), {}, ((1, 8, 2, 3),)), ("PixelUnshuffle", (2,), {}, ((2, 4, 6),)),

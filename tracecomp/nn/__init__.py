@@ -31,6 +31,7 @@ from tracecomp.nn.activation import (
     Tanhshrink,
     Threshold,
 )
+from tracecomp.nn.adaptive import AdaptiveLogSoftmaxWithLoss
 from tracecomp.nn.containers import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
 from tracecomp.nn.conv import (
     Conv1d,
@@ -170,6 +171,7 @@ __all__ = [
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
     "AdaptiveAvgPool3d",
+    "AdaptiveLogSoftmaxWithLoss",
     "AdaptiveMaxPool1d",
     "AdaptiveMaxPool2d",
     "AdaptiveMaxPool3d",

@@ -45,7 +45,7 @@ class _ConvNd(Module):
         self.out_channels = out_channels
         self.kernel_size = ntuple(kernel_size, self.rank)
         self.stride = ntuple(stride, self.rank)
-        self.padding = padding if isinstance(padding, str) else ntuple(padding, self.rank)
+        self.padding: Any = padding if isinstance(padding, str) else ntuple(padding, self.rank)
         self.dilation = ntuple(dilation, self.rank)
         self.output_padding = (0,) * self.rank
         self.groups = groups

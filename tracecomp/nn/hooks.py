@@ -50,7 +50,7 @@ class _WithOptions:
         return self.hook(*args)
 
 
-class _Boundary(Function):  # type: ignore[misc]
+class _Boundary(Function):
     """The identity whose backward shows the gradients that pass a module's border to ``seen``."""
 
     @staticmethod
@@ -103,7 +103,7 @@ class _BackwardHooks:
 
         wrapped, where = self._wrap(args, seen)
         self.tracks_inputs = bool(where)
-        return wrapped  # type: ignore[no-any-return]
+        return wrapped
 
     def _run_after(self, grad_input: tuple[Any, ...]) -> tuple[Any, ...]:
         for hook in self.after:

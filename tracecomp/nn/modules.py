@@ -5,7 +5,19 @@ from __future__ import annotations
 import sys
 
 from tracecomp.nn import (
-    activation, containers, conv, dropout, embedding, linear, loss, module, norm, padding, pooling, rnn, shape,
+    activation,
+    containers,
+    conv,
+    dropout,
+    embedding,
+    linear,
+    loss,
+    module,
+    norm,
+    padding,
+    pooling,
+    rnn,
+    shape,
     transformer,
 )  # fmt: skip
 

@@ -158,7 +158,7 @@ class _InstanceNorm(_NormBase):
             )
         out = F.instance_norm(
             x, self.running_mean, self.running_var, self.weight, self.bias,
-            self.training or not self.track_running_stats, self.momentum, self.eps,
+            self.training or not self.track_running_stats, 0.0 if self.momentum is None else self.momentum, self.eps,
         )  # fmt: skip
         return out.squeeze(0) if single else out
 

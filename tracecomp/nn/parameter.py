@@ -52,7 +52,7 @@ class _Uninitialized:
         self.__class__ = Parameter if isinstance(self, Parameter) else Tensor  # type: ignore[assignment]
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> Any:
         raise RuntimeError(
             "Can't access the shape of an uninitialized parameter or buffer. This error usually happens in "
             "`load_state_dict` when trying to load an uninitialized parameter into an initialized one. Call `forward` "

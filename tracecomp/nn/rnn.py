@@ -45,7 +45,7 @@ class RNNBase(Module):
             for suffix in self._suffixes(layer):
                 width = input_size if layer == 0 else state_size * directions
                 gates = _GATES[mode] * hidden_size
-                shapes = {"weight_ih": (gates, width), "weight_hh": (gates, state_size)}
+                shapes: dict[str, tuple[int, ...]] = {"weight_ih": (gates, width), "weight_hh": (gates, state_size)}
                 if bias:
                     shapes |= {"bias_ih": (gates,), "bias_hh": (gates,)}
                 if proj_size:

@@ -20,11 +20,15 @@ class StateDict(OrderedDict[str, Any]):
     _metadata: OrderedDict[str, dict[str, Any]]
 
 
-class IncompatibleKeys(NamedTuple):
-    """What ``load_state_dict(strict=False)`` left out."""
-
+class _Keys(NamedTuple):
     missing_keys: list[str]
     unexpected_keys: list[str]
+
+
+class IncompatibleKeys(_Keys):
+    """What ``load_state_dict(strict=False)`` left out."""
+
+    __slots__ = ()
 
     def __repr__(self) -> str:
         if not self.missing_keys and not self.unexpected_keys:
@@ -60,9 +64,8 @@ class ModuleState:
 
     def _persistent_tensors(self) -> Iterator[tuple[str, Tensor]]:
         buffers = ((k, v) for k, v in self._buffers.items() if k not in self._non_persistent_buffers_set)
-        for name, value in (*self._parameters.items(), *buffers):
-            if value is not None:
-                yield name, value
+        yield from ((name, value) for name, value in self._parameters.items() if value is not None)
+        yield from ((name, value) for name, value in buffers if value is not None)
 
     def _save_to_state_dict(self, destination: StateDict, prefix: str, keep_vars: bool) -> None:
         for name, value in self._persistent_tensors():
@@ -75,7 +78,8 @@ class ModuleState:
     ) -> dict[str, Any]:
         """Every parameter and persistent buffer by its dotted name, sharing memory with the module."""
         if args:
-            destination, prefix, keep_vars = (*args, *(destination, prefix, keep_vars)[len(args) :])
+            given: list[Any] = [*args, *(destination, prefix, keep_vars)[len(args) :]]
+            destination, prefix, keep_vars = given
         if destination is None:
             destination = StateDict()
             destination._metadata = OrderedDict()
@@ -93,7 +97,7 @@ class ModuleState:
             replaced = hook(self, destination, prefix, local_metadata)
             if replaced is not None:
                 destination = replaced
-        return destination  # type: ignore[no-any-return]
+        return destination
 
     def _register_state_dict_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         return register(self._state_dict_hooks, hook)

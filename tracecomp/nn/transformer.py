@@ -92,7 +92,7 @@ class MultiheadAttention(Module):
 
 def _activation(given: Any) -> Callable[[Tensor], Tensor]:
     if not isinstance(given, str):
-        return given  # type: ignore[no-any-return]
+        return given
     if given not in ("relu", "gelu"):
         raise RuntimeError(f"activation should be relu/gelu, not {given}")
     return F.relu if given == "relu" else F.gelu
@@ -128,10 +128,10 @@ class _TransformerLayer(Module):
         norm, drop = getattr(self, f"norm{i}"), getattr(self, f"dropout{i}")
         if self.norm_first:
             return x + drop(part(norm(x)))
-        return norm(x + drop(part(x)))  # type: ignore[no-any-return]
+        return norm(x + drop(part(x)))
 
     def _feed_forward(self, x: Tensor) -> Tensor:
-        return self.linear2(self.dropout(self.activation(self.linear1(x))))  # type: ignore[no-any-return]
+        return self.linear2(self.dropout(self.activation(self.linear1(x))))
 
 
 class TransformerEncoderLayer(_TransformerLayer):
@@ -156,7 +156,7 @@ class TransformerEncoderLayer(_TransformerLayer):
                 x, x, x, attn_mask=src_mask, key_padding_mask=src_key_padding_mask, need_weights=False,
                 is_causal=is_causal,
             )  # fmt: skip
-            return out  # type: ignore[no-any-return]
+            return out
 
         return self._around(self._around(src, 1, attend), 2, self._feed_forward)
 
@@ -185,14 +185,14 @@ class TransformerDecoderLayer(_TransformerLayer):
                 x, x, x, attn_mask=tgt_mask, key_padding_mask=tgt_key_padding_mask, need_weights=False,
                 is_causal=tgt_is_causal,
             )  # fmt: skip
-            return out  # type: ignore[no-any-return]
+            return out
 
         def look(x: Tensor) -> Tensor:
             out, _ = self.multihead_attn(
                 x, memory, memory, attn_mask=memory_mask, key_padding_mask=memory_key_padding_mask,
                 need_weights=False, is_causal=memory_is_causal,
             )  # fmt: skip
-            return out  # type: ignore[no-any-return]
+            return out
 
         return self._around(self._around(self._around(tgt, 1, attend), 2, look), 3, self._feed_forward)
 
@@ -282,7 +282,7 @@ class Transformer(Module):
         if src.shape[-1] != self.d_model or tgt.shape[-1] != self.d_model:
             raise RuntimeError("the feature number of src and tgt must be equal to d_model")
         memory = self.encoder(src, src_mask, src_key_padding_mask, src_is_causal)
-        return self.decoder(  # type: ignore[no-any-return]
+        return self.decoder(
             tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask, tgt_is_causal,
             memory_is_causal,
         )  # fmt: skip

@@ -104,8 +104,8 @@ class ModuleTree:
 
     def get_parameter(self, target: str) -> Parameter:
         """The parameter at a dotted path; AttributeError when there is none."""
-        return self._get_member(target, "_parameters", "an nn.Parameter")  # type: ignore[no-any-return]
+        return self._get_member(target, "_parameters", "an nn.Parameter")
 
     def get_buffer(self, target: str) -> Tensor:
         """The buffer at a dotted path; AttributeError when there is none."""
-        return self._get_member(target, "_buffers", "a buffer")  # type: ignore[no-any-return]
+        return self._get_member(target, "_buffers", "a buffer")

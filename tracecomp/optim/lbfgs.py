@@ -157,7 +157,7 @@ class LBFGS(Optimizer):
         for i in reversed(range(len(olds))):
             alphas[i] = steps[i].dot(q) * ratios[i]
             q = q - olds[i] * alphas[i]
-        r = q * state["H_diag"]
+        r: Tensor = q * state["H_diag"]
         for i in range(len(olds)):
             r = r + steps[i] * (alphas[i] - olds[i].dot(r) * ratios[i])
         return r

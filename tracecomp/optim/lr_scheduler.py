@@ -313,7 +313,9 @@ class CyclicLR(LRScheduler):
         """The factor of the amplitude."""
         if self._scale_fn is not None:
             return self._scale_fn(x)
-        return {"triangular": 1.0, "triangular2": 1 / 2.0 ** (x - 1)}.get(self.mode) or self.gamma**x
+        if self.mode == "exp_range":
+            return float(self.gamma**x)
+        return 1.0 if self.mode == "triangular" else 1 / 2.0 ** (x - 1)
 
     def get_lr(self) -> list[Any]:
         cycle = math.floor(1 + self.last_epoch / self.total_size)
@@ -347,15 +349,13 @@ class OneCycleLR(LRScheduler):
         if anneal_strategy not in ("cos", "linear"):
             raise ValueError(f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}")
         rise, end = float(pct_start * self.total_steps) - 1, self.total_steps - 1
-        momentums = ("max_momentum", "base_momentum", "max_momentum")
+        ends: tuple[float, ...] = (rise, end)
+        rates: tuple[tuple[str, str], ...] = (("initial_lr", "max_lr"), ("max_lr", "min_lr"))
+        moments: tuple[tuple[str, str], ...] = (("max_momentum", "base_momentum"), ("base_momentum", "max_momentum"))
         if three_phase:
             ends = (rise, float(2 * pct_start * self.total_steps) - 2, end)
             rates = (("initial_lr", "max_lr"), ("max_lr", "initial_lr"), ("initial_lr", "min_lr"))
-            moments = (momentums[:2], momentums[1:], ("max_momentum", "max_momentum"))
-        else:
-            ends = (rise, end)
-            rates = (("initial_lr", "max_lr"), ("max_lr", "min_lr"))
-            moments = (momentums[:2], momentums[1:])
+            moments = (*moments, ("max_momentum", "max_momentum"))
         self._phases = [(e, *lr, *m) for e, lr, m in zip(ends, rates, moments, strict=True)]
         self.anneal_strategy = anneal_strategy
         for lr, group in zip(spread("max_lr", max_lr, optimizer), optimizer.param_groups, strict=True):

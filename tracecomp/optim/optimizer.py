@@ -45,7 +45,8 @@ def check_betas(betas: Sequence[float], name: str = "beta parameter") -> None:
 
 def step_counter() -> Tensor:
     """The 0-d tensor that counts steps in the state."""
-    return T.tensor(0.0, dtype=float64 if default_dtype() is float64 else float32)
+    counter: Tensor = T.tensor(0.0, dtype=float64 if default_dtype() is float64 else float32)
+    return counter
 
 
 class Optimizer:

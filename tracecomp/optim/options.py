@@ -37,8 +37,8 @@ def pair(group: dict[str, Any], key: str) -> tuple[Any, Any]:
     if modes.recorder is None:
         first, second = group[key]
         return first, second
-    first, second = (host(_Derived(f"{key}_{i}", lambda i=i: group[key][i]), f"{key}_{i}") for i in (0, 1))
-    return first, second
+    first = host(_Derived(f"{key}_0", lambda: group[key][0]), f"{key}_0")
+    return first, host(_Derived(f"{key}_1", lambda: group[key][1]), f"{key}_1")
 
 
 def active(group: dict[str, Any], key: str) -> bool:

@@ -59,6 +59,8 @@ class _StorageRef:
 class _Writer(pickle._Pickler):
     """Pickles tensors as PyTorch does and collects their memory."""
 
+    write: Callable[[bytes], Any]
+
     def __init__(self, file: BinaryIO, protocol: int) -> None:
         super().__init__(file, protocol)
         self.memory: dict[str, np.ndarray[Any, Any]] = {}
@@ -209,9 +211,9 @@ def _rebuild_tensor(
         raise pickle.UnpicklingError(
             f"a tensor of shape {list(shape)} at offset {offset} does not fit into {array.size} elements of memory"
         )
-    viewed = np.ndarray(shape, array.dtype, array, offset * item, tuple(s * item for s in stride)) if last >= offset else (
-        np.empty(shape, array.dtype)
-    )  # fmt: skip
+    if 0 in shape:
+        return wrap(np.empty(shape, array.dtype)).requires_grad_(requires_grad)
+    viewed = np.ndarray(shape, array.dtype, array, offset * item, tuple(s * item for s in stride))
     return wrap(viewed).requires_grad_(requires_grad)
 
 

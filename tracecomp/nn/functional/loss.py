@@ -113,6 +113,11 @@ def huber_loss(
         return _weighted(T.where(d < delta, d * d * 0.5, (d - 0.5 * delta) * delta), weight, reduction)
 
 
+def _log(x: Tensor, inside: Tensor, logarithm: Callable[[Tensor], Tensor]) -> Tensor:
+    """``logarithm(x)`` where ``inside``, else -100 without a gradient (and without NaN in its place)."""
+    return T.where(inside, logarithm(T.where(inside, x, 0.5)), -100.0)
+
+
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
     reduce: bool | None = None, reduction: str = "mean",
@@ -122,13 +127,11 @@ def binary_cross_entropy(
     if input.shape != target.shape:
         raise ValueError(
             f"Using a target size ({_size(target)}) that is different to the input size ({_size(input)}) is "
-            f"deprecated. "
-            "Please ensure they have the same size."
+            "deprecated. Please ensure they have the same size."
         )
     with scope("binary_cross_entropy"):
-        # A floor below the smallest denormal's logarithm would have no gradient; PyTorch divides by max(p (1 - p), eps).
-        log_p = input.log().clamp(min=-100.0)
-        log_q = (-input).log1p().clamp(min=-100.0)
+        log_p = _log(input, input > math.exp(-100.0), lambda x: x.log())
+        log_q = _log(input, input < 1, lambda x: (-x).log1p())
         loss = (target - 1) * log_q - target * log_p
         return _reduced(loss if weight is None else loss * weight, reduction)
 

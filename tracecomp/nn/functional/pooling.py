@@ -100,7 +100,7 @@ class _Geometry:
             rest = T.div(rest, k, rounding_mode="floor")
             start = (T.arange(c) * self.stride[axis] - self.padding[axis]).reshape(-1, *[1] * (n - 1 - axis))
             result = result + (start + offset * self.dilation[axis]) * math.prod(self.length[axis + 1 :])
-        return result  # type: ignore[no-any-return]
+        return result
 
 
 def lowest(dtype: Any) -> float | int:

@@ -85,7 +85,7 @@ def _weighted(x: Tensor, axis: int, taps: Sequence[tuple[list[int], list[float]]
     for index, weight in taps:
         term = prim.take(x, T.tensor(index), axis=axis) * T.tensor(weight, dtype=x.dtype).reshape(view)
         result = term if result is None else result + term
-    return result  # type: ignore[no-any-return]
+    return result
 
 
 def _antialias_matrix(

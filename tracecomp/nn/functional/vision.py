@@ -269,7 +269,7 @@ def _sample_linear(flat: Tensor, at: Sequence[Tensor], sizes: Sequence[int]) -> 
             weight = weight * (p - f if step else f + 1 - p)
         where = [f.to(int64) + step for f, step in zip(floors, steps, strict=True)]
         result = result + _lookup(flat, where, sizes) * weight.unsqueeze(1)
-    return result  # type: ignore[no-any-return]
+    return result
 
 
 def _sample_cubic(
@@ -288,4 +288,4 @@ def _sample_cubic(
         for x in range(4):
             row = row + _lookup(flat, [taps[0][y], taps[1][x]], sizes) * weights[1][x].unsqueeze(1)
         result = result + row * weights[0][y].unsqueeze(1)
-    return result  # type: ignore[no-any-return]
+    return result

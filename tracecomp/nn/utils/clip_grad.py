@@ -29,7 +29,7 @@ def get_total_norm(
     with no_grad():
         parts = _listed(tensors)
         if not parts:
-            return T.tensor(0.0)  # type: ignore[no-any-return]
+            return T.tensor(0.0)
         total = vector_norm(T.stack([vector_norm(t, norm_type) for t in parts]), norm_type)
         if error_if_nonfinite and bool(total.isnan() | total.isinf()):
             raise RuntimeError(

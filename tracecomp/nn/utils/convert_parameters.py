@@ -10,7 +10,7 @@ from tracecomp.tensor import Tensor
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
     """All elements in one vector."""
-    return T.cat([p.reshape(-1) for p in parameters])  # type: ignore[no-any-return]
+    return T.cat([p.reshape(-1) for p in parameters])
 
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:

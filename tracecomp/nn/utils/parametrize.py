@@ -100,7 +100,7 @@ class ParametrizationList(ModuleList):
         value: Any = modules[0](*self.originals())
         for module in modules[1:]:
             value = module(value)
-        return value  # type: ignore[no-any-return]
+        return value
 
 
 def _inject(module: Module, name: str) -> None:
@@ -120,7 +120,7 @@ def _inject(module: Module, name: str) -> None:
     def get(self: Any) -> Tensor:
         key = (id(self), name)
         if not _caching:
-            return self.parametrizations[name]()  # type: ignore[no-any-return]
+            return self.parametrizations[name]()
         if key not in _cache:
             _cache[key] = self.parametrizations[name]()
         return _cache[key]

@@ -31,7 +31,7 @@ class WeightNorm:
     def compute_weight(self, module: Module) -> Tensor:
         """The weight that ``g`` and ``v`` describe."""
         g, v = getattr(module, self.name + "_g"), getattr(module, self.name + "_v")
-        return v * (g / norm_except(v, self.dim))  # type: ignore[no-any-return]
+        return v * (g / norm_except(v, self.dim))
 
     def __call__(self, module: Module, inputs: Any) -> None:
         setattr(module, self.name, self.compute_weight(module))
@@ -99,7 +99,7 @@ class SpectralNorm:
                     v.copy_(F.normalize(matrix.t().mv(u), dim=0, eps=self.eps))
                     u.copy_(F.normalize(matrix.mv(v), dim=0, eps=self.eps))
             u, v = u.clone(), v.clone()
-        return weight / u.dot(matrix.mv(v))  # type: ignore[no-any-return]
+        return weight / u.dot(matrix.mv(v))
 
     def __call__(self, module: Module, inputs: Any) -> None:
         setattr(module, self.name, self.compute_weight(module, iterate=module.training))

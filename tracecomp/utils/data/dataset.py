@@ -138,7 +138,7 @@ class Subset(Dataset[Any]):
 def random_split(dataset: Any, lengths: Sequence[int | float], generator: Any = None) -> list[Subset]:
     """Random parts of a dataset; lengths are counts, or fractions that sum to 1. ValueError when they do not fit."""
     total = len(dataset)
-    sizes = list(lengths)
+    sizes: list[Any] = list(lengths)
     if math.isclose(sum(sizes), 1) and sum(sizes) <= 1:
         for i, fraction in enumerate(sizes):
             if not 0 <= fraction <= 1:
