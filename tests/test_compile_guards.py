@@ -456,6 +456,8 @@ def test_module_can_be_copied_after_compiling() -> None:
     m = nn.Linear(2, 2)
     c = compiled(m)
     c(torch.ones(1, 2))
+    twin = copy.deepcopy(c)
+    assert twin._orig_mod is not m and twin(torch.ones(1, 2)).tolist() == c(torch.ones(1, 2)).tolist()
     other = copy.deepcopy(m)
     assert other(torch.ones(1, 2)).tolist() == c(torch.ones(1, 2)).tolist()
 

@@ -80,9 +80,18 @@ class Compiled:
         return self if owner is None else MethodType(self, owner)
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("fn", "__wrapped__"):
+        if name == "fn":
             raise AttributeError(name)
         return getattr(self.fn, name)
+
+    def __reduce__(self) -> Any:
+        options = {"fullgraph": self.fullgraph, "threads": self.threads, "backend": self.backend}
+        return functools.partial(Compiled, **options), (self.fn,)
+
+    @property
+    def _orig_mod(self) -> Any:
+        """The module that was compiled, under PyTorch's name."""
+        return self.fn
 
     @property
     def graphs(self) -> list[Graph]:
