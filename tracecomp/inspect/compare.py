@@ -17,7 +17,8 @@ from tracecomp.inspect.locate import after_pass, every_value, first_bad_node, pa
 from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.interpret import interpret
 from tracecomp.passes import manager
-from tracecomp.passes.fuse import Fuser, Group
+from tracecomp.passes.fuse import Fuser
+from tracecomp.passes.groups import Group
 from tracecomp.passes.manager import PIPELINE, Stage
 from tracecomp.passes.segments import has_external, segments
 

@@ -10,7 +10,7 @@ from tracecomp.ir.loops import Buffer, Expr, Let, Load, Read, Stmt, Store, Updat
 from tracecomp.ir.op import Bilinear
 from tracecomp.ir.types import compute_dtype
 from tracecomp.passes.evaluate import Block, Evaluator, Params
-from tracecomp.passes.fuse import Group
+from tracecomp.passes.groups import Group
 from tracecomp.passes.rename import Copier, indices_of
 from tracecomp.passes.split_vars import merge_vars, merged, replaced, split, wanted_split
 

@@ -8,8 +8,8 @@ from tracecomp.ir.op import Pointwise
 from tracecomp.ir.types import compute_dtype
 
 _CHEAP = frozenset((
-    "add", "sub", "mul", "fma", "neg", "abs", "max", "min", "and", "or", "xor", "not", "shl", "shr", "select", "eq", "ne",
-    "lt", "le", "gt", "ge", "isnan", "cast", "bitcast", "copysign", "floor", "ceil", "trunc", "round", "sign",
+    "add", "sub", "mul", "fma", "neg", "abs", "max", "min", "and", "or", "xor", "not", "shl", "shr", "select", "eq",
+    "ne", "lt", "le", "gt", "ge", "isnan", "cast", "bitcast", "copysign", "floor", "ceil", "trunc", "round", "sign",
 ))  # fmt: skip
 _MIDDLE = {"div": 4.0, "sqrt": 5.0}
 _FUNCTION = 12.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tracecomp.ir.graph import Node
-from tracecomp.passes.fuse import Partition
+from tracecomp.passes.groups import Partition
 from tracecomp.passes.manager import Stage
 
 

@@ -12,7 +12,7 @@ from tracecomp.ir.loops import Kernel, Load, Stmt, Store
 from tracecomp.ir.op import Imperative
 from tracecomp.passes.bilinear import build_bilinear
 from tracecomp.passes.evaluate import Params
-from tracecomp.passes.fuse import Group, Partition
+from tracecomp.passes.groups import Group, Partition
 from tracecomp.passes.machine import Machine
 from tracecomp.passes.nest import build_nest
 from tracecomp.passes.reads import looked_through, storage

@@ -16,7 +16,7 @@ from tracecomp.ir.op import Pointwise, Reduced
 from tracecomp.ir.types import DType, compute_dtype
 from tracecomp.passes.cost import op_cost
 from tracecomp.passes.evaluate import Block, Evaluator, Params
-from tracecomp.passes.fuse import Group
+from tracecomp.passes.groups import Group
 from tracecomp.passes.reads import looked_through
 
 KEEP_COST = 6.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tracecomp.ir.graph import Graph, Node, Value
-from tracecomp.passes.fuse import Group, Partition
+from tracecomp.passes.groups import Group, Partition
 from tracecomp.passes.lower import Task, copy_task, values_read, with_inlined
 from tracecomp.passes.reads import Space, storage
 

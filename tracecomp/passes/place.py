@@ -25,7 +25,8 @@ from tracecomp.ir.loops import (
     WhileStep,
 )
 from tracecomp.ir.types import TensorType, uint8
-from tracecomp.passes.fuse import Fuser, Partition
+from tracecomp.passes.fuse import Fuser
+from tracecomp.passes.groups import Partition
 from tracecomp.passes.lower import GroupLowerer, Task, copy_task
 from tracecomp.passes.machine import Machine, host
 from tracecomp.passes.memory import Lifetime, plan_arena

@@ -1,0 +1,99 @@
+"""Groups of nodes that become one kernel, their iteration space, and the record of why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tracecomp.ir.graph import Node, Value
+from tracecomp.ir.index import Index, Var, index
+from tracecomp.ir.op import Reduced
+from tracecomp.ir.types import Shape
+from tracecomp.passes.reads import Opaque
+
+
+@dataclass(frozen=True)
+class Domain:
+    """An iteration space as runs ``(extent, reduced)`` in row-major order, neighbours alike merged, ones dropped."""
+
+    runs: tuple[tuple[int, bool], ...]
+
+    @staticmethod
+    def of(shape: Shape, axes: tuple[int, ...] = ()) -> Domain:
+        runs: list[tuple[int, bool]] = []
+        for axis, extent in enumerate(shape):
+            reduced = axis in axes
+            if extent == 1:
+                continue
+            if runs and runs[-1][1] == reduced:
+                runs[-1] = (runs[-1][0] * extent, reduced)
+            else:
+                runs.append((extent, reduced))
+        return Domain(tuple(runs))
+
+    @property
+    def numel(self) -> int:
+        total = 1
+        for extent, _ in self.runs:
+            total *= extent
+        return total
+
+    @property
+    def rows(self) -> int:
+        total = 1
+        for extent, reduced in self.runs:
+            total *= 1 if reduced else extent
+        return total
+
+    @property
+    def has_reduction(self) -> bool:
+        return any(reduced for _, reduced in self.runs)
+
+    def vars(self) -> tuple[Var, ...]:
+        return tuple(Var(f"{'k' if red else 'i'}{n}", extent) for n, (extent, red) in enumerate(self.runs))
+
+    def offsets(self) -> tuple[Index, Index]:
+        """The flat position of an element, and of its row, in terms of ``vars()``."""
+        element = row = Index()
+        for var, (extent, reduced) in zip(self.vars(), self.runs, strict=True):
+            element = element * extent + index(var)
+            if not reduced:
+                row = row * extent + index(var)
+        return element, row
+
+
+@dataclass(eq=False)
+class Group:
+    """Nodes of one kernel. ``kind``: loops, bilinear, imperative or control. ``rows``: nodes with one element a row."""
+
+    id: int
+    kind: str
+    nodes: list[Node]
+    domain: Domain
+    rows: set[Node] = field(default_factory=set)
+    ancestors: int = 0
+
+    @property
+    def has_reduction(self) -> bool:
+        return any(isinstance(n.op.loop, Reduced) for n in self.nodes)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Why two nodes share a kernel or do not, in words."""
+
+    producer: Node
+    consumer: Node
+    fused: bool
+    reason: str
+
+
+@dataclass
+class Partition:
+    """The groups in an order that respects their dependences, what each stores, and what is recomputed in place."""
+
+    groups: list[Group]
+    stored: dict[Group, list[Value]]
+    inlined: set[Node]
+    decisions: list[Decision]
+    order: dict[Node, int]
+    opaque: Opaque
