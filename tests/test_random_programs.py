@@ -73,8 +73,16 @@ def write(torch: Any, name: str, x: Any, y: Any) -> None:
 
 
 def step(torch: Any, program: list[Any], leaves: list[Any], x: Any) -> list[Any]:
+    """A training step: the program and backward."""
     for w in leaves:
         w.grad = None
+    loss, values = forward(torch, program, leaves, x)
+    loss.backward()
+    return values
+
+
+def forward(torch: Any, program: list[Any], leaves: list[Any], x: Any) -> tuple[Any, list[Any]]:
+    """The program: its loss, and copies of all values."""
     values = [*leaves, x]
     for name, i, j in program:
         a, b = pick(values, i), pick(values, j)
@@ -104,32 +112,43 @@ def step(torch: Any, program: list[Any], leaves: list[Any], x: Any) -> list[Any]
         else:
             write(torch, name, a, b)
     loss = sum((v * v).sum() for v in values if v.requires_grad)
-    loss.backward()
-    return [v.detach().clone() for v in values]
+    return loss, [v.detach().clone() for v in values]
 
 
 class Case:
     """The program in one library, on state of its own."""
 
-    def __init__(self, torch: Any, program: list[Any], wrap: Any = None) -> None:
+    def __init__(self, torch: Any, program: list[Any], wrap: Any = None, outside: bool = False) -> None:
         self.torch = torch
         base = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)
         self.leaves = [torch.tensor(base).requires_grad_(), torch.tensor(base[0] + 0.3).requires_grad_()]
         self.buffer = torch.zeros(3, 2)
 
-        def run(x: Any) -> list[Any]:
-            return step(torch, program, [*self.leaves, self.buffer], x)
+        def run(x: Any) -> Any:
+            return (forward if outside else step)(torch, program, [*self.leaves, self.buffer], x)
 
+        self.outside = outside
         self.run = wrap(run) if wrap else run
 
     def call(self, k: int) -> Any:
         x = self.torch.tensor(np.linspace(-k, 1, 4, dtype=np.float32).reshape(2, 2))
         try:
             values = self.run(x)
+            if self.outside:
+                values = self.differentiate(*values)
         except (RuntimeError, IndexError) as error:
             return type(error), str(error)
         state = [*self.leaves, self.buffer, *(w.grad for w in self.leaves)]
         return [None if v is None else v.detach().numpy().copy() for v in [*values, *state]]
+
+
+    def differentiate(self, loss: Any, values: list[Any]) -> list[Any]:
+        """First and second derivatives of what the call returned."""
+        for w in self.leaves:
+            w.grad = None
+        grads = self.torch.autograd.grad(loss, self.leaves, create_graph=True)
+        sum((g * g).sum() for g in grads).backward()
+        return [*values, *grads]
 
 
 def compare(got: Any, want: Any) -> None:
@@ -156,12 +175,12 @@ def test_eager_equals_torch(program: list[Any]) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("backend", ["interpret", "native"])
+@pytest.mark.parametrize(("backend", "outside"), [("interpret", False), ("native", False), ("interpret", True)])
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(program=PROGRAM)
-def test_compiled_equals_eager(backend: str, program: list[Any]) -> None:
-    eager = Case(tracecomp, program)
-    compiled = Case(tracecomp, program, lambda f: tracecomp.compile(f, backend=backend))
+def test_compiled_equals_eager(backend: str, outside: bool, program: list[Any]) -> None:
+    eager = Case(tracecomp, program, outside=outside)
+    compiled = Case(tracecomp, program, lambda f: tracecomp.compile(f, backend=backend), outside)
     for k in range(4):
         want, got = eager.call(k), compiled.call(k)
         if isinstance(got, tuple) and got[0] is CaptureError:
