@@ -112,6 +112,7 @@ from tracecomp.nn.padding import (
     ZeroPad2d,
     ZeroPad3d,
 )
+from tracecomp.nn.parallel import DataParallel
 from tracecomp.nn.parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 from tracecomp.nn.pooling import (
     AdaptiveAvgPool1d,
@@ -204,6 +205,7 @@ __all__ = [
     "CosineSimilarity",
     "CrossEntropyLoss",
     "CrossMapLRN2d",
+    "DataParallel",
     "Dropout",
     "Dropout1d",
     "Dropout2d",

@@ -1,0 +1,20 @@
+"""``DataParallel`` where there is one device: the wrapped module and the ``module.`` prefix of its names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracecomp.nn.module import Module
+
+
+class DataParallel(Module):
+    """Calls ``module``; its parameters are named ``module.<name>``, as in checkpoints of several devices."""
+
+    def __init__(self, module: Module, device_ids: Any = None, output_device: Any = None, dim: int = 0) -> None:
+        super().__init__()
+        self.module = module
+        self.device_ids: list[int] = []
+        self.dim = dim
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        return self.module(*inputs, **kwargs)
