@@ -17,6 +17,16 @@ from tracecomp.utils.data.sampler import BatchSampler, Endless, RandomSampler, S
 _POLL_SECONDS = 2.0
 
 
+def _drawn(items: Iterator[Any]) -> Iterator[Any]:
+    """What ``items`` gives, without ever starting it again: a dataset may be its own iterator."""
+    while True:
+        try:
+            item = next(items)
+        except StopIteration:
+            return
+        yield item
+
+
 class Fetcher:
     """How items become a batch; ``start(dataset)`` gives the function from indices to a batch."""
 
@@ -27,7 +37,7 @@ class Fetcher:
         """The function that reads; StopIteration when an iterable dataset has no more."""
         if not self.iterable:
             return lambda indices: self._by_key(dataset, indices)
-        items = iter(dataset)
+        items = _drawn(iter(dataset))
         return lambda indices: self._next(items, indices)
 
     def _by_key(self, dataset: Any, indices: Any) -> Any:
