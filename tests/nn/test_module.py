@@ -287,8 +287,8 @@ def test_zero_grad() -> None:
 
 LAZY = [
     ("LazyLinear", (3,), (2, 4)), ("LazyConv1d", (3, 2), (2, 4, 5)), ("LazyConv2d", (3, 2), (4, 5, 6)),
-    ("LazyConvTranspose2d", (3, 2), (1, 4, 5, 6)), ("LazyBatchNorm1d", (), (3, 4)), ("LazyBatchNorm2d", (), (2, 4, 3, 3)),
-    ("LazyInstanceNorm1d", (), (2, 3, 4)),
+    ("LazyConvTranspose2d", (3, 2), (1, 4, 5, 6)), ("LazyBatchNorm1d", (), (3, 4)),
+    ("LazyBatchNorm2d", (), (2, 4, 3, 3)), ("LazyInstanceNorm1d", (), (2, 3, 4)),
 ]  # fmt: skip
 
 

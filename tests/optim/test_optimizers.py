@@ -200,8 +200,8 @@ SCHEDULES: list[tuple[str, dict[str, Any]]] = [
     ("CyclicLR", {"base_lr": 0.01, "max_lr": 0.2, "step_size_up": 2, "mode": "triangular2", "step_size_down": 4}),
     ("CyclicLR", {"base_lr": 0.01, "max_lr": 0.2, "step_size_up": 2, "mode": "exp_range", "gamma": 0.9}),
     ("OneCycleLR", {"max_lr": 0.3, "total_steps": 14}),
- 
-      ("OneCycleLR", {"max_lr": 0.3, "epochs": 7, "steps_per_epoch": 2, "three_phase": True, "anneal_strategy": "linear"}),
+    ("OneCycleLR", {"max_lr": 0.3, "total_steps": 14, "three_phase": True, "anneal_strategy": "linear"}),
+    ("OneCycleLR", {"max_lr": 0.3, "epochs": 7, "steps_per_epoch": 2, "pct_start": 0.5}),
 ]  # fmt: skip
 
 

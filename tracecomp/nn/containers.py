@@ -173,7 +173,7 @@ class ModuleList(Module):
 
     def __repr__(self) -> str:
         if not len(self):
-            return "ModuleList()"
+            return f"{self._get_name()}()"
         texts = [repr(m) for m in self]
         lines: list[str] = []
         start = 0
@@ -184,7 +184,7 @@ class ModuleList(Module):
             label = f"({start}): " if count == 1 else f"({start}-{end - 1}): {count} x "
             lines.append(label + texts[start].replace("\n", "\n  "))
             start = end
-        return "ModuleList(\n  " + "\n  ".join(lines) + "\n)"
+        return f"{self._get_name()}(\n  " + "\n  ".join(lines) + "\n)"
 
 
 class ModuleDict(Module):

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tracecomp.functional import names as T
+from tracecomp.functional.linalg import qr
 from tracecomp.modes import no_grad
 from tracecomp.tensor import Tensor
 
@@ -176,7 +177,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> None:
         return
     rows, cols = tensor.shape[0], tensor.numel() // tensor.shape[0]
     flat = T.empty(rows, cols, dtype=tensor.dtype).normal_(0, 1, generator=generator)
-    q, r = T.linalg.qr(flat.t() if rows < cols else flat)
+    q, r = qr(flat.t() if rows < cols else flat)
     q = q * r.diagonal().sign()
     tensor.copy_((q.t() if rows < cols else q).reshape(*tensor.shape) * gain)
 

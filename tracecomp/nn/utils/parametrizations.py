@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tracecomp.functional import names as T
+from tracecomp.functional.linalg import geqrf, householder_product, matrix_exp, qr, solve
 from tracecomp.modes import no_grad
 from tracecomp.nn import functional as F
 from tracecomp.nn.module import Module
@@ -67,63 +68,78 @@ class _SpectralNorm(Module):
 
 
 class _Orthogonal(Module):
-    """Matrices with orthonormal rows or columns, as exponential or Cayley map of a skew matrix times a base."""
+    """Matrices with orthonormal rows or columns: a map from lower triangles, times a base if ``use_trivialization``."""
 
-    def __init__(self, weight: Tensor, orthogonal_map: str, use_trivialization: bool) -> None:
+    def __init__(self, orthogonal_map: str, use_trivialization: bool) -> None:
         super().__init__()
         self.orthogonal_map = orthogonal_map
         if use_trivialization:
             self.register_buffer("base", None)
 
-    def forward(self, X: Tensor) -> Tensor:
-        rows, columns = X.shape[-2:]
-        wide = rows < columns
-        x = X.transpose(-2, -1) if wide else X
+    def _columns(self, x: Tensor) -> Tensor:
+        """Orthonormal columns from (n, k), n at least k."""
         n, k = x.shape[-2:]
+        if self.orthogonal_map == "householder":
+            below = x.tril(-1)
+            q = householder_product(below, 2.0 / ((below * below).sum(-2) + 1.0))
+            return q * x.diagonal(dim1=-2, dim2=-1).sign().detach().unsqueeze(-2)
         lower = x.tril()
         if n != k:
             lower = T.cat([lower, x.new_zeros((*x.shape[:-2], n, n - k))], -1)
         skew = lower - lower.transpose(-2, -1)
         if self.orthogonal_map == "matrix_exp":
-            q = T.matrix_exp(skew)
+            full: Tensor = matrix_exp(skew)
         else:
             eye = T.eye(n, dtype=x.dtype)
-            q = T.linalg_solve(eye - skew * 0.5, eye + skew * 0.5)
-        q = q[..., :k]
-        base = getattr(self, "base", None)
-        if base is not None:
-            q = base @ q
+            full = solve(eye - skew * 0.5, eye + skew * 0.5)
+        return full[..., :k]
+
+    def forward(self, X: Tensor) -> Tensor:
+        wide = X.shape[-2] < X.shape[-1]
+        q = self._columns(X.transpose(-2, -1) if wide else X)
+        if "base" in self._buffers:
+            q = self.base @ q
         return q.transpose(-2, -1) if wide else q
 
     def right_inverse(self, Q: Tensor) -> Tensor:
-        if "base" not in self._buffers:
-            raise NotImplementedError("It is not possible to assign to this orthogonal map without trivialization.")
-        q = Q.transpose(-2, -1) if Q.shape[-2] < Q.shape[-1] else Q
-        full, r = T.linalg_qr(q, "complete")
-        signs = r.diagonal(dim1=-2, dim2=-1).sign()
-        full = T.cat([full[..., : q.shape[-1]] * signs.unsqueeze(-2), full[..., q.shape[-1] :]], -1)
-        self.base = full
-        zero = T.zeros_like(Q)
-        return zero
+        wide = Q.shape[-2] < Q.shape[-1]
+        q = Q.transpose(-2, -1) if wide else Q
+        if "base" in self._buffers:
+            full, r = qr(q, "complete")
+            k = q.shape[-1]
+            signs = r.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2)
+            self.base = T.cat([full[..., :k] * signs, full[..., k:]], -1)
+            return T.zeros_like(Q) - T.eye(*Q.shape[-2:], dtype=Q.dtype)
+        if self.orthogonal_map != "householder":
+            raise NotImplementedError(
+                "It is not possible to assign to the matrix exponential or the Cayley parametrizations when "
+                "use_trivialization=False."
+            )
+        a, tau = geqrf(q)
+        signs = a.diagonal(dim1=-2, dim2=-1).sign()
+        signs = T.where(tau == 0, -signs, signs)
+        a = a.tril(-1) + T.eye(*a.shape[-2:], dtype=a.dtype) * signs.unsqueeze(-2)
+        return a.transpose(-2, -1) if wide else a
 
 
 def orthogonal(
     module: Module, name: str = "weight", orthogonal_map: str | None = None, *, use_trivialization: bool = True
 ) -> Module:
-    """Keep a matrix orthogonal (Lezcano-Casado 2019): ``matrix_exp`` or ``cayley``."""
+    """Keep a matrix orthogonal (Lezcano-Casado 2019): ``matrix_exp``, ``cayley`` or ``householder``.
+
+    ValueError for anything but a matrix or a batch of them.
+    """
     weight = getattr(module, name, None)
     if not isinstance(weight, Tensor):
         raise ValueError(f"Module '{module}' has no parameter or buffer with name '{name}'")
     if weight.ndim < 2:
         raise ValueError(f"Expected a matrix or batch of matrices. Got a tensor of {weight.ndim} dimensions.")
     chosen = orthogonal_map or ("matrix_exp" if weight.shape[-2] == weight.shape[-1] else "householder")
-    if chosen == "householder":
-        chosen = "matrix_exp"
-    if chosen not in ("matrix_exp", "cayley"):
+    if chosen not in ("matrix_exp", "cayley", "householder"):
         raise ValueError(
             f'orthogonal_map has to be one of "matrix_exp", "cayley", "householder". Got: {orthogonal_map}'
         )
-    return register_parametrization(module, name, _Orthogonal(weight, chosen, use_trivialization), unsafe=True)
+    return register_parametrization(module, name, _Orthogonal(chosen, use_trivialization), unsafe=True)
 
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
