@@ -613,6 +613,38 @@ def third_derivative_from_outside():
 
 
 @program()
+def argument_written_with_history():
+    w = rand(4).requires_grad_()
+
+    def use(run, x):
+        w.grad = None
+        x = x.clone()
+        y = run(x)
+        (y * 2 + x.sum()).backward()
+        return [x.detach(), y.detach(), w.grad.clone()]
+
+    def step(x):
+        x += w
+        return (x * x).sum()
+
+    return step, batches(3, 4), [], None, use
+
+
+@program()
+def argument_written_in_a_whole_step():
+    w = rand(4).requires_grad_()
+
+    def step(x):
+        w.grad = None
+        x += w
+        loss = (x * x).sum()
+        loss.backward()
+        return loss, x * 1.0
+
+    return step, batches(3, 4), [lambda: w.grad]
+
+
+@program()
 def mixed_dtypes():
     w = rand(4, 4).requires_grad_()
 

@@ -235,6 +235,8 @@ class Plan:
         if kept is not None and recording.split is not None:
             kept.outputs = outputs
             node = CompiledNode(self, recording.split, leaves, kept)
+        for n, binding, root in recording.rebased if modes.grad else ():
+            _rebase(_tensor(binding, leaves), outputs[n], node, root)
         for t, new in recording.grads:
             if isinstance(new, int) and t._grad is not None and t._grad._data is outputs[new]:
                 continue
@@ -250,11 +252,18 @@ class Plan:
         return unflatten(recording.structure, values)
 
     def _result(self, r: Made, t: Tensor | None, node: Node | None) -> Tensor | None:
-        if t is not None and node is not None and r.root is not None:
-            t._grad_fn, t._output_nr = node, r.root
-        elif t is not None and r.freed:
-            t._grad_fn = Freed((), ((t._data.dtype, t._data.shape),))
+        if t is not None and (r.root is not None or r.freed):
+            _rebase(t, t._data, node, r.root)
         return t
+
+
+def _rebase(t: Tensor, array: Array, node: Node | None, root: int | None) -> None:
+    """Make result ``root`` of ``node`` the history of ``t``; without a root, a history that was used up."""
+    if root is None:
+        t._grad_fn, t._output_nr = Freed((), ((array.dtype, array.shape),)), 0
+    elif node is not None:
+        t._grad_fn, t._output_nr = node, root
+    t._requires_grad = False
 
 
 class Freed(Node):
@@ -274,8 +283,7 @@ class CompiledNode(Node):
     def __init__(self, plan: Plan, split: Split, leaves: Sequence[Any], kept: Kept) -> None:
         tensors = [_tensor(b, leaves) for b, _ in split.wanted]
         edges: tuple[Edge, ...] = tuple([gradient_edge(t) for t in tensors])
-        found = {r.root: r.number for r in plan.recording.results if isinstance(r, Made) and r.root is not None}
-        super().__init__(edges, tuple((kept.outputs[n].dtype, kept.outputs[n].shape) for _, n in sorted(found.items())))
+        super().__init__(edges, tuple([(kept.outputs[n].dtype, kept.outputs[n].shape) for n in split.roots]))
         self.plan = plan
         self.split = split
         self.saved: list[Any] | None = [
@@ -357,7 +365,7 @@ class _Kept:
 
 def _lone_result(recording: Recording) -> int | None:
     """The output that is all there is to return, when that is so."""
-    if recording.grads or recording.split is not None or recording.structure is not LEAF:
+    if recording.grads or recording.rebased or recording.split is not None or recording.structure is not LEAF:
         return None
     (only,) = recording.results
     return only.number if isinstance(only, Made) and not only.freed else None

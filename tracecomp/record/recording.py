@@ -81,7 +81,8 @@ class Recording:
     updates: list[tuple[Binding, int]]
     grads: list[tuple[Tensor, int | Given | None]]
     predicates: list[tuple[int, Any, Source | None]]
-    split: Split | None = None
+    split: Split | None
+    rebased: list[tuple[int, Binding, int | None]]
     unsettled: str | None = None
     calls: int = 0
 
@@ -92,7 +93,8 @@ class Split:
 
     ``saved`` tells what the backward graph's first inputs are: a forward input, or a numbered forward output. The other
     inputs are gradients of the differentiable results. ``wanted`` pairs inputs with outputs of the backward graph.
-    ``history`` serves further derivatives; its inputs come with whether the call itself overwrites them.
+    ``history`` serves further derivatives; its inputs come with whether the call itself overwrites them. ``roots`` are
+    the forward outputs that are differentiable results.
     """
 
     backward: Graph
@@ -100,6 +102,7 @@ class Split:
     wanted: list[tuple[Binding, int | None]]
     history: Template
     history_inputs: list[tuple[Binding, bool]]
+    roots: list[int]
 
 
 def record(
@@ -163,24 +166,29 @@ class _Finish:
         values: list[Any] = []
         structure = flatten(self.result, values)
         tensors = dict.fromkeys(v for v in values if isinstance(v, Tensor))
-        roots = [t for t in tensors if derive and self._differentiable(t)]
-        freed = any(_was_freed(t) for t in roots)
-        results = [self._result(v, [] if freed else roots, freed) for v in values]
+        rebased = self._rebased_arguments() if derive else []
+        found = [t for t in tensors if derive and self._differentiable(t)] + rebased
+        roots = [t for t in found if not _was_freed(t)]
+        results = [self._result(v, roots) for v in values]
         updates = self._updates()
+        numbers = {id(self.leaves[b.ref]): n for b, n in updates if b.kind == "argument"}
         updated = {b for b, _ in updates}
         grads = self._grads()
         predicates = []
         for p in self.recorder.predicates:
             predicates.append((len(self.outputs), p.seen, p.source))
             self.outputs.append(Output(p.value, f"p{len(predicates) - 1}", "predicate"))
-        split_at = None if freed or not roots else self._derive(roots)
+        split_at = self._derive(roots) if roots else None
         kept = [v for v in values if isinstance(v, Tensor)]
         kept += [g for slot in self.recorder.grads.values() if (g := slot.tensor._grad) is not None]
         split = None if split_at is None else self._split(*split_at, updated, self._history(roots))
+        if split is not None:
+            split.roots = [self.made[id(t)] if id(t) in self.made else numbers[id(t)] for t in roots]
         graph, inputs = self._graph()
         self._close_guards(inputs, updates)
         return Recording(
             graph, self.guards, inputs, structure, results, updates, grads, predicates, split,
+            [(numbers[id(t)], self._origin(t), _position(roots, t)) for t in rebased],
             self._changed_values() or self._shared_memory(updates) or self._history_outside()
             or _new_state(self.recorder, kept),
         )  # fmt: skip
@@ -241,7 +249,16 @@ class _Finish:
             self.outputs.append(Output(self.recorder.value(t), name, role))
         return number
 
-    def _result(self, v: Any, roots: Sequence[Tensor], freed: bool) -> Made | Given | Plain:
+    def _rebased_arguments(self) -> list[Tensor]:
+        """Arguments that the call wrote to with gradient history."""
+        recorder = self.recorder
+        return [
+            t for key, t in recorder.arguments.items()
+            if not t._linked and t.grad_fn is not None and t.grad_fn.number >= recorder.started
+            and recorder.value(t) is not recorder.initial[key]
+        ]  # fmt: skip
+
+    def _result(self, v: Any, roots: Sequence[Tensor]) -> Made | Given | Plain:
         if not isinstance(v, Tensor):
             return Plain(v)
         if not self.recorder.is_made(v):
@@ -249,8 +266,9 @@ class _Finish:
         base = self.recorder.base(v)
         if base is not None and not self.recorder.is_made(base):
             return Given(self._origin(base), v._chain, v._linked, True)
-        root = next((i for i, r in enumerate(roots) if r is v), None)
-        return Made(self._output(v, f"out{len(self.outputs)}", "result"), root, freed and v.requires_grad)
+        root = _position(roots, v)
+        freed = root is None and self._differentiable(v)
+        return Made(self._output(v, f"out{len(self.outputs)}", "result"), root, freed)
 
     def _origin(self, t: Tensor) -> Binding:
         value = self.recorder.initial.get(id(t))
@@ -325,6 +343,8 @@ class _Finish:
                 name = recorder.graph.inputs[initial.index].name
                 return f"changes the shape of {name} from {initial.shape} to {tuple(t._data.shape)}."
             fn = t.grad_fn
+            if key in recorder.arguments and not t._linked:
+                continue
             if fn is not None and fn.number >= recorder.started and recorder.value(t) is not initial:
                 name = recorder.graph.inputs[initial.index].name
                 return f"leaves gradient history in {name}, a tensor from outside. Detach what is written into it."
@@ -395,8 +415,12 @@ class _Finish:
         return Split(
             extract(f"{graph.name}_backward", graph, inputs, outs), saved,
             [(s, None if v is None else next(numbers)) for s, v in wanted],
-            history[0], [(b, b in updated) for b in history[1]],
+            history[0], [(b, b in updated) for b in history[1]], [],
         )  # fmt: skip
+
+
+def _position(tensors: Sequence[Tensor], t: Tensor) -> int | None:
+    return next((i for i, other in enumerate(tensors) if other is t), None)
 
 
 def _edges(roots: Sequence[Tensor]) -> list[tuple[Node, int]]:
