@@ -85,7 +85,7 @@ class Compiled:
         return getattr(self.fn, name)
 
     def __reduce__(self) -> Any:
-        options = {"fullgraph": self.fullgraph, "threads": self.threads, "backend": self.backend}
+        options: dict[str, Any] = {"fullgraph": self.fullgraph, "threads": self.threads, "backend": self.backend}
         return functools.partial(Compiled, **options), (self.fn,)
 
     @property
