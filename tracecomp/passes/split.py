@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from tracecomp.ir.graph import Graph, Value
+from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.types import Shape
 from tracecomp.passes.rewrite import Application, Log, Replacement, Rewriter, Rules, has_node, rewrite
 from tracecomp.passes.views import EXACT_REDUCTIONS
@@ -35,9 +35,13 @@ RULES = Rules()
 
 def split_reductions(graph: Graph, log: Log) -> Graph:
     """``graph`` with its long reductions in two stages."""
-    if not has_node(graph, lambda n: n.op.name in SPLIT and n.inputs[0].type.numel > COLUMN_LONG):
+    if not has_node(graph, _is_long):
         return graph
     return rewrite(graph, RULES, log, "split")
+
+
+def _is_long(node: Node) -> bool:
+    return node.op.name in SPLIT and stage(runs_of(node.inputs[0].shape, node.attrs["axes"])) is not None
 
 
 @dataclass(frozen=True, slots=True)
