@@ -356,6 +356,10 @@ def test_resizing_in_place_is_refused() -> None:
 
     with pytest.raises(CaptureError, match="size of a tensor was changed in place"):
         compiled(step)(torch.ones(4))
+    c = compiled(step, fullgraph=False)
+    with pytest.warns(UserWarning, match="runs eagerly from now on"):
+        assert c(torch.ones(4)).tolist() == [[2, 2], [2, 2]]
+    assert c(torch.ones(4) * 2).tolist() == [[3, 3], [3, 3]]
 
 
 def test_too_many_paths_are_refused() -> None:

@@ -133,11 +133,14 @@ class Recorder:
         self.predicates.append(Predicate(self.value(t), seen, user_source()))
 
     def leave(self, t: Tensor, how: str) -> None:
-        """A recorded value would leave the graph: CaptureError with the line, or (not ``strict``) no recording."""
-        message = (
+        """Refuse that a recorded value leaves the graph."""
+        self._refuse(
             f"{how} at {user_source()}: inside a compiled function a tensor's values cannot leave for numpy, because "
             "later calls would not see it. Return the tensor, use tensor operations, or compile with fullgraph=False."
         )
+
+    def _refuse(self, message: str) -> None:
+        """CaptureError; or, when not ``strict``, the rest of the call runs without being recorded."""
         if self.strict:
             raise CaptureError(message)
         self.stopped = message
@@ -192,10 +195,11 @@ class Recorder:
         cell = self._cell(t)
         base = self.base(t)
         if cell is not None and cell.value.shape != t._data.shape:
-            raise CaptureError(
+            self._refuse(
                 f"the size of a tensor was changed in place before {user_source()}, from {cell.value.shape} to "
                 f"{tuple(t._data.shape)}: a graph cannot hold that. Make a new tensor of that size instead."
             )
+            return self.graph.add_input(TensorType(t.dtype, t._data.shape), "resized", "argument")
         if base is None:
             return self.capture(t).value if cell is None else cell.value
         stamp = self._root_stamp(base)
