@@ -1,15 +1,87 @@
-"""Rules that follow the choice of layout: reductions of permuted values, and windows that do not overlap.
+"""Reductions, windows and folds.
 
-They settle the order in which floats are added.
+``EXACT_RULES`` keep every bit and are part of simplification. ``RULES`` follow the choice of layout and settle the
+order in which floats are added.
 """
 
 from __future__ import annotations
 
+from tracecomp.ir.graph import Node, Value
 from tracecomp.ir.types import Shape
 from tracecomp.passes.rewrite import Application, Replacement, Rewriter, Rules, made_by
-from tracecomp.passes.views import reduce_before_permute, slice_of
+from tracecomp.passes.views import slice_of
 
+EXACT_REDUCTIONS = ("max", "min", "any", "all")
+
+EXACT_RULES = Rules()
 RULES = Rules()
+
+
+@EXACT_RULES.on("sum", "prod", *EXACT_REDUCTIONS)
+def reduction_of_ones(g: Rewriter, a: Application) -> Replacement:
+    """sum over axes of size 1 -> reshape; a float sum starts from 0.0, so -0.0 becomes 0.0 as it did"""
+    x, axes = a.inputs[0], a.attrs["axes"]
+    kept = tuple(d for d in axes if x.shape[d] != 1)
+    if (len(kept) == len(axes) and kept) or x.dtype is not a.type.dtype:
+        return None
+    if kept:
+        gone = [d for d in axes if d not in kept]
+        squeezed = g.reshape(x, tuple(n for d, n in enumerate(x.shape) if d not in gone))
+        return g.apply(a.op.name, squeezed, axes=tuple(d - sum(e < d for e in gone) for d in kept))
+    result = g.reshape(x, a.type.shape)
+    if a.op.name == "sum" and x.dtype.is_floating_point:
+        return g.apply("add", result, g.scalar(0.0, x.dtype))
+    return result
+
+
+@EXACT_RULES.on("argmax", "argmin")
+def argument_among_one(g: Rewriter, a: Application) -> Replacement:
+    """argmax over axes of size 1 -> 0"""
+    alone = all(a.inputs[0].shape[d] == 1 for d in a.attrs["axes"])
+    return g.full(0, a.type.shape, a.type.dtype) if alone else None
+
+
+@EXACT_RULES.on(*EXACT_REDUCTIONS)
+def reduction_of_reduction(g: Rewriter, a: Application) -> Replacement:
+    """max(max(x)) -> max(x)"""
+    inner = made_by(a.inputs[0], a.op.name)
+    if inner is None:
+        return None
+    x, first = inner.inputs[0], inner.attrs["axes"]
+    rest = [d for d in range(x.ndim) if d not in first]
+    return g.apply(a.op.name, x, axes=tuple(sorted((*first, *(rest[d] for d in a.attrs["axes"])))))
+
+
+@EXACT_RULES.on(*EXACT_REDUCTIONS)
+def exact_reduction_of_expand(g: Rewriter, a: Application) -> Replacement:
+    """max(expand(x)) -> max over the axes that are not repeated"""
+    inner = made_by(a.inputs[0], "expand")
+    if inner is None or 0 in inner.outputs[0].shape:
+        return None
+    x, offset = inner.inputs[0], inner.outputs[0].ndim - inner.inputs[0].ndim
+    axes = tuple(d - offset for d in a.attrs["axes"] if d >= offset)
+    reduced = g.apply(a.op.name, x, axes=axes) if axes else x
+    if reduced.dtype is not a.type.dtype:
+        return None
+    return g.apply("expand", reduced, shape=a.type.shape)
+
+
+@EXACT_RULES.on(*EXACT_REDUCTIONS, "argmax", "argmin")
+def exact_reduction_of_permute(g: Rewriter, a: Application) -> Replacement:
+    """max(permute(x)) -> permute(max(x)); not for argmax over several axes, which counts in their order"""
+    inner = made_by(a.inputs[0], "permute")
+    if inner is None or (a.op.name in ("argmax", "argmin") and len(a.attrs["axes"]) != 1):
+        return None
+    return reduce_before_permute(g, a, inner)
+
+
+def reduce_before_permute(g: Rewriter, a: Application, permute: Node) -> Value:
+    """The reduction ``a`` of a permutation, computed on the permuted value and permuted afterwards."""
+    dims = permute.attrs["dims"]
+    axes = tuple(sorted(dims[d] for d in a.attrs["axes"]))
+    kept = [d for d in range(len(dims)) if d not in axes]
+    order = tuple(kept.index(d) for d in dims if d not in axes)
+    return g.apply("permute", g.apply(a.op.name, permute.inputs[0], axes=axes), dims=order)
 
 
 @RULES.on("sum", "prod")

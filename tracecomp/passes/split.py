@@ -14,8 +14,8 @@ from math import prod
 
 from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.types import Shape
+from tracecomp.passes.reductions import EXACT_REDUCTIONS
 from tracecomp.passes.rewrite import Application, Log, Replacement, Rewriter, Rules, has_node, rewrite
-from tracecomp.passes.views import EXACT_REDUCTIONS
 
 LONG = 16384
 """Reductions over more elements are cut."""
