@@ -10,6 +10,7 @@ from tracecomp import config
 from tracecomp.dump import Dump
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.loop_printer import print_program
+from tracecomp.ir.loop_verify import verify_program
 from tracecomp.ir.loops import Program
 from tracecomp.passes import manager
 from tracecomp.passes.explain import describe_partition
@@ -44,6 +45,8 @@ def build(graph: Graph, aliases: Mapping[int, int] | None = None, dump: Dump | N
     dump = dump or Dump(graph.name)
     stages = manager.run(graph, dump)
     lowered = lower(stages[-1].graph, aliases, config.current().fusion)
+    if config.current().verify:
+        verify_program(lowered.program)
     dump.write("schedule", describe_partition(lowered.partition), "txt")
     dump.write("loops", print_program(lowered.program), "txt")
     return Built(stages, lowered)
