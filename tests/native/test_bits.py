@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import tracecomp.ops  # noqa: F401 - fills the registry
 from tests.native.random_graphs import Maker
-from tests.native.running import run_native, same_bits
+from tests.native.running import compile_graph, run_built, run_native, same_bits
 from tracecomp.ir.interpret import Interpreter
 
 
@@ -18,10 +18,13 @@ def test_random_graphs(seed: int, nodes: int) -> None:
     graph, arrays = Maker(seed).make(nodes)
     fused = run_native(graph, arrays)
     alone = run_native(graph, arrays, fusion=False)
-    threads = run_native(graph, arrays, threads=2)
-    for n, (a, b, c) in enumerate(zip(fused, alone, threads, strict=True)):
+    for n, (a, b) in enumerate(zip(fused, alone, strict=True)):
         assert same_bits(a, b), f"output {n}: fused and unfused differ"
-        assert same_bits(a, c), f"output {n}: one and two threads differ"
+    built, executable = compile_graph(graph)
+    for threads in (2, 3, 4):
+        shared = run_built(built, executable, graph, arrays, threads)
+        for n, (a, b) in enumerate(zip(fused, shared, strict=True)):
+            assert same_bits(a, b), f"output {n}: one and {threads} threads differ"
     for got, want in zip(fused, Interpreter(graph).run(arrays), strict=True):
         assert got.shape == want.shape and got.dtype == want.dtype
 

@@ -1,23 +1,19 @@
-"""One kernel as an LLVM function: every expression for every element of the surrounding tile loops."""
+"""One kernel as LLVM functions: itself, and its parallel loops, which any thread may run a part of."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tracecomp.codegen.accumulate import Key, State
+from tracecomp.codegen import sync
 from tracecomp.codegen.elements import Binding
 from tracecomp.codegen.emitter import Emitter, Module, Value
-from tracecomp.codegen.reducing import Reducing
-from tracecomp.codegen.storing import Storing
-from tracecomp.errors import CompileError
-from tracecomp.ir.loops import Accumulate, Buffer, Check, If, Kernel, Let, Local, Loop, Stmt, Store, Update, walk
-
-STACK_LOCAL_BYTES = 16384
+from tracecomp.codegen.statements import Statements
+from tracecomp.ir.loops import Accumulate, Kernel, Loop, walk
 
 
 @dataclass(slots=True)
 class KernelCode:
-    """A function's text and the scratch memory it wants: bytes shared by all threads, bytes for each."""
+    """The functions' text and the scratch memory they want: bytes shared by all threads, bytes for each."""
 
     text: str
     shared_bytes: int
@@ -25,7 +21,7 @@ class KernelCode:
     parallel: bool
 
 
-class KernelEmitter(Storing, Reducing):
+class KernelEmitter(Statements):
     """Emits one kernel. ``groups`` maps a parameter to its alias group; parameters alone in theirs are noalias."""
 
     def __init__(self, kernel: Kernel, name: str, module: Module, groups: dict[str, str]) -> None:
@@ -34,263 +30,85 @@ class KernelEmitter(Storing, Reducing):
         super().__init__(Emitter(module), width, bases, groups)
         self.kernel = kernel
         self.name = name
-        self.shared_bytes = 0
-        self.private_bytes = 0
-
-    # ---- the function
+        self.parts: list[_Part] = []
 
     def emit(self) -> KernelCode:
-        parallel = any(isinstance(s, Loop) and s.kind == "parallel" for s in self.kernel.body)
-        if parallel:
-            self._top_level()
-        else:
-            self._on_thread_zero(self.kernel.body)
-        counts: dict[str, int] = {}
-        for p in self.kernel.params:
-            counts[self.groups[p.name]] = counts.get(self.groups[p.name], 0) + 1
-        params = [
-            f"ptr {'noalias ' if counts[self.groups[p.name]] == 1 else ''}%p{i}"
-            for i, p in enumerate(self.kernel.params)
-        ]
-        signature = ", ".join([*params, "i64 %tid", "i64 %nt", "ptr %sync", "i64 %step", "ptr %shared", "ptr %private"])
-        body = "\n".join([*self.e.allocas, *self.e.blocks[0].lines])
-        text = f"define internal void @{self.name}({signature}) #0 {{\nentry:\n{body}\n  ret void\n}}\n"
-        return KernelCode(text, self.shared_bytes, self.private_bytes, parallel)
-
-    def _top_level(self) -> None:
-        """Statements that only read or bind run on every thread, parallel loops are split, the rest is thread 0's."""
-        single: list[Stmt] = []
-        stored = False
         for stmt in self.kernel.body:
-            if isinstance(stmt, Let | Local) and not single:
-                self.stmt(stmt)
-                continue
-            if not _runs_everywhere(stmt):
-                single.append(stmt)
-                continue
-            if single:
-                self._meet(stored)
-                self._on_thread_zero(tuple(single))
-                single, stored = [], True
-            self._meet(stored)
-            self.stmt(stmt)
-            stored = True
-        if single:
-            self._meet(stored)
-            self._on_thread_zero(tuple(single))
-
-    def _meet(self, needed: bool) -> None:
-        if needed:
-            self.e.line("  call void @tc_barrier(ptr %sync, i64 %nt)")
-
-    def _on_thread_zero(self, body: tuple[Stmt, ...]) -> None:
-        first = self.e.compare("icmp eq", Value("%tid", "i64"), self.e.const("i64", 0))
-        self._guarded(first, body)
-
-    def body(self, body: tuple[Stmt, ...]) -> None:
-        pending = [s.name for s in body if isinstance(s, Update)]
-        separate = False
-        for stmt in body:
-            if isinstance(stmt, Update):
-                pending.remove(stmt.name)
-                separate = separate or stmt.name in pending
-            elif separate:
-                self._separate()
-                separate = False
-            self.stmt(stmt)
-
-    def _separate(self) -> None:
-        """Keep what one update has loaded from staying in registers for the next update of the same accumulators."""
-        self.e.line('  fence syncscope("singlethread") seq_cst')
-        self.stores.bump(frozenset(self.stores.version) | frozenset(self.groups.values()))
-
-    def stmt(self, stmt: Stmt) -> None:
-        self.forget()
-        match stmt:
-            case Loop():
-                self._loop(stmt)
-            case Let():
-                over = self.ordered(self.over(stmt.value))
-                self.bindings[stmt.name] = Binding(over, {p: self.eval(stmt.value) for p in self.points(over)})
-            case Store():
-                self._store(stmt)
-            case Accumulate():
-                self._accumulate(stmt)
-            case Update():
-                self._update(stmt)
-            case Local():
-                self._local(stmt.buffer)
-            case If():
-                self._if(stmt)
-            case Check():
-                self._check(stmt)
-
-    # ---- loops and conditions
-
-    def _loop(self, loop: Loop) -> None:
-        var = loop.var
-        if var.extent <= 0:
-            return
-        if loop.kind == "tile" or loop.kind == "vector":
-            self._spread(loop)
-        elif loop.kind == "parallel" and self.e.depth == 0:
-            self._split(loop)
-        elif var.extent == 1:
-            self.scalars[var] = 0
-            self.body(loop.body)
-        else:
-            self._repeat(loop, self.e.const("i64", 0), self.e.const("i64", var.extent))
-
-    def _spread(self, loop: Loop) -> None:
-        """A tile or vector loop: its variable joins those that expressions are evaluated over."""
-        if loop.kind == "vector" and self.vector is not None:
-            raise CompileError(f"kernel {self.kernel.name}: nested vector loops over {self.vector.name}")
-        outer = self.vector
-        if loop.kind == "vector":
-            self.vector = loop.var
-        self.spmd.append(loop.var)
-        self.body(loop.body)
-        self.spmd.pop()
-        self.vector = outer
-
-    def _split(self, loop: Loop) -> None:
-        """A parallel loop at top level: this thread's contiguous share."""
-        e = self.e
-        tid, nt, extent = Value("%tid", "i64"), Value("%nt", "i64"), e.const("i64", loop.var.extent)
-        start = e.binary("udiv", e.binary("mul", extent, tid), nt)
-        stop = e.binary("udiv", e.binary("mul", extent, e.binary("add", tid, e.const("i64", 1))), nt)
-        inside = e.fresh("some")
-        done = e.fresh("done")
-        some = e.compare("icmp ult", start, stop)
-        e.line(f"  br i1 {some.text}, label %{inside}, label %{done}")
-        self._open(self._written(loop.body), conditional=True)
-        e.start_label(inside)
-        self._repeat(loop, start, stop)
-        e.line(f"  br label %{done}")
-        lines = self._close()
-        e.blocks[-1].lines.extend(lines)
-        e.start_label(done)
-
-    def _repeat(self, loop: Loop, start: Value, stop: Value) -> None:
-        """A loop that runs at least once, tested at its end; accumulators updated inside become phis."""
-        e = self.e
-        written = self._written(loop.body)
-        self.stores.bump(written)
-        before, head, after = e.label, e.fresh("loop"), e.fresh("after")
-        self._open(written)
-        e.label = head
-        counter = Value(e.fresh("%i"), "i64", 0, e.depth)
-        self.scalars[loop.var] = counter
-        phis = self._enter_phis(loop.body)
-        self.body(loop.body)
-        following = f"{counter.text}.next"
-        e.line(f"  {following} = add nuw nsw i64 {counter.text}, 1")
-        e.line(f"  {counter.text}.more = icmp ult i64 {following}, {stop.text}")
-        e.line(f"  br i1 {counter.text}.more, label %{head}, label %{after}")
-        latch = e.label
-        lines = self._close()
-        e.line(f"  br label %{head}")
-        e.line(f"{head}:")
-        e.line(f"  {counter.text} = phi i64 [ {start.text}, %{before} ], [ {following}, %{latch} ]")
-        for state, key, entry, phi in phis:
-            final = state.values[key]
-            e.line(f"  {phi.text} = phi {phi.type} [ {entry.text}, %{before} ], [ {final.text}, %{latch} ]")
-            if final.depth > e.depth:
-                state.values[key] = Value(final.text, final.elem, final.width, e.depth)
-        e.blocks[-1].lines.extend(lines)
-        e.start_label(after)
-        self.stores.bump(written)
-
-    def _enter_phis(self, body: tuple[Stmt, ...]) -> list[tuple[State, Key, Value, Value]]:
-        phis = []
-        for state in self._updated(body):
-            for key, entry in state.values.items():
-                phi = Value(self.e.fresh("%a"), entry.elem, entry.width, self.e.depth)
-                phis.append((state, key, entry, phi))
-                state.values[key] = phi
-        return phis
-
-    def _updated(self, body: tuple[Stmt, ...]) -> list[State]:
-        names = dict.fromkeys(s.name for s in walk(body) if isinstance(s, Update))
-        return [self.states[n] for n in names if n in self.states]
-
-    def _open(self, written: frozenset[str], conditional: bool = False) -> None:
-        self.e.push(conditional)
-        self.stores.open.append(written)
-
-    def _close(self) -> list[str]:
-        self.stores.open.pop()
-        return self.e.pop()
-
-    def _written(self, body: tuple[Stmt, ...]) -> frozenset[str]:
-        return frozenset(self.group(s.buffer) for s in walk(body) if isinstance(s, Store))
-
-    def _if(self, stmt: If) -> None:
-        self._guarded(self.eval(stmt.condition), stmt.body)
-
-    def _guarded(self, condition: Value, body: tuple[Stmt, ...]) -> None:
-        """Run ``body`` if ``condition``; accumulators updated inside keep their value otherwise."""
-        if condition.const is not None:
-            if condition.const:
-                self.body(body)
-            return
-        e = self.e
-        states = self._updated(body)
-        entries = [(s, key, value) for s in states for key, value in s.values.items()]
-        then, join, before = e.fresh("then"), e.fresh("join"), e.label
-        written = self._written(body)
-        self._open(written, conditional=True)
-        e.start_label(then)
-        self.body(body)
-        e.line(f"  br label %{join}")
-        last = e.label
-        lines = self._close()
-        e.line(f"  br i1 {condition.text}, label %{then}, label %{join}")
-        e.blocks[-1].lines.extend(lines)
-        e.start_label(join)
-        for state, key, entry in entries:
-            value = state.values[key]
-            rhs = f"phi {value.type} [ {entry.text}, %{before} ], [ {value.text}, %{last} ]"
-            state.values[key] = e.effect(rhs, value.elem, value.width)
-        self.stores.bump(written)
-
-    def _local(self, buffer: Buffer) -> None:
-        e = self.e
-        nbytes = max(buffer.size, 1) * buffer.dtype.itemsize
-        rounded = -(-nbytes // 64) * 64
-        if e.depth == 0:
-            self.bases[buffer.name] = e.gep("i8", Value("%shared", "ptr"), e.const("i64", self.shared_bytes))
-            self.shared_bytes += rounded
-        elif nbytes <= STACK_LOCAL_BYTES:
-            base = Value(e.fresh("%local"), "ptr")
-            e.allocas.append(f"  {base.text} = alloca [{nbytes} x i8], align 64")
-            self.bases[buffer.name] = base
-        else:
-            self.bases[buffer.name] = e.gep("i8", Value("%private", "ptr"), e.const("i64", self.private_bytes))
-            self.private_bytes += rounded
-
-    def _check(self, stmt: Check) -> None:
-        e = self.e
-        for _ in self.points(self.ordered(self.over(stmt.condition))):
-            good = self.eval(stmt.condition)
-            if good.width:
-                active = self.active()
-                bad = e.binary("xor", good, e.all_true(good.width))
-                bad = e.binary("and", bad, active) if active else bad
-                bits = e.mask_bits(bad)
-                failed = e.compare("icmp ne", bits, e.const(bits.elem, 0))
+            if isinstance(stmt, Loop) and stmt.kind == "parallel" and stmt.var.extent > 1:
+                self._share_out(stmt)
             else:
-                failed = e.binary("xor", good, e.const("i1", 1))
-            self._branch(failed, ["  store i64 %step, ptr %sync, align 8"])
+                self.stmt(stmt)
+        params = [f"{self.pointer(p.name)} %p{i}" for i, p in enumerate(self.kernel.params)]
+        rest = ["ptr %team", "ptr %failed", "i64 %step", "ptr %shared", "ptr %private"]
+        own = _function(self.name, [*params, *rest], self.e)
+        private_bytes = max([self.private_bytes, *(part.private_bytes for part in self.parts)])
+        text = "\n".join([own, *(part.text(private_bytes) for part in self.parts)])
+        return KernelCode(text, self.shared_bytes, private_bytes, bool(self.parts))
+
+    def pointer(self, buffer: str) -> str:
+        """The type of a parameter that points to ``buffer``."""
+        sharing = [name for name, group in self.groups.items() if group == self.groups.get(buffer)]
+        return "ptr" if len(sharing) > 1 else "ptr noalias"
+
+    def _share_out(self, loop: Loop) -> None:
+        """A parallel loop as a job of all threads."""
+        e = self.e
+        part = _Part(self, loop)
+        self.parts.append(part)
+        memory = f"%args{len(self.parts)}"
+        e.allocas.append(f"  {memory} = alloca [{len(part.given)} x i64], align 8")
+        for n, value in enumerate(part.given):
+            e.line(f"  {memory}.{n} = getelementptr i64, ptr {memory}, i64 {n}")
+            e.line(f"  store {value}, ptr {memory}.{n}, align 8")
+        e.declare(sync.PARALLEL, sync.PARALLEL_DECLARATION)
+        e.line(f"  call void @{sync.PARALLEL}(ptr %team, ptr @{part.name}.run, ptr {memory}, i64 {loop.var.extent})")
+        self.stores.bump(self.written(loop.body))
 
 
-def _runs_everywhere(stmt: Stmt) -> bool:
-    """Whether all threads run a top-level statement: parallel loops share it, the others repeat it."""
-    if isinstance(stmt, Loop):
-        return stmt.kind == "parallel"
-    if isinstance(stmt, Let | Local):
-        return True
-    return isinstance(stmt, Accumulate) and not any(isinstance(s, Store | Check) for s in walk(stmt.body))
+class _Part(Statements):
+    """A parallel loop as a function over a range of its iterations.
+
+    ``given`` are values of the kernel around it: what a failing check needs, addresses of memory, values of names.
+    They are handed over in memory and taken out by a second function, so that here they are parameters
+    that are known not to alias.
+    """
+
+    def __init__(self, kernel: KernelEmitter, loop: Loop) -> None:
+        super().__init__(Emitter(kernel.e.module), kernel.width, {}, kernel.groups)
+        self.name = f"{kernel.name}.part{len(kernel.parts)}"
+        self.given = [Value("%private", "ptr"), Value("%failed", "ptr"), Value("%step", "i64")]
+        self.params = ["ptr %private", "ptr %failed", "i64 %step"]
+        for buffer, base in kernel.bases.items():
+            self.bases[buffer] = self._take(base, kernel.pointer(buffer))
+        for name, binding in kernel.bindings.items():
+            values = {p: v if v.const is not None else self._take(v, v.type) for p, v in binding.values.items()}
+            self.bindings[name] = Binding(binding.over, values)
+        self.repeat(loop, Value("%start", "i64"), Value("%stop", "i64"))
+
+    def _take(self, value: Value, spelled: str) -> Value:
+        taken = Value(f"%c{len(self.given)}", value.elem)
+        self.given.append(value)
+        self.params.append(f"{spelled} {taken.text}")
+        return taken
+
+    def text(self, private_bytes: int) -> str:
+        """Both functions. Every thread has ``private_bytes`` of scratch memory, by its number."""
+        span = ["i64 %start", "i64 %stop"]
+        lines = [f"define internal void @{self.name}.run(ptr %args, i64 %thread, i64 %start, i64 %stop) #0 {{"]
+        for n, value in enumerate(self.given):
+            lines.append(f"  %a{n} = getelementptr i64, ptr %args, i64 {n}")
+            lines.append(f"  %g{n} = load {value.type}, ptr %a{n}, align 8")
+        lines.append(f"  %before = mul i64 %thread, {private_bytes}")
+        lines.append("  %mine = getelementptr i8, ptr %g0, i64 %before")
+        given = [f"{value.type} %g{n}" for n, value in enumerate(self.given)]
+        lines.append(f"  call void @{self.name}({', '.join(['ptr %mine', *given[1:], *span])})")
+        run = "\n".join([*lines, "  ret void", "}"])
+        return f"{_function(self.name, [*self.params, *span], self.e)}\n{run}\n"
+
+
+def _function(name: str, params: list[str], e: Emitter) -> str:
+    body = "\n".join([*e.allocas, *e.blocks[0].lines])
+    return f"define internal void @{name}({', '.join(params)}) #0 {{\nentry:\n{body}\n  ret void\n}}\n"
 
 
 def _lane_bytes(kernel: Kernel) -> int:

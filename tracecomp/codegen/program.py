@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tracecomp.codegen import sync
 from tracecomp.codegen.address import Indexer, Position
-from tracecomp.codegen.barriers import overlapping, steps_behind_barriers
 from tracecomp.codegen.emitter import Emitter, Module, Value
 from tracecomp.codegen.kernel import KernelCode, KernelEmitter
+from tracecomp.codegen.overlap import overlapping
 from tracecomp.codegen.target import Target
 from tracecomp.errors import CompileError
 from tracecomp.ir.index import Index, Var
@@ -59,12 +58,9 @@ class _ProgramEmitter:
         calls = list(call_steps(self.program.steps))
         chosen = [self._kernel(call) for call in calls]
         self.codes = chosen
-        self.behind_barrier = steps_behind_barriers(
-            self.program.steps, [code.parallel for _, code in chosen], [code.shared_bytes for _, code in chosen]
-        )
         shared = max((code.shared_bytes for _, code in chosen), default=0)
         private = max((code.private_bytes for _, code in chosen), default=0)
-        self._prologue(shared, private)
+        self._prologue(shared)
         self._steps(self.program.steps)
         entry = "\n".join(["entry:", *self.e.allocas, *self.e.blocks[0].lines, "  ret void"])
         parallel = any(code.parallel for _, code in chosen)
@@ -73,8 +69,7 @@ class _ProgramEmitter:
                 f'target triple = "{self.target.triple}"',
                 f'target datalayout = "{self.target.data_layout}"',
                 *[code.text for _, code in self.kernels.values()],
-                f"define void @{ENTRY}(ptr %table, ptr %arena, i64 %tid, i64 %nt, ptr %sync) #0 {{\n{entry}\n}}",
-                sync.BARRIER_DECLARATION,
+                f"define void @{ENTRY}(ptr %table, ptr %arena, ptr %team, ptr %failed) #0 {{\n{entry}\n}}",
                 *self.module.declarations.values(),
                 self._attributes(),
             ]
@@ -105,13 +100,12 @@ class _ProgramEmitter:
 
     # ---- the entry
 
-    def _prologue(self, shared: int, private: int) -> None:
+    def _prologue(self, shared: int) -> None:
         e = self.e
         start = -(-self.program.arena_bytes // ALIGNMENT) * ALIGNMENT
-        arena, tid = Value("%arena", "ptr"), Value("%tid", "i64")
+        arena = Value("%arena", "ptr")
         self.shared = e.gep("i8", arena, e.const("i64", start))
-        mine = e.binary("add", e.binary("mul", tid, e.const("i64", private)), e.const("i64", start + shared))
-        self.private = e.gep("i8", arena, mine)
+        self.private = e.gep("i8", arena, e.const("i64", start + shared))
 
     def _position(self, var: Var) -> Position:
         return self.scalars[var]
@@ -186,11 +180,9 @@ class _ProgramEmitter:
         e.blocks[-1].lines.extend(lines)
 
     def _decision(self, condition: Ref) -> Value:
-        """The bool at ``condition``, read by every thread after it is written and before it can change."""
+        """The bool at ``condition``."""
         e = self.e
-        e.line("  call void @tc_barrier(ptr %sync, i64 %nt)")
         byte = e.effect(f"load i8, {self._slot_address(condition.slot, condition.offset)}, align 1", "i8")
-        e.line("  call void @tc_barrier(ptr %sync, i64 %nt)")
         holds = e.fresh()
         e.line(f"  {holds} = icmp ne {byte}, 0")
         return Value(holds, "i1", 0, e.depth)
@@ -198,11 +190,9 @@ class _ProgramEmitter:
     def _call(self, call: CallStep) -> None:
         number = self.step
         self.step += 1
-        if number in self.behind_barrier:
-            self.e.line("  call void @tc_barrier(ptr %sync, i64 %nt)")
         name, _ = self.codes[number]
         args = [str(self._slot_address(r.slot, r.offset)) for r in call.args]
-        rest = ["i64 %tid", "i64 %nt", "ptr %sync", f"i64 {number + 1}", str(self.shared), str(self.private)]
+        rest = ["ptr %team", "ptr %failed", f"i64 {number + 1}", str(self.shared), str(self.private)]
         started = self._clock() if self.profile else None
         self.e.line(f"  call void @{name}({', '.join([*args, *rest])})")
         if started:
@@ -223,9 +213,8 @@ class _ProgramEmitter:
     # ---- profiling
 
     def _clock(self) -> Value:
-        """Nanoseconds of the monotonic clock, after all threads have met."""
+        """Nanoseconds of the monotonic clock."""
         e = self.e
-        e.line("  call void @tc_barrier(ptr %sync, i64 %nt)")
         e.declare("clock_gettime", "declare i32 @clock_gettime(i32, ptr)")
         if not e.allocas:
             e.allocas.append("  %time = alloca [2 x i64], align 8")
@@ -238,12 +227,11 @@ class _ProgramEmitter:
     def _add_elapsed(self, number: int, started: Value) -> None:
         e = self.e
         elapsed = e.binary("sub", self._clock(), started)
-        first = e.compare("icmp eq", Value("%tid", "i64"), e.const("i64", 0))
-        counted = e.select(first, elapsed, e.const("i64", 0))
         cell = e.gep("ptr", Value("%table", "ptr"), e.const("i64", len(self.program.inputs + self.program.outputs)))
         times = e.effect(f"load ptr, {cell}, align 8", "ptr")
         place = e.gep("i64", times, e.const("i64", number))
-        e.line(f"  %t{number} = atomicrmw add {place}, {counted} monotonic")
+        total = e.binary("add", e.effect(f"load i64, {place}, align 8", "i64"), elapsed)
+        e.line(f"  store {total}, {place}, align 8")
 
 
 def _no_expression(expr: Expr) -> Value:

@@ -48,7 +48,7 @@ def library() -> Library:
         function = getattr(ctypes.pythonapi, name)
         native.add_symbol(name, ctypes.cast(function, ctypes.c_void_p).value or 0)
     shared = objects.library(sync.shared_text(native.host_target()), native.host_target())
-    native.add_symbol(sync.BARRIER, shared.address(sync.BARRIER))
+    native.add_symbol(sync.PARALLEL, shared.address(sync.PARALLEL))
     return shared
 
 
@@ -74,14 +74,14 @@ def _check_layout() -> None:
             raise CompileError("this Python's array objects have an unknown layout")
 
 
-def new_call(entry: int, arrays: int, arena_bytes: int, threads: int, pool_cell: int) -> Callable[..., int]:
+def new_call(entry: int, arrays: int, arena_bytes: int, threads: int, pool: int) -> Callable[..., int]:
     """A builtin that runs ``entry`` on ``arrays`` arrays, with memory of its own: for one call at a time."""
-    table = sync.RECORD_BYTES + sync.SYNC_BYTES
+    table = sync.RECORD_BYTES
     arena = table + -(-8 * arrays // _ALIGNMENT) * _ALIGNMENT
     block = aligned_bytes(arena + arena_bytes)
     start = block.ctypes.data
-    pointers = (entry, start + table, start + arena, start + sync.RECORD_BYTES, pool_cell)
-    block[: sync.RECORD_BYTES].view(np.uintp)[:] = (*pointers, threads, arrays, id(np.ndarray))
+    record = (entry, start + table, start + arena, pool, threads, arrays, id(np.ndarray), 0)
+    block[: sync.RECORD_BYTES].view(np.uintp)[:] = record
     create = ctypes.pythonapi.PyCFunction_NewEx
     create.restype = ctypes.py_object
     create.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)

@@ -33,7 +33,7 @@ class _Native:
         """Run on ``arrays``; IndexError names the operation whose index is out of range."""
         count = (count or threads.get_num_threads()) if self.code.parallel else 1
         if count > 1:
-            threads.pool().ensure(count)
+            threads.start_workers(count - 1)
         idle = self._idle[count]
         try:
             call = idle.pop()
@@ -54,7 +54,7 @@ class _Native:
 
     def _new_call(self, count: int) -> Callable[..., int]:
         arena_bytes = self.arena_bytes + count * self.code.private_bytes
-        return new_call(self._entry, self.arrays, arena_bytes, count, threads.POOL_CELL.ctypes.data)
+        return new_call(self._entry, self.arrays, arena_bytes, count, threads.POOL.ctypes.data)
 
 
 class Executable:

@@ -1,18 +1,15 @@
 """Threads of compiled programs: how many, and the pool of those that help the calling thread.
 
-Workers are Python daemon threads parked in a native loop, outside the interpreter lock. One call uses the pool at a
-time; a call that finds it taken runs alone, with the same results.
+Workers are Python daemon threads parked in a native loop (``codegen/sync.py``), outside the interpreter lock.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import threading
-import time
 from functools import cache
-
-import numpy as np
 
 from tracecomp import config
 from tracecomp.codegen import sync
@@ -20,8 +17,11 @@ from tracecomp.runtime.entry import aligned_bytes, library
 
 _chosen: int | None = None
 
-POOL_CELL = aligned_bytes(64)
-"""Holds the address of this process's pool, 0 while there is none; compiled calls look here."""
+POOL = aligned_bytes(sync.POOL_BYTES)
+"""The memory that workers watch."""
+
+_workers = 0
+_starting = threading.Lock()
 
 
 def available_cores() -> int:
@@ -59,46 +59,31 @@ def set_num_threads(count: int) -> None:
     _chosen = count
 
 
-class Pool:
-    """Workers and the block of memory they watch."""
-
-    def __init__(self) -> None:
-        self.workers = 0
-        self._growing = threading.Lock()
-        self._block = aligned_bytes(sync.POOL_BYTES)
-        self._address = self._block.ctypes.data
-        native = library()
-        pointer = ctypes.c_void_p
-        self._worker = ctypes.CFUNCTYPE(None, pointer, ctypes.c_int64, ctypes.c_int32)(native.address("tc_worker"))
-        self._acquire = ctypes.CFUNCTYPE(ctypes.c_int32, pointer)(native.address("tc_acquire"))
-        self._release = ctypes.CFUNCTYPE(None, pointer)(native.address("tc_release"))
-        POOL_CELL[:8].view(np.uintp)[0] = self._address
-
-    def ensure(self, threads: int) -> None:
-        """Have workers for calls with ``threads`` threads."""
-        if self.workers >= threads - 1:
-            return
-        with self._growing:
-            while not self._acquire(self._address):
-                time.sleep(0)
-            job = int(self._block[:4].view(np.int32)[0])
-            while self.workers < threads - 1:
-                self.workers += 1
-                threading.Thread(target=self._worker, args=(self._address, self.workers, job), daemon=True).start()
-            self._block[192:196].view(np.int32)[0] = self.workers
-            self._release(self._address)
+def start_workers(wanted: int) -> None:
+    """Have at least ``wanted`` workers."""
+    global _workers
+    if _workers >= wanted:
+        return
+    with _starting:
+        while _workers < wanted:
+            threading.Thread(target=_work, args=(_workers + 1,), daemon=True).start()
+            _workers += 1
 
 
-@cache
-def pool() -> Pool:
-    """The pool of this process."""
-    return Pool()
+def _work(number: int) -> None:
+    """A worker's life. Waking it must not take the processor from the thread that it is to help: SCHED_BATCH."""
+    if hasattr(os, "SCHED_BATCH"):
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(library().address("tc_worker"))(POOL.ctypes.data, number)
 
 
 def _after_fork() -> None:
     """A forked child has none of its parent's threads."""
-    POOL_CELL[:] = 0
-    pool.cache_clear()
+    global _workers, _starting
+    _workers = 0
+    _starting = threading.Lock()
+    POOL[:] = 0
     _default_threads.cache_clear()
 
 
