@@ -20,6 +20,7 @@ from benchmarks.speed import OURS, Team, Turns, measure
 from benchmarks.start import starts, under_load
 
 ENGINES = (OURS, *PEERS)
+TRAINING = (OURS, "torch", "torch.compile", "jax.jit")
 PARTS = ("speed", "start", "load")
 
 
@@ -50,10 +51,10 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--output", type=Path, default=Path("results.json"), help="JSON file to write (default: %(default)s)"
     )
-    show = commands.add_parser("show", help="print the table of a JSON file")
-    show.add_argument("results", type=Path)
-    plot = commands.add_parser("plot", help="draw a JSON file; needs matplotlib")
-    plot.add_argument("results", type=Path)
+    show = commands.add_parser("show", help="print the tables of JSON files, of several as if of one run")
+    show.add_argument("results", type=Path, nargs="+")
+    plot = commands.add_parser("plot", help="draw JSON files; needs matplotlib")
+    plot.add_argument("results", type=Path, nargs="+")
     plot.add_argument("image", type=Path)
     commands.add_parser("list", help="print the names of the workloads")
     return parser
@@ -84,9 +85,7 @@ def _run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None
     arguments.cache = arguments.cache.resolve()
     arguments.cache.mkdir(parents=True, exist_ok=True)
     results: dict[str, Any] = {
-        "command": f"python -m benchmarks {shlex.join(sys.argv[1:])}",
-        "date": time.strftime("%Y-%m-%d"),
-        "load_before": os.getloadavg()[0],
+        "commands": [_command()],
         "machine": machine.describe(),
         "missing": {},
         "speed": {},
@@ -101,13 +100,28 @@ def _run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None
         for w in (WORKLOADS[s] for s in STARTS if WORKLOADS[s] in workloads):
             _starts(engines, w, arguments, results)
     if "load" in parts and WORKLOADS[LOADED] in workloads and len(os.sched_getaffinity(0)) > 1:
-        results["load"] = {
-            e: under_load(e, WORKLOADS[LOADED], arguments.cache, arguments.patience, _say)
-            for e in engines
-            if e in (OURS, "torch", "torch.compile", "jax.jit")
-        }
+        for engine in (e for e in engines if e in TRAINING):
+            results["load"][engine] = under_load(engine, WORKLOADS[LOADED], arguments.cache, arguments.patience, _say)
+            _save(results, arguments.output)
     _save(results, arguments.output)
     print(report.full(results))
+
+
+def _command() -> str:
+    load = os.getloadavg()[0]
+    return f"`python -m benchmarks {shlex.join(sys.argv[1:])}`, {time.strftime('%Y-%m-%d')}, load before: {load:.2f}"
+
+
+def _load(paths: list[Path]) -> dict[str, Any]:
+    """The results of several runs on one machine; what a later one measured again counts."""
+    first, *others = [json.loads(p.read_text()) for p in paths]
+    for other in others:
+        first["commands"] += other["commands"]
+        for threads, rows in other["speed"].items():
+            first["speed"].setdefault(threads, {}).update(rows)
+        for part in ("start", "load", "missing"):
+            first[part].update(other[part])
+    return dict(first)
 
 
 def _save(results: dict[str, Any], path: Path) -> None:
@@ -129,7 +143,7 @@ def _export(engines: list[str], workloads: list[Any], arguments: argparse.Namesp
 def _speed(
     engines: list[str], workloads: list[Any], threads: int, arguments: argparse.Namespace, results: dict[str, Any]
 ) -> None:
-    turns = Turns(3, 0.05, 20, arguments.patience) if arguments.quick else Turns(7, 0.06, 25, arguments.patience)
+    turns = Turns(*((3, 0.04, 15) if arguments.quick else (7, 0.05, 20)))
     team = Team(engines, threads, arguments.cache, arguments.patience, _say)
     results["missing"] |= team.missing
     for engine, reason in team.missing.items():
@@ -152,9 +166,10 @@ def _speed(
 def _starts(engines: list[str], workload: Any, arguments: argparse.Namespace, results: dict[str, Any]) -> None:
     found = results["start"][workload.id] = {}
     for engine in engines:
-        if engine in (OURS, "torch", "torch.compile", "jax.jit"):
+        if engine in TRAINING:
             _say(f"start: {workload.id}, {engine}")
-            found[engine] = {"threads": 1, **starts(engine, workload, 1, arguments.patience)}
+            found[engine] = starts(engine, workload, arguments.patience)
+            _save(results, arguments.output)
 
 
 def main() -> None:
@@ -166,10 +181,10 @@ def main() -> None:
     elif arguments.command == "list":
         print("\n".join(WORKLOADS))
     elif arguments.command == "show":
-        print(report.full(json.loads(arguments.results.read_text())))
+        print(report.full(_load(arguments.results)))
     else:
         try:
-            draw(json.loads(arguments.results.read_text()), arguments.image)
+            draw(_load(arguments.results), arguments.image)
         except ImportError:
             parser.error("plot needs matplotlib: pip install matplotlib")
 

@@ -301,7 +301,6 @@ PEERS = ("torch", "torch channels_last", "torch.compile", "jax.jit", "onnxruntim
 def environment(threads: int, cache: Path) -> dict[str, str]:
     """The environment of an engine's process: its threads, and where it keeps compiled code."""
     count = str(threads)
-    cores = ",".join(map(str, sorted(os.sched_getaffinity(0))[:threads]))
     return {
         **os.environ,
         "OMP_NUM_THREADS": count,
@@ -314,5 +313,4 @@ def environment(threads: int, cache: Path) -> dict[str, str]:
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
         "JAX_PLATFORMS": "cpu",
-        "BENCHMARK_CORES": cores,
     }

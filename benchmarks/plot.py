@@ -5,8 +5,9 @@ from __future__ import annotations
 from importlib import import_module
 from pathlib import Path
 
+from benchmarks.bars import Results, geomean
 from benchmarks.engines import PEERS
-from benchmarks.report import Results, geomean, ratios
+from benchmarks.report import ratios
 
 
 def draw(results: Results, path: Path) -> None:

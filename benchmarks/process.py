@@ -21,12 +21,12 @@ class Failed(Exception):
 class Process:
     """A worker that answers one command at a time."""
 
-    def __init__(self, engine: str, threads: int, cache: Path, patience: float) -> None:
+    def __init__(self, engine: str, threads: int, cache: Path, patience: float, place: int = 0) -> None:
         self.engine = engine
         self.patience = patience
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed in stop
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.worker", engine, str(threads), str(cache)],
+            [sys.executable, "-m", "benchmarks.worker", engine, str(threads), str(cache), str(place)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True,
             env=environment(threads, cache), cwd=Path(__file__).parent.parent,
         )  # fmt: skip

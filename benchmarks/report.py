@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from typing import Any
 
+from benchmarks.bars import Results, geomean, table
 from benchmarks.cases import WORKLOADS
 from benchmarks.engines import PEERS
 from benchmarks.speed import OURS
-
-Results = dict[str, Any]
-
-
-def geomean(values: Iterable[float]) -> float:
-    """The geometric mean; nan of nothing."""
-    found = [math.log(v) for v in values]
-    return math.exp(sum(found) / len(found)) if found else math.nan
 
 
 def ratios(rows: dict[str, Any]) -> dict[str, float]:
@@ -78,7 +70,9 @@ def speed_table(results: Results, threads: str) -> str:
         ]
         lines += [_line(w, rows, results["machine"], threads) for w, rows in chosen.items()]
         found = [ratios(rows) for rows in chosen.values()]
-        means = [geomean(f[p] for f in found if p in f) for p in PEERS] + [geomean(min(f.values()) for f in found if f)]
+        means = [geomean([f[p] for f in found if p in f]) for p in PEERS] + [
+            geomean([min(f.values()) for f in found if f])
+        ]
         cells = ["" if math.isnan(m) else f"{m:.2f}" for m in means]
         lines.append(f"| *geometric mean* | | | {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -87,18 +81,18 @@ def speed_table(results: Results, threads: str) -> str:
 def start_table(results: Results) -> str:
     """First call, warm start and memory."""
     lines = [
-        "| work | engine | threads | cold | warm | eager call | settled | import | peak, first calls | peak, settled |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| work | engine | cold | warm | eager call | settled | import | peak, first calls | peak, settled |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for workload, engines in results.get("start", {}).items():
         for engine, row in engines.items():
             if "cold" not in row:
-                lines.append(f"| {workload} | {engine} | | {'failed' if 'failed' in row else 'missing'} | | | | | | |")
+                lines.append(f"| {workload} | {engine} | {'failed' if 'failed' in row else 'missing'} | | | | | | |")
                 continue
             seconds = [row["cold"], row["warm"], row.get("eager"), row["settled"], row["import_seconds"]]
             times = ["" if s is None else time_text(s) for s in seconds]
             memory = [f"{row[m] / 2**20:.0f} MB" for m in ("peak", "peak_settled")]
-            lines.append(f"| {workload} | {engine} | {row['threads']} | {' | '.join([*times, *memory])} |")
+            lines.append(f"| {workload} | {engine} | {' | '.join([*times, *memory])} |")
     return "\n".join(lines)
 
 
@@ -127,8 +121,8 @@ def machine_text(results: Results) -> str:
     )
     packages = ", ".join(f"{p} {v}" for p, v in machine["packages"].items())
     system = f"{machine['cores']} cores; {machine['system']}; Python {machine['python']}"
-    run = f"`{results['command']}`, {results['date']}, load before: {results['load_before']:.2f}"
-    return f"{machine['processor']}; {system}; {packages}.\nMeasured peaks: {peaks}.\nCommand: {run}."
+    commands = "\n".join(f"Command: {c}." for c in results["commands"])
+    return f"{machine['processor']}; {system}; {packages}.\nMeasured peaks: {peaks}.\n{commands}"
 
 
 def failures(results: Results) -> str:
@@ -157,7 +151,7 @@ def behind(results: Results) -> str:
 
 def full(results: Results) -> str:
     """Everything."""
-    parts = [machine_text(results)]
+    parts = [machine_text(results), f"### Bars\n\n{table(results)}"]
     for threads in results.get("speed", {}):
         parts.append(f"### Speed, threads: {threads}\n{speed_table(results, threads)}")
     if results.get("start"):

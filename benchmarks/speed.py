@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import tempfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,6 @@ class Turns:
     rounds: int
     seconds: float
     samples: int
-    patience: float
 
 
 class Team:
@@ -39,6 +39,7 @@ class Team:
         self._cache = cache
         self._patience = patience
         self._processes: dict[str, Process] = {}
+        self._places = {engine: n for n, engine in enumerate(engines)}
         for engine in engines:
             say(f"starting {engine}, threads: {threads}")
             try:
@@ -72,12 +73,14 @@ class Team:
             process.stop()
 
     def _start(self, engine: str) -> Process:
-        return Process(engine, self.threads, self._cache, self._patience)
+        return Process(engine, self.threads, self._cache, self._patience, self._places[engine])
 
 
 def measure(team: Team, workload: Workload, turns: Turns) -> dict[str, Row]:
     """What each engine took: seconds per call, its ratio to tracecomp's in the same round, or why there is none."""
-    rows = {engine: team.ask(engine, "prepare", workload=workload.id) for engine in team.engines}
+    with ThreadPoolExecutor() as pool:
+        answers = pool.map(lambda engine: team.ask(engine, "prepare", workload=workload.id), team.engines)
+        rows = dict(zip(team.engines, answers, strict=True))
     ready = [e for e, row in rows.items() if "first_calls" in row]
     _compare(team, workload, rows, ready)
     ready = [e for e in ready if "failed" not in rows[e]]

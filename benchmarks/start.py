@@ -17,29 +17,29 @@ from benchmarks.speed import OURS, Row
 from benchmarks.workload import Workload
 
 
-def starts(engine: str, workload: Workload, threads: int, patience: float) -> Row:
+def starts(engine: str, workload: Workload, patience: float) -> Row:
     """Seconds until calls are settled with an empty cache and in a second process, and peak memory of both kinds.
 
     Cold and warm count what the first calls take beyond settled ones; tracecomp's first call runs eagerly, as without
-    compiling: ``eager`` is what that takes by itself.
+    compiling: ``eager`` is what that takes by itself. One thread.
     """
     with tempfile.TemporaryDirectory() as folder:
         cache = Path(folder)
-        cold, row = _begin(engine, workload, threads, cache, patience)
+        cold, row = _begin(engine, workload, cache, patience)
         if cold is None:
             return row
-        warm, _ = _begin(engine, workload, threads, cache, patience)
+        warm, _ = _begin(engine, workload, cache, patience)
         row |= {"cold": cold, "warm": warm}
         if engine == OURS:
-            eager, _ = _begin("tracecomp eager", workload, threads, cache, patience)
+            eager, _ = _begin("tracecomp eager", workload, cache, patience)
             row["eager"] = eager
     return row
 
 
-def _begin(engine: str, workload: Workload, threads: int, cache: Path, patience: float) -> tuple[float | None, Row]:
+def _begin(engine: str, workload: Workload, cache: Path, patience: float) -> tuple[float | None, Row]:
     """What the first calls took beyond settled ones (for an eager engine: its first call), and the memory."""
     try:
-        process = Process(engine, threads, cache, patience)
+        process = Process(engine, 1, cache, patience)
     except Failed as error:
         return None, {"failed": str(error)}
     try:

@@ -1,6 +1,7 @@
 """The process of one engine: reads a command per line, does it, answers with one line of JSON.
 
-``python -m benchmarks.worker ENGINE THREADS CACHE``. Commands: prepare (a workload), time, result, memory, quit.
+``python -m benchmarks.worker ENGINE THREADS CACHE PLACE``. Commands: prepare (a workload), time, result, memory, quit.
+An engine of one thread prepares on the core that PLACE says, beside the others, and is timed on the first core.
 """
 
 from __future__ import annotations
@@ -8,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import resource
 import statistics
 import sys
 import time
@@ -32,8 +32,10 @@ FIRST_CALLS = 3
 class Worker:
     """The engine and the workload it is at."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, cores: list[int], place: int) -> None:
         self.engine = engine
+        self.cores = cores[: engine.threads]
+        self.workshop = [cores[(place + n) % len(cores)] for n in range(engine.threads)]
         self.baseline = _memory()
         self.call: Call | None = None
         self.first: Any = None
@@ -41,6 +43,7 @@ class Worker:
 
     def prepare(self, workload: str) -> dict[str, Any]:
         """Set the workload up and call it until it is settled; seconds and peak bytes (beyond the import's) of that."""
+        _pin(self.workshop)
         self.call = self.first = None
         self.call = self.engine.prepare(WORKLOADS[workload])
         seconds = []
@@ -56,6 +59,7 @@ class Worker:
 
     def time(self, seconds: float, samples: int) -> dict[str, Any]:
         """Seconds per call, of the wall clock and of all of the process's threads."""
+        _pin(self.cores)
         end = time.perf_counter() + seconds
         found = [self._sample()]
         while time.perf_counter() < end and len(found) < samples:
@@ -83,13 +87,17 @@ class Worker:
         return (time.perf_counter() - start) / self.repeat, (time.process_time() - cpu) / self.repeat
 
 
+def _pin(cores: list[int]) -> None:
+    """Let this process, with all of its threads, use ``cores`` only."""
+    for task in os.listdir("/proc/self/task"):
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(int(task), cores)
+
+
 def _memory() -> int:
     """Peak resident bytes of this process."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        line = next(x for x in status.read_text().splitlines() if x.startswith("VmHWM"))
-        return int(line.split()[1]) * 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * next(int(x.split()[1]) for x in lines if x.startswith("VmHWM"))
 
 
 def _answer(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -104,8 +112,9 @@ def _answer(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 def main() -> None:
     """Serve commands until told to quit or until the input ends."""
-    name, threads, cache = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
-    os.sched_setaffinity(0, {int(c) for c in os.environ["BENCHMARK_CORES"].split(",")})
+    name, threads, cache, place = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4])
+    cores = sorted(os.sched_getaffinity(0))
+    _pin(cores[:threads])
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     warnings.simplefilter("ignore")
@@ -113,7 +122,7 @@ def main() -> None:
     ready: dict[str, Any] = {}
     worker = None
     try:
-        worker = Worker(ENGINES[name](threads, cache))
+        worker = Worker(ENGINES[name](threads, cache), cores, place)
         ready["import_seconds"] = time.perf_counter() - start
     except ImportError as error:
         ready["missing"] = str(error)

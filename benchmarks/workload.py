@@ -20,7 +20,7 @@ class Workload:
     ``torch(lib)`` makes, from a namespace with torch's names, a function of tensors; for inference and training, a
     module that classifies, trained on inputs and targets. ``jax(xp)`` makes the same function of arrays; for models,
     a function of a ``jax_nets.Scope`` and an array. ``flops`` and ``bytes`` count the work that cannot be avoided; 0
-    where no such figure is meant.
+    where no such figure is meant. ``smallest`` is the smallest dimension of a product of matrices.
     """
 
     kind: str
@@ -32,6 +32,7 @@ class Workload:
     optimizer: Literal["", "sgd", "adamw"] = ""
     flops: float = 0
     bytes: float = 0
+    smallest: int = 0
     tolerance: float = 1e-4
     x64: bool = False
     export: bool = True

@@ -27,9 +27,10 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_run_writes_json_and_prints_the_table(tmp_path: Path) -> None:
     output = tmp_path / "results.json"
-    done = run("run", "--classes", "softmax 64x10", "matmul/64x64", "MLP 16-32-32-4, batch 8, sgd",
-               "--engines", "tracecomp,numpy", "--threads", "1", "--parts", "speed", "--quick", "--cache", str(tmp_path / "cache"),
-               "--output", str(output))  # fmt: skip
+    classes = ("softmax 64x10", "matmul/64x64", "MLP 16-32-32-4, batch 8, sgd")
+    options = ("--engines", "tracecomp,numpy", "--threads", "1", "--parts", "speed", "--quick")
+    places = ("--cache", str(tmp_path / "cache"), "--output", str(output))
+    done = run("run", "--classes", *classes, *options, *places)
     assert done.returncode == 0, done.stderr
     speed = json.loads(output.read_text())["speed"]["1"]
     product = speed["matmul/64x64 @ 64x64"]

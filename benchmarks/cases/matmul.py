@@ -17,14 +17,16 @@ def _product(m: int, k: int, n: int, order: str = "") -> Workload:
     label = {"": "", "A": ", A transposed", "B": ", B transposed"}[order]
     return Workload(
         "matmul", f"{m}x{k} @ {k}x{n}{label}", inputs(normal(*a), normal(*b)), multiply, multiply,
-        flops=2 * m * k * n, bytes=4 * (m * k + k * n + m * n), tolerance=1e-3,
+        flops=2 * m * k * n, bytes=4 * (m * k + k * n + m * n),
+        smallest=min(m, k, n), tolerance=1e-3,
     )  # fmt: skip
 
 
 def _batched(batch: int, m: int, k: int, n: int) -> Workload:
     return Workload(
         "matmul", f"{batch} of {m}x{k} @ {k}x{n}", inputs(normal(batch, m, k), normal(batch, k, n)),
-        lambda lib: lambda x, y: x @ y, lambda xp: lambda x, y: x @ y, flops=2 * batch * m * k * n, tolerance=1e-3,
+        lambda lib: lambda x, y: x @ y, lambda xp: lambda x, y: x @ y, flops=2 * batch * m * k * n,
+        smallest=min(m, k, n), tolerance=1e-3,
     )  # fmt: skip
 
 
@@ -32,7 +34,8 @@ def _layer(m: int, k: int, n: int) -> Workload:
     return Workload(
         "matmul", f"relu(x @ w + b) {m}x{k} @ {k}x{n}", inputs(normal(m, k), normal(n, k), normal(n)),
         lambda lib: lambda x, w, b: lib.relu(lib.nn.functional.linear(x, w, b)),
-        lambda xp: lambda x, w, b: xp.maximum(x @ w.T + b, 0), flops=2 * m * k * n, tolerance=1e-3,
+        lambda xp: lambda x, w, b: xp.maximum(x @ w.T + b, 0), flops=2 * m * k * n,
+        smallest=min(m, k, n), tolerance=1e-3,
     )  # fmt: skip
 
 
