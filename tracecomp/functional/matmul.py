@@ -374,7 +374,8 @@ def distance(difference: Tensor, p: float) -> Tensor:
     size = prim.abs(difference)
     axes = (difference.ndim - 1,)
     if p == 0:
-        return prim.sum(prim.abs(prim.sign(difference)), axes=axes)
+        counted = cast(prim.ne(difference, 0.0), difference.dtype)
+        return prim.sum(with_zero_gradient(counted, difference), axes=axes)
     if p == 1:
         return prim.sum(size, axes=axes)
     if math.isinf(p):

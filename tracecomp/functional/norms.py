@@ -8,7 +8,7 @@ from typing import Any
 
 from tracecomp.functional.dims import Shape, keep_dims, reduce_axes, wrap_dim, wrap_dims
 from tracecomp.functional.method import function, namespaced
-from tracecomp.functional.promotion import cast, common
+from tracecomp.functional.promotion import cast, common, with_zero_gradient
 from tracecomp.functional.reduction import any_zero, reduced, safe_sqrt
 from tracecomp.functional.shaping import cut_range, movedim, to_shape
 from tracecomp.ir.types import DType, broadcast_shapes
@@ -24,7 +24,7 @@ def power_norm(x: Tensor, p: float, axes: Shape, keepdim: bool) -> Tensor:
     if math.isinf(p):
         return reduced(prim.max if p > 0 else prim.min, size, axes, keepdim)
     if p == 0:
-        return reduced(prim.sum, prim.abs(prim.sign(x)), axes, keepdim)
+        return reduced(prim.sum, with_zero_gradient(cast(prim.ne(x, 0.0), x.dtype), x), axes, keepdim)
     if p == 1:
         return reduced(prim.sum, size, axes, keepdim)
     zero = prim.eq(size, 0.0)
