@@ -388,6 +388,27 @@ def test_error_in_the_program_leaves_the_eager_state() -> None:
     assert c(torch.ones(2)).tolist() == [4, 4]
 
 
+def test_index_error_in_compiled_code_leaves_the_state() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(5, 3), nn.Linear(3, 2))
+    opt = optim.SGD(model.parameters(), lr=0.1)
+
+    def step(i: Any) -> None:
+        opt.zero_grad()
+        (model(i) ** 2).sum().backward()
+        opt.step()
+
+    for threads in (1, 2):
+        c = torch.compile(step, threads=threads)
+        for _ in range(3):
+            c(torch.tensor([1, 2]))
+        before = [p.detach().clone() for p in model.parameters()]
+        with pytest.raises(IndexError, match="out of range"):
+            c(torch.tensor([1, 9]))
+        assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+        c(torch.tensor([3, 4]))
+
+
 def test_backward_of_a_finished_step_is_an_error() -> None:
     w = torch.ones(2, requires_grad=True)
 

@@ -13,7 +13,20 @@ from tracecomp.codegen.target import Target
 from tracecomp.errors import CompileError
 from tracecomp.ir.index import Index, Var
 from tracecomp.ir.loop_printer import kernel_key
-from tracecomp.ir.loops import CallStep, Expr, Program, Ref, RepeatStep, Slot, Step, WhenStep, WhileStep, call_steps
+from tracecomp.ir.loops import (
+    CallStep,
+    Check,
+    Expr,
+    Program,
+    Ref,
+    RepeatStep,
+    Slot,
+    Step,
+    WhenStep,
+    WhileStep,
+    call_steps,
+    walk,
+)
 
 ALIGNMENT = 64
 ENTRY = "tc_entry"
@@ -53,6 +66,7 @@ class _ProgramEmitter:
         self.scalars: dict[Var, Value | int] = {}
         self.indexer = Indexer(self.e, self._position, _no_expression)
         self.step = 0
+        self.may_fail = False
 
     def emit(self) -> ProgramCode:
         calls = list(call_steps(self.program.steps))
@@ -194,9 +208,24 @@ class _ProgramEmitter:
         args = [str(self._slot_address(r.slot, r.offset)) for r in call.args]
         rest = ["ptr %team", "ptr %failed", f"i64 {number + 1}", str(self.shared), str(self.private)]
         started = self._clock() if self.profile else None
+        after = self._unless_failed() if self.may_fail and _writes_outside(call) else None
         self.e.line(f"  call void @{name}({', '.join([*args, *rest])})")
+        if after:
+            self.e.line(f"  br label %{after}")
+            self.e.start_label(after)
+        self.may_fail = self.may_fail or any(isinstance(s, Check) for s in walk(call.kernel.body))
         if started:
             self._add_elapsed(number, started)
+
+    def _unless_failed(self) -> str:
+        """Start a block that is left out once an index check failed, so that state stays as it was; its end label."""
+        e = self.e
+        failed = e.effect("load atomic i64, ptr %failed monotonic, align 8", "i64")
+        holds, run, after = e.fresh(), e.fresh("run"), e.fresh("after")
+        e.line(f"  {holds} = icmp eq {failed}, 0")
+        e.line(f"  br i1 {holds}, label %{run}, label %{after}")
+        e.start_label(run)
+        return after
 
     def _slot_address(self, slot: Slot, offset: Index) -> Value:
         e = self.e
@@ -232,6 +261,12 @@ class _ProgramEmitter:
         place = e.gep("i64", times, e.const("i64", number))
         total = e.binary("add", e.effect(f"load i64, {place}, align 8", "i64"), elapsed)
         e.line(f"  store {total}, {place}, align 8")
+
+
+def _writes_outside(call: CallStep) -> bool:
+    """Whether the kernel writes memory that outlives the call."""
+    pairs = zip(call.kernel.params, call.args, strict=True)
+    return any(ref.slot.space != "arena" for param, ref in pairs if param.name in call.kernel.writes)
 
 
 def _no_expression(expr: Expr) -> Value:
