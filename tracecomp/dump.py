@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from tracecomp import config
@@ -30,8 +31,8 @@ class Dump:
             self.folder = Path(root) / (name if count == 1 else f"{name}.{count}")
             self.folder.mkdir(parents=True, exist_ok=True)
 
-    def write(self, stage: str, text: str, suffix: str = "ir") -> None:
-        """Add the next stage's ``text``."""
+    def write(self, stage: str, text: Callable[[], str], suffix: str = "ir") -> None:
+        """Add the next stage; ``text`` is asked for only when there is a folder."""
         self._count += 1
         if self.folder is not None:
-            (self.folder / f"{self._count:02d}_{stage}.{suffix}").write_text(text, encoding="utf-8")
+            (self.folder / f"{self._count:02d}_{stage}.{suffix}").write_text(text(), encoding="utf-8")

@@ -47,6 +47,6 @@ def build(graph: Graph, aliases: Mapping[int, int] | None = None, dump: Dump | N
     lowered = lower(stages[-1].graph, aliases, config.current().fusion)
     if config.current().verify:
         verify_program(lowered.program)
-    dump.write("schedule", describe_partition(lowered.partition), "txt")
-    dump.write("loops", print_program(lowered.program), "txt")
+    dump.write("schedule", lambda: describe_partition(lowered.partition), "txt")
+    dump.write("loops", lambda: print_program(lowered.program), "txt")
     return Built(stages, lowered)

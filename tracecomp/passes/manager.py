@@ -69,8 +69,7 @@ def run(graph: Graph, dump: Dump, passes: tuple[Pass, ...] = PIPELINE) -> list[S
 
 
 def _write(dump: Dump, stage: Stage) -> None:
-    if dump.folder is not None:
-        dump.write(stage.name, print_graph(stage.graph, comments=True))
+    dump.write(stage.name, lambda: print_graph(stage.graph, comments=True))
 
 
 def _run_pass(step: Pass, graph: Graph, check: bool) -> Stage:
