@@ -1,0 +1,223 @@
+"""Densities, moments, entropies and divergences against torch; samples against moments; gradients; compiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracecomp
+from tracecomp import distributions as D
+
+TRIL = [[1.0, 0.0], [0.3, 0.8]]
+
+# name -> (arguments, a value)
+CASES: dict[str, tuple[dict[str, Any], Any]] = {
+    "Normal": ({"loc": [0.5, -1.0], "scale": [1.0, 2.0]}, [0.3, 2.0]),
+    "Laplace": ({"loc": [0.5, -1.0], "scale": [1.0, 2.0]}, [0.3, 2.0]),
+    "Cauchy": ({"loc": [0.5, -1.0], "scale": [1.0, 2.0]}, [0.3, 2.0]),
+    "Gumbel": ({"loc": [0.5, -1.0], "scale": [1.0, 2.0]}, [0.3, 2.0]),
+    "LogNormal": ({"loc": [0.5, -0.2], "scale": [0.5, 0.3]}, [0.3, 2.0]),
+    "HalfNormal": ({"scale": [1.0, 2.0]}, [0.3, 2.0]),
+    "Uniform": ({"low": [0.0, -1.0], "high": [1.0, 3.0]}, [0.3, 2.0]),
+    "Exponential": ({"rate": [0.5, 2.0]}, [0.3, 2.0]),
+    "Gamma": ({"concentration": [0.5, 3.0], "rate": [1.0, 2.0]}, [0.3, 2.0]),
+    "Chi2": ({"df": [3.0, 4.0]}, [0.3, 2.0]),
+    "Beta": ({"concentration1": [0.5, 3.0], "concentration0": [1.5, 2.0]}, [0.3, 0.9]),
+    "StudentT": ({"df": [5.0, 9.0], "loc": [0.0, 1.0], "scale": [1.0, 2.0]}, [0.3, 2.0]),
+    "Dirichlet": ({"concentration": [[0.5, 1.0, 2.0]]}, [[0.2, 0.3, 0.5]]),
+    "Bernoulli": ({"probs": [0.3, 0.8]}, [1.0, 0.0]),
+    "Binomial": ({"total_count": 5, "probs": [0.3, 0.8]}, [1.0, 4.0]),
+    "Geometric": ({"probs": [0.3, 0.8]}, [1.0, 4.0]),
+    "Poisson": ({"rate": [0.5, 4.0]}, [1.0, 3.0]),
+    "Categorical": ({"logits": [[0.5, -1.0, 0.2], [0.0, 1.0, 2.0]]}, [2, 0]),
+    "OneHotCategorical": ({"probs": [[0.5, 0.2, 0.3]]}, [[0.0, 1.0, 0.0]]),
+    "MultivariateNormal": ({"loc": [[0.5, -1.0]], "scale_tril": TRIL}, [[0.3, 2.0]]),
+}
+OTHER: dict[str, dict[str, Any]] = {
+    "Normal": {"loc": [0.0, 1.0], "scale": [2.0, 0.5]}, "Laplace": {"loc": [0.0, 1.0], "scale": [2.0, 0.5]},
+    "LogNormal": {"loc": [0.0, 1.0], "scale": [2.0, 0.5]}, "Uniform": {"low": [-1.0, 0.0], "high": [2.0, 1.0]},
+    "Exponential": {"rate": [1.0, 3.0]}, "Gamma": {"concentration": [1.5, 2.0], "rate": [2.0, 1.0]},
+    "Beta": {"concentration1": [1.0, 2.0], "concentration0": [2.0, 2.0]},
+    "Dirichlet": {"concentration": [[1.0, 1.5, 0.5]]}, "Bernoulli": {"probs": [0.5, 0.1]},
+    "Binomial": {"total_count": 5, "probs": [0.5, 0.1]}, "Geometric": {"probs": [0.5, 0.1]},
+    "Poisson": {"rate": [1.0, 2.0]}, "Categorical": {"logits": [[0.0, 0.0, 1.0], [1.0, 0.0, 1.0]]},
+    "OneHotCategorical": {"probs": [[0.1, 0.1, 0.8]]},
+    "MultivariateNormal": {"loc": [[0.0, 0.0]], "scale_tril": [[2.0, 0.0], [0.1, 1.0]]},
+}  # fmt: skip
+
+
+def made(lib: Any, name: str, arguments: dict[str, Any], track: bool = False) -> tuple[Any, list[Any]]:
+    tensors = {
+        k: lib.tensor(v, dtype=lib.float64, requires_grad=track) if isinstance(v, list) else v
+        for k, v in arguments.items()
+    }
+    return getattr(lib.distributions, name)(**tensors), [t for t in tensors.values() if hasattr(t, "shape")]
+
+
+def close(a: Any, b: Any) -> None:
+    assert tuple(a.shape) == tuple(b.shape) and str(a.dtype) == str(b.dtype)
+    np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_log_prob_and_its_gradient(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    arguments, value = CASES[name]
+    found = []
+    for lib in (tracecomp, torch):
+        d, tensors = made(lib, name, arguments, track=True)
+        kind = lib.int64 if name == "Categorical" else lib.float64
+        log_prob = d.log_prob(lib.tensor(value, dtype=kind))
+        found.append((log_prob, *lib.autograd.grad(log_prob.sum(), tensors)))
+    for a, b in zip(*found, strict=True):
+        close(a, b)
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("what", ["mean", "variance", "stddev", "mode", "entropy", "cdf", "icdf"])
+def test_properties(name: str, what: str) -> None:
+    torch = pytest.importorskip("torch")
+    arguments, value = CASES[name]
+
+    def ask(lib: Any) -> Any:
+        d, _ = made(lib, name, arguments)
+        if what == "entropy":
+            return d.entropy()
+        if what == "cdf":
+            return d.cdf(lib.tensor(value, dtype=lib.float64))
+        return d.icdf(lib.tensor([0.2, 0.7], dtype=lib.float64)) if what == "icdf" else getattr(d, what)
+
+    try:
+        expected = ask(torch)
+    except NotImplementedError:
+        pytest.skip("torch has none")
+    if what == "icdf" and name in ("HalfNormal", "LogNormal"):
+        pytest.skip("not offered")
+    close(ask(tracecomp), expected)
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_divergences(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    results = []
+    for lib in (tracecomp, torch):
+        p, _ = made(lib, name, CASES[name][0])
+        q, _ = made(lib, name, OTHER[name])
+        results.append(lib.distributions.kl_divergence(p, q))
+    close(*results)
+
+
+@pytest.mark.parametrize("name", [n for n in CASES if n not in ("Cauchy", "Categorical")])
+def test_samples_have_the_moments(name: str) -> None:
+    tracecomp.manual_seed(7)
+    d, _ = made(tracecomp, name, CASES[name][0])
+    n = 20000
+    samples = d.sample((n,))
+    assert tuple(samples.shape) == (n, *d.batch_shape, *d.event_shape) and not samples.requires_grad
+    error = (samples.mean(0) - d.mean).abs() / (d.stddev / n**0.5)
+    assert float(error.max()) < 5, error
+    ratio = samples.var(0) / d.variance
+    assert bool(((ratio > 0.85) & (ratio < 1.18)).all()), ratio
+
+
+def test_categorical_samples_have_the_frequencies() -> None:
+    tracecomp.manual_seed(3)
+    d = D.Categorical(probs=tracecomp.tensor([0.1, 0.2, 0.7]))
+    counts = tracecomp.bincount(d.sample((10000,)), minlength=3) / 10000
+    assert float((counts - d.probs).abs().max()) < 0.02
+    assert d.sample().shape == () and d.sample((2, 3)).shape == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "moment"), [("Normal", 2), ("Gamma", 1), ("Gamma", 2), ("Beta", 1), ("Exponential", 2), ("Laplace", 2)]
+)
+def test_reparametrised_gradients_are_those_of_moments(name: str, moment: int) -> None:
+    """d E[x**k] / d parameter, estimated through samples and known in closed form."""
+    tracecomp.manual_seed(5)
+    d, parameters = made(tracecomp, name, CASES[name][0], track=True)
+    sampled = tracecomp.autograd.grad((d.rsample((40000,)) ** moment).mean(0).sum(), parameters)
+    d, parameters = made(tracecomp, name, CASES[name][0], track=True)
+    exact = d.mean if moment == 1 else d.variance + d.mean**2
+    for a, b in zip(sampled, tracecomp.autograd.grad(exact.sum(), parameters), strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=0.08, atol=0.03)
+
+
+def test_gradient_of_gamma_samples_is_implicit() -> None:
+    torch = pytest.importorskip("torch")
+    from tracecomp.distributions.gamma import StandardGamma
+
+    alpha = tracecomp.tensor([0.3, 1.0, 4.0, 20.0], dtype=tracecomp.float64, requires_grad=True)
+    z = StandardGamma.apply(alpha)
+    (grad,) = tracecomp.autograd.grad(z.sum(), alpha)
+    expected = torch._standard_gamma_grad(torch.tensor(alpha.detach().numpy()), torch.tensor(z.detach().numpy()))
+    np.testing.assert_allclose(grad.numpy(), expected.numpy(), rtol=2e-3)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: D.Normal(tracecomp.zeros(2), tracecomp.tensor([1.0, -1.0])),
+        lambda: D.Bernoulli(probs=tracecomp.tensor(1.5)),
+        lambda: D.Bernoulli(),
+        lambda: D.Uniform(1.0, 0.0),
+        lambda: D.Categorical(probs=tracecomp.tensor(0.5)),
+        lambda: D.Exponential(1.0).log_prob(tracecomp.tensor(-1.0)),
+        lambda: D.Bernoulli(0.5).log_prob(tracecomp.tensor(0.5)),
+        lambda: D.MultivariateNormal(tracecomp.zeros(2)),
+        lambda: D.Independent(D.Normal(0.0, 1.0), 1),
+    ],
+)
+def test_bad_parameters_and_values(call: Any) -> None:
+    with pytest.raises(ValueError):
+        call()
+
+
+def test_unknown_divergence() -> None:
+    with pytest.raises(NotImplementedError, match="Normal and q type Bernoulli"):
+        D.kl_divergence(D.Normal(0.0, 1.0), D.Bernoulli(0.5))
+
+
+def test_shapes_of_compositions() -> None:
+    base = D.Normal(tracecomp.zeros(3, 4), tracecomp.ones(3, 4))
+    d = D.Independent(base, 1)
+    assert d.batch_shape == (3,) and d.event_shape == (4,) and d.log_prob(tracecomp.zeros(4)).shape == (3,)
+    assert base.expand((2, 3, 4)).sample().shape == (2, 3, 4) and "Normal(loc: torch.Size([3, 4])" in repr(base)
+    mixture = D.MixtureSameFamily(D.Categorical(probs=tracecomp.ones(4)), D.Normal(tracecomp.arange(4.0), 1.0))
+    assert mixture.sample((5,)).shape == (5,) and mixture.log_prob(tracecomp.tensor(0.5)).shape == ()
+    squashed = D.TransformedDistribution(D.Normal(0.0, 1.0), [D.AffineTransform(1.0, 2.0), D.TanhTransform()])
+    x = squashed.sample((6,))
+    assert float(x.abs().max()) < 1 and squashed.log_prob(x * 0.9).shape == (6,)
+
+
+def test_a_policy_step_compiles() -> None:
+    logits = tracecomp.zeros(3, requires_grad=True)
+
+    def step() -> Any:
+        d = D.Categorical(logits=logits)
+        action = d.sample((64,))
+        loss = -(d.log_prob(action) * (action == 2)).mean() - 0.1 * d.entropy()
+        return tracecomp.autograd.grad(loss, logits)[0]
+
+    compiled = tracecomp.compile(step)
+    tracecomp.manual_seed(1)
+    compiled()
+    second = compiled()
+    tracecomp.manual_seed(1)
+    step()
+    np.testing.assert_allclose(second.numpy(), step().numpy(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["Normal", "Gamma", "Beta", "StudentT", "Dirichlet", "Bernoulli"])
+def test_compiled_samples_are_the_eager_ones(name: str) -> None:
+    def draw() -> Any:
+        return made(tracecomp, name, CASES[name][0])[0].sample((5,))
+
+    compiled = tracecomp.compile(draw)
+    compiled()
+    tracecomp.manual_seed(11)
+    native = [compiled(), compiled()]
+    tracecomp.manual_seed(11)
+    for x in native:
+        np.testing.assert_allclose(x.numpy(), draw().numpy(), rtol=1e-6, atol=1e-9)

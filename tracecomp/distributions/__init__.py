@@ -1,0 +1,38 @@
+"""Probability distributions under the names of torch.distributions."""
+
+from __future__ import annotations
+
+import sys
+
+from tracecomp.distributions import constraints, continuous, discrete, distribution, gamma, kl, transformed
+from tracecomp.distributions.continuous import Cauchy, Exponential, Gumbel, HalfNormal, Laplace, Normal, Uniform
+from tracecomp.distributions.discrete import (
+    Bernoulli, Binomial, Categorical, Geometric, OneHotCategorical, OneHotCategoricalStraightThrough, Poisson,
+)  # fmt: skip
+from tracecomp.distributions.distribution import Distribution
+from tracecomp.distributions.gamma import Beta, Chi2, Dirichlet, Gamma, StudentT
+from tracecomp.distributions.kl import kl_divergence, register_kl
+from tracecomp.distributions.transformed import (
+    AffineTransform, ExpTransform, Independent, LogNormal, MixtureSameFamily, MultivariateNormal, PowerTransform,
+    SigmoidTransform, TanhTransform, Transform, TransformedDistribution,
+)  # fmt: skip
+
+# torch's file names: ``torch.distributions.beta.Beta``.
+_FILES = {
+    "normal": continuous, "laplace": continuous, "cauchy": continuous, "gumbel": continuous, "uniform": continuous,
+    "exponential": continuous, "half_normal": continuous, "bernoulli": discrete, "binomial": discrete,
+    "categorical": discrete, "geometric": discrete, "one_hot_categorical": discrete, "poisson": discrete,
+    "beta": gamma, "chi2": gamma, "dirichlet": gamma, "studentT": gamma, "independent": transformed,
+    "log_normal": transformed, "mixture_same_family": transformed, "multivariate_normal": transformed,
+    "transforms": transformed, "transformed_distribution": transformed,
+}  # fmt: skip
+globals().update(_FILES)
+sys.modules.update({f"{__name__}.{name}": file for name, file in _FILES.items()})
+
+__all__ = [
+    "AffineTransform", "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy", "Chi2", "Dirichlet", "Distribution",
+    "ExpTransform", "Exponential", "Gamma", "Geometric", "Gumbel", "HalfNormal", "Independent", "Laplace", "LogNormal",
+    "MixtureSameFamily", "MultivariateNormal", "Normal", "OneHotCategorical", "OneHotCategoricalStraightThrough",
+    "Poisson", "PowerTransform", "SigmoidTransform", "StudentT", "TanhTransform", "Transform",
+    "TransformedDistribution", "Uniform", "constraints", "distribution", "kl", "kl_divergence", "register_kl",
+]  # fmt: skip

@@ -1,0 +1,93 @@
+"""Sets that parameters and values of distributions lie in, under the names of ``torch.distributions.constraints``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tracecomp import linalg
+from tracecomp.functional import names as T
+from tracecomp.tensor import Tensor
+
+
+class Constraint:
+    """A set; ``check(x)`` tells for every event whether it lies inside."""
+
+    def __init__(self, name: str, check: Callable[[Tensor], Tensor], discrete: bool = False, event_dim: int = 0) -> None:
+        self._name = name
+        self._check = check
+        self.is_discrete = discrete
+        self.event_dim = event_dim
+
+    def check(self, value: Tensor) -> Tensor:
+        return self._check(value)
+
+    def __repr__(self) -> str:
+        return self._name
+
+
+def _whole(x: Tensor) -> Tensor:
+    return x % 1 == 0  # type: ignore[operator, no-any-return]
+
+
+def _everything(x: Tensor) -> Tensor:
+    return x == x  # type: ignore[return-value] # NaN is in no set
+
+
+def greater_than(lower_bound: float) -> Constraint:
+    return Constraint(f"GreaterThan(lower_bound={lower_bound})", lambda x: x > lower_bound)  # type: ignore[operator]
+
+
+def greater_than_eq(lower_bound: float) -> Constraint:
+    return Constraint(f"GreaterThanEq(lower_bound={lower_bound})", lambda x: x >= lower_bound)  # type: ignore[operator]
+
+
+def interval(lower_bound: Tensor | float, upper_bound: Tensor | float) -> Constraint:
+    name = f"Interval(lower_bound={lower_bound}, upper_bound={upper_bound})"
+    return Constraint(name, lambda x: (x >= lower_bound) & (x <= upper_bound))  # type: ignore[operator]
+
+
+def integer_interval(lower_bound: Tensor | int, upper_bound: Tensor | int) -> Constraint:
+    name = f"IntegerInterval(lower_bound={lower_bound}, upper_bound={upper_bound})"
+    return Constraint(name, lambda x: _whole(x) & (x >= lower_bound) & (x <= upper_bound), discrete=True)  # type: ignore[operator]
+
+
+def independent(base: Constraint, dims: int) -> Constraint:
+    """``base`` for all elements of the last ``dims`` dimensions."""
+    if not dims:
+        return base
+
+    def check(x: Tensor) -> Tensor:
+        return base.check(x).flatten(-dims).all(-1)  # type: ignore[attr-defined, no-any-return]
+
+    return Constraint(f"IndependentConstraint({base}, {dims})", check, base.is_discrete, base.event_dim + dims)
+
+
+def _in_simplex(x: Tensor) -> Tensor:
+    return (x >= 0).all(-1) & ((x.sum(-1) - 1).abs() < 1e-6)  # type: ignore[operator, attr-defined, no-any-return]
+
+
+def _is_one_hot(x: Tensor) -> Tensor:
+    return ((x == 0) | (x == 1)).all(-1) & (x.sum(-1) == 1)  # type: ignore[operator, attr-defined, no-any-return]
+
+
+def _is_lower_cholesky(x: Tensor) -> Tensor:
+    lower = (T.tril(x) == x).flatten(-2).all(-1)
+    return lower & (T.diagonal(x, dim1=-2, dim2=-1) > 0).all(-1)  # type: ignore[no-any-return]
+
+
+def _is_positive_definite(x: Tensor) -> Tensor:
+    symmetric = T.isclose(x, x.mT, atol=1e-6).flatten(-2).all(-1)  # type: ignore[attr-defined]
+    return symmetric & (linalg.eigvalsh(x) > 0).all(-1)  # type: ignore[no-any-return]
+
+
+real = Constraint("Real()", _everything)
+positive = greater_than(0.0)
+nonnegative = greater_than_eq(0.0)
+unit_interval = interval(0.0, 1.0)
+boolean = Constraint("Boolean()", lambda x: (x == 0) | (x == 1), discrete=True)  # type: ignore[operator]
+nonnegative_integer = Constraint("IntegerGreaterThan(lower_bound=0)", lambda x: _whole(x) & (x >= 0), discrete=True)  # type: ignore[operator]
+real_vector = independent(real, 1)
+simplex = Constraint("Simplex()", _in_simplex, event_dim=1)
+one_hot = Constraint("OneHot()", _is_one_hot, discrete=True, event_dim=1)
+lower_cholesky = Constraint("LowerCholesky()", _is_lower_cholesky, event_dim=2)
+positive_definite = Constraint("PositiveDefinite()", _is_positive_definite, event_dim=2)

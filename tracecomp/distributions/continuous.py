@@ -1,0 +1,305 @@
+"""Distributions of real numbers given by location and scale, and the uniform and exponential ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from tracecomp.distributions import constraints
+from tracecomp.distributions.constraints import Constraint
+from tracecomp.distributions.distribution import Distribution, broadcast_all
+from tracecomp.functional import names as T
+from tracecomp.functional.conversion import finfo
+from tracecomp.tensor import Tensor
+
+EULER = 0.57721566490153286060
+
+
+class LocationScale(Distribution):
+    """``loc + scale * z`` for z of the standard form, which subclasses give."""
+
+    arg_constraints: ClassVar[dict[str, Constraint]] = {"loc": constraints.real, "scale": constraints.positive}
+    has_rsample = True
+    loc: Any
+    scale: Any
+
+    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+        self.loc, self.scale = broadcast_all(loc, scale)
+        super().__init__(self.loc.shape, validate_args=validate_args)
+
+    @property
+    def support(self) -> Constraint:
+        return constraints.real
+
+    @property
+    def mode(self) -> Tensor:
+        return self.loc  # type: ignore[no-any-return]
+
+    def _standard(self, shape: tuple[int, ...]) -> Tensor:
+        raise NotImplementedError
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        z = self._standard(self._extended_shape(sample_shape))
+        return self.loc + self.scale * z  # type: ignore[no-any-return]
+
+    def _place(self, value: Any) -> Any:
+        self._validate_sample(value)
+        return (value - self.loc) / self.scale
+
+    def _uniform(self, shape: tuple[int, ...]) -> Any:
+        """Numbers of the open interval (0, 1)."""
+        tiny = finfo(self.loc.dtype)
+        return T.rand(shape, dtype=self.loc.dtype).clamp(tiny.tiny, 1 - tiny.eps / 2)
+
+
+class Normal(LocationScale):
+    """Normal with mean ``loc`` and standard deviation ``scale``."""
+
+    @property
+    def mean(self) -> Tensor:
+        return self.loc  # type: ignore[no-any-return]
+
+    @property
+    def stddev(self) -> Tensor:
+        return self.scale  # type: ignore[no-any-return]
+
+    @property
+    def variance(self) -> Tensor:
+        return self.scale**2  # type: ignore[no-any-return]
+
+    def _standard(self, shape: tuple[int, ...]) -> Tensor:
+        return T.randn(shape, dtype=self.loc.dtype)  # type: ignore[no-any-return]
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        z = self._place(value)
+        return -0.5 * z**2 - T.log(self.scale) - 0.5 * math.log(2 * math.pi)  # type: ignore[no-any-return]
+
+    def cdf(self, value: Tensor) -> Tensor:
+        return 0.5 * (1 + T.erf(self._place(value) / math.sqrt(2)))  # type: ignore[no-any-return]
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return self.loc + self.scale * T.erfinv(2 * value - 1) * math.sqrt(2)  # type: ignore[operator, no-any-return]
+
+    def entropy(self) -> Tensor:
+        return 0.5 + 0.5 * math.log(2 * math.pi) + T.log(self.scale)  # type: ignore[no-any-return]
+
+
+class Laplace(LocationScale):
+    """Density ``exp(-|x - loc| / scale) / (2 scale)``."""
+
+    @property
+    def mean(self) -> Tensor:
+        return self.loc  # type: ignore[no-any-return]
+
+    @property
+    def variance(self) -> Tensor:
+        return 2 * self.scale**2  # type: ignore[no-any-return]
+
+    def _standard(self, shape: tuple[int, ...]) -> Tensor:
+        u = self._uniform(shape) - 0.5
+        return -u.sign() * T.log1p(-2 * u.abs())  # type: ignore[no-any-return]
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        return -T.log(2 * self.scale) - T.abs(self._place(value))  # type: ignore[no-any-return]
+
+    def cdf(self, value: Tensor) -> Tensor:
+        z = self._place(value)
+        return 0.5 - 0.5 * z.sign() * T.expm1(-z.abs())  # type: ignore[no-any-return]
+
+    def icdf(self, value: Tensor) -> Tensor:
+        term = value - 0.5  # type: ignore[operator]
+        return self.loc - self.scale * term.sign() * T.log1p(-2 * term.abs())  # type: ignore[no-any-return]
+
+    def entropy(self) -> Tensor:
+        return 1 + T.log(2 * self.scale)  # type: ignore[no-any-return]
+
+
+class Cauchy(LocationScale):
+    """Density ``1 / (pi scale (1 + z**2))``; mean and variance are not defined."""
+
+    @property
+    def mean(self) -> Tensor:
+        return T.full_like(self.loc, math.nan)  # type: ignore[no-any-return]
+
+    @property
+    def variance(self) -> Tensor:
+        return T.full_like(self.loc, math.nan)  # type: ignore[no-any-return]
+
+    def _standard(self, shape: tuple[int, ...]) -> Tensor:
+        return T.tan(math.pi * (self._uniform(shape) - 0.5))  # type: ignore[no-any-return]
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        return -math.log(math.pi) - T.log(self.scale) - T.log1p(self._place(value) ** 2)  # type: ignore[no-any-return]
+
+    def cdf(self, value: Tensor) -> Tensor:
+        return T.atan(self._place(value)) / math.pi + 0.5  # type: ignore[no-any-return]
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return T.tan(math.pi * (value - 0.5)) * self.scale + self.loc  # type: ignore[operator, no-any-return]
+
+    def entropy(self) -> Tensor:
+        return math.log(4 * math.pi) + T.log(self.scale)  # type: ignore[no-any-return]
+
+
+class Gumbel(LocationScale):
+    """Density ``exp(-z - exp(-z)) / scale``."""
+
+    @property
+    def mean(self) -> Tensor:
+        return self.loc + self.scale * EULER  # type: ignore[no-any-return]
+
+    @property
+    def variance(self) -> Tensor:
+        return math.pi**2 / 6 * self.scale**2  # type: ignore[no-any-return]
+
+    def _standard(self, shape: tuple[int, ...]) -> Tensor:
+        return -T.log(-T.log(self._uniform(shape)))  # type: ignore[no-any-return]
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        z = self._place(value)
+        return -z - T.exp(-z) - T.log(self.scale)  # type: ignore[no-any-return]
+
+    def cdf(self, value: Tensor) -> Tensor:
+        return T.exp(-T.exp(-self._place(value)))  # type: ignore[no-any-return]
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return self.loc - self.scale * T.log(-T.log(value))  # type: ignore[no-any-return]
+
+    def entropy(self) -> Tensor:
+        return T.log(self.scale) + (1 + EULER)  # type: ignore[no-any-return]
+
+
+class Uniform(Distribution):
+    """Constant density on [low, high)."""
+
+    has_rsample = True
+    low: Any
+    high: Any
+
+    def __init__(self, low: Any, high: Any, validate_args: bool | None = None) -> None:
+        self.low, self.high = broadcast_all(low, high)
+        super().__init__(self.low.shape, validate_args=validate_args)
+        if self._validate_args and not bool((self.low._data < self.high._data).all()):
+            raise ValueError("Uniform is not defined when low>= high")
+
+    def __repr__(self) -> str:
+        return f"Uniform(low: {self.low}, high: {self.high})"
+
+    @property
+    def support(self) -> Constraint:
+        return constraints.interval(self.low, self.high)
+
+    @property
+    def mean(self) -> Tensor:
+        return (self.high + self.low) / 2  # type: ignore[no-any-return]
+
+    @property
+    def variance(self) -> Tensor:
+        return (self.high - self.low) ** 2 / 12  # type: ignore[no-any-return]
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        u = T.rand(self._extended_shape(sample_shape), dtype=self.low.dtype)
+        return self.low + u * (self.high - self.low)  # type: ignore[no-any-return]
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        inside = self.low.le(value) & self.high.gt(value)
+        return T.log(inside.type_as(self.low)) - T.log(self.high - self.low)  # type: ignore[no-any-return]
+
+    def cdf(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        return ((value - self.low) / (self.high - self.low)).clamp(0, 1)  # type: ignore[no-any-return]
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return value * (self.high - self.low) + self.low  # type: ignore[no-any-return]
+
+    def entropy(self) -> Tensor:
+        return T.log(self.high - self.low)  # type: ignore[no-any-return]
+
+
+class Exponential(Distribution):
+    """Density ``rate exp(-rate x)``."""
+
+    arg_constraints: ClassVar[dict[str, Constraint]] = {"rate": constraints.positive}
+    has_rsample = True
+    rate: Any
+
+    def __init__(self, rate: Any, validate_args: bool | None = None) -> None:
+        (self.rate,) = broadcast_all(rate)
+        super().__init__(self.rate.shape, validate_args=validate_args)
+
+    @property
+    def support(self) -> Constraint:
+        return constraints.nonnegative
+
+    @property
+    def mean(self) -> Tensor:
+        return self.rate.reciprocal()  # type: ignore[no-any-return]
+
+    @property
+    def mode(self) -> Tensor:
+        return T.zeros_like(self.rate)  # type: ignore[no-any-return]
+
+    @property
+    def variance(self) -> Tensor:
+        return self.rate.pow(-2)  # type: ignore[no-any-return]
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        u = T.rand(self._extended_shape(sample_shape), dtype=self.rate.dtype)
+        return -T.log1p(-u) / self.rate  # type: ignore[no-any-return]
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        return T.log(self.rate) - self.rate * value  # type: ignore[no-any-return]
+
+    def cdf(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        return 1 - T.exp(-self.rate * value)  # type: ignore[no-any-return]
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return -T.log1p(-value) / self.rate  # type: ignore[no-any-return, operator]
+
+    def entropy(self) -> Tensor:
+        return 1.0 - T.log(self.rate)  # type: ignore[no-any-return]
+
+
+class HalfNormal(Distribution):
+    """The absolute value of a normal number of mean 0."""
+
+    arg_constraints: ClassVar[dict[str, Constraint]] = {"scale": constraints.positive}
+    has_rsample = True
+
+    def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
+        self.base = Normal(0, scale, validate_args=False)
+        self.scale: Any = self.base.scale
+        super().__init__(self.base.batch_shape, validate_args=validate_args)
+
+    @property
+    def support(self) -> Constraint:
+        return constraints.nonnegative
+
+    @property
+    def mean(self) -> Tensor:
+        return self.scale * math.sqrt(2 / math.pi)  # type: ignore[no-any-return]
+
+    @property
+    def mode(self) -> Tensor:
+        return T.zeros_like(self.scale)  # type: ignore[no-any-return]
+
+    @property
+    def variance(self) -> Tensor:
+        return self.scale**2 * (1 - 2 / math.pi)  # type: ignore[no-any-return]
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        return T.abs(self.base.rsample(sample_shape))  # type: ignore[no-any-return]
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        return T.where(value >= 0, self.base.log_prob(value) + math.log(2), -math.inf)  # type: ignore[operator, no-any-return]
+
+    def cdf(self, value: Tensor) -> Tensor:
+        return 2 * self.base.cdf(value) - 1  # type: ignore[operator, no-any-return]
+
+    def entropy(self) -> Tensor:
+        return self.base.entropy() - math.log(2)  # type: ignore[operator, no-any-return]

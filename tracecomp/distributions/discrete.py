@@ -1,0 +1,341 @@
+"""Distributions of counts and classes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from tracecomp.distributions import constraints
+from tracecomp.distributions.constraints import Constraint
+from tracecomp.distributions.distribution import Distribution, broadcast_all, one_hot
+from tracecomp.functional import names as T
+from tracecomp.functional.conversion import finfo
+from tracecomp.modes import no_grad
+from tracecomp.tensor import Tensor
+
+
+def clamp_probs(probs: Any) -> Any:
+    """Away from 0 and 1 by the precision of the dtype."""
+    eps = finfo(probs.dtype).eps
+    return probs.clamp(eps, 1 - eps)
+
+
+def _softplus(x: Any) -> Any:
+    return x.clamp_min(0) + T.log1p(T.exp(-x.abs()))
+
+
+def _one_of(name: str, probs: Any, logits: Any) -> None:
+    if (probs is None) == (logits is None):
+        raise ValueError(f"{name}: Either `probs` or `logits` must be specified, but not both.")
+
+
+class _Binary(Distribution):
+    """A probability of success, given itself or as log odds."""
+
+    arg_constraints: ClassVar[dict[str, Constraint]] = {"probs": constraints.unit_interval, "logits": constraints.real}
+    probs: Any
+    logits: Any
+
+    def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
+        _one_of(type(self).__name__, probs, logits)
+        name, (given,) = ("probs", broadcast_all(probs)) if logits is None else ("logits", broadcast_all(logits))
+        setattr(self, name, given)
+        super().__init__(given.shape, validate_args=validate_args)
+
+    def __getattr__(self, name: str) -> Any:
+        given = self.__dict__
+        if name == "probs" and "logits" in given:
+            return T.sigmoid(given["logits"])
+        if name == "logits" and "probs" in given:
+            p = clamp_probs(given["probs"])
+            return T.log(p) - T.log1p(-p)
+        raise AttributeError(name)
+
+
+class Bernoulli(_Binary):
+    """1 with probability ``probs``, else 0."""
+
+    has_enumerate_support = True
+
+    @property
+    def support(self) -> Constraint:
+        return constraints.boolean
+
+    @property
+    def mean(self) -> Tensor:
+        return self.probs  # type: ignore[no-any-return]
+
+    @property
+    def mode(self) -> Tensor:
+        mode = (self.probs >= 0.5).to(self.probs.dtype)
+        return T.where(self.probs == 0.5, math.nan, mode)  # type: ignore[no-any-return]
+
+    @property
+    def variance(self) -> Tensor:
+        return self.probs * (1 - self.probs)  # type: ignore[no-any-return]
+
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        shape = self._extended_shape(sample_shape)
+        with no_grad():
+            return (T.rand(shape, dtype=self.probs.dtype) < self.probs).to(self.probs.dtype)  # type: ignore[no-any-return]
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        logits, value = T.broadcast_tensors(self.logits, value)
+        return value * logits - _softplus(logits)  # type: ignore[no-any-return, operator]
+
+    def entropy(self) -> Tensor:
+        logits = self.logits
+        return _softplus(logits) - self.probs * logits  # type: ignore[no-any-return]
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        values = T.arange(2, dtype=self.probs.dtype).view(-1, *(1,) * len(self._batch_shape))
+        return values.expand(2, *self._batch_shape) if expand else values  # type: ignore[no-any-return]
+
+
+class Geometric(_Binary):
+    """Failures before the first success."""
+
+    @property
+    def support(self) -> Constraint:
+        return constraints.nonnegative_integer
+
+    @property
+    def mean(self) -> Tensor:
+        return 1 / self.probs - 1  # type: ignore[no-any-return]
+
+    @property
+    def mode(self) -> Tensor:
+        return T.zeros_like(self.probs)  # type: ignore[no-any-return]
+
+    @property
+    def variance(self) -> Tensor:
+        return (1 / self.probs - 1) / self.probs  # type: ignore[no-any-return]
+
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        with no_grad():
+            u = T.rand(self._extended_shape(sample_shape), dtype=self.probs.dtype)
+            return (T.log1p(-u) / T.log1p(-self.probs)).floor()  # type: ignore[no-any-return]
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        probs = T.where((self.probs == 1) & (value == 0), 0, self.probs)
+        return value * T.log1p(-probs) + T.log(self.probs)  # type: ignore[no-any-return]
+
+    def entropy(self) -> Tensor:
+        p, logits = self.probs, self.logits
+        return (_softplus(logits) - p * logits) / p  # type: ignore[no-any-return]
+
+
+class Binomial(_Binary):
+    """Successes among ``total_count`` trials."""
+
+    def __init__(
+        self, total_count: int = 1, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+    ) -> None:
+        self.total_count = int(total_count)
+        super().__init__(probs, logits, validate_args)
+
+    @property
+    def support(self) -> Constraint:
+        return constraints.integer_interval(0, self.total_count)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.total_count * self.probs  # type: ignore[no-any-return]
+
+    @property
+    def mode(self) -> Tensor:
+        return ((self.total_count + 1) * self.probs).floor().clamp_max(self.total_count)  # type: ignore[no-any-return]
+
+    @property
+    def variance(self) -> Tensor:
+        return self.total_count * self.probs * (1 - self.probs)  # type: ignore[no-any-return]
+
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        shape = (self.total_count, *self._extended_shape(sample_shape))
+        with no_grad():
+            return (T.rand(shape, dtype=self.probs.dtype) < self.probs).sum(0).to(self.probs.dtype)  # type: ignore[no-any-return]
+
+    def log_prob(self, value: Any) -> Tensor:
+        self._validate_sample(value)
+        n, logits = self.total_count, self.logits
+        ways = math.lgamma(n + 1) - T.lgamma(value + 1) - T.lgamma(n - value + 1)
+        return ways + value * logits - n * _softplus(logits)  # type: ignore[no-any-return]
+
+    def entropy(self) -> Tensor:
+        log_prob = self.log_prob(self.enumerate_support())
+        return -(T.exp(log_prob) * log_prob).sum(0)  # type: ignore[no-any-return]
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        count = 1 + self.total_count
+        values = T.arange(count, dtype=self.probs.dtype).view(-1, *(1,) * len(self._batch_shape))
+        return values.expand(count, *self._batch_shape) if expand else values  # type: ignore[no-any-return]
+
+
+class Poisson(Distribution):
+    """Counts of events at ``rate``."""
+
+    arg_constraints: ClassVar[dict[str, Constraint]] = {"rate": constraints.nonnegative}
+    rate: Any
+
+    def __init__(self, rate: Any, validate_args: bool | None = None) -> None:
+        (self.rate,) = broadcast_all(rate)
+        super().__init__(self.rate.shape, validate_args=validate_args)
+
+    @property
+    def support(self) -> Constraint:
+        return constraints.nonnegative_integer
+
+    @property
+    def mean(self) -> Tensor:
+        return self.rate  # type: ignore[no-any-return]
+
+    @property
+    def mode(self) -> Tensor:
+        return self.rate.floor()  # type: ignore[no-any-return]
+
+    @property
+    def variance(self) -> Tensor:
+        return self.rate  # type: ignore[no-any-return]
+
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        with no_grad():
+            return T.poisson(self.rate.expand(self._extended_shape(sample_shape)))  # type: ignore[no-any-return]
+
+    def log_prob(self, value: Any) -> Tensor:
+        self._validate_sample(value)
+        return T.xlogy(value, self.rate) - self.rate - T.lgamma(value + 1)  # type: ignore[no-any-return]
+
+
+class Categorical(Distribution):
+    """A class number, with weights ``probs`` (normalised here) or unnormalised log weights ``logits``."""
+
+    arg_constraints: ClassVar[dict[str, Constraint]] = {
+        "probs": constraints.simplex, "logits": constraints.real_vector,
+    }  # fmt: skip
+    has_enumerate_support = True
+    probs: Any
+    logits: Any
+
+    def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
+        _one_of(type(self).__name__, probs, logits)
+        given = probs if logits is None else logits
+        if given.ndim < 1:
+            raise ValueError(f"`{'probs' if logits is None else 'logits'}` parameter must be at least one-dimensional.")
+        if logits is None:
+            self.probs = probs / probs.sum(-1, keepdim=True)
+        else:
+            self.logits = logits - logits.logsumexp(-1, keepdim=True)
+        self._num_events = given.shape[-1]
+        super().__init__(given.shape[:-1], validate_args=validate_args)
+
+    def __getattr__(self, name: str) -> Any:
+        given = self.__dict__
+        if name == "probs" and "logits" in given:
+            return T.softmax(given["logits"], -1)
+        if name == "logits" and "probs" in given:
+            return T.log(clamp_probs(given["probs"]))
+        raise AttributeError(name)
+
+    @property
+    def param_shape(self) -> Any:
+        return (self.probs if "probs" in self.__dict__ else self.logits).shape
+
+    @property
+    def support(self) -> Constraint:
+        return constraints.integer_interval(0, self._num_events - 1)
+
+    @property
+    def mean(self) -> Tensor:
+        return T.full(tuple(self._batch_shape), math.nan, dtype=self.probs.dtype)  # type: ignore[no-any-return]
+
+    @property
+    def mode(self) -> Tensor:
+        return self.probs.argmax(-1)  # type: ignore[no-any-return]
+
+    @property
+    def variance(self) -> Tensor:
+        return self.mean
+
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        with no_grad():
+            probs = self.probs.reshape(-1, self._num_events)
+            count = math.prod(sample_shape)
+            drawn = T.multinomial(probs, count, True).T if count else T.zeros((0, probs.shape[0]), dtype=T.int64)
+            return drawn.reshape(self._extended_shape(sample_shape))  # type: ignore[no-any-return]
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        index = value.long().unsqueeze(-1)  # type: ignore[attr-defined]
+        shape = T.broadcast_shapes(tuple(index.shape[:-1]), tuple(self._batch_shape))
+        logits = self.logits.expand(*shape, self._num_events)
+        return logits.gather(-1, index.expand(*shape, 1)).squeeze(-1)  # type: ignore[no-any-return]
+
+    def entropy(self) -> Tensor:
+        logits = self.logits.clamp_min(finfo(self.logits.dtype).min)
+        return -(logits * self.probs).sum(-1)  # type: ignore[no-any-return]
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        values = T.arange(self._num_events).view(-1, *(1,) * len(self._batch_shape))
+        return values.expand(-1, *self._batch_shape) if expand else values  # type: ignore[no-any-return]
+
+
+class OneHotCategorical(Distribution):
+    """A class as a vector with a single 1."""
+
+    arg_constraints: ClassVar[dict[str, Constraint]] = Categorical.arg_constraints
+    has_enumerate_support = True
+
+    def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
+        self._categorical = Categorical(probs, logits, validate_args)
+        super().__init__(self._categorical.batch_shape, self._categorical.param_shape[-1:], validate_args)
+
+    @property
+    def probs(self) -> Any:
+        return self._categorical.probs
+
+    @property
+    def logits(self) -> Any:
+        return self._categorical.logits
+
+    @property
+    def support(self) -> Constraint:
+        return constraints.one_hot
+
+    @property
+    def mean(self) -> Tensor:
+        return self.probs  # type: ignore[no-any-return]
+
+    @property
+    def mode(self) -> Tensor:
+        return one_hot(self.probs.argmax(-1), self._event_shape[0], self.probs.dtype)
+
+    @property
+    def variance(self) -> Tensor:
+        return self.probs * (1 - self.probs)  # type: ignore[no-any-return]
+
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        return one_hot(self._categorical.sample(sample_shape), self._event_shape[0], self.probs.dtype)
+
+    def log_prob(self, value: Any) -> Tensor:
+        self._validate_sample(value)
+        return self._categorical.log_prob(value.argmax(-1))
+
+    def entropy(self) -> Tensor:
+        return self._categorical.entropy()
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        n = self._event_shape[0]
+        values = T.eye(n, dtype=self.probs.dtype).view(n, *(1,) * len(self._batch_shape), n)
+        return values.expand(n, *self._batch_shape, n) if expand else values  # type: ignore[no-any-return]
+
+
+class OneHotCategoricalStraightThrough(OneHotCategorical):
+    """One-hot values whose gradient is that of the probabilities (Bengio et al. 2013)."""
+
+    has_rsample = True
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        return self.sample(sample_shape) + (self.probs - self.probs.detach())  # type: ignore[no-any-return]

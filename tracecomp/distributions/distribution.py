@@ -1,0 +1,165 @@
+"""The base of all distributions: shapes, validation, sampling without and with gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from tracecomp.distributions.constraints import Constraint
+from tracecomp.functional import names as T
+from tracecomp.functional.defaults import default_dtype
+from tracecomp.modes import modes, no_grad
+from tracecomp.size import Size
+from tracecomp.tensor import Tensor
+
+
+def broadcast_all(*values: Any) -> list[Tensor]:
+    """Numbers and tensors as tensors of one shape; numbers take the dtype of the first tensor."""
+    dtype = next((v.dtype for v in values if isinstance(v, Tensor)), default_dtype())
+    return list(T.broadcast_tensors(*(v if isinstance(v, Tensor) else T.tensor(v, dtype=dtype) for v in values)))
+
+
+def one_hot(index: Any, classes: int, dtype: Any) -> Tensor:
+    """1 at ``index`` along a new last dimension, else 0."""
+    return (index.unsqueeze(-1) == T.arange(classes)).to(dtype)  # type: ignore[no-any-return]
+
+
+class Distribution:
+    """``batch_shape`` independent distributions over events of ``event_shape``.
+
+    ``arg_constraints`` holds the sets parameters must lie in. They are checked in eager calls and in the call that is
+    recorded, not in compiled ones (ValueError).
+    """
+
+    has_rsample = False
+    has_enumerate_support = False
+    arg_constraints: ClassVar[dict[str, Constraint]] = {}
+    _validate_args = True
+
+    def __init__(
+        self, batch_shape: Sequence[int] = (), event_shape: Sequence[int] = (), validate_args: bool | None = None
+    ) -> None:
+        self._batch_shape = Size(tuple(batch_shape))
+        self._event_shape = Size(tuple(event_shape))
+        if validate_args is not None:
+            self._validate_args = validate_args
+        if self._validate_args:
+            for name, constraint in self.arg_constraints.items():
+                if name in self.__dict__:
+                    self._check_parameter(name, constraint)
+
+    @staticmethod
+    def set_default_validate_args(value: bool) -> None:
+        Distribution._validate_args = value
+
+    def _check_parameter(self, name: str, constraint: Constraint) -> None:
+        value = getattr(self, name)
+        if not _holds(constraint, value):
+            raise ValueError(
+                f"Expected parameter {name} (Tensor of shape {tuple(value.shape)}) of distribution {self!r} to satisfy "
+                f"the constraint {constraint!r}, but found invalid values:\n{value}"
+            )
+
+    @property
+    def batch_shape(self) -> Size:
+        return self._batch_shape
+
+    @property
+    def event_shape(self) -> Size:
+        return self._event_shape
+
+    @property
+    def support(self) -> Constraint:
+        """The set that values lie in."""
+        raise NotImplementedError
+
+    @property
+    def mean(self) -> Tensor:
+        raise NotImplementedError
+
+    @property
+    def mode(self) -> Tensor:
+        raise NotImplementedError(f"{type(self).__name__} does not implement mode")
+
+    @property
+    def variance(self) -> Tensor:
+        raise NotImplementedError
+
+    @property
+    def stddev(self) -> Tensor:
+        return T.sqrt(self.variance)  # type: ignore[no-any-return]
+
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        """Values of shape sample + batch + event, without gradient."""
+        with no_grad():
+            return self.rsample(sample_shape)
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        """Values that are differentiable functions of the parameters."""
+        raise NotImplementedError
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """The logarithm of the density or probability at ``value``."""
+        raise NotImplementedError
+
+    def cdf(self, value: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def icdf(self, value: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def entropy(self) -> Tensor:
+        raise NotImplementedError
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        """All values of a discrete distribution, along a new first dimension."""
+        raise NotImplementedError
+
+    def perplexity(self) -> Tensor:
+        return T.exp(self.entropy())  # type: ignore[no-any-return]
+
+    def expand(self, batch_shape: Sequence[int]) -> Distribution:
+        """The same distributions with every parameter expanded to ``batch_shape``."""
+        new: Distribution = object.__new__(type(self))
+        new.__dict__.update(self.__dict__)
+        old = len(self._batch_shape)
+        for name, value in self.__dict__.items():
+            if isinstance(value, Tensor):
+                setattr(new, name, value.expand(tuple(batch_shape) + tuple(value.shape[old:])))  # type: ignore[attr-defined]
+            elif isinstance(value, Distribution):
+                setattr(new, name, value.expand(tuple(batch_shape) + tuple(value.batch_shape[old:])))
+        new._batch_shape = Size(tuple(batch_shape))
+        return new
+
+    def _extended_shape(self, sample_shape: Sequence[int] = ()) -> tuple[int, ...]:
+        return (*tuple(sample_shape), *self._batch_shape, *self._event_shape)
+
+    def _validate_sample(self, value: Tensor) -> None:
+        if not self._validate_args:
+            return
+        if not isinstance(value, Tensor):
+            raise ValueError("The value argument to log_prob must be a Tensor")
+        T.broadcast_shapes(tuple(value.shape), self._extended_shape())
+        if not _holds(self.support, value):
+            raise ValueError(
+                f"Expected value argument (Tensor of shape {tuple(value.shape)}) to be within the support "
+                f"({self.support!r}) of the distribution {self!r}, but found invalid values:\n{value}"
+            )
+
+    def __repr__(self) -> str:
+        shown = []
+        for name in self.arg_constraints:
+            value = self.__dict__.get(name)
+            if value is not None:
+                shown.append(f"{name}: {value if value.numel() == 1 else value.size()}")
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def _holds(constraint: Constraint, value: Tensor) -> bool:
+    """Whether all of ``value`` lies in the set; asked outside of any recording."""
+    recorder, modes.recorder = modes.recorder, None
+    try:
+        with no_grad():
+            return bool(constraint.check(value.detach()).all())  # type: ignore[attr-defined]
+    finally:
+        modes.recorder = recorder

@@ -1,0 +1,271 @@
+"""Gamma and what is made of it: Chi2, Beta, Dirichlet, StudentT."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from tracecomp import special
+from tracecomp.autograd.function import Function
+from tracecomp.distributions import constraints
+from tracecomp.distributions.constraints import Constraint
+from tracecomp.distributions.distribution import Distribution, broadcast_all, one_hot
+from tracecomp.functional import names as T
+from tracecomp.functional.conversion import finfo
+from tracecomp.ir.types import float64
+from tracecomp.tensor import Tensor
+
+# A proposal is accepted with probability above 0.95 for every shape from 1 on, so this many never all fail.
+PROPOSALS = 10
+
+
+def draw_standard_gamma(alpha: Any) -> Tensor:
+    """Gamma numbers of shape ``alpha`` and rate 1 (Marsaglia and Tsang 2000), as many proposals as there are rounds."""
+    boosted = T.where(alpha < 1, alpha + 1, alpha).double()
+    d = boosted - 1 / 3
+    c = 1 / (3 * T.sqrt(d))
+    found = d
+    for _ in range(PROPOSALS):
+        x = T.randn(alpha.shape, dtype=float64)
+        v = (1 + c * x) ** 3
+        u = T.rand(alpha.shape, dtype=float64)
+        accepted = (v > 0) & (T.log(1 - u) < 0.5 * x**2 + d - d * v + d * T.log(v.clamp_min(1e-300)))
+        found = T.where(accepted, d * v, found)
+    lift = T.where(alpha < 1, (1 - T.rand(alpha.shape, dtype=float64)) ** (1 / alpha.double()), 1.0)
+    return (found * lift).to(alpha.dtype).clamp_min(finfo(alpha.dtype).tiny)  # type: ignore[no-any-return]
+
+
+class StandardGamma(Function):
+    """Gamma numbers whose gradient is implicit: ``dz/dalpha = -(dF/dalpha) / p(z)`` (Figurnov et al. 2018)."""
+
+    @staticmethod
+    def forward(ctx: Any, alpha: Any) -> Tensor:  # type: ignore[override]
+        z = draw_standard_gamma(alpha)
+        ctx.save_for_backward(alpha, z)
+        return z
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Tensor:  # type: ignore[override]
+        alpha, z = (t.double() for t in ctx.saved_tensors)
+        step = 1e-5 * alpha
+        slope = (T.igamma(alpha + step, z) - T.igamma(alpha - step, z)) / (2 * step)
+        density = T.exp((alpha - 1) * T.log(z) - z - T.lgamma(alpha))
+        return (-slope / density).to(grad.dtype) * grad  # type: ignore[no-any-return]
+
+
+class Gamma(Distribution):
+    """Density ``rate**a x**(a-1) exp(-rate x) / gamma(a)`` for ``a = concentration``."""
+
+    arg_constraints: ClassVar[dict[str, Constraint]] = {
+        "concentration": constraints.positive, "rate": constraints.positive,
+    }  # fmt: skip
+    has_rsample = True
+    concentration: Any
+    rate: Any
+
+    def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None) -> None:
+        self.concentration, self.rate = broadcast_all(concentration, rate)
+        super().__init__(self.concentration.shape, validate_args=validate_args)
+
+    @property
+    def support(self) -> Constraint:
+        return constraints.nonnegative
+
+    @property
+    def mean(self) -> Tensor:
+        return self.concentration / self.rate  # type: ignore[no-any-return]
+
+    @property
+    def mode(self) -> Tensor:
+        return ((self.concentration - 1) / self.rate).clamp_min(0)  # type: ignore[no-any-return]
+
+    @property
+    def variance(self) -> Tensor:
+        return self.concentration / self.rate**2  # type: ignore[no-any-return]
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        shape = self._extended_shape(sample_shape)
+        return StandardGamma.apply(self.concentration.expand(shape)) / self.rate.expand(shape)  # type: ignore[no-any-return]
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        a = self.concentration
+        return T.xlogy(a, self.rate) + T.xlogy(a - 1, value) - self.rate * value - T.lgamma(a)  # type: ignore[no-any-return]
+
+    def cdf(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        return T.igamma(self.concentration, self.rate * value)  # type: ignore[no-any-return]
+
+    def entropy(self) -> Tensor:
+        a = self.concentration
+        return a - T.log(self.rate) + T.lgamma(a) + (1 - a) * T.digamma(a)  # type: ignore[no-any-return]
+
+
+class Chi2(Gamma):
+    """Gamma of shape ``df / 2`` and rate 1/2."""
+
+    arg_constraints: ClassVar[dict[str, Constraint]] = {"df": constraints.positive}
+
+    def __init__(self, df: Any, validate_args: bool | None = None) -> None:
+        (df,) = broadcast_all(df)
+        super().__init__(0.5 * df, 0.5, validate_args)
+
+    @property
+    def df(self) -> Tensor:
+        return self.concentration * 2  # type: ignore[no-any-return]
+
+
+class Dirichlet(Distribution):
+    """Density over the simplex proportional to ``prod x**(concentration - 1)``."""
+
+    arg_constraints: ClassVar[dict[str, Constraint]] = {
+        "concentration": constraints.independent(constraints.positive, 1)
+    }
+    has_rsample = True
+
+    def __init__(self, concentration: Any, validate_args: bool | None = None) -> None:
+        if concentration.ndim < 1:
+            raise ValueError("`concentration` parameter must be at least one-dimensional.")
+        self.concentration: Any = concentration
+        super().__init__(concentration.shape[:-1], concentration.shape[-1:], validate_args)
+
+    @property
+    def support(self) -> Constraint:
+        return constraints.simplex
+
+    @property
+    def mean(self) -> Tensor:
+        return self.concentration / self.concentration.sum(-1, keepdim=True)  # type: ignore[no-any-return]
+
+    @property
+    def mode(self) -> Tensor:
+        a = (self.concentration - 1).clamp_min(0)
+        mode = a / a.sum(-1, keepdim=True)
+        several = (self.concentration < 1).all(-1, keepdim=True)
+        best = one_hot(mode.nan_to_num().argmax(-1), mode.shape[-1], mode.dtype)
+        return T.where(several, best, mode)  # type: ignore[no-any-return]
+
+    @property
+    def variance(self) -> Tensor:
+        total = self.concentration.sum(-1, keepdim=True)
+        return self.concentration * (total - self.concentration) / (total**2 * (total + 1))  # type: ignore[no-any-return]
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        g = StandardGamma.apply(self.concentration.expand(self._extended_shape(sample_shape)))
+        return g / g.sum(-1, keepdim=True)  # type: ignore[no-any-return]
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        a = self.concentration
+        return T.xlogy(a - 1, value).sum(-1) + T.lgamma(a.sum(-1)) - T.lgamma(a).sum(-1)  # type: ignore[no-any-return]
+
+    def entropy(self) -> Tensor:
+        a, k = self.concentration, self.concentration.shape[-1]
+        total = a.sum(-1)
+        norm = T.lgamma(a).sum(-1) - T.lgamma(total)
+        return norm - (k - total) * T.digamma(total) - ((a - 1) * T.digamma(a)).sum(-1)  # type: ignore[no-any-return]
+
+
+class Beta(Distribution):
+    """Density ``x**(a-1) (1-x)**(b-1) / B(a, b)`` for ``a = concentration1``, ``b = concentration0``."""
+
+    arg_constraints: ClassVar[dict[str, Constraint]] = {
+        "concentration1": constraints.positive, "concentration0": constraints.positive,
+    }  # fmt: skip
+    has_rsample = True
+    concentration1: Any
+    concentration0: Any
+
+    def __init__(self, concentration1: Any, concentration0: Any, validate_args: bool | None = None) -> None:
+        self.concentration1, self.concentration0 = broadcast_all(concentration1, concentration0)
+        super().__init__(self.concentration1.shape, validate_args=validate_args)
+
+    @property
+    def support(self) -> Constraint:
+        return constraints.unit_interval
+
+    @property
+    def _total(self) -> Any:
+        return self.concentration1 + self.concentration0
+
+    @property
+    def mean(self) -> Tensor:
+        return self.concentration1 / self._total  # type: ignore[no-any-return]
+
+    @property
+    def mode(self) -> Tensor:
+        return (self.concentration1 - 1) / (self._total - 2)  # type: ignore[no-any-return]
+
+    @property
+    def variance(self) -> Tensor:
+        total = self._total
+        return self.concentration1 * self.concentration0 / (total**2 * (total + 1))  # type: ignore[no-any-return]
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        shape = self._extended_shape(sample_shape)
+        one, other = (StandardGamma.apply(c.expand(shape)) for c in (self.concentration1, self.concentration0))
+        return one / (one + other)  # type: ignore[no-any-return]
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        a, b = self.concentration1, self.concentration0
+        norm = T.lgamma(a) + T.lgamma(b) - T.lgamma(a + b)
+        return T.xlogy(a - 1, value) + special.xlog1py(b - 1, -value) - norm  # type: ignore[no-any-return, operator]
+
+    def entropy(self) -> Tensor:
+        a, b, total = self.concentration1, self.concentration0, self._total
+        norm = T.lgamma(a) + T.lgamma(b) - T.lgamma(total)
+        weighted = (a - 1) * T.digamma(a) + (b - 1) * T.digamma(b)
+        return norm - weighted + (total - 2) * T.digamma(total)  # type: ignore[no-any-return]
+
+
+class StudentT(Distribution):
+    """``loc + scale * t`` for Student's t with ``df`` degrees of freedom."""
+
+    arg_constraints: ClassVar[dict[str, Constraint]] = {
+        "df": constraints.positive, "loc": constraints.real, "scale": constraints.positive,
+    }  # fmt: skip
+    has_rsample = True
+    df: Any
+    loc: Any
+    scale: Any
+
+    def __init__(self, df: Any, loc: Any = 0.0, scale: Any = 1.0, validate_args: bool | None = None) -> None:
+        self.df, self.loc, self.scale = broadcast_all(df, loc, scale)
+        super().__init__(self.df.shape, validate_args=validate_args)
+
+    @property
+    def support(self) -> Constraint:
+        return constraints.real
+
+    @property
+    def mean(self) -> Tensor:
+        return T.where(self.df > 1, self.loc, math.nan)  # type: ignore[no-any-return]
+
+    @property
+    def mode(self) -> Tensor:
+        return self.loc  # type: ignore[no-any-return]
+
+    @property
+    def variance(self) -> Tensor:
+        finite = self.scale**2 * self.df / (self.df - 2)
+        return T.where(self.df > 2, finite, T.where(self.df > 1, math.inf, math.nan))  # type: ignore[no-any-return]
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        shape = self._extended_shape(sample_shape)
+        chi2 = 2 * StandardGamma.apply((0.5 * self.df).expand(shape))
+        return self.loc + self.scale * T.randn(shape, dtype=self.df.dtype) * T.rsqrt(chi2 / self.df)  # type: ignore[no-any-return]
+
+    def log_prob(self, value: Any) -> Tensor:
+        self._validate_sample(value)
+        z = (value - self.loc) / self.scale
+        norm = T.log(self.scale) + 0.5 * T.log(self.df) + 0.5 * math.log(math.pi)
+        norm = norm + T.lgamma(0.5 * self.df) - T.lgamma(0.5 * (self.df + 1))
+        return -0.5 * (self.df + 1) * T.log1p(z**2 / self.df) - norm  # type: ignore[no-any-return]
+
+    def entropy(self) -> Tensor:
+        df = self.df
+        norm = T.lgamma(0.5 * df) + math.lgamma(0.5) - T.lgamma(0.5 * (1 + df))
+        half = 0.5 * (df + 1) * (T.digamma(0.5 * (df + 1)) - T.digamma(0.5 * df))
+        return T.log(self.scale) + half + 0.5 * T.log(df) + norm  # type: ignore[no-any-return]

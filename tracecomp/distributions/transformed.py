@@ -1,0 +1,397 @@
+"""Transforms, distributions of transformed values, and events of several dimensions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from tracecomp import linalg
+from tracecomp.distributions import constraints
+from tracecomp.distributions.constraints import Constraint
+from tracecomp.distributions.continuous import Normal
+from tracecomp.distributions.distribution import Distribution
+from tracecomp.functional import names as T
+from tracecomp.tensor import Tensor
+
+
+class Transform:
+    """An invertible map of single numbers with a known derivative."""
+
+    domain: Constraint = constraints.real
+    codomain: Constraint = constraints.real
+    sign = 1
+
+    def __call__(self, x: Any) -> Any:
+        raise NotImplementedError
+
+    def inv(self, y: Any) -> Any:
+        """The x that is mapped to ``y``."""
+        raise NotImplementedError
+
+    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+        """``log |dy/dx|``."""
+        raise NotImplementedError
+
+
+class ExpTransform(Transform):
+    """``y = exp(x)``."""
+
+    codomain = constraints.positive
+
+    def __call__(self, x: Any) -> Any:
+        return T.exp(x)
+
+    def inv(self, y: Any) -> Any:
+        return T.log(y)
+
+    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+        return x
+
+
+class AffineTransform(Transform):
+    """``y = loc + scale * x``."""
+
+    def __init__(self, loc: Any, scale: Any) -> None:
+        self.loc, self.scale = loc, scale
+
+    @property
+    def sign(self) -> Any:  # type: ignore[override]
+        return T.sign(self.scale) if isinstance(self.scale, Tensor) else math.copysign(1, self.scale)
+
+    def __call__(self, x: Any) -> Any:
+        return self.loc + self.scale * x
+
+    def inv(self, y: Any) -> Any:
+        return (y - self.loc) / self.scale
+
+    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+        if isinstance(self.scale, Tensor):
+            return T.log(T.abs(self.scale)).expand(x.shape)
+        return T.full_like(x, math.log(abs(self.scale)))
+
+
+class SigmoidTransform(Transform):
+    """``y = 1 / (1 + exp(-x))``."""
+
+    codomain = constraints.unit_interval
+
+    def __call__(self, x: Any) -> Any:
+        return T.sigmoid(x)
+
+    def inv(self, y: Any) -> Any:
+        return T.log(y) - T.log1p(-y)
+
+    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+        return -T.log1p(T.exp(-x.abs())) * 2 - x.abs()
+
+
+class TanhTransform(Transform):
+    """``y = tanh(x)``."""
+
+    codomain = constraints.interval(-1.0, 1.0)
+
+    def __call__(self, x: Any) -> Any:
+        return T.tanh(x)
+
+    def inv(self, y: Any) -> Any:
+        return T.atanh(y)
+
+    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+        return 2 * (math.log(2) - x.abs() - T.log1p(T.exp(-2 * x.abs())))
+
+
+class PowerTransform(Transform):
+    """``y = x ** exponent`` of positive x."""
+
+    domain = codomain = constraints.positive
+
+    def __init__(self, exponent: Any) -> None:
+        self.exponent = exponent
+
+    def __call__(self, x: Any) -> Any:
+        return x**self.exponent
+
+    def inv(self, y: Any) -> Any:
+        return y ** (1 / self.exponent)
+
+    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+        return T.log(T.abs(self.exponent * y / x))
+
+
+class TransformedDistribution(Distribution):
+    """What ``transforms``, one after the other, make of values of ``base_distribution``."""
+
+    def __init__(
+        self, base_distribution: Distribution, transforms: Transform | Sequence[Transform],
+        validate_args: bool | None = None,
+    ) -> None:  # fmt: skip
+        self.base_dist = base_distribution
+        self.transforms = [transforms] if isinstance(transforms, Transform) else list(transforms)
+        super().__init__(base_distribution.batch_shape, base_distribution.event_shape, validate_args)
+
+    @property
+    def has_rsample(self) -> bool:  # type: ignore[override]
+        return self.base_dist.has_rsample
+
+    @property
+    def support(self) -> Constraint:
+        last = self.transforms[-1].codomain if self.transforms else self.base_dist.support
+        return constraints.independent(last, len(self._event_shape))
+
+    def _apply(self, x: Tensor) -> Tensor:
+        for transform in self.transforms:
+            x = transform(x)
+        return x
+
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        return self._apply(self.base_dist.sample(sample_shape))
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        return self._apply(self.base_dist.rsample(sample_shape))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        total: Any = 0.0
+        y: Any = value
+        for transform in reversed(self.transforms):
+            x = transform.inv(y)
+            slope = transform.log_abs_det_jacobian(x, y)
+            dims = len(self._event_shape)
+            total = total - (slope.flatten(-dims).sum(-1) if dims else slope)
+            y = x
+        return self.base_dist.log_prob(y) + total  # type: ignore[no-any-return]
+
+    def cdf(self, value: Tensor) -> Tensor:
+        sign: Any = 1
+        for transform in reversed(self.transforms):
+            value = transform.inv(value)
+            sign = sign * transform.sign
+        below: Any = self.base_dist.cdf(value)
+        return sign * (below - 0.5) + 0.5  # type: ignore[no-any-return]
+
+
+class LogNormal(TransformedDistribution):
+    """The exponential of a normal number."""
+
+    arg_constraints: ClassVar[dict[str, Constraint]] = {"loc": constraints.real, "scale": constraints.positive}
+
+    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+        super().__init__(Normal(loc, scale, validate_args), ExpTransform(), validate_args)
+
+    @property
+    def loc(self) -> Any:
+        return self.base_dist.loc  # type: ignore[attr-defined]
+
+    @property
+    def scale(self) -> Any:
+        return self.base_dist.scale  # type: ignore[attr-defined]
+
+    @property
+    def mean(self) -> Tensor:
+        return T.exp(self.loc + self.scale**2 / 2)  # type: ignore[no-any-return]
+
+    @property
+    def mode(self) -> Tensor:
+        return T.exp(self.loc - self.scale**2)  # type: ignore[no-any-return]
+
+    @property
+    def variance(self) -> Tensor:
+        s2 = self.scale**2
+        return T.expm1(s2) * T.exp(2 * self.loc + s2)  # type: ignore[no-any-return]
+
+    def entropy(self) -> Tensor:
+        return self.base_dist.entropy() + self.loc  # type: ignore[no-any-return]
+
+
+class Independent(Distribution):
+    """The last ``reinterpreted_batch_ndims`` batch dimensions of a distribution as part of the event."""
+
+    def __init__(
+        self, base_distribution: Distribution, reinterpreted_batch_ndims: int, validate_args: bool | None = None
+    ) -> None:
+        n, batch = reinterpreted_batch_ndims, tuple(base_distribution.batch_shape)
+        if n > len(batch):
+            raise ValueError(
+                "Expected reinterpreted_batch_ndims <= len(base_distribution.batch_shape), actual "
+                f"{n} vs {len(batch)}"
+            )
+        self.base_dist = base_distribution
+        self.reinterpreted_batch_ndims = n
+        split = len(batch) - n
+        super().__init__(batch[:split], batch[split:] + tuple(base_distribution.event_shape), validate_args)
+
+    def __repr__(self) -> str:
+        return f"Independent({self.base_dist}, {self.reinterpreted_batch_ndims})"
+
+    @property
+    def has_rsample(self) -> bool:  # type: ignore[override]
+        return self.base_dist.has_rsample
+
+    @property
+    def support(self) -> Constraint:
+        return constraints.independent(self.base_dist.support, self.reinterpreted_batch_ndims)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.base_dist.mean
+
+    @property
+    def mode(self) -> Tensor:
+        return self.base_dist.mode
+
+    @property
+    def variance(self) -> Tensor:
+        return self.base_dist.variance
+
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        return self.base_dist.sample(sample_shape)
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        return self.base_dist.rsample(sample_shape)
+
+    def expand(self, batch_shape: Sequence[int]) -> Distribution:
+        inner = tuple(self._event_shape[: self.reinterpreted_batch_ndims])
+        return Independent(self.base_dist.expand(tuple(batch_shape) + inner), self.reinterpreted_batch_ndims)
+
+    def _summed(self, x: Any) -> Tensor:
+        n = self.reinterpreted_batch_ndims
+        return x.flatten(-n).sum(-1) if n else x  # type: ignore[no-any-return]
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        return self._summed(self.base_dist.log_prob(value))
+
+    def entropy(self) -> Tensor:
+        return self._summed(self.base_dist.entropy())
+
+
+class MultivariateNormal(Distribution):
+    """Normal vectors with mean ``loc`` and a covariance, its inverse or its Cholesky factor."""
+
+    arg_constraints: ClassVar[dict[str, Constraint]] = {
+        "loc": constraints.real_vector, "covariance_matrix": constraints.positive_definite,
+        "precision_matrix": constraints.positive_definite, "scale_tril": constraints.lower_cholesky,
+    }  # fmt: skip
+    has_rsample = True
+
+    def __init__(
+        self, loc: Any, covariance_matrix: Any = None, precision_matrix: Any = None, scale_tril: Any = None,
+        validate_args: bool | None = None,
+    ) -> None:  # fmt: skip
+        given = {"covariance_matrix": covariance_matrix, "precision_matrix": precision_matrix, "scale_tril": scale_tril}
+        found = [(name, m) for name, m in given.items() if m is not None]
+        if len(found) != 1:
+            raise ValueError(
+                "Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified."
+            )
+        if loc.ndim < 1:
+            raise ValueError("loc must be at least one-dimensional.")
+        name, matrix = found[0]
+        if matrix.ndim < 2:
+            raise ValueError(f"{name} must be at least two-dimensional, with optional leading batch dimensions")
+        batch = T.broadcast_shapes(tuple(matrix.shape[:-2]), tuple(loc.shape[:-1]))
+        n = loc.shape[-1]
+        self.loc: Any = loc.expand(*batch, n)
+        self._given = name
+        self.__dict__[name] = matrix.expand(*batch, n, n)
+        super().__init__(batch, (n,), validate_args)
+        self._tril: Any = self._factor()
+
+    def _factor(self) -> Any:
+        matrix = self.__dict__[self._given]
+        if self._given == "covariance_matrix":
+            return linalg.cholesky(matrix)
+        return matrix if self._given == "scale_tril" else linalg.cholesky(linalg.inv(matrix))
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "scale_tril" and "_tril" in self.__dict__:
+            return self._tril
+        if name == "covariance_matrix" and "_tril" in self.__dict__:
+            return self._tril @ self._tril.mT
+        if name == "precision_matrix" and "_tril" in self.__dict__:
+            return linalg.inv(self._tril @ self._tril.mT)
+        raise AttributeError(name)
+
+    @property
+    def support(self) -> Constraint:
+        return constraints.real_vector
+
+    @property
+    def mean(self) -> Tensor:
+        return self.loc  # type: ignore[no-any-return]
+
+    @property
+    def mode(self) -> Tensor:
+        return self.loc  # type: ignore[no-any-return]
+
+    @property
+    def variance(self) -> Tensor:
+        return (self._tril**2).sum(-1)  # type: ignore[no-any-return]
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        z = T.randn(self._extended_shape(sample_shape), dtype=self.loc.dtype)
+        return self.loc + T.matmul(self._tril, z.unsqueeze(-1)).squeeze(-1)  # type: ignore[no-any-return]
+
+    def _half_log_det(self) -> Any:
+        return T.log(T.diagonal(self._tril, dim1=-2, dim2=-1)).sum(-1)
+
+    def log_prob(self, value: Any) -> Tensor:
+        self._validate_sample(value)
+        away = (value - self.loc).unsqueeze(-1)
+        batch = tuple(away.shape[:-2])
+        tril = self._tril.expand(*batch, *self._tril.shape[-2:])
+        white = linalg.solve_triangular(tril, away, upper=False).squeeze(-1)
+        n = self._event_shape[0]
+        return -0.5 * (n * math.log(2 * math.pi) + (white**2).sum(-1)) - self._half_log_det()  # type: ignore[no-any-return]
+
+    def entropy(self) -> Tensor:
+        n = self._event_shape[0]
+        return 0.5 * n * (1 + math.log(2 * math.pi)) + self._half_log_det()  # type: ignore[no-any-return]
+
+
+class MixtureSameFamily(Distribution):
+    """A mixture of the distributions along the last batch dimension of ``component_distribution``."""
+
+    def __init__(
+        self, mixture_distribution: Any, component_distribution: Distribution, validate_args: bool | None = None
+    ) -> None:
+        self._mixture, self._component = mixture_distribution, component_distribution
+        batch, event = tuple(component_distribution.batch_shape[:-1]), component_distribution.event_shape
+        super().__init__(batch, event, validate_args)
+
+    def __repr__(self) -> str:
+        return f"MixtureSameFamily({self._mixture}, {self._component})"
+
+    @property
+    def support(self) -> Constraint:
+        return self._component.support
+
+    def _weights(self) -> Any:
+        return self._mixture.probs.reshape(*self._mixture.probs.shape, *(1,) * len(self._event_shape))
+
+    @property
+    def _axis(self) -> int:
+        return -1 - len(self._event_shape)
+
+    @property
+    def mean(self) -> Tensor:
+        return (self._weights() * self._component.mean).sum(self._axis)  # type: ignore[no-any-return]
+
+    @property
+    def variance(self) -> Tensor:
+        away = self._component.mean - self.mean.unsqueeze(self._axis)  # type: ignore[attr-defined, operator]
+        return (self._weights() * (self._component.variance + away**2)).sum(self._axis)  # type: ignore[no-any-return]
+
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        index = self._mixture.sample(sample_shape)
+        values: Any = self._component.sample(sample_shape)
+        event = tuple(self._event_shape)
+        index = index.reshape(*index.shape, *(1,) * (1 + len(event))).expand(*index.shape, 1, *event)
+        return values.gather(self._axis, index).squeeze(self._axis)  # type: ignore[no-any-return]
+
+    def log_prob(self, value: Any) -> Tensor:
+        log_prob = self._component.log_prob(value.unsqueeze(self._axis))
+        return T.logsumexp(log_prob + T.log_softmax(self._mixture.logits, -1), -1)  # type: ignore[no-any-return]
+
+    def cdf(self, value: Any) -> Tensor:
+        return (self._component.cdf(value.unsqueeze(-1)) * self._mixture.probs).sum(-1)  # type: ignore[no-any-return]
