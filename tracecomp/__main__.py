@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
+import traceback
 from collections.abc import Sequence
 
 from tracecomp import config
 from tracecomp.demo import demo
-from tracecomp.errors import TracecompError
-from tracecomp.inspect.command import subcommands
+from tracecomp.errors import TracecompError, is_user_file
+from tracecomp.inspect.command import UsageError, subcommands
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -30,8 +31,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     try:
         return int(options.run(options))
-    except (ValueError, TracecompError) as error:
+    except (UsageError, TracecompError) as error:
         print(f"error: {error}", file=sys.stderr)
+        return 2
+    except Exception as error:
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if is_user_file(f.filename)]
+        print("".join(traceback.format_list(frames)), end="", file=sys.stderr)
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 2
 
 

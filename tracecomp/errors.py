@@ -43,11 +43,16 @@ class CompileError(TracecompError):
 
 
 def user_frame(depth: int = 1) -> FrameType | None:
-    """The innermost frame outside this package, or None when there is none."""
+    """The innermost frame outside this package and Python's own start-up code, or None when there is none."""
     frame: FrameType | None = sys._getframe(depth)
-    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame is not None and not is_user_file(frame.f_code.co_filename):
         frame = frame.f_back
     return frame
+
+
+def is_user_file(name: str) -> bool:
+    """Whether code from the file ``name`` is neither this package's nor frozen into Python."""
+    return not name.startswith((_PACKAGE, "<frozen"))
 
 
 def user_source() -> Source | None:

@@ -96,6 +96,12 @@ def test_wrong_usage(options: list[str], message: str, program: str, capsys: pyt
     assert message in capsys.readouterr().err
 
 
+def test_error_in_the_program_shows_its_own_lines(program: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trace", f"{program}:scaled", "--shape", "2,3", "--shape", "2"]) == 2
+    seen = capsys.readouterr().err
+    assert "RuntimeError: " in seen and "torch.tanh(x) * factor" in seen and "tracecomp/functional" not in seen
+
+
 def test_incomplete_and_unknown_files(tmp_path: Path) -> None:
     (tmp_path / "cut.safetensors").write_bytes((100).to_bytes(8, "little") + b"{}")
     with pytest.raises(ValueError, match="not a complete"):

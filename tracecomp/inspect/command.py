@@ -34,6 +34,10 @@ operands   --shape 64,784              a float32 tensor of random numbers, one o
 """
 
 
+class UsageError(ValueError):
+    """What was asked for on the command line cannot be done."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments that name a program and its operands."""
     parser.add_argument("target", metavar="file.py:name", help="the function or module to run")
@@ -99,10 +103,10 @@ def _progress(quiet: bool) -> Callable[[str], None]:
 
 
 def program(options: argparse.Namespace) -> tuple[Callable[..., Any], Operands]:
-    """The function that the options name, and its operands. ValueError says what is wrong with them."""
+    """The function that the options name, and its operands. UsageError says what is wrong with them."""
     fn = load(options.target)
     if not callable(fn):
-        raise ValueError(f"{options.target} is a {type(fn).__name__}, not a function or module")
+        raise UsageError(f"{options.target} is a {type(fn).__name__}, not a function or module")
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
     rng = np.random.default_rng(options.seed)
@@ -123,9 +127,9 @@ def load(target: str) -> Any:
     """The object that ``file.py:name`` names."""
     path, colon, name = target.rpartition(":")
     if not colon or not path.endswith(".py"):
-        raise ValueError(f"expected file.py:name, got {target!r}")
+        raise UsageError(f"expected file.py:name, got {target!r}")
     if not Path(path).is_file():
-        raise ValueError(f"no file {path}")
+        raise UsageError(f"no file {path}")
     spec = importlib.util.spec_from_file_location(Path(path).stem, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -136,7 +140,7 @@ def load(target: str) -> Any:
     for part in name.split("."):
         if not hasattr(found, part):
             known = ", ".join(n for n in vars(module) if not n.startswith("_") and callable(getattr(module, n)))
-            raise ValueError(f"{path} has no {name!r}; it has {known}")
+            raise UsageError(f"{path} has no {name!r}; it has {known}")
         found = getattr(found, part)
     return found
 
@@ -149,7 +153,7 @@ def random_operand(text: str, rng: np.random.Generator) -> tuple[str, Tensor]:
         shape = tuple(int(d) for d in dims.split(",") if d.strip())
         dtype = dtype_named(type_name or "float32")
     except (ValueError, KeyError):
-        raise ValueError(f"--shape {text!r} is not of the form [NAME=]D0,D1[:TYPE]") from None
+        raise UsageError(f"--shape {text!r} is not of the form [NAME=]D0,D1[:TYPE]") from None
     return name, Tensor._wrap(_random(shape, dtype, rng))
 
 
@@ -167,10 +171,14 @@ def operands_from(source: str) -> Operands:
             return [], made
         return list(made) if isinstance(made, tuple | list) else [made], {}
     if not Path(source).is_file():
-        raise ValueError(f"no file {source}")
-    named = {name: Tensor._wrap(array) for name, array in read_arrays(Path(source)).items()}
+        raise UsageError(f"no file {source}")
+    try:
+        arrays = read_arrays(Path(source))
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    named = {name: Tensor._wrap(array) for name, array in arrays.items()}
     numbered = sorted((n for n in named if re.fullmatch(r"arr_\d+", n)), key=lambda n: int(n[4:]))
     return [named.pop(n) for n in numbered], dict(named)
 
 
-__all__: Sequence[str] = ["load", "operands_from", "program", "random_operand", "subcommands"]
+__all__: Sequence[str] = ["UsageError", "load", "operands_from", "program", "random_operand", "subcommands"]

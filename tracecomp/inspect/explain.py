@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tracecomp.inspect.capture import settled
-from tracecomp.plan import native
 from tracecomp.record.describe import describe_recording
+from tracecomp.runner import native
 
 
 def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> str:
