@@ -13,10 +13,11 @@ from typing import Any
 from tracecomp.errors import CaptureError
 from tracecomp.ir.graph import Graph
 from tracecomp.modes import modes
-from tracecomp.plan import BACKENDS, Plan
+from tracecomp.plan import Plan
 from tracecomp.record.describe import describe_recording
 from tracecomp.record.pytree import flatten_call
 from tracecomp.record.recording import Recording, record
+from tracecomp.runner import BACKENDS
 
 MAX_RECORDINGS = 64
 MAX_UNSETTLED = 4

@@ -272,7 +272,12 @@ put:
   %p.type = getelementptr i8, ptr %array, i64 8
   %type = load ptr, ptr %p.type, align 8
   %plain = icmp eq ptr %type, %wanted
-  br i1 %plain, label %take, label %mismatch
+  br i1 %plain, label %layout, label %mismatch
+layout:
+  %p.flags = getelementptr i8, ptr %array, i64 64
+  %flags = load i32, ptr %p.flags, align 4
+  %contiguous = trunc i32 %flags to i1
+  br i1 %contiguous, label %take, label %mismatch
 take:
   %p.data = getelementptr i8, ptr %array, i64 16
   %data = load ptr, ptr %p.data, align 8
@@ -306,6 +311,9 @@ must have exactly, 56 the failed step. ``tc_call`` is a METH_FASTCALL function; 
 
 DATA_OFFSET = 16
 """Where an ndarray object holds its data pointer."""
+
+FLAGS_OFFSET = 64
+"""Where it holds its flags, of which the lowest says that it is C-contiguous."""
 
 
 def shared_text(target: Target) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.aliasing import refresh
 from tracecomp.functional.defaults import default_dtype
 from tracecomp.ir.types import DType
 from tracecomp.modes import ModuleChanges, modes
@@ -108,6 +109,8 @@ class Guards:
             else:
                 snapshot = freeze(leaf)
                 self.values.append((i, ById(leaf) if snapshot is _MISSING else snapshot))
+        self.tensor_numbers = [i for i, *_ in self.tensors]
+        self.distinct = len(set(self.same)) == len(self.same)
         self.names = Names()
         self.epoch = ModuleChanges.epoch
         self.module_state: list[tuple[Any, Any]] = []
@@ -139,7 +142,13 @@ class Guards:
             if not isinstance(t, Tensor):
                 return f"argument {self.paths[i]} was a tensor and is {_short(t)}"
             array = t._data
-            if array.shape != shape or array.dtype != dtype or t.requires_grad != requires_grad:
+            if t._linked:
+                refresh(t)
+            if (
+                array.shape != shape
+                or (array.dtype is not dtype and array.dtype != dtype)
+                or (t._requires_grad or t._grad_fn is not None) is not requires_grad
+            ):
                 return self._tensor_miss(f"argument {self.paths[i]}", t, dtype, shape)
         for i, snapshot in self.values:
             leaf = leaves[i]
@@ -156,8 +165,17 @@ class Guards:
                 return f"the contents of the array {self.paths[i]} changed"
         return self._sharing_miss(leaves) or self._world_miss()
 
+    def _shared_alike(self, leaves: Sequence[Any]) -> bool:
+        """Whether the same tensor arguments are one object."""
+        if self.distinct:
+            numbers = self.tensor_numbers
+            if len(numbers) == 2:
+                return leaves[numbers[0]] is not leaves[numbers[1]]
+            return len({id(leaves[i]) for i in numbers}) == len(numbers)
+        return _sharing(leaves) == self.same
+
     def _sharing_miss(self, leaves: Sequence[Any]) -> str | None:
-        if len(self.tensors) > 1 and _sharing(leaves) != self.same:
+        if len(self.tensors) > 1 and not self._shared_alike(leaves):
             return "other arguments are the same tensor"
         if not self.written_state and not self.written_arguments:
             return None
@@ -178,7 +196,7 @@ class Guards:
             return ", ".join(changed)
         for t, dtype, shape, requires_grad, name in self.state:
             array = t._data
-            if array.shape != shape or array.dtype != dtype:
+            if array.shape != shape or (array.dtype is not dtype and array.dtype != dtype):
                 return self._tensor_miss(f"captured tensor {name}", t, dtype, shape)
             if t._requires_grad is not requires_grad and t.requires_grad is not requires_grad:
                 return self._tensor_miss(f"captured tensor {name}", t, dtype, shape)

@@ -2,7 +2,7 @@
 
 The builtin reads the arrays' data pointers, releases the interpreter lock, runs the entry and returns the number of the
 step whose index check failed (0: none), or -1 without doing anything when it is not given the right number of plain
-ndarrays.
+C-contiguous ndarrays.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ def _check_layout() -> None:
     for shape in ((3,), (), (2, 5)):
         probe = np.zeros(shape)
         fields = [ctypes.c_void_p.from_address(id(probe) + offset).value for offset in (8, sync.DATA_OFFSET)]
-        if fields != [id(np.ndarray), probe.ctypes.data]:
+        flags = [ctypes.c_int.from_address(id(a) + sync.FLAGS_OFFSET).value for a in (probe, np.zeros((4, 4))[:, ::2])]
+        if fields != [id(np.ndarray), probe.ctypes.data] or flags != [probe.flags.num, 0x500]:
             raise CompileError("this Python's array objects have an unknown layout")
 
 

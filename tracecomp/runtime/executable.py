@@ -23,7 +23,8 @@ class _Native:
 
     def __init__(self, program: Program, profile: bool) -> None:
         self.code: ProgramCode = emit_program(program, native.host_target(), profile)
-        self.arrays = len(program.inputs) + len(program.outputs) + profile
+        self.inputs = len(program.inputs)
+        self.arrays = self.inputs + len(program.outputs) + profile
         self.arena_bytes = -(-program.arena_bytes // 64) * 64 + self.code.shared_bytes
         self._library = load(self.code.text)
         self._entry = self._library.address(ENTRY)
@@ -47,10 +48,13 @@ class _Native:
             self.run(self._plain(arrays), count)
 
     def _plain(self, arrays: Sequence[Array]) -> list[Array]:
-        """The same memory as objects of exactly the type ndarray."""
+        """Objects of exactly the type ndarray: the same memory, or contiguous copies of inputs."""
         if len(arrays) != self.arrays or not all(isinstance(a, np.ndarray) for a in arrays):
             raise TypeError(f"{self.arrays} arrays are wanted, {[type(a).__name__ for a in arrays]} were given")
-        return [a.view(np.ndarray) for a in arrays]
+        outputs = arrays[self.inputs :]
+        if not all(a.flags.c_contiguous for a in outputs):
+            raise ValueError("outputs must be C-contiguous")
+        return [*map(np.ascontiguousarray, arrays[: self.inputs]), *[a.view(np.ndarray) for a in outputs]]
 
     def _new_call(self, count: int) -> Callable[..., int]:
         arena_bytes = self.arena_bytes + count * self.code.private_bytes
@@ -60,8 +64,8 @@ class _Native:
 class Executable:
     """A program as machine code.
 
-    Arrays are C-contiguous and as large as their slots; distinct slots have distinct memory (state that is updated in
-    place is one slot). Calls from several Python threads at once are safe.
+    Arrays are as large as their slots, outputs C-contiguous; distinct slots have distinct memory (state that is updated
+    in place is one slot). Calls from several Python threads at once are safe.
     """
 
     def __init__(self, program: Program) -> None:

@@ -1,0 +1,38 @@
+"""Reading what the inputs of a recording are bound to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tracecomp.record.recording import Binding
+from tracecomp.tensor import Tensor
+
+Array = np.ndarray[Any, Any]
+
+
+def read(binding: Binding, leaves: Sequence[Any]) -> Array:
+    if binding.kind in ("grad", "host"):
+        return reader(binding)(leaves)
+    found = tensor_of(binding, leaves)
+    return found._data if isinstance(found, Tensor) else found
+
+
+def reader(binding: Binding) -> Callable[[Any], Array]:
+    """A function that reads the array of a gradient or host input."""
+    ref = binding.ref
+    if binding.kind == "grad":
+        return lambda leaves: ref._grad._data
+    owner, key = ref
+    if isinstance(owner, Mapping):
+        return lambda leaves: np.array(float(owner[key]))
+    return lambda leaves: np.array(float(getattr(owner, key)))
+
+
+def tensor_of(binding: Binding, leaves: Sequence[Any]) -> Any:
+    """The tensor (or array) behind an input."""
+    if binding.kind == "argument":
+        return leaves[binding.ref]
+    return binding.ref._grad if binding.kind == "grad" else binding.ref

@@ -1,0 +1,119 @@
+"""What runs a graph: the numpy interpreter, machine code, or machine code around routines of the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tracecomp.dump import Dump
+from tracecomp.ir.graph import Graph, Value
+from tracecomp.ir.interpret import Interpreter
+from tracecomp.passes import build
+from tracecomp.passes.explain import describe_built
+from tracecomp.passes.segments import has_external, segments
+from tracecomp.runtime.executable import Executable
+
+Array = np.ndarray[Any, Any]
+
+
+def _write(outputs: Sequence[Array], found: Sequence[Array], arrays: Sequence[Array]) -> None:
+    """Copy results to outputs, some of which may be the memory of inputs that other results look at."""
+    kept = [f.copy() if any(np.may_share_memory(f, a) for a in arrays) else f for f in found]
+    for out, result in zip(outputs, kept, strict=True):
+        np.copyto(out, result)
+
+
+class Interpreted:
+    """A graph run by the numpy interpreter."""
+
+    def __init__(self, graph: Graph, aliases: Mapping[int, int], threads: int | None) -> None:
+        self.graph = graph
+        self._interpreter = Interpreter(graph)
+
+    def run(self, arrays: Sequence[Array], outputs: Sequence[Array]) -> None:
+        """Compute ``outputs`` from ``arrays``."""
+        _write(outputs, self._interpreter.run(arrays), arrays)
+
+    def explain(self) -> str:
+        """What was decided: nothing."""
+        return "runs in the numpy interpreter, as recorded"
+
+
+class Native:
+    """A graph compiled to machine code. ``aliases`` as in ``passes.build``."""
+
+    def __init__(self, graph: Graph, aliases: Mapping[int, int], threads: int | None) -> None:
+        self.graph = graph
+        dump = Dump(graph.name)
+        self.built = build(graph, aliases, dump)
+        self.executable = Executable(self.built.program)
+        dump.write("llvm", lambda: self.executable.llvm_ir, "ll")
+        dump.write("assembly", lambda: self.executable.assembly, "s")
+        self.threads = threads
+        given = iter(range(sum(i.role != "constant" for i in graph.inputs)))
+        self._slots = [
+            (next(given), None) if i.role != "constant" else (0, _dense(i.data)) for i in self.built.graph.inputs
+        ]
+        self._constants = [_dense(c) for c in self.built.constants]
+        self._plain = len(self._constants) == 0 and all(c is None for _, c in self._slots)
+
+    def run(self, arrays: Sequence[Array], outputs: Sequence[Array]) -> None:
+        """Compute ``outputs`` from ``arrays``; IndexError when an index is out of range."""
+        if not self._plain:
+            arrays = [*[arrays[k] if c is None else c for k, c in self._slots], *self._constants]
+        self.executable.run(arrays, outputs, self.threads)
+
+    def explain(self) -> str:
+        """What the passes decided, what fused and why the rest did not."""
+        return describe_built(self.built.stages, self.built.lowered.partition)
+
+
+def _dense(array: Any) -> Array:
+    return np.ascontiguousarray(array)
+
+
+class Hosted:
+    """A graph whose linear algebra routines the host runs, between parts compiled to machine code."""
+
+    def __init__(self, graph: Graph, aliases: Mapping[int, int], threads: int | None) -> None:
+        self.graph = graph
+        self._open = [i.value for i in graph.inputs if i.role != "constant"]
+        self._constants = {i.value: _dense(i.data) for i in graph.inputs if i.role == "constant"}
+        self._parts = [
+            (Native(s.work, {}, threads) if isinstance(s.work, Graph) else s.work, s.reads, s.writes)
+            for s in segments(graph)
+        ]
+
+    def run(self, arrays: Sequence[Array], outputs: Sequence[Array]) -> None:
+        """Compute ``outputs`` from ``arrays``."""
+        known: dict[Value, Array] = {**self._constants, **dict(zip(self._open, arrays, strict=True))}
+        for work, reads, writes in self._parts:
+            given = [known[v] for v in reads]
+            if isinstance(work, Native):
+                found = [np.empty(v.shape, v.dtype.numpy) for v in writes]
+                work.run(given, found)
+            else:
+                result = work.op.impl(*given, **work.attrs)
+                found = [*map(np.asarray, result)] if isinstance(result, tuple) else [np.asarray(result)]
+            known.update(zip(writes, found, strict=True))
+        _write(outputs, [known[o.value] for o in self.graph.outputs], arrays)
+
+    def explain(self) -> str:
+        """What was decided for each compiled part."""
+        return "\n".join(
+            work.explain() if isinstance(work, Native) else f"{work.op.name}: run by the host"
+            for work, *_ in self._parts
+        )
+
+
+Backend = Interpreted | Native | Hosted
+
+
+def native(graph: Graph, aliases: Mapping[int, int], threads: int | None) -> Backend:
+    """The graph as machine code, around what only the host can run."""
+    return (Hosted if has_external(graph) else Native)(graph, aliases, threads)
+
+
+BACKENDS: dict[str, Callable[..., Backend]] = {"native": native, "interpret": Interpreted}
