@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 Case = tuple[str, tuple[Any, ...], dict[str, Any], tuple[Any, ...]]
 
 ELEMENTWISE = (
@@ -134,3 +136,21 @@ LOSSES: list[Case] = [
     ("TripletMarginLoss", (), {"swap": True}, ((4, 3), (4, 3), (4, 3))),
     ("TripletMarginWithDistanceLoss", (), {}, ((4, 3), (4, 3), (4, 3))),
 ]  # fmt: skip
+
+
+def make_input(spec: Any, rng: np.random.Generator) -> np.ndarray[Any, Any]:
+    if not spec or isinstance(spec[0], int):
+        return rng.normal(size=spec).astype("float32")
+    kind, shape = spec[:2]
+    if kind == "int":
+        return rng.integers(0, spec[2], size=shape)
+    if kind == "labels":
+        return np.array([[2, 0, -1, 1], [3, -1, 0, 0], [0, 1, 2, 3]])
+    uniform = rng.uniform(0.05, 0.95, size=shape).astype("float32")
+    made = {"prob": uniform, "positive": uniform + 0.2, "sign": np.sign(uniform - 0.5), "bool": np.round(uniform)}
+    return made[kind].astype("float32")
+
+
+def identify(case: Case) -> str:
+    name, args, options, _ = case
+    return "-".join([name, *map(str, args), *(f"{k}={v}" for k, v in options.items())]).replace(" ", "")

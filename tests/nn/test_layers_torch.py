@@ -9,23 +9,10 @@ import numpy as np
 import pytest
 
 import tracecomp
-from tests.nn.layers import LAYERS, LOSSES, Case
+from tests.nn.layers import LAYERS, LOSSES, Case, identify, make_input
 from tracecomp import nn
 
 torch = pytest.importorskip("torch")
-
-
-def make_input(spec: Any, rng: np.random.Generator) -> np.ndarray[Any, Any]:
-    if not spec or isinstance(spec[0], int):
-        return rng.normal(size=spec).astype("float32")
-    kind, shape = spec[:2]
-    if kind == "int":
-        return rng.integers(0, spec[2], size=shape)
-    if kind == "labels":
-        return np.array([[2, 0, -1, 1], [3, -1, 0, 0], [0, 1, 2, 3]])
-    uniform = rng.uniform(0.05, 0.95, size=shape).astype("float32")
-    made = {"prob": uniform, "positive": uniform + 0.2, "sign": np.sign(uniform - 0.5), "bool": np.round(uniform)}
-    return made[kind].astype("float32")
 
 
 def tensors(library: Any, arrays: list[Any], differentiable: int) -> list[Any]:
@@ -45,11 +32,6 @@ def close(ours: Any, theirs: Any, what: str) -> None:
     assert tuple(ours.shape) == tuple(theirs.shape), what
     a, b = ours.detach().numpy(), theirs.detach().numpy()
     np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5, err_msg=what)
-
-
-def identify(case: Case) -> str:
-    name, args, options, _ = case
-    return "-".join([name, *map(str, args), *(f"{k}={v}" for k, v in options.items())]).replace(" ", "")
 
 
 @pytest.mark.parametrize("case", LAYERS + LOSSES, ids=identify)
