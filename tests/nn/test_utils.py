@@ -210,6 +210,23 @@ def test_orthogonal_weights_can_be_assigned() -> None:
         np.testing.assert_allclose(m.weight.detach().numpy(), q, atol=1e-5)
 
 
+@pytest.mark.parametrize(("kind", "sizes", "shape"), [("Linear", (4, 3), (5, 4)), ("Conv2d", (2, 3, 3), (2, 2, 5, 5)),
+                                                      ("ConvTranspose2d", (2, 3, 3), (2, 2, 5, 5))])  # fmt: skip
+def test_batch_norm_folds_into_the_layer_before(kind: str, sizes: Any, shape: Any) -> None:
+    first = layer(tracecomp, kind, *sizes).eval()
+    norm = layer(tracecomp, "BatchNorm1d" if kind == "Linear" else "BatchNorm2d", 3).eval()
+    (
+        norm.running_mean.copy_(tracecomp.tensor([1.0, -2.0, 0.5])),
+        norm.running_var.copy_(tracecomp.tensor([4.0, 0.5, 2.0])),
+    )
+    x = tracecomp.tensor(np.random.default_rng(1).normal(size=shape).astype("float32"))
+    fuse = nn.utils.fuse_linear_bn_eval if kind == "Linear" else nn.utils.fuse_conv_bn_eval
+    fused = fuse(first, norm, **({"transpose": True} if "Transpose" in kind else {}))
+    np.testing.assert_allclose(fused(x).detach().numpy(), norm(first(x)).detach().numpy(), rtol=1e-4, atol=1e-5)
+    with pytest.raises(AssertionError, match="only for eval"):
+        fuse(first.train(), norm)
+
+
 INITIALISERS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("uniform_", (-2.0, 3.0), {}), ("normal_", (1.0, 2.0), {}), ("trunc_normal_", (), {"std": 2.0}),
     ("xavier_uniform_", (), {"gain": 2.0}), ("xavier_normal_", (), {}), ("kaiming_uniform_", (), {"a": 1.0}),

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tracecomp.functional import names as T
-from tracecomp.functional.linalg import qr
+from tracecomp.functional.factors import qr
 from tracecomp.modes import no_grad
 from tracecomp.tensor import Tensor
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tracecomp.functional import names as T
-from tracecomp.functional.linalg import geqrf, householder_product, matrix_exp, qr, solve
+from tracecomp.functional.factors import geqrf, householder_product, qr
+from tracecomp.functional.linalg import matrix_exp, solve
 from tracecomp.modes import no_grad
 from tracecomp.nn import functional as F
 from tracecomp.nn.module import Module
