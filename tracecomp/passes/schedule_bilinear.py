@@ -28,13 +28,17 @@ UNROLLED_TERMS = 4
 
 @dataclass(frozen=True)
 class Plan:
-    """The choice for one nest: lanes over ``vector``, a tile of ``tile``, ``packed`` the operand copied to a panel."""
+    """The choice for one nest: lanes over ``vector``, a tile of ``tile``, ``packed`` the operand copied to a panel.
+
+    ``whole`` is a second, short variable that joins the tile as a whole where the first alone leaves registers idle.
+    """
 
     vector: Var | None
     tile: Var | None
     width: int
     height: int
     packed: str = ""
+    whole: Var | None = None
 
 
 def schedule_bilinear(nest: BilinearNest, machine: Machine) -> tuple[Stmt, ...]:
@@ -101,7 +105,12 @@ def _plan(nest: BilinearNest, vector: Var, machine: Machine) -> Plan:
     lanes = machine.lanes(nest.acc.dtype.itemsize)
     height, vectors = _tile_size(tile.extent if tile else 1, vector.extent, lanes, machine.registers)
     width = min(vectors * lanes, vector.extent)
-    return Plan(vector, tile, width, height, _packed(nest, moving, vector))
+    whole = None
+    if tile is not None and height == tile.extent:
+        room = (machine.registers - 6) // (height * vectors)
+        fitting = [v for v in tiles if v != tile and v.extent <= room]
+        whole = max(fitting, key=lambda v: v.extent, default=None)
+    return Plan(vector, tile, width, height, _packed(nest, moving, vector), whole)
 
 
 def _packed(nest: BilinearNest, moving: Operand, vector: Var) -> str:
@@ -186,7 +195,7 @@ class _Tiled:
         assert plan.vector is not None
         self.vector = plan.vector
         self.tile = plan.tile
-        self.others = [v for v in nest.out if v not in (plan.vector, plan.tile)]
+        self.others = [v for v in nest.out if v not in (plan.vector, plan.tile, plan.whole)]
         self.chunks, self.rest = divmod(self.vector.extent, plan.width)
         rows = self.tile.extent if self.tile else 1
         self.steps, self.rows_rest = divmod(rows, plan.height)
@@ -258,6 +267,9 @@ class _Tiled:
         body: tuple[Stmt, ...] = (*lhs.stmts, *rhs.stmts, Update(ACCUMULATOR, (lhs.expr, rhs.expr)))
         whole = copier.stmts((Accumulate((_acc(nest),), _summed(nest.reduce, body)), *nest.after))
         whole = (Loop("vector", lane, whole),)
+        if self.plan.whole is not None:
+            short = Var(self._name("w"), self.plan.whole.extent)
+            whole = (Loop("tile", short, Copier({self.plan.whole: index(short)}).stmts(whole)),)
         return (Loop("tile", unit, whole),) if height > 1 else Copier({unit: Index()}).stmts(whole)
 
     def _panel(self, columns: _Columns) -> Buffer:
