@@ -124,7 +124,7 @@ class Cauchy(LocationScale):
 
     @property
     def variance(self) -> Tensor:
-        return T.full_like(self.loc, math.nan)  # type: ignore[no-any-return]
+        return T.full_like(self.loc, math.inf)  # type: ignore[no-any-return]
 
     def _standard(self, shape: tuple[int, ...]) -> Tensor:
         return T.tan(math.pi * (self._uniform(shape) - 0.5))  # type: ignore[no-any-return]
@@ -193,6 +193,10 @@ class Uniform(Distribution):
     @property
     def mean(self) -> Tensor:
         return (self.high + self.low) / 2  # type: ignore[no-any-return]
+
+    @property
+    def mode(self) -> Tensor:
+        return T.full_like(self.high, math.nan)  # type: ignore[no-any-return]
 
     @property
     def variance(self) -> Tensor:

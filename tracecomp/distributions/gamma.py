@@ -195,7 +195,8 @@ class Beta(Distribution):
 
     @property
     def mode(self) -> Tensor:
-        return (self.concentration1 - 1) / (self._total - 2)  # type: ignore[no-any-return]
+        both = T.stack([self.concentration1, self.concentration0], -1)
+        return Dirichlet(both, validate_args=False).mode[..., 0]  # type: ignore[index, no-any-return]
 
     @property
     def variance(self) -> Tensor:
