@@ -8,7 +8,7 @@ from tracecomp.codegen import sync
 from tracecomp.codegen.elements import Binding
 from tracecomp.codegen.emitter import Emitter, Module, Value
 from tracecomp.codegen.statements import Statements
-from tracecomp.ir.loops import Accumulate, Kernel, Loop, walk
+from tracecomp.ir.loops import Accumulate, Kernel, Let, Local, Loop, walk
 
 
 @dataclass(slots=True)
@@ -31,13 +31,22 @@ class KernelEmitter(Statements):
         self.kernel = kernel
         self.name = name
         self.parts: list[_Part] = []
+        self.buffers = [p.name for p in kernel.params]
+        self.names: list[str] = []
 
     def emit(self) -> KernelCode:
         for stmt in self.kernel.body:
             if isinstance(stmt, Loop) and stmt.kind == "parallel" and stmt.var.extent > 1:
                 self._share_out(stmt)
-            else:
-                self.stmt(stmt)
+                continue
+            self.stmt(stmt)
+            match stmt:
+                case Local(buffer):
+                    self.buffers.append(buffer.name)
+                case Let(name):
+                    self.names.append(name)
+                case Accumulate(accs):
+                    self.names.extend(a.name for a in accs)
         params = [f"{self.pointer(p.name)} %p{i}" for i, p in enumerate(self.kernel.params)]
         rest = ["ptr %team", "ptr %failed", "i64 %step", "ptr %shared", "ptr %private"]
         own = _function(self.name, [*params, *rest], self.e)
@@ -68,9 +77,9 @@ class KernelEmitter(Statements):
 class _Part(Statements):
     """A parallel loop as a function over a range of its iterations.
 
-    ``given`` are values of the kernel around it: what a failing check needs, addresses of memory, values of names.
-    They are handed over in memory and taken out by a second function, so that here they are parameters
-    that are known not to alias.
+    ``given`` are values of the kernel around it: what a failing check needs, addresses of buffers and
+    values of names from the kernel's own statements. They are handed over in memory and taken out by a second function,
+    so that here they are parameters that are known not to alias.
     """
 
     def __init__(self, kernel: KernelEmitter, loop: Loop) -> None:
@@ -78,11 +87,11 @@ class _Part(Statements):
         self.name = f"{kernel.name}.part{len(kernel.parts)}"
         self.given = [Value("%private", "ptr"), Value("%failed", "ptr"), Value("%step", "i64")]
         self.params = ["ptr %private", "ptr %failed", "i64 %step"]
-        for buffer, base in kernel.bases.items():
-            self.bases[buffer] = self._take(base, kernel.pointer(buffer))
-        for name, binding in kernel.bindings.items():
-            values = {p: v if v.const is not None else self._take(v, v.type) for p, v in binding.values.items()}
-            self.bindings[name] = Binding(binding.over, values)
+        for buffer in kernel.buffers:
+            self.bases[buffer] = self._take(kernel.bases[buffer], kernel.pointer(buffer))
+        for name in kernel.names:
+            value = kernel.bindings[name].values[()]
+            self.bindings[name] = Binding((), {(): value if value.const is not None else self._take(value, value.type)})
         self.repeat(loop, Value("%start", "i64"), Value("%stop", "i64"))
 
     def _take(self, value: Value, spelled: str) -> Value:

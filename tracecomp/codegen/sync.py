@@ -37,7 +37,7 @@ job: function, arguments, extent, chunks; 160 threads of the call; 192 whether i
 
 CHUNKS_PER_THREAD = 4
 
-_SPINS = 1000
+_SPINS = 500
 _FUTEX_CALL = {"x86_64": 202, "aarch64": 98}
 _PAUSE = {"x86_64": "@llvm.x86.sse2.pause()", "aarch64": "@llvm.aarch64.hint(i32 1)"}
 _PAUSE_DECLARED = {"x86_64": "declare void @llvm.x86.sse2.pause()", "aarch64": "declare void @llvm.aarch64.hint(i32)"}

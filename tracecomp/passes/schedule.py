@@ -14,7 +14,9 @@ from tracecomp.passes.ranges import part, parts_of
 from tracecomp.passes.rename import Copier, Move
 from tracecomp.passes.split_vars import merge_vars, merged, replaced, split, wanted_split
 
-PARALLEL_WORK = 1 << 18
+# Less than this takes about as long as waking a worker and its first chunk: 60 us.
+PARALLEL_WORK = 1 << 21
+MOVING_COST = 3.0
 HEAVY_COST = 24.0
 MAX_SPLITS = 24
 BLOCK = 16
@@ -88,11 +90,11 @@ def _mapped(nest: Nest, mapping: dict[Var, Index], rows: list[Var], inner: list[
 
 
 def _work(nest: Nest) -> float:
-    """Elements times cost, a measure of running time."""
+    """Elements times cost, a measure of running time; one that costs less than moving it counts as moved."""
     total = 1.0
     for var in (*nest.rows, *nest.inner):
         total *= var.extent
-    return total * max(_cost(nest), 1.0)
+    return total * max(_cost(nest), MOVING_COST)
 
 
 def _cost(nest: Nest) -> float:

@@ -18,7 +18,7 @@ from tracecomp.passes.rename import Copier
 from tracecomp.passes.schedule import strip, tiles
 from tracecomp.passes.split_vars import merge_vars, merged
 
-PARALLEL_WORK = 1 << 20
+PARALLEL_WORK = 1 << 22  # multiply-adds, 80 us: see schedule.PARALLEL_WORK
 WANTED_BLOCKS = 16
 NOMINAL_LANES = 16
 GATHER_COST = 20.0
