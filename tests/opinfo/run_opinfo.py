@@ -292,6 +292,11 @@ def samples(op: Any, dtype: torch.dtype, limit: int) -> Iterator[Any]:
         yield sample
 
 
+def is_exact(name: str) -> bool:
+    """Whether values are determined, not drawn at random or left unset."""
+    return not any(name.split(".")[-1].startswith(p) for p in RANDOM)
+
+
 def in_scope(op: Any) -> bool:
     return not any(op.name.startswith(prefix) for prefix in OUT_OF_SCOPE)
 
@@ -305,7 +310,7 @@ def run(names: set[str], dtypes: list[str], limit: int, verbose: bool, compiled:
         if not in_scope(op) or (names and op.name not in names and label not in names):
             continue
         fn = function(op.name, op.variant_test_name)
-        exact = not any(op.name.split(".")[-1].startswith(p) for p in RANDOM)
+        exact = is_exact(op.name)
         supported = [d for d in dtypes if DTYPES[d] in op.supported_dtypes("cpu")]
         if not supported:
             continue

@@ -10,7 +10,6 @@ from tracecomp.functional.joining import chunk, split, split_with_sizes, unbind
 from tracecomp.functional.method import function
 from tracecomp.functional.promotion import cast
 from tracecomp.functional.shaping import (
-    as_strided,
     cut_range,
     diagonal,
     expand,
@@ -23,7 +22,8 @@ from tracecomp.functional.shaping import (
     unfold,
     unsqueeze,
     view,
-)  # fmt: skip
+)
+from tracecomp.functional.strided import as_strided
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor, own
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracecomp.functional.linalg import matrices, qr, svd
+from tracecomp.functional.factors import matrices, qr, svd
 from tracecomp.functional.matmul import matmul
 from tracecomp.functional.method import function
 from tracecomp.functional.sampling import gaussian

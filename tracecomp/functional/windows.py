@@ -11,7 +11,7 @@ from tracecomp.functional.creation import constant, finish
 from tracecomp.functional.defaults import default_dtype
 from tracecomp.functional.method import function, namespaced
 from tracecomp.functional.promotion import cast
-from tracecomp.functional.shaping import roll
+from tracecomp.functional.rearranging import roll
 from tracecomp.ir.types import DType, float64, int64
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor, create

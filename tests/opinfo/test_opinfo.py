@@ -1,0 +1,55 @@
+"""Every dense CPU operator of torch's own sample database, on its first samples."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("expecttest")  # torch's sample database needs it
+
+from tests.opinfo.run_opinfo import DTYPES, Unsupported, check, function, in_scope, is_exact, op_db, samples  # noqa: E402
+
+MISSING = {
+    "stft", "linalg.eig", "linalg.eigvals", "linalg.ldl_factor", "linalg.ldl_factor_ex", "linalg.ldl_solve",
+    "fft.fft", "fft.fft2", "fft.fftn", "fft.rfft", "fft.rfft2", "fft.rfftn", "fft.ifft", "fft.ifft2", "fft.ifftn",
+    "fft.ihfft", "fft.ihfft2", "fft.ihfftn",
+}  # fmt: skip
+DIFFERENT = {
+    "as_strided_scatter": "torch leaves the gradient of overwritten elements in place",
+    "bfloat16": "needs ml_dtypes",
+    "histogramdd": "torch searches unsorted edges",
+    "matrix_exp": "torch loses digits in float32",
+    "special.bessel_j0": "torch loses digits at large arguments",
+    "special.bessel_y1": "torch loses digits at large arguments",
+}
+OPERATORS = [
+    op
+    for op in op_db
+    if in_scope(op) and op.name not in DIFFERENT and set(DTYPES.values()) & set(op.supported_dtypes("cpu"))
+]
+
+
+def label(op: Any) -> str:
+    return f"{op.name}/{op.variant_test_name}" if op.variant_test_name else op.name
+
+
+@pytest.mark.parametrize("op", OPERATORS, ids=label)
+def test_first_samples(op: Any) -> None:
+    fn = function(op.name, op.variant_test_name)
+    assert (fn is None) == (op.name in MISSING)
+    if fn is None:
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for dtype in DTYPES.values():
+            if dtype not in op.supported_dtypes("cpu"):
+                continue
+            for sample in samples(op, dtype, 2):
+                try:
+                    text = check(op, fn, sample, dtype, is_exact(op.name), compiled=False)
+                except Unsupported:
+                    continue
+                assert text is None or text.startswith("torch raises"), (text, sample.summary())

@@ -1,0 +1,231 @@
+"""Factorizations of matrices: Cholesky, LU, QR, eigenvalues and singular values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracecomp.functional.creation import constant
+from tracecomp.functional.matmul import identity, matmul
+from tracecomp.functional.method import function, namespaced
+from tracecomp.functional.promotion import cast, with_zero_gradient
+from tracecomp.functional.results import result_type_named
+from tracecomp.functional.shaping import matrix_transpose, to_shape
+from tracecomp.functional.triangles import tril, triu
+from tracecomp.ir.types import int32, int64
+from tracecomp.ops.prim import prim
+from tracecomp.tensor import Tensor, create
+
+QrResult = result_type_named("linalg_qr", "Q R")
+
+
+OldQrResult = result_type_named("qr", "Q R")
+
+
+EighResult = result_type_named("linalg_eigh", "eigenvalues eigenvectors")
+
+
+SvdResult = result_type_named("linalg_svd", "U S Vh")
+
+
+OldSvdResult = result_type_named("svd", "U S V")
+
+
+LuResult = result_type_named("linalg_lu", "P L U")
+
+
+LuFactorResult = result_type_named("linalg_lu_factor", "LU pivots")
+
+
+LuFactorExResult = result_type_named("linalg_lu_factor_ex", "LU pivots info")
+
+
+CholeskyExResult = result_type_named("linalg_cholesky_ex", "L info")
+
+
+GeqrfResult = result_type_named("geqrf", "a tau")
+
+
+def matrices(x: Any, name: str, square: bool = False) -> Tensor:
+    """A floating tensor of at least two dimensions, square if asked; PyTorch's errors otherwise."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name}(): argument 'A' (position 1) must be Tensor, not {type(x).__name__}")
+    if x.ndim < 2:
+        raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions.")
+    if square and x.shape[-1] != x.shape[-2]:
+        raise RuntimeError(
+            f"{name}: A must be batches of square matrices, but they are {x.shape[-2]} by {x.shape[-1]} matrices"
+        )
+    if not x.dtype.is_floating_point:
+        raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {x.dtype.name}")
+    return x
+
+
+def no_errors(x: Tensor) -> Tensor:
+    """``info`` of the ``_ex`` forms: zero for every matrix."""
+    return constant(tuple(x.shape[:-2]), 0, int32)
+
+
+@namespaced("linalg")
+def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
+    """Lower (or upper) triangular factor of symmetric positive-definite matrices; LinAlgError for others."""
+    factor = prim.cholesky(matrices(A, "linalg.cholesky", square=True))
+    return matrix_transpose(factor) if upper else factor
+
+
+@namespaced("linalg")
+def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> Any:
+    """(factor, info)."""
+    return CholeskyExResult(cholesky(A, upper=upper), no_errors(A))
+
+
+@function()
+def cholesky_(input: Tensor, upper: bool = False) -> Tensor:
+    """:func:`linalg.cholesky` with ``upper`` positional."""
+    return cholesky(input, upper=upper)
+
+
+@namespaced("linalg")
+def qr(A: Tensor, mode: str = "reduced") -> Any:
+    """Orthogonal and upper triangular factors; mode "reduced", "complete" or "r" (empty Q)."""
+    if mode not in ("reduced", "complete", "r"):
+        raise RuntimeError(
+            f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), 'r', or 'complete'"
+        )
+    q, r = prim.qr(matrices(A, "linalg.qr"), full=mode == "complete")
+    return QrResult(constant((0,), 0, A.dtype) if mode == "r" else q, r)
+
+
+@function()
+def qr_(input: Tensor, some: bool = True) -> Any:
+    """Orthogonal and upper triangular factors, reduced if ``some``."""
+    return OldQrResult(*qr(input, "reduced" if some else "complete"))
+
+
+@namespaced("linalg")
+def eigh(A: Tensor, UPLO: str = "L") -> Any:
+    """Eigenvalues, ascending, and eigenvectors of symmetric matrices, read from one triangle."""
+    if UPLO.upper() not in ("L", "U"):
+        raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
+    return EighResult(*prim.eigh(matrices(A, "linalg.eigh", square=True), uplo=UPLO.upper()))
+
+
+@namespaced("linalg")
+def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
+    """Eigenvalues, ascending, of symmetric matrices."""
+    return eigh(A, UPLO)[0]
+
+
+@namespaced("linalg")
+def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> Any:
+    """(U, singular values descending, V transposed)."""
+    return SvdResult(*prim.svd(matrices(A, "linalg.svd"), full=full_matrices))
+
+
+@namespaced("linalg")
+def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
+    """Singular values, descending."""
+    return prim.svd(matrices(A, "linalg.svdvals"), full=False)[1]
+
+
+@function()
+def svd_(input: Tensor, some: bool = True, compute_uv: bool = True) -> Any:
+    """(U, singular values, V), reduced if ``some``; U and V are zero unless ``compute_uv``."""
+    u, s, v = prim.svd(matrices(input, "svd"), full=not some)
+    if not compute_uv:
+        m, n = input.shape[-2:]
+        lead = tuple(input.shape[:-2])
+        return OldSvdResult(constant((*lead, m, m), 0, input.dtype), s, constant((*lead, n, n), 0, input.dtype))
+    return OldSvdResult(u, s, matrix_transpose(v))
+
+
+@namespaced("linalg")
+def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:
+    """(L and U in one matrix, LAPACK's row swaps counted from 1)."""
+    return LuFactorResult(*prim.lu_factor(matrices(A, "linalg.lu_factor")))
+
+
+@namespaced("linalg")
+def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> Any:
+    """(LU, pivots, info)."""
+    return LuFactorExResult(*lu_factor(A, pivot=pivot), no_errors(A))
+
+
+def lower_unit(x: Tensor) -> Tensor:
+    k = min(x.shape[-2:])
+    x = x[..., :k]
+    square = identity(x) if x.shape[-2] == x.shape[-1] else tall_identity(x)
+    return prim.add(tril(x, -1), square)
+
+
+def tall_identity(x: Tensor) -> Tensor:
+    shape = tuple(x.shape)
+    row = create("iota", shape=shape, axis=len(shape) - 2, dtype=int64)
+    return cast(prim.eq(row, create("iota", shape=shape, axis=len(shape) - 1, dtype=int64)), x.dtype)
+
+
+def permutation_matrix(pivots: Tensor, size: int, like: Tensor) -> Tensor:
+    """P with A = P L U."""
+    order = prim.pivot_order(pivots, size=size)
+    row = create("iota", shape=(size, 1), axis=0, dtype=int64)
+    return cast(prim.eq(row, to_shape(order, (*order.shape[:-1], 1, size))), like.dtype)
+
+
+@function(composite=True)
+def lu_unpack(
+    LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True
+) -> Any:
+    """(P, L, U) of :func:`linalg.lu_factor`'s results."""
+    nothing = constant((0,), 0, LU_data.dtype)
+    m = LU_data.shape[-2]
+    k = min(LU_data.shape[-2:])
+    p = permutation_matrix(LU_pivots, m, LU_data) if unpack_pivots else nothing
+    if not unpack_data:
+        return LuResult(p, nothing, nothing)
+    return LuResult(p, lower_unit(LU_data), triu(LU_data[..., :k, :]))
+
+
+@namespaced("linalg")
+def lu(A: Tensor, *, pivot: bool = True) -> Any:
+    """(P, L, U) with A = P L U."""
+    return lu_unpack(*lu_factor(A, pivot=pivot))
+
+
+@function()
+def lu_(input: Tensor, pivot: bool = True, get_infos: bool = False) -> Any:
+    """(LU, pivots) and, if asked, infos."""
+    factors = tuple(lu_factor(input, pivot=pivot))
+    return (*factors, no_errors(input)) if get_infos else factors
+
+
+@namespaced("linalg")
+def householder_product(A: Tensor, tau: Tensor) -> Tensor:
+    """The first columns of the product of reflections I - tau v v' given below the diagonal of ``A``."""
+    matrices(A, "linalg.householder_product")
+    return with_zero_gradient(_reflected(A, tau, tall_identity(A), False), A)
+
+
+def _reflected(A: Tensor, tau: Tensor, x: Tensor, transpose: bool) -> Tensor:
+    """Reflections applied to ``x`` from the left, the last one first (or the first one first)."""
+    v = prim.add(tril(A, -1), tall_identity(A))
+    k = tau.shape[-1]
+    for i in range(k) if transpose else reversed(range(k)):
+        column = v[..., i : i + 1]
+        scale = tau[..., i : i + 1].unsqueeze(-1)
+        x = prim.sub(x, prim.mul(scale, matmul(column, matmul(matrix_transpose(column), x))))
+    return x
+
+
+@function()
+def geqrf(input: Tensor) -> Any:
+    """(reflections below the diagonal with R above, their factors tau), as LAPACK gives them."""
+    return GeqrfResult(*prim.geqrf(matrices(input, "geqrf")))
+
+
+@function(composite=True)
+def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False) -> Tensor:
+    """Q other, Q' other, other Q or other Q' for the reflections of :func:`geqrf`."""
+    m = input.shape[-2]
+    wide = input if input.shape[-1] <= m else input[..., :m]
+    if left:
+        return _reflected(wide, tau, other, transpose)
+    return matrix_transpose(_reflected(wide, tau, matrix_transpose(other), not transpose))
