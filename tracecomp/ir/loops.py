@@ -35,7 +35,7 @@ guarded by ``where`` is replaced by 0 for loads, and the store is left out, when
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -305,23 +305,6 @@ def call_steps(steps: tuple[Step, ...]) -> Iterator[CallStep]:
             yield from call_steps(body)
 
 
-def map_calls(steps: tuple[Step, ...], change: Callable[[CallStep], CallStep]) -> tuple[Step, ...]:
-    """The steps with every kernel call replaced."""
-
-    def one(step: Step) -> Step:
-        match step:
-            case CallStep():
-                return change(step)
-            case RepeatStep(var, body):
-                return RepeatStep(var, map_calls(body, change))
-            case WhenStep(condition, then, otherwise):
-                return WhenStep(condition, map_calls(then, change), map_calls(otherwise, change))
-            case WhileStep(test, condition, body):
-                return WhileStep(map_calls(test, change), condition, map_calls(body, change))
-
-    return tuple(map(one, steps))
-
-
 def cast(value: Expr, dtype: DType) -> Expr:
     """``value`` converted to ``dtype``; the value itself when it has it already."""
     return value if value.dtype is dtype else Call("cast", (value,), dtype)
@@ -377,5 +360,5 @@ __all__ = [
     "Acc", "Accumulate", "Buffer", "Call", "CallStep", "Check", "Const", "Expr", "If", "Index", "IndexValue",
     "Kernel", "Let", "Load", "Local", "Loop", "Program", "Read", "Ref", "RepeatStep", "Slot", "Step", "Stmt",
     "Store", "Update", "Var", "WhenStep", "WhileStep", "both", "call_steps", "cast", "children", "in_range",
-    "index", "index_from", "map_calls", "step_bodies", "walk", "with_children",
+    "index", "index_from", "step_bodies", "walk", "with_children",
 ]  # fmt: skip
