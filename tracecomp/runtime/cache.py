@@ -29,15 +29,21 @@ def directory() -> Path:
 
 def library(text: str, target: Target) -> Library:
     """The loaded module of ``text``: from the cache, or compiled and put there."""
-    key = _key(text, target)
-    code = _read(key)
+    return Library(object_code(text, target), target)
+
+
+def object_code(text: str, target: Target) -> bytes:
+    """The machine code of ``text``: from the cache, or compiled and put there."""
+    key = key_of(text, target)
+    code = read(key)
     if code is None:
         code = native.compile_object(text, target)
-        _write(key, code)
-    return Library(code, target)
+        write(key, code)
+    return code
 
 
-def _key(text: str, target: Target) -> str:
+def key_of(text: str, target: Target) -> str:
+    """The name under which what ``text`` becomes on ``target`` is stored."""
     parts = (native.compiler_version(), target.triple, target.cpu, target.features, text)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
@@ -46,7 +52,7 @@ def _path(key: str) -> Path:
     return directory() / f"{key}.o"
 
 
-def _read(key: str) -> bytes | None:
+def read(key: str) -> bytes | None:
     """The object stored under ``key``; None when there is none or it is not what was written."""
     path = _path(key)
     try:
@@ -66,7 +72,7 @@ def _seal(key: str, code: bytes) -> bytes:
     return hashlib.sha256(key.encode() + code).digest()
 
 
-def _write(key: str, code: bytes) -> None:
+def write(key: str, code: bytes) -> None:
     """Store an object: whole or not at all. A folder that cannot be written just means no cache."""
     folder = directory()
     try:

@@ -52,11 +52,11 @@ def library() -> Library:
     return shared
 
 
-def load(text: str) -> Library:
-    """A program's module, compiled for this machine and loaded; it may call the shared code."""
+def load(code: bytes) -> Library:
+    """A program's machine code, loaded; it may call the shared code."""
     with _making:
         library()
-    return objects.library(text, native.host_target())
+    return Library(code, native.host_target())
 
 
 @cache

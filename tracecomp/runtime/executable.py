@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from tracecomp.codegen import native
-from tracecomp.codegen.program import ENTRY, ProgramCode, emit_program
+from tracecomp.codegen.program import ENTRY, emit_program
 from tracecomp.ir.loops import Program
 from tracecomp.runtime import threads
 from tracecomp.runtime.entry import load, new_call
+from tracecomp.runtime.image import Image
 
 Array = np.ndarray[Any, Any]
 
@@ -21,18 +22,15 @@ Array = np.ndarray[Any, Any]
 class _Native:
     """One way of compiling a program, loaded. Idle calls keep their memory, by thread count, to be used again."""
 
-    def __init__(self, program: Program, profile: bool) -> None:
-        self.code: ProgramCode = emit_program(program, native.host_target(), profile)
-        self.inputs = len(program.inputs)
-        self.arrays = self.inputs + len(program.outputs) + profile
-        self.arena_bytes = -(-program.arena_bytes // 64) * 64 + self.code.shared_bytes
-        self._library = load(self.code.text)
+    def __init__(self, image: Image) -> None:
+        self.image = image
+        self._library = load(image.code)
         self._entry = self._library.address(ENTRY)
         self._idle: defaultdict[int, list[Callable[..., int]]] = defaultdict(list)
 
     def run(self, arrays: Sequence[Array], count: int | None) -> None:
         """Run on ``arrays``; IndexError names the operation whose index is out of range."""
-        count = (count or threads.get_num_threads()) if self.code.parallel else 1
+        count = (count or threads.get_num_threads()) if self.image.parallel else 1
         if count > 1:
             threads.start_workers(count - 1)
         idle = self._idle[count]
@@ -43,22 +41,22 @@ class _Native:
         failed = call(*arrays)
         idle.append(call)
         if failed > 0:
-            raise IndexError(f"index out of range in {self.code.labels[failed - 1]}")
+            raise IndexError(f"index out of range in {self.image.labels[failed - 1]}")
         if failed:
             self.run(self._plain(arrays), count)
 
     def _plain(self, arrays: Sequence[Array]) -> list[Array]:
         """Objects of exactly the type ndarray: the same memory, or contiguous copies of inputs."""
-        if len(arrays) != self.arrays or not all(isinstance(a, np.ndarray) for a in arrays):
-            raise TypeError(f"{self.arrays} arrays are wanted, {[type(a).__name__ for a in arrays]} were given")
-        outputs = arrays[self.inputs :]
+        if len(arrays) != self.image.arrays or not all(isinstance(a, np.ndarray) for a in arrays):
+            raise TypeError(f"{self.image.arrays} arrays are wanted, {[type(a).__name__ for a in arrays]} were given")
+        outputs = arrays[self.image.inputs :]
         if not all(a.flags.c_contiguous for a in outputs):
             raise ValueError("outputs must be C-contiguous")
-        return [*map(np.ascontiguousarray, arrays[: self.inputs]), *[a.view(np.ndarray) for a in outputs]]
+        return [*map(np.ascontiguousarray, arrays[: self.image.inputs]), *[a.view(np.ndarray) for a in outputs]]
 
     def _new_call(self, count: int) -> Callable[..., int]:
-        arena_bytes = self.arena_bytes + count * self.code.private_bytes
-        return new_call(self._entry, self.arrays, arena_bytes, count, threads.POOL.ctypes.data)
+        arena_bytes = self.image.memory_bytes + count * self.image.thread_bytes
+        return new_call(self._entry, self.image.arrays, arena_bytes, count, threads.POOL.ctypes.data)
 
 
 class Executable:
@@ -68,9 +66,16 @@ class Executable:
     in place is one slot). Calls from several Python threads at once are safe.
     """
 
-    def __init__(self, program: Program) -> None:
-        self.program = program
-        self._native = _Native(program, profile=False)
+    def __init__(self, program: Program | Callable[[], Program], image: Image | None = None) -> None:
+        """Compile ``program``; given its ``image``, ``program`` may be a function that makes it when it is asked for."""
+        self._source = program
+        self.image = image or Image.of(self.program)
+        self._native = _Native(self.image)
+
+    @cached_property
+    def program(self) -> Program:
+        """What is compiled."""
+        return self._source if isinstance(self._source, Program) else self._source()
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array], threads: int | None = None) -> None:
         """Compute ``outputs`` from ``inputs``; IndexError names the operation whose index is out of range."""
@@ -80,19 +85,19 @@ class Executable:
         self, inputs: Sequence[Array], outputs: Sequence[Array], threads: int | None = None
     ) -> list[tuple[str, float]]:
         """Run, and return ``(label, seconds)`` for each step; a repeated step's times are added up."""
-        labels = self._profiled.code.labels
+        labels = self._profiled.image.labels
         times = np.zeros(max(len(labels), 1), np.int64)
         self._profiled.run((*inputs, *outputs, times), threads)
         return [(label, float(t) * 1e-9) for label, t in zip(labels, times, strict=False)]
 
     @cached_property
     def _profiled(self) -> _Native:
-        return _Native(self.program, profile=True)
+        return _Native(Image.of(self.program, profile=True))
 
     @property
     def llvm_ir(self) -> str:
         """The module's LLVM text."""
-        return self._native.code.text
+        return emit_program(self.program, native.host_target()).text
 
     @property
     def assembly(self) -> str:
