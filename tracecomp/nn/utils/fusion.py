@@ -10,16 +10,16 @@ from tracecomp.nn.module import Module
 from tracecomp.nn.parameter import Parameter
 from tracecomp.tensor import Tensor
 
-MaybeTensor = Tensor | None
+Maybe = Tensor | None
 
 
-def _scale(running_var: Tensor, eps: float, weight: MaybeTensor) -> Tensor:
+def _scale(running_var: Tensor, eps: float, weight: Maybe) -> Tensor:
     factor = (running_var + eps).rsqrt()
     return factor if weight is None else factor * weight
 
 
 def _fuse(
-    weight: Tensor, bias: MaybeTensor, mean: Tensor, var: Tensor, eps: float, bn_weight: MaybeTensor, bn_bias: MaybeTensor,
+    weight: Tensor, bias: Maybe, mean: Tensor, var: Tensor, eps: float, bn_weight: Maybe, bn_bias: Maybe,
     channel_axis: int,
 ) -> tuple[Parameter, Parameter]:  # fmt: skip
     scale = _scale(var, eps, bn_weight)
@@ -36,7 +36,7 @@ def _fuse(
 
 
 def fuse_conv_bn_weights(
-    conv_w: Tensor, conv_b: MaybeTensor, bn_rm: Tensor, bn_rv: Tensor, bn_eps: float, bn_w: MaybeTensor, bn_b: MaybeTensor,
+    conv_w: Tensor, conv_b: Maybe, bn_rm: Tensor, bn_rv: Tensor, bn_eps: float, bn_w: Maybe, bn_b: Maybe,
     transpose: bool = False,
 ) -> tuple[Parameter, Parameter]:  # fmt: skip
     """Weight and bias of a convolution that does what the convolution and then the batch norm did."""
@@ -44,7 +44,7 @@ def fuse_conv_bn_weights(
 
 
 def fuse_linear_bn_weights(
-    linear_w: Tensor, linear_b: MaybeTensor, bn_rm: Tensor, bn_rv: Tensor, bn_eps: float, bn_w: Tensor, bn_b: Tensor
+    linear_w: Tensor, linear_b: Maybe, bn_rm: Tensor, bn_rv: Tensor, bn_eps: float, bn_w: Tensor, bn_b: Tensor
 ) -> tuple[Parameter, Parameter]:
     """Weight and bias of a linear layer that does what the layer and then the batch norm did."""
     return _fuse(linear_w, linear_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, 0)
