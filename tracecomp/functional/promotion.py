@@ -113,8 +113,22 @@ def bring(x: Operand, dtype: DType) -> Operand:
 
 def common(*operands: Operand) -> tuple[Any, ...]:
     """The operands in their promoted dtype."""
+    if _agree(operands):
+        return operands
     dtype = result_dtype(*operands)
     return tuple(bring(x, dtype) for x in operands)
+
+
+def _agree(operands: tuple[Operand, ...]) -> bool:
+    """Whether two operands obviously need no promotion: of one dtype, or floating with a Python float."""
+    if len(operands) != 2:
+        return False
+    a, b = operands
+    if not isinstance(a, Tensor):
+        return False
+    if isinstance(b, Tensor):
+        return a._data.dtype is b._data.dtype
+    return type(b) is float and a._data.dtype.kind == "f"
 
 
 def float_dtype(dtype: DType) -> DType:
@@ -124,6 +138,8 @@ def float_dtype(dtype: DType) -> DType:
 
 def common_float(*operands: Operand) -> tuple[Any, ...]:
     """The operands in their promoted dtype, integers becoming the default float."""
+    if _agree(operands) and operands[0]._data.dtype.kind == "f":
+        return operands
     dtype = float_dtype(result_dtype(*operands))
     return tuple(bring(x, dtype) for x in operands)
 

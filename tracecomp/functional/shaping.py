@@ -25,11 +25,11 @@ def reshape(input: Tensor, *shape: Any) -> Tensor:
 
 
 @function(only_method=True)
-def view(input: Tensor, *shape: Any, dtype: DType | None = None) -> Tensor:
+def view(input: Tensor, *size: Any, dtype: DType | None = None) -> Tensor:
     """A view under another shape or, with a dtype, of the same bytes. RuntimeError when memory does not allow it."""
-    if dtype is not None or (len(shape) == 1 and isinstance(shape[0], DType)):
-        return _view_dtype(input, dtype or shape[0])
-    target = infer_size(as_shape(shape), input.numel())
+    if dtype is not None or (len(size) == 1 and isinstance(size[0], DType)):
+        return _view_dtype(input, dtype or size[0])
+    target = infer_size(as_shape(size), input.numel())
     try:
         input._data.reshape(target, copy=False)
     except ValueError:
