@@ -77,4 +77,5 @@ class Process:
         code = self._process.wait()
         self._errors.seek(0)
         lines = self._errors.read().strip().splitlines()
-        return f"process ended with {code}: {lines[-1][:200] if lines else 'no message'}"
+        last = next((x for x in lines if x.startswith("Fatal")), lines[-1] if lines else "no message")
+        return f"process ended with {code}: {last[:200]}"

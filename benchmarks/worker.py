@@ -7,6 +7,7 @@ An engine of one thread prepares on the core that PLACE says, beside the others,
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import json
 import os
 import statistics
@@ -115,6 +116,7 @@ def main() -> None:
     name, threads, cache, place = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4])
     cores = sorted(os.sched_getaffinity(0))
     _pin(cores[:threads])
+    faulthandler.enable()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     warnings.simplefilter("ignore")
