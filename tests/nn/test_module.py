@@ -334,3 +334,14 @@ def test_scopes_are_module_paths() -> None:
     graph = tracecomp.trace(net, tracecomp.ones(2, 3))
     scopes = {"/".join(o.scope) for o in graph.origin.values()}
     assert "Net/first/linear" in scopes and "Net/body.1/batch_norm" in scopes
+
+
+def test_a_module_compiled_in_place_keeps_its_results_and_copies_without_its_recordings() -> None:
+    net = network(tracecomp)
+    x = tracecomp.ones(2, 3)
+    expected = net.eval()(x).detach().numpy()
+    net.compile()
+    for _ in range(3):
+        np.testing.assert_allclose(net(x).detach().numpy(), expected, rtol=1e-5)
+    assert len(net._compiled_call_impl.graphs) == 1
+    assert copy.deepcopy(net)._compiled_call_impl is None

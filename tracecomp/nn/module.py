@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from tracecomp.compiled import compile
 from tracecomp.modes import ModuleChanges, modes, no_grad, scope
 from tracecomp.nn.hooks import ModuleHooks
 from tracecomp.nn.parameter import Buffer, Parameter, is_lazy
@@ -47,6 +48,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
     training: bool
     dump_patches: bool = False
     call_super_init: bool = False
+    _compiled_call_impl: Any = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if (args or kwargs) and not self.call_super_init:
@@ -67,6 +69,11 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._compiled_call_impl is not None:
+            return self._compiled_call_impl(*args, **kwargs)
+        return self._call_impl(*args, **kwargs)
+
+    def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
         if modes.recorder is not None:
             return self._call_recorded(args, kwargs)
         return self._call_with_hooks(args, kwargs) if self._has_hooks else self.forward(*args, **kwargs)
@@ -155,6 +162,9 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
     def __dir__(self) -> list[str]:
         names = {*super().__dir__(), *self._parameters, *self._buffers, *self._modules}
         return sorted(name for name in names if not name[:1].isdigit())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k != "_compiled_call_impl"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -312,6 +322,10 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
                 param.grad = None
             elif param.grad is not None:
                 param.grad.detach_().zero_()
+
+    def compile(self, **options: Any) -> None:
+        """Compile the call of this module in place; ``options`` are those of ``tracecomp.compile``."""
+        self._compiled_call_impl = compile(self._call_impl, **options)
 
     # -- text ------------------------------------------------------------------------------------------------------
 
