@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from itertools import count
 from typing import Any
 
 import numpy as np
 
+from tracecomp import config, stored
 from tracecomp.dump import Dump
 from tracecomp.ir.graph import Graph, Value
 from tracecomp.ir.interpret import Interpreter
-from tracecomp.passes import build
+from tracecomp.passes import Built, build
 from tracecomp.passes.explain import describe_built
 from tracecomp.passes.segments import has_external, segments
 from tracecomp.runtime.executable import Executable
@@ -46,23 +49,41 @@ class Native:
 
     def __init__(self, graph: Graph, aliases: Mapping[int, int], threads: int | None) -> None:
         self.graph = graph
-        dump = Dump(graph.name)
-        self.built = build(graph, aliases, dump)
-        self.executable = Executable(self.built.program)
-        dump.write("llvm", lambda: self.executable.llvm_ir, "ll")
-        dump.write("assembly", lambda: self.executable.assembly, "s")
         self.threads = threads
-        given = iter(range(sum(i.role != "constant" for i in graph.inputs)))
-        self._slots = [
-            (next(given), None) if i.role != "constant" else (0, _dense(i.data)) for i in self.built.graph.inputs
-        ]
-        self._constants = [_dense(c) for c in self.built.constants]
-        self._plain = len(self._constants) == 0 and all(c is None for _, c in self._slots)
+        self._aliases = aliases
+        self._dump = Dump(graph.name)
+        self.executable, self._arguments = self._prepare()
+        self._plain = all(isinstance(a, int) for a in self._arguments)
+
+    def _prepare(self) -> tuple[Executable, tuple[int | Array, ...]]:
+        """The executable and where its arguments come from; from the disk where another process left them."""
+        if self._dump.folder is not None or config.current().verify:
+            executable = Executable(self.built.program)
+            self._dump.write("llvm", lambda: executable.llvm_ir, "ll")
+            self._dump.write("assembly", lambda: executable.assembly, "s")
+            return executable, self._argument_places()
+        key = stored.key_of(self.graph, self._aliases)
+        found = stored.load(key)
+        if found is not None:
+            return Executable(lambda: self.built.program, found.image), found.arguments
+        executable = Executable(self.built.program)
+        stored.save(key, executable.image, self._argument_places())
+        return executable, self._argument_places()
+
+    @cached_property
+    def built(self) -> Built:
+        """The graph after every pass, and its program."""
+        return build(self.graph, self._aliases, self._dump)
+
+    def _argument_places(self) -> tuple[int | Array, ...]:
+        given = count()
+        places = [next(given) if i.role != "constant" else _dense(i.data) for i in self.built.graph.inputs]
+        return (*places, *map(_dense, self.built.constants))
 
     def run(self, arrays: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Compute ``outputs`` from ``arrays``; IndexError when an index is out of range."""
         if not self._plain:
-            arrays = [*[arrays[k] if c is None else c for k, c in self._slots], *self._constants]
+            arrays = [arrays[a] if isinstance(a, int) else a for a in self._arguments]
         self.executable.run(arrays, outputs, self.threads)
 
     def explain(self) -> str:

@@ -67,7 +67,7 @@ class Executable:
     """
 
     def __init__(self, program: Program | Callable[[], Program], image: Image | None = None) -> None:
-        """Compile ``program``; given its ``image``, ``program`` may be a function that makes it when it is asked for."""
+        """Compile ``program``; given its ``image``, ``program`` may be a function that makes it when needed."""
         self._source = program
         self.image = image or Image.of(self.program)
         self._native = _Native(self.image)
