@@ -1,0 +1,102 @@
+"""Modules as functions of their parameters: ``functional_call``, ``stack_module_state``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from tracecomp.functional import names as T
+from tracecomp.modes import ModuleChanges
+from tracecomp.tensor import Tensor
+
+
+def functional_call(
+    module: Any, parameter_and_buffer_dicts: Mapping[str, Tensor] | Sequence[Mapping[str, Tensor]], args: Any = None,
+    kwargs: dict[str, Any] | None = None, *, tie_weights: bool = True, strict: bool = False,
+) -> Any:  # fmt: skip
+    """``module(*args, **kwargs)`` with the named parameters and buffers in place of its own.
+
+    ``strict``: all must be given, and nothing else (RuntimeError). ValueError for a name given twice.
+    """
+    given: dict[str, Tensor] = {}
+    single = isinstance(parameter_and_buffer_dicts, Mapping)
+    for part in [parameter_and_buffer_dicts] if single else parameter_and_buffer_dicts:
+        for name in part:
+            if name in given:
+                raise ValueError(f"{name} appeared in multiple dictionaries; behavior of functional call is ambiguous")
+        given.update(part)  # type: ignore[arg-type]
+    if args is None:
+        args = ()
+    if not isinstance(args, tuple):
+        args = (args,)
+    if strict:
+        _check_names(module, given)
+    with _swapped(module, _with_ties(module, given) if tie_weights else given):
+        return module(*args, **(kwargs or {}))
+
+
+def _slots(module: Any) -> dict[str, tuple[dict[str, Any], str]]:
+    """Where each named parameter and buffer is held; names of shared ones are all there."""
+    found = {}
+    for path, part in module.named_modules(remove_duplicate=False):
+        for table in (part._parameters, part._buffers):
+            for name, value in table.items():
+                if value is not None:
+                    found[f"{path}.{name}" if path else name] = (table, name)
+    return found
+
+
+def _check_names(module: Any, given: Mapping[str, Tensor]) -> None:
+    own = _slots(module)
+    unexpected, missing = sorted(set(given) - set(own)), sorted(set(own) - set(given))
+    if unexpected or missing:
+        raise RuntimeError(
+            f"Error(s) in reparametrizing {type(module).__name__}: unexpected keys {unexpected}, missing keys {missing}"
+        )
+
+
+def _with_ties(module: Any, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """``given`` for every name of a parameter that has several."""
+    slots = _slots(module)
+    owner = {name: id(table[key]) for name, (table, key) in slots.items()}
+    values = {owner[name]: value for name, value in given.items() if name in owner}
+    tied = {name: values[tensor] for name, tensor in owner.items() if tensor in values}
+    return {**tied, **given}
+
+
+@contextmanager
+def _swapped(module: Any, given: Mapping[str, Tensor]) -> Iterator[None]:
+    slots = _slots(module)
+    before = []
+    try:
+        for name, value in given.items():
+            if name not in slots:
+                raise AttributeError(f"{type(module).__name__} has no attribute `{name}`")
+            table, key = slots[name]
+            before.append((table, key, table[key]))
+            table[key] = value
+        ModuleChanges.epoch += 1
+        yield
+    finally:
+        for table, key, value in reversed(before):
+            table[key] = value
+        ModuleChanges.epoch += 1
+
+
+def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Parameters and buffers of several modules of one class, stacked by name, for ``vmap`` over ``functional_call``."""
+    if not models:
+        raise RuntimeError("stack_module_state: Expected at least one model, got 0.")
+    if any(m.training is not models[0].training for m in models):
+        raise RuntimeError("stack_module_state: Expected all models to have the same training/eval mode.")
+    if any(type(m) is not type(models[0]) for m in models):
+        raise RuntimeError("stack_module_state: Expected all models to be of the same class.")
+    params = {}
+    for name in dict(models[0].named_parameters()):
+        parts = [dict(m.named_parameters())[name] for m in models]
+        params[name] = T.stack(parts).detach().requires_grad_(parts[0].requires_grad)
+    buffers = {
+        name: T.stack([dict(m.named_buffers())[name] for m in models]) for name in dict(models[0].named_buffers())
+    }
+    return params, buffers
