@@ -98,7 +98,7 @@ def _rebase(target: Tensor, value: Tensor, before: Edge, edge: Edge) -> None:
 
 def _check_write(target: Tensor, history: bool) -> None:
     array = target._data
-    if any(s == 0 and n > 1 for s, n in zip(array.strides, array.shape, strict=True)):
+    if array.size and any(s == 0 and n > 1 for s, n in zip(array.strides, array.shape, strict=True)):
         raise RuntimeError(
             "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
             "Please clone() the tensor before performing the operation."

@@ -34,7 +34,7 @@ def _publish_copy(name: str, fn: Callable[..., Any], public: str) -> None:
         return tuple(map(own, result)) if isinstance(result, tuple) else own(result)
 
     run.__name__, run.__doc__ = public, f":func:`{name}` as a copy."
-    function(method=False)(run)
+    function(method=public.startswith("unsafe") or public == "narrow_copy")(run)
 
 
 def detach(input: Tensor) -> Tensor:

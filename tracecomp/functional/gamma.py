@@ -93,7 +93,7 @@ def polygamma_of(n: int, x: Tensor) -> Tensor:
     return prim.where(whole, math.copysign(math.inf, factor), value)
 
 
-@function(composite=True)
+@function(inplace=True, composite=True)
 def polygamma(input: Any, other: Any) -> Tensor:
     """The n-th derivative of digamma: ``polygamma(n, x)`` or ``x.polygamma(n)``."""
     n, x = (other, input) if isinstance(input, Tensor) else (input, other)

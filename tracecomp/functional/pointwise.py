@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from tracecomp.functional.method import function
+from tracecomp.functional.method import function, publish
 from tracecomp.functional.promotion import Operand, as_float, bring, cast, not_implemented, operand, result_dtype
 from tracecomp.ir.types import DType, bool_, int64
 from tracecomp.ops.prim import prim
@@ -266,7 +266,7 @@ def relu(input: Tensor) -> Tensor:
     return prim.where(prim.le(input, 0), 0, input)
 
 
-@function(composite=True)
+@function(method=False, composite=True)
 def where(condition: Tensor, input: Operand | None = None, other: Operand | None = None) -> Any:
     """``input`` where ``condition`` holds, else ``other``; with the condition alone, its nonzero positions."""
     if input is None or other is None:
@@ -277,3 +277,11 @@ def where(condition: Tensor, input: Operand | None = None, other: Operand | None
     if not isinstance(a, Tensor) and not isinstance(b, Tensor):
         a = create("full", value=bring(a, dtype), shape=(), dtype=dtype)
     return prim.where(mask, bring(a, dtype), bring(b, dtype))
+
+
+def _where_method(self: Tensor, condition: Tensor, other: Operand) -> Tensor:
+    """``self`` where ``condition`` holds, else ``other``."""
+    return where(condition, self, other)
+
+
+publish("where", _where_method, only_method=True)
