@@ -61,6 +61,8 @@ def _equal(target: Ints, length: Ints) -> bool:
 def adaptive_avg_pool(n: int, input: Tensor, output_size: Any) -> Tensor:
     """Mean over the regions that divide the input into ``output_size``."""
     name = f"adaptive_avg_pool{n}d"
+    if n > 1 and input.ndim <= n:
+        raise ValueError(f"Input dimension should be at least {n + 1}")
     x, single = batched(input, n, name)
     length = tuple(x.shape[2:])
     target = _target(output_size, length)
@@ -82,6 +84,8 @@ def adaptive_avg_pool(n: int, input: Tensor, output_size: Any) -> Tensor:
 def adaptive_max_pool(n: int, input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """Maximum over the regions that divide the input into ``output_size``."""
     name = f"adaptive_max_pool{n}d"
+    if n > 1 and input.ndim <= n:
+        raise ValueError(f"Input dimension should be at least {n + 1}")
     x, single = batched(input, n, name)
     length = tuple(x.shape[2:])
     target = _target(output_size, length)

@@ -9,7 +9,7 @@ from tracecomp.functional import names as T
 from tracecomp.ir.types import int64
 from tracecomp.modes import scope
 from tracecomp.nn.functional.activation import log_softmax
-from tracecomp.nn.functional.loss import legacy_reduction, reduce
+from tracecomp.nn.functional.loss import check_reduction, legacy_reduction, reduce
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor
 
@@ -121,8 +121,11 @@ def multi_margin_loss(
 ) -> Tensor:  # fmt: skip
     """Mean over wrong classes of ``max(0, margin - x[y] + x[i]) ** p``, times the weight of class y."""
     reduction = legacy_reduction(size_average, reduce, reduction)
+    check_reduction(reduction)
     if p not in (1, 2):
         raise ValueError("only p == 1 and p == 2 supported")
+    if weight is not None and weight.ndim != 1:
+        raise ValueError("weight must be one-dimensional")
     if input.ndim > 2 or not input.shape[-1:].numel():
         raise RuntimeError(
             f"Expected non-empty vector or matrix with optional 0-dim batch size, but got: {list(input.shape)}"
@@ -149,6 +152,7 @@ def multilabel_margin_loss(
 ) -> Tensor:  # fmt: skip
     """Sum over target and other classes of ``max(0, 1 - (x[y] - x[i])) / C``; targets end at the first -1."""
     reduction = legacy_reduction(size_average, reduce, reduction)
+    check_reduction(reduction)
     if input.shape != target.shape or input.ndim > 2:
         raise RuntimeError(f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}")
     single = input.ndim < 2

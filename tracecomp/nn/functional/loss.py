@@ -14,15 +14,18 @@ from tracecomp.nn.functional.linear import pairwise_distance
 from tracecomp.tensor import Tensor
 
 
+def check_reduction(reduction: str) -> None:
+    """ValueError for a word that is no reduction."""
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+
+
 def reduce(loss: Tensor, reduction: str) -> Tensor:
     """Mean, sum or all of ``loss``. ValueError for another word."""
     if reduction == "mean":
         return loss.mean()
-    if reduction == "sum":
-        return loss.sum()
-    if reduction != "none":
-        raise ValueError(f"{reduction} is not a valid value for reduction")
-    return loss
+    check_reduction(reduction)
+    return loss.sum() if reduction == "sum" else loss
 
 
 _reduced = reduce  # for functions that have an argument of that name

@@ -124,6 +124,10 @@ def max_pool(
     """Maximum of every window; with ``return_indices`` also its flat position in the input plane."""
     name = f"max_pool{n}d"
     x, single = batched(input, n, name)
+    if 0 in x.shape[1:]:
+        raise RuntimeError(
+            f"Expected input's non-batch dimensions to have positive length, but got an input of {list(input.shape)}"
+        )
     with scope(name):
         geometry = _Geometry(name, x.shape[2:], kernel_size, stride, padding, dilation, ceil_mode)
         values, place = pick_max(geometry.flat_windows(x, lowest(x.dtype)))
