@@ -25,6 +25,7 @@ from tracecomp.aliasing import (
     refresh,
     several_views,
 )
+from tracecomp.fields import TensorFields, blank
 from tracecomp.interface import TensorInterface
 from tracecomp.ir.op import OPS, Op
 from tracecomp.ir.types import DType, from_numpy_dtype
@@ -55,7 +56,7 @@ _ARITHMETIC = frozenset(
 )
 
 
-class Tensor(TensorInterface):
+class Tensor(TensorFields, TensorInterface):
     """An n-dimensional array with PyTorch's interface.
 
     A view holds the tensor it looks at (``_base``) and the chain of view primitives between them (``_chain``). It is
@@ -64,18 +65,12 @@ class Tensor(TensorInterface):
     whose memory it is (``_source``).
     """
 
-    _data: Array
-    _storage: Storage | None = None
     _base: Tensor | None = None
     _source: weakref.ref[Tensor] | None = None
     _chain: tuple[View, ...] = ()
-    _linked: bool = False
     _seen: int = 0
     _unwritable: str | None = None
-    _requires_grad: bool = False
-    _grad_fn: Node | None = None
     _output_nr: int = 0
-    _grad: Tensor | None = None
     _accumulator: weakref.ref[AccumulateGrad] | None = None
     _hooks: dict[int, Any] | None = None
     _post_hooks: dict[int, Any] | None = None
@@ -336,7 +331,7 @@ class Tensor(TensorInterface):
             )
         with no_grad():
             copy = own(self)
-        result = object.__new__(type(self))
+        result = blank(type(self))
         result.__dict__.update({k: v for k, v in self.__dict__.items() if not k.startswith("_")})
         result._data, result._value, result._requires_grad = copy._data, copy._value, self._requires_grad
         memo[id(self)] = result
@@ -349,18 +344,15 @@ class Tensor(TensorInterface):
         return _rebuild, (type(self), self.detach().numpy(), self._requires_grad, extra)
 
 
-_new_object = object.__new__
-
-
 def _new(array: Array) -> Tensor:
-    t = _new_object(Tensor)
+    t = blank(Tensor)
     t._data = array
     return t
 
 
 def wrap(array: Array, cls: type[Tensor] = Tensor) -> Tensor:
     """A new leaf tensor over ``array``'s memory; in a recording, data that Python brought in."""
-    t = _new_object(cls)
+    t = blank(cls)
     t._data = array
     if modes.inference:
         t._inference = True
@@ -429,7 +421,7 @@ def _row(t: Tensor, i: int) -> Tensor:
 
 
 def _rebuild(cls: type[Tensor], array: Array, requires_grad: bool, extra: dict[str, Any]) -> Tensor:
-    t = object.__new__(cls)
+    t = blank(cls)
     t._data = array
     t._requires_grad = requires_grad
     t.__dict__.update(extra)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.fields import blank
 from tracecomp.functional.creation import array_of, constant
 from tracecomp.functional.dims import new_shape
 from tracecomp.functional.method import publish
@@ -32,7 +33,7 @@ def legacy_tensor(dtype: DType, args: tuple[Any, ...]) -> Tensor:
 
 def _new(cls: type[Tensor], *args: Any, **kwargs: Any) -> Tensor:
     if cls is not Tensor:
-        return object.__new__(cls)
+        return blank(cls)
     return legacy_tensor(float32, args)
 
 

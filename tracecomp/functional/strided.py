@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.fields import blank, take_fields
 from tracecomp.functional.dims import as_shape
 from tracecomp.functional.method import function, publish
 from tracecomp.functional.shaping import squeeze, t, transpose, unsqueeze
@@ -95,9 +96,9 @@ def _shape_inplace(name: str, fn: Any) -> None:
     def run(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if input.requires_grad and input.is_leaf and grad_enabled():
             raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
-        former = object.__new__(type(input))
-        former.__dict__.update(input.__dict__)
-        input.__dict__.update(fn(former, *args, **kwargs).__dict__)
+        former = blank(type(input))
+        take_fields(former, input)
+        take_fields(input, fn(former, *args, **kwargs))
         return input
 
     run.__name__, run.__doc__ = f"{name}_", f"In-place form of :func:`{name}`."
