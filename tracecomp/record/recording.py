@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,10 +14,11 @@ from tracecomp.errors import Source
 from tracecomp.ir.graph import Graph, Input, Output, Value
 from tracecomp.ir.types import TensorType, from_numpy_dtype
 from tracecomp.modes import modes
-from tracecomp.node import Node, OpNode, View
+from tracecomp.node import Node, View
 from tracecomp.record.extract import extract, needed_nodes
 from tracecomp.record.guards import Guards
 from tracecomp.record.pytree import flatten, flatten_call, paths
+from tracecomp.record.reach import edges, new_state, was_freed
 from tracecomp.record.recorder import Recorder
 from tracecomp.record.saving import choose_saved
 from tracecomp.record.template import Template
@@ -168,7 +168,7 @@ class _Finish:
         tensors = dict.fromkeys(v for v in values if isinstance(v, Tensor))
         rebased = self._rebased_arguments() if derive else []
         found = [t for t in tensors if derive and self._differentiable(t)] + rebased
-        roots = [t for t in found if not _was_freed(t)]
+        roots = [t for t in found if not was_freed(t)]
         results = [self._result(v, roots) for v in values]
         updates = self._updates()
         numbers = {id(self.leaves[b.ref]): n for b, n in updates if b.kind == "argument"}
@@ -190,7 +190,7 @@ class _Finish:
             graph, self.guards, inputs, structure, results, updates, grads, predicates, split,
             [(numbers[id(t)], self._origin(t), _position(roots, t)) for t in rebased],
             self._changed_values() or self._shared_memory(updates) or self._history_outside()
-            or _new_state(self.recorder, kept),
+            or new_state(self.recorder, kept),
         )  # fmt: skip
 
     # ---- inputs
@@ -363,7 +363,7 @@ class _Finish:
             seeds.append(seed)
         inputs = self._differentiable_inputs()
         found = run_backward(
-            _edges(roots), seeds, keep_graph=True, create_graph=False, targets=[e for _, e in inputs], accumulate=False,
+            edges(roots), seeds, keep_graph=True, create_graph=False, targets=[e for _, e in inputs], accumulate=False,
             hook_targets=False,
         )  # fmt: skip
         wanted: list[tuple[Binding, Value | None]] = []
@@ -381,7 +381,7 @@ class _Finish:
         recorder = self.recorder
         inputs = [i for i in recorder.graph.inputs if i.value in self.sources]
         targets = [edge for _, edge in self._differentiable_inputs()]
-        template = Template(recorder.graph, inputs, _edges(roots), targets, recorder.value)
+        template = Template(recorder.graph, inputs, edges(roots), targets, recorder.value)
         return template, [self.sources[i.value] for i in inputs]
 
     def _split(
@@ -421,60 +421,3 @@ class _Finish:
 
 def _position(tensors: Sequence[Tensor], t: Tensor) -> int | None:
     return next((i for i, other in enumerate(tensors) if other is t), None)
-
-
-def _edges(roots: Sequence[Tensor]) -> list[tuple[Node, int]]:
-    return [(t.grad_fn, t._output_nr) for t in roots if t.grad_fn is not None]
-
-
-def _was_freed(t: Tensor) -> bool:
-    """Whether the history of ``t`` was used up by a backward pass."""
-    return any(isinstance(n, OpNode) and n.ins is None for n in _history([t]))
-
-
-def _reachable(tensors: Sequence[Tensor]) -> set[int]:
-    """The ids of ``tensors``, what they are views of, their gradients, and what their histories hold."""
-    found: set[int] = set()
-    nodes: set[Node] = set()
-    stack = list(tensors)
-    while stack:
-        t = stack.pop()
-        if id(t) in found:
-            continue
-        found.add(id(t))
-        stack += [x for x in (t._base, t._grad) if x is not None]
-        for node in _history([t]) - nodes if t.grad_fn not in nodes else ():
-            nodes.add(node)
-            stack.extend(node.held())
-    return found
-
-
-def _history(roots: Sequence[Tensor]) -> set[Node]:
-    found: set[Node] = set()
-    stack = [t.grad_fn for t in roots if t.grad_fn is not None]
-    while stack:
-        node = stack.pop()
-        if node not in found:
-            found.add(node)
-            stack.extend(e[0] for e in node.edges if e is not None)
-    return found
-
-
-def _new_state(recorder: Recorder, kept: Sequence[Tensor]) -> str | None:
-    """Says so when tensors live on outside the call, other than what ``kept`` leads to."""
-    recorder.forget()
-    keep = _reachable(kept)
-
-    def alive() -> list[Source | None]:
-        return [s for ref, s in recorder.made if (t := ref()) is not None and id(t) not in keep]
-
-    if not alive():
-        return None
-    gc.collect()
-    lines = sorted({str(s) for s in alive() if s is not None})
-    if not lines:
-        return None
-    return (
-        f"leaves new tensors behind, made at {', '.join(lines)}; a recording cannot hold them. Return them, or write "
-        "into existing tensors in place (copy_, add_)."
-    )

@@ -1,0 +1,68 @@
+"""What the results of a call lead to: histories, whether they were used up, tensors that stay alive."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Sequence
+
+from tracecomp.errors import Source
+from tracecomp.node import Node, OpNode
+from tracecomp.record.recorder import Recorder
+from tracecomp.tensor import Tensor
+
+
+def edges(roots: Sequence[Tensor]) -> list[tuple[Node, int]]:
+    return [(t.grad_fn, t._output_nr) for t in roots if t.grad_fn is not None]
+
+
+def was_freed(t: Tensor) -> bool:
+    """Whether the history of ``t`` was used up by a backward pass."""
+    return any(isinstance(n, OpNode) and n.ins is None for n in history_of([t]))
+
+
+def reachable(tensors: Sequence[Tensor]) -> set[int]:
+    """The ids of ``tensors``, what they are views of, their gradients, and what their histories hold."""
+    found: set[int] = set()
+    nodes: set[Node] = set()
+    stack = list(tensors)
+    while stack:
+        t = stack.pop()
+        if id(t) in found:
+            continue
+        found.add(id(t))
+        stack += [x for x in (t._base, t._grad) if x is not None]
+        for node in history_of([t]) - nodes if t.grad_fn not in nodes else ():
+            nodes.add(node)
+            stack.extend(node.held())
+    return found
+
+
+def history_of(roots: Sequence[Tensor]) -> set[Node]:
+    found: set[Node] = set()
+    stack = [t.grad_fn for t in roots if t.grad_fn is not None]
+    while stack:
+        node = stack.pop()
+        if node not in found:
+            found.add(node)
+            stack.extend(e[0] for e in node.edges if e is not None)
+    return found
+
+
+def new_state(recorder: Recorder, kept: Sequence[Tensor]) -> str | None:
+    """Says so when tensors live on outside the call, other than what ``kept`` leads to."""
+    recorder.forget()
+    keep = reachable(kept)
+
+    def alive() -> list[Source | None]:
+        return [s for ref, s in recorder.made if (t := ref()) is not None and id(t) not in keep]
+
+    if not alive():
+        return None
+    gc.collect()
+    lines = sorted({str(s) for s in alive() if s is not None})
+    if not lines:
+        return None
+    return (
+        f"leaves new tensors behind, made at {', '.join(lines)}; a recording cannot hold them. Return them, or write "
+        "into existing tensors in place (copy_, add_)."
+    )
