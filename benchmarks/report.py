@@ -145,7 +145,9 @@ def behind(results: Results) -> str:
         for workload, rows in speed.items():
             best = min(ratios(rows).items(), key=lambda p: p[1], default=None)
             if best is not None and best[1] < 1:
-                found.append((best[1], f"* {best[1]:.2f} of {best[0]}'s speed, {threads} thread(s): {workload}"))
+                cpu = rows[best[0]]["cpu"] / rows[OURS]["cpu"]
+                figures = f"{best[1]:.2f} of {best[0]}'s speed ({cpu:.2f} by processor time)"
+                found.append((best[1], f"* {figures}, {threads} thread(s): {workload}"))
     return "\n".join(text for _, text in sorted(found))
 
 
