@@ -194,6 +194,14 @@ def abs_of_neg(g: Rewriter, a: Application) -> Replacement:
     return g.apply("abs", inner.inputs[0]) if inner else None
 
 
+@RULES.on("mul")
+def square_of_abs(g: Rewriter, a: Application) -> Replacement:
+    """|x| * |x| -> x * x: signs cancel in any case, for integers that wrap around too"""
+    x, y = a.inputs
+    inner = made_by(x, "abs")
+    return g.apply("mul", inner.inputs[0], inner.inputs[0]) if inner and x is y else None
+
+
 @RULES.on("add", "sub")
 def add_of_neg(g: Rewriter, a: Application) -> Replacement:
     """x + -y -> x - y, x - -y -> x + y, -x + y -> y - x"""
