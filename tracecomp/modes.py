@@ -9,6 +9,8 @@ from collections.abc import Callable, Generator, Mapping
 from types import TracebackType
 from typing import Any
 
+from tracecomp.runtime.call import know_thread
+
 
 class Modes(threading.local):
     """What changes how a primitive behaves, per thread."""
@@ -17,8 +19,12 @@ class Modes(threading.local):
     inference: bool = False
     anomaly: bool = False
     recorder: Any = None
+    autocast: Any = None  # the low precision that autocast casts to, while it is on
     scopes: tuple[str, ...] = ()
     save_hooks: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = ()
+
+    def __init__(self) -> None:
+        know_thread(self.__dict__)
 
 
 modes = Modes()

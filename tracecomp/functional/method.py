@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from tracecomp.functional.autocast import casts
 from tracecomp.functional.promotion import can_cast, type_word
 from tracecomp.modes import grad_enabled, modes, no_grad, scope
 from tracecomp.tensor import Tensor, assign_, before_write
@@ -79,15 +80,14 @@ def _callable(fn: Callable[..., Any], name: str, composite: bool) -> Callable[..
             with scope(name):
                 return inner(*args, **kwargs)
 
-    takes_tensor = next(iter(fn.__annotations__.items()), None) == ("input", "Tensor")
+    places = _tensor_places(fn)
     rest = _varargs(fn)
 
     @functools.wraps(fn)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if takes_tensor and args and not isinstance(args[0], Tensor):
-            raise TypeError(
-                f"{name}(): argument 'input' (position 1) must be Tensor, not {type(args[0]).__name__}"
-            )
+        for place in places:
+            if place < len(args) and not isinstance(args[place], Tensor):
+                _refuse(fn, name, place, args[place])
         if kwargs:
             if rest in kwargs:
                 args = (*args, kwargs.pop(rest))
@@ -95,7 +95,20 @@ def _callable(fn: Callable[..., Any], name: str, composite: bool) -> Callable[..
         return fn(*args)
 
     call.__name__ = call.__qualname__ = name
-    return call
+    return casts(call)
+
+
+def _tensor_places(fn: Callable[..., Any]) -> tuple[int, ...]:
+    """Positions of the parameters that must be tensors."""
+    code = inspect.unwrap(fn).__code__
+    return tuple(i for i, p in enumerate(code.co_varnames[: code.co_argcount]) if fn.__annotations__.get(p) == "Tensor")
+
+
+def _refuse(fn: Callable[..., Any], name: str, place: int, value: Any) -> None:
+    argument = inspect.unwrap(fn).__code__.co_varnames[place]
+    raise TypeError(
+        f"{name}(): argument '{argument}' (position {place + 1}) must be Tensor, not {type(value).__name__}"
+    )
 
 
 def _varargs(fn: Callable[..., Any]) -> str:

@@ -191,7 +191,7 @@ class Guards:
     def _world_miss(self) -> str | None:
         now = _modes()
         if now != self.modes:
-            names = ("gradient mode", "inference mode", "default dtype")
+            names = ("gradient mode", "inference mode", "default dtype", "autocast")
             changed = [f"{n} went from {a} to {b}" for n, a, b in zip(names, self.modes, now, strict=True) if a != b]
             return ", ".join(changed)
         for t, dtype, shape, requires_grad, name in self.state:
@@ -230,7 +230,7 @@ class Guards:
 
 
 def _modes() -> tuple[Any, ...]:
-    return (modes.grad, modes.inference, default_dtype())
+    return (modes.grad, modes.inference, default_dtype(), modes.autocast)
 
 
 def _sharing(leaves: Sequence[Any]) -> tuple[int, ...]:

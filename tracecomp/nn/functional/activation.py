@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tracecomp.functional import names as T
+from tracecomp.functional.autocast import casts
 from tracecomp.functional.method import store_inplace
 from tracecomp.modes import scope
 from tracecomp.tensor import Tensor
@@ -65,6 +66,7 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
     return finish(input, T.where(input > 0, input, input * negative_slope), inplace)
 
 
+@casts
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """``leaky_relu`` with a learnt slope: one, or one per channel (dimension 1).
 

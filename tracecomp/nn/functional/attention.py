@@ -6,12 +6,14 @@ import math
 from typing import Any
 
 from tracecomp.functional import names as T
+from tracecomp.functional.autocast import casts
 from tracecomp.ir.types import bool_
 from tracecomp.modes import scope
 from tracecomp.nn.functional.linear import dropout, linear
 from tracecomp.tensor import Tensor
 
 
+@casts
 def scaled_dot_product_attention(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
     is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from tracecomp.functional import names as T
+from tracecomp.functional.autocast import casts
 from tracecomp.ir.types import int64
 from tracecomp.modes import scope
 from tracecomp.nn.functional.activation import log_softmax
@@ -39,6 +40,7 @@ def _check_classes(input: Tensor, target: Tensor, weight: Tensor | None) -> int:
     return axis
 
 
+@casts
 def nll_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
     ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean",
@@ -62,6 +64,7 @@ def nll_loss(
         return loss.sum() / total.sum() if reduction == "mean" else _reduced(loss, reduction)
 
 
+@casts
 def cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
     ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean", label_smoothing: float = 0.0,
@@ -115,6 +118,7 @@ def _smooth_cross_entropy(
     return loss.sum() / total
 
 
+@casts
 def multi_margin_loss(
     input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Tensor | None = None,
     size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
@@ -146,6 +150,7 @@ def multi_margin_loss(
     return _reduced(loss.squeeze(0) if single and reduction == "none" else loss, reduction)
 
 
+@casts
 def multilabel_margin_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean",
@@ -169,6 +174,7 @@ def multilabel_margin_loss(
     return _reduced(loss.squeeze(0) if single and reduction == "none" else loss, reduction)
 
 
+@casts
 def ctc_loss(
     log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: int = 0,
     reduction: str = "mean", zero_infinity: bool = False,

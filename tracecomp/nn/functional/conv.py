@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tracecomp.functional.autocast import casts
 from tracecomp.modes import scope
 from tracecomp.nn.functional.padding import constant_pad
 from tracecomp.ops.prim import prim
@@ -88,6 +89,7 @@ def _paddings(
     return tuple((p, p) for p in pads)
 
 
+@casts
 def convolution(
     n: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int
 ) -> Tensor:
@@ -146,6 +148,7 @@ def conv3d(
     return convolution(3, input, weight, bias, stride, padding, dilation, groups)
 
 
+@casts
 def transposed(
     n: int, input: Tensor, weight: Tensor, bias: Tensor | None,
     stride: Any, padding: Any, output_padding: Any, groups: int, dilation: Any,

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from tracecomp.functional import names as T
+from tracecomp.functional.autocast import casts
 from tracecomp.modes import no_grad, scope
 from tracecomp.tensor import Tensor
 
 
+@casts
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """``x @ weight.T + bias``: (*, in), (out, in), (out) -> (*, out). RuntimeError when sizes do not fit."""
     with scope("linear"):

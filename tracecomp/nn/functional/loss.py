@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tracecomp.functional import names as T
+from tracecomp.functional.autocast import casts
 from tracecomp.modes import scope
 from tracecomp.nn.functional.activation import logsigmoid
 from tracecomp.nn.functional.linear import pairwise_distance
@@ -65,6 +66,7 @@ def _weighted(loss: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
     return loss.sum() / weight.expand(*loss.shape).sum() if reduction == "mean" else reduce(loss, reduction)
 
 
+@casts
 def mse_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean", weight: Tensor | None = None,
@@ -77,6 +79,7 @@ def mse_loss(
         return _weighted(difference * difference, weight, reduction)
 
 
+@casts
 def l1_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean", weight: Tensor | None = None,
@@ -88,6 +91,7 @@ def l1_loss(
         return _weighted((input - target).abs(), weight, reduction)
 
 
+@casts
 def smooth_l1_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean", beta: float = 1.0,
@@ -104,6 +108,7 @@ def smooth_l1_loss(
         return _reduced(T.where(d < beta, d * d * 0.5 / beta, d - 0.5 * beta), reduction)
 
 
+@casts
 def huber_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
 ) -> Tensor:
@@ -121,6 +126,7 @@ def _log(x: Tensor, inside: Tensor, logarithm: Callable[[Tensor], Tensor]) -> Te
     return T.where(inside, logarithm(T.where(inside, x, 0.5)), -100.0)
 
 
+@casts
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
     reduce: bool | None = None, reduction: str = "mean",
@@ -139,6 +145,7 @@ def binary_cross_entropy(
         return _reduced(loss if weight is None else loss * weight, reduction)
 
 
+@casts
 def binary_cross_entropy_with_logits(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
     reduce: bool | None = None, reduction: str = "mean", pos_weight: Tensor | None = None,
@@ -153,6 +160,7 @@ def binary_cross_entropy_with_logits(
         return _reduced(loss if weight is None else loss * weight, reduction)
 
 
+@casts
 def kl_div(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean", log_target: bool = False,
@@ -166,6 +174,7 @@ def kl_div(
         return _reduced(loss, reduction)
 
 
+@casts
 def poisson_nll_loss(
     input: Tensor, target: Tensor, log_input: bool = True, full: bool = False, size_average: bool | None = None,
     eps: float = 1e-8, reduce: bool | None = None, reduction: str = "mean",
@@ -204,6 +213,7 @@ def gaussian_nll_loss(
     return _reduced(loss, reduction)
 
 
+@casts
 def hinge_embedding_loss(
     input: Tensor, target: Tensor, margin: float = 1.0, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean",
@@ -215,6 +225,7 @@ def hinge_embedding_loss(
     return _reduced(margin_part + same_part, reduction)
 
 
+@casts
 def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, size_average: bool | None = None,
     reduce: bool | None = None, reduction: str = "mean",
@@ -229,6 +240,7 @@ def margin_ranking_loss(
     return _reduced((-target * (input1 - input2) + margin).clamp_min(0), reduction)
 
 
+@casts
 def soft_margin_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean",
@@ -238,6 +250,7 @@ def soft_margin_loss(
     return _reduced((-target * input).exp().log1p(), reduction)
 
 
+@casts
 def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, size_average: bool | None = None,
     reduce: bool | None = None, reduction: str = "mean",
@@ -259,6 +272,7 @@ def cosine_embedding_loss(
     return _reduced(loss, reduction)
 
 
+@casts
 def triplet_margin_loss(
     anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2, eps: float = 1e-6,
     swap: bool = False, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",

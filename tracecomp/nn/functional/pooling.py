@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tracecomp.functional import names as T
+from tracecomp.functional.autocast import casts
 from tracecomp.modes import scope
 from tracecomp.nn.functional.conv import batched, ntuple
 from tracecomp.ops.prim import prim
@@ -220,6 +221,7 @@ def avg_pool2d(
     return avg_pool(2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
+@casts
 def avg_pool3d(
     input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
     count_include_pad: bool = True, divisor_override: int | None = None,

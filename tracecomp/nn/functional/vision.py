@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tracecomp.functional import names as T
+from tracecomp.functional.autocast import casts
 from tracecomp.ir.types import int64
 from tracecomp.modes import scope
 from tracecomp.nn.functional.conv import ntuple
@@ -215,6 +216,7 @@ def _cubic_weights(t: Tensor) -> list[Tensor]:
     return [far(t + 1), near(t), near(1 - t), far(2 - t)]
 
 
+@casts
 def grid_sample(
     input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool | None = None
 ) -> Tensor:

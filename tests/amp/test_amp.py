@@ -1,0 +1,157 @@
+"""autocast and GradScaler against torch; compiled steps equal eager ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracecomp
+from tracecomp import functional, nn
+from tracecomp.functional.autocast import RULES
+
+X = np.random.default_rng(0).standard_normal((4, 4)).astype(np.float32)
+Y = np.array([0, 2, 1, 3])
+
+# What a program gives: dtype and value are compared.
+PROGRAMS: dict[str, Callable[..., Any]] = {
+    "matmul": lambda lib, x, y: x @ x,
+    "mm": lambda lib, x, y: lib.mm(x, x),
+    "method": lambda lib, x, y: x.matmul(x.t()),
+    "linear": lambda lib, x, y: lib.nn.functional.linear(x, x, x[0]),
+    "conv": lambda lib, x, y: lib.nn.functional.conv1d(x.reshape(1, 4, 4), x[:2].reshape(2, 4, 1)),
+    "einsum": lambda lib, x, y: lib.einsum("ij,jk->ik", x, x),
+    "addition": lambda lib, x, y: (x @ x) + x,
+    "exponential": lambda lib, x, y: (x @ x).exp(),
+    "loss": lambda lib, x, y: lib.nn.functional.cross_entropy(x @ x, y),
+    "squares": lambda lib, x, y: lib.nn.functional.mse_loss(x @ x, (x @ x) * 0),
+    "cat": lambda lib, x, y: lib.cat([x @ x, x]),
+    "stack": lambda lib, x, y: lib.stack([x @ x, x @ x]),
+    "double": lambda lib, x, y: x.double() @ x.double(),
+    "integers": lambda lib, x, y: y * 2,
+    "prod": lambda lib, x, y: (x @ x).prod(),
+    "mv": lambda lib, x, y: lib.mv(x, x[0]),
+}
+
+
+def run(lib: Any, name: str, dtype: str) -> Any:
+    with lib.autocast("cpu", dtype=getattr(lib, dtype)):
+        return PROGRAMS[name](lib, lib.from_numpy(X), lib.from_numpy(Y))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_dtypes_and_values_are_those_of_torch(name: str, dtype: str) -> None:
+    torch = pytest.importorskip("torch")
+    if dtype == "bfloat16":
+        pytest.importorskip("ml_dtypes")
+    found, expected = run(tracecomp, name, dtype), run(torch, name, dtype)
+    assert str(found.dtype) == str(expected.dtype)
+    tolerance = 0.05 if dtype == "bfloat16" else 0.01
+    np.testing.assert_allclose(found.double().numpy(), expected.double().numpy(), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_compiled(name: str) -> None:
+    compiled = tracecomp.compile(lambda: run(tracecomp, name, "float16"))
+    for _ in range(2):
+        found = compiled()
+    expected = run(tracecomp, name, "float16")
+    assert found.dtype is expected.dtype
+    np.testing.assert_allclose(found.double().numpy(), expected.double().numpy(), rtol=2e-3, atol=2e-3)
+
+
+def test_a_recording_belongs_to_its_mode() -> None:
+    compiled = tracecomp.compile(lambda x: x @ x)
+    x = tracecomp.from_numpy(X)
+    kinds = []
+    for enabled in (False, True, False, True):
+        with tracecomp.autocast("cpu", dtype=tracecomp.float16, enabled=enabled):
+            kinds.append(compiled(x).dtype.name)
+    assert kinds == ["float32", "float16", "float32", "float16"] and compiled.recordings == 2
+
+
+def test_scopes_and_gradients() -> None:
+    w = tracecomp.from_numpy(X.copy()).requires_grad_()
+    with tracecomp.autocast("cpu", dtype=tracecomp.float16):
+        assert tracecomp.amp.is_autocast_enabled("cpu")
+        with tracecomp.autocast("cpu", enabled=False):
+            assert (w @ w).dtype is tracecomp.float32
+        loss = (w @ w).float().sum()
+    loss.backward()
+    assert w.grad is not None and w.grad.dtype is tracecomp.float32
+    assert not tracecomp.amp.is_autocast_enabled("cpu")
+    decorated = tracecomp.autocast("cpu", dtype=tracecomp.float16)(lambda: (w @ w).dtype)
+    assert decorated() is tracecomp.float16
+
+
+def test_every_listed_function_exists() -> None:
+    here = {*functional.PUBLIC, *dir(nn.functional), *functional.NAMESPACES["linalg"]}
+    assert set(RULES) - here == {"convolution", "transposed"}  # what all convolutions of nn.functional go through
+
+
+def test_devices_and_errors() -> None:
+    with pytest.warns(UserWarning, match="no such device"), tracecomp.autocast("cuda"):
+        assert not tracecomp.amp.is_autocast_enabled("cpu")
+    with pytest.raises(RuntimeError, match="unsupported autocast device_type"):
+        tracecomp.autocast("abacus")
+    with pytest.warns(UserWarning, match="only supports"):
+        tracecomp.autocast("cpu", dtype=tracecomp.float32)
+
+
+def scaled_steps(lib: Any, compile: Callable[..., Any]) -> list[Any]:
+    w = lib.nn.Parameter(lib.from_numpy(X.copy()))
+    optimizer = lib.optim.SGD([w], lr=0.1)
+    scaler = lib.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=2)
+
+    @compile
+    def step(factor: Any) -> Any:
+        optimizer.zero_grad()
+        loss = (w**2).mean() * factor
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        lib.nn.utils.clip_grad_norm_([w], 0.5)
+        scaler.step(optimizer)
+        scaler.update()
+        return loss.detach()
+
+    found = []
+    for factor in (1.0, 1.0, float("inf"), 1.0, 1.0, 1.0):
+        found.append((float(step(lib.tensor(factor))), scaler.get_scale(), float(w.detach().sum())))
+    return found
+
+
+def test_grad_scaler_is_that_of_torch() -> None:
+    torch = pytest.importorskip("torch")
+    np.testing.assert_allclose(scaled_steps(tracecomp, lambda f: f), scaled_steps(torch, lambda f: f), rtol=1e-5)
+
+
+def test_grad_scaler_compiled() -> None:
+    np.testing.assert_allclose(
+        scaled_steps(tracecomp, tracecomp.compile), scaled_steps(tracecomp, lambda f: f), rtol=1e-5
+    )
+
+
+def test_grad_scaler_order_of_calls_and_state() -> None:
+    w = tracecomp.nn.Parameter(tracecomp.ones(2))
+    optimizer = tracecomp.optim.SGD([w], lr=0.1)
+    scaler = tracecomp.amp.GradScaler("cpu")
+    scaler.scale((w * 2).sum()).backward()
+    scaler.unscale_(optimizer)
+    assert w.grad is not None and w.grad.tolist() == [2.0, 2.0]
+    with pytest.raises(RuntimeError, match="already been called"):
+        scaler.unscale_(optimizer)
+    scaler.step(optimizer)
+    with pytest.raises(RuntimeError, match="already been called"):
+        scaler.step(optimizer)
+    scaler.update(8.0)
+    other = tracecomp.amp.GradScaler("cpu")
+    other.load_state_dict(scaler.state_dict())
+    assert other.get_scale() == 8.0
+    with pytest.raises(RuntimeError, match="empty"):
+        other.load_state_dict({})
+    with pytest.warns(UserWarning, match="Disabling"):
+        off = tracecomp.amp.GradScaler()
+    assert not off.is_enabled() and off.scale(w) is w and off.get_scale() == 1.0

@@ -1,0 +1,6 @@
+"""Automatic mixed precision under the names of torch.amp."""
+
+from tracecomp.amp.autocast import autocast, get_autocast_dtype, is_autocast_available, is_autocast_enabled
+from tracecomp.amp.grad_scaler import GradScaler
+
+__all__ = ["GradScaler", "autocast", "get_autocast_dtype", "is_autocast_available", "is_autocast_enabled"]
