@@ -1,22 +1,23 @@
 """LLVM text of the code that all programs share: loops split among threads, workers that help, the call from Python.
 
-The calling thread alone runs a program's entry. Where a kernel has a parallel loop it *posts a job*: a function and the
-number of chunks that its iterations are cut into. Every thread, the caller first, *claims* chunks until none is left;
-then the caller waits for the chunks that workers have claimed and not finished. A worker that the system does not
-schedule claims nothing, so nobody waits for it.
+The calling thread alone runs a program's entry. Where a kernel has a parallel loop it *posts a job*: a function and its
+iterations cut into chunks, a segment of neighbouring chunks for every thread. A thread *claims* the chunks of its own
+segment from the front, then chunks of the others' segments from the back; the caller goes on until none is left, and
+then waits for the chunks that workers have claimed and not finished. A worker that the system does not schedule claims
+nothing, so nobody waits for it; one that is scheduled finds the part of memory that it had in the loop before.
 
-The *ticket* is one 64-bit word: job number (32 bits), threads of the call (16), unclaimed chunks (16). Why no worker
-ever runs a chunk with the wrong job's data, however late it is:
+The *ticket* of a segment is one 64-bit word: job number (32 bits), first (16) and end (16) of its unclaimed chunks. Why
+no worker ever runs a chunk with the wrong job's data, however late it is:
 
-* A chunk is claimed by compare-and-swap of the whole ticket, so a claim is one of the job that is posted at that
-  moment, whatever the worker had seen before, and only by workers that take part in it (index below its threads):
-  scratch memory is by index, as much as the call has threads.
-* The job's fields are written before its ticket (release) and read after the claim (acquire; swaps of the ticket
-  continue the release sequence). The caller writes the next job's fields only when every chunk is claimed and
-  finished. So the fields cannot change under a claimed chunk.
+* A worker reads the number of the job, then claims by compare-and-swap of tickets with that number only. So it claims
+  chunks of the job that it knows of, or none.
+* The job's fields and tickets are written before its number (release), which the worker has read (acquire). They are
+  written again, for the next job, only when every chunk is claimed and finished. So they are the right ones as long
+  as a claim succeeds; read any later they may be another job's, but then no ticket has the number and nothing is left.
 * A worker adds the chunks it has run to the count of finished ones (release) when it finds no other; the caller returns
-  when that count and its own make up all (acquire): it sees all that was written. The count is set to zero
-  before the ticket is posted, and no worker that has not claimed touches it.
+  when that count and its own make up all (acquire): it sees all that was written. The count is set to zero before the
+  job is posted, and no worker that has not claimed touches it.
+* Workers whose index is not below the threads of the call take no part: scratch memory is by index.
 * One call has the pool at a time (``taken``); others run their loops alone, with the same results.
 
 Waiting spins for a bounded time, then sleeps in the kernel (futex). A sleeper counts itself in the word behind the one
@@ -31,9 +32,10 @@ from tracecomp.codegen.target import Target
 PARALLEL = "tc_parallel"
 PARALLEL_DECLARATION = f"declare void @{PARALLEL}(ptr, ptr, ptr, i64)"
 
-POOL_BYTES = 256
-"""The pool: 0 ticket (job number at 4), 8 sleeping workers; 64 finished chunks, 68 whether the caller sleeps; 128 the
-job: function, arguments, extent, chunks; 160 threads of the call; 192 whether it is taken."""
+MAX_THREADS = 256
+POOL_BYTES = 256 + 64 * MAX_THREADS
+"""The pool: 0 job number, 4 sleeping workers; 64 finished chunks, 68 whether the caller sleeps; 128 the job: function,
+arguments, extent, chunks, threads; 192 whether it is taken; from 256 the tickets, each in a cache line of its own."""
 
 CHUNKS_PER_THREAD = 4
 
@@ -90,63 +92,80 @@ done:
 """
 
 _JOBS = """
-define internal { i32, i32 } @tc.work(ptr %pool, i64 %worker) #1 {
+define internal i32 @tc.work(ptr %pool, i64 %thread, i32 %number) #1 {
 entry:
+  %p.fn = getelementptr i8, ptr %pool, i64 128
   %p.args = getelementptr i8, ptr %pool, i64 136
   %p.extent = getelementptr i8, ptr %pool, i64 144
   %p.chunks = getelementptr i8, ptr %pool, i64 152
-  %p.fn = getelementptr i8, ptr %pool, i64 128
+  %p.threads = getelementptr i8, ptr %pool, i64 160
+  %tickets = getelementptr i8, ptr %pool, i64 256
+  %wanted = zext i32 %number to i64
+  %threads = load atomic i64, ptr %p.threads monotonic, align 8
+  %part = icmp ult i64 %thread, %threads
+  br i1 %part, label %segment, label %done
+segment:
+  %k = phi i64 [ 0, %entry ], [ %k.next, %exhausted ]
+  %ran.before = phi i32 [ 0, %entry ], [ %ran, %exhausted ]
+  %sum = add i64 %thread, %k
+  %past = icmp uge i64 %sum, %threads
+  %around = sub i64 %sum, %threads
+  %s = select i1 %past, i64 %around, i64 %sum
+  %offset = shl i64 %s, 6
+  %p.ticket = getelementptr i8, ptr %tickets, i64 %offset
+  %own = icmp eq i64 %k, 0
+  %change = select i1 %own, i64 65536, i64 -1
+  %first = load atomic i64, ptr %p.ticket acquire, align 8
   br label %look
 look:
-  %ran = phi i32 [ 0, %entry ], [ %ran.more, %run ]
-  %first = load atomic i64, ptr %pool acquire, align 8
-  br label %try
-try:
-  %ticket = phi i64 [ %first, %look ], [ %now, %claim ]
-  %left = and i64 %ticket, 65535
-  %above = lshr i64 %ticket, 16
-  %threads = and i64 %above, 65535
-  %some = icmp ne i64 %left, 0
-  %wanted = icmp ult i64 %worker, %threads
-  %may = and i1 %some, %wanted
-  br i1 %may, label %claim, label %finished
+  %ticket = phi i64 [ %first, %segment ], [ %now, %claim ], [ %again, %run ]
+  %ran = phi i32 [ %ran.before, %segment ], [ %ran, %claim ], [ %ran.more, %run ]
+  %high = lshr i64 %ticket, 32
+  %current = icmp eq i64 %high, %wanted
+  %middle = lshr i64 %ticket, 16
+  %front = and i64 %middle, 65535
+  %end = and i64 %ticket, 65535
+  %some = icmp ult i64 %front, %end
+  %may = and i1 %current, %some
+  br i1 %may, label %claim, label %exhausted
 claim:
-  %less = sub i64 %ticket, 1
-  %pair = cmpxchg ptr %pool, i64 %ticket, i64 %less acq_rel acquire
+  %changed = add i64 %ticket, %change
+  %pair = cmpxchg ptr %p.ticket, i64 %ticket, i64 %changed acq_rel acquire
   %now = extractvalue { i64, i1 } %pair, 0
   %mine = extractvalue { i64, i1 } %pair, 1
-  br i1 %mine, label %run, label %try
+  br i1 %mine, label %run, label %look
 run:
+  %back = sub i64 %end, 1
+  %chunk = select i1 %own, i64 %front, i64 %back
   %fn = load ptr, ptr %p.fn, align 8
   %args = load ptr, ptr %p.args, align 8
   %extent = load i64, ptr %p.extent, align 8
   %chunks = load i64, ptr %p.chunks, align 8
-  %chunk = sub i64 %chunks, %left
   %following = add i64 %chunk, 1
   %a = mul i64 %chunk, %extent
   %b = mul i64 %following, %extent
   %start = udiv i64 %a, %chunks
   %stop = udiv i64 %b, %chunks
-  call void %fn(ptr %args, i64 %worker, i64 %start, i64 %stop)
+  call void %fn(ptr %args, i64 %thread, i64 %start, i64 %stop)
   %ran.more = add i32 %ran, 1
+  %again = load atomic i64, ptr %p.ticket acquire, align 8
   br label %look
-finished:
-  %high = lshr i64 %ticket, 32
-  %number = trunc i64 %high to i32
-  %r0 = insertvalue { i32, i32 } poison, i32 %ran, 0
-  %r1 = insertvalue { i32, i32 } %r0, i32 %number, 1
-  ret { i32, i32 } %r1
+exhausted:
+  %k.next = add i64 %k, 1
+  %more = icmp ult i64 %k.next, %threads
+  br i1 %more, label %segment, label %done
+done:
+  %result = phi i32 [ 0, %entry ], [ %ran, %exhausted ]
+  ret i32 %result
 }
 
-define void @tc_worker(ptr %pool, i64 %index) #1 {
+define void @tc_worker(ptr %pool, i64 %thread) #1 {
 entry:
-  %p.number = getelementptr i8, ptr %pool, i64 4
   %p.finished = getelementptr i8, ptr %pool, i64 64
   br label %next
 next:
-  %result = call { i32, i32 } @tc.work(ptr %pool, i64 %index)
-  %ran = extractvalue { i32, i32 } %result, 0
-  %number = extractvalue { i32, i32 } %result, 1
+  %number = load atomic i32, ptr %pool acquire, align 4
+  %ran = call i32 @tc.work(ptr %pool, i64 %thread, i32 %number)
   %some = icmp ne i32 %ran, 0
   br i1 %some, label %report, label %idle
 report:
@@ -154,45 +173,65 @@ report:
   call void @tc.wake(ptr %p.finished)
   br label %idle
 idle:
-  call void @tc.await(ptr %p.number, i32 %number)
+  call void @tc.await(ptr %pool, i32 %number)
   br label %next
 }
 
-define void @tc_parallel(ptr %pool, ptr %fn, ptr %args, i64 %extent) #1 {
+define internal i32 @tc.post(ptr %pool, ptr %fn, ptr %args, i64 %extent, i64 %threads, i64 %chunks) #1 {
 entry:
-  %alone = icmp eq ptr %pool, null
-  br i1 %alone, label %whole, label %post
-whole:
-  call void %fn(ptr %args, i64 0, i64 0, i64 %extent)
-  ret void
-post:
-  %p.number = getelementptr i8, ptr %pool, i64 4
   %p.finished = getelementptr i8, ptr %pool, i64 64
   %p.fn = getelementptr i8, ptr %pool, i64 128
   %p.args = getelementptr i8, ptr %pool, i64 136
   %p.extent = getelementptr i8, ptr %pool, i64 144
   %p.chunks = getelementptr i8, ptr %pool, i64 152
-  %p.threads = getelementptr i8, ptr %pool, i64 160
-  %threads = load i64, ptr %p.threads, align 8
-  %wanted = mul i64 %threads, CHUNKS
-  %few = icmp ult i64 %extent, %wanted
-  %chunks = select i1 %few, i64 %extent, i64 %wanted
+  %tickets = getelementptr i8, ptr %pool, i64 256
   store ptr %fn, ptr %p.fn, align 8
   store ptr %args, ptr %p.args, align 8
   store i64 %extent, ptr %p.extent, align 8
   store i64 %chunks, ptr %p.chunks, align 8
   store atomic i32 0, ptr %p.finished monotonic, align 4
-  %old = load atomic i64, ptr %pool monotonic, align 8
-  %high = lshr i64 %old, 32
-  %number = add i64 %high, 1
-  %number.high = shl i64 %number, 32
-  %threads.high = shl i64 %threads, 16
-  %upper = or i64 %number.high, %threads.high
-  %ticket = or i64 %upper, %chunks
-  store atomic i64 %ticket, ptr %pool seq_cst, align 8
-  call void @tc.wake(ptr %p.number)
-  %result = call { i32, i32 } @tc.work(ptr %pool, i64 0)
-  %own = extractvalue { i32, i32 } %result, 0
+  %old = load atomic i32, ptr %pool monotonic, align 4
+  %number = add i32 %old, 1
+  %wide = zext i32 %number to i64
+  %high = shl i64 %wide, 32
+  br label %segment
+segment:
+  %s = phi i64 [ 0, %entry ], [ %s.next, %segment ]
+  %s.next = add i64 %s, 1
+  %a = mul i64 %s, %chunks
+  %b = mul i64 %s.next, %chunks
+  %front = udiv i64 %a, %threads
+  %end = udiv i64 %b, %threads
+  %middle = shl i64 %front, 16
+  %low = or i64 %middle, %end
+  %ticket = or i64 %high, %low
+  %offset = shl i64 %s, 6
+  %p.ticket = getelementptr i8, ptr %tickets, i64 %offset
+  store atomic i64 %ticket, ptr %p.ticket release, align 8
+  %more = icmp ult i64 %s.next, %threads
+  br i1 %more, label %segment, label %posted
+posted:
+  store atomic i32 %number, ptr %pool seq_cst, align 4
+  call void @tc.wake(ptr %pool)
+  ret i32 %number
+}
+
+define void @tc_parallel(ptr %pool, ptr %fn, ptr %args, i64 %extent) #1 {
+entry:
+  %alone = icmp eq ptr %pool, null
+  br i1 %alone, label %whole, label %shared
+whole:
+  call void %fn(ptr %args, i64 0, i64 0, i64 %extent)
+  ret void
+shared:
+  %p.finished = getelementptr i8, ptr %pool, i64 64
+  %p.threads = getelementptr i8, ptr %pool, i64 160
+  %threads = load i64, ptr %p.threads, align 8
+  %wanted = mul i64 %threads, CHUNKS
+  %few = icmp ult i64 %extent, %wanted
+  %chunks = select i1 %few, i64 %extent, i64 %wanted
+  %number = call i32 @tc.post(ptr %pool, ptr %fn, ptr %args, i64 %extent, i64 %threads, i64 %chunks)
+  %own = call i32 @tc.work(ptr %pool, i64 0, i32 %number)
   %all = trunc i64 %chunks to i32
   %others = sub i32 %all, %own
   br label %check
@@ -225,7 +264,7 @@ try:
   br i1 %mine, label %taken, label %alone
 taken:
   %p.threads = getelementptr i8, ptr %pool, i64 160
-  store i64 %threads, ptr %p.threads, align 8
+  store atomic i64 %threads, ptr %p.threads monotonic, align 8
   ret ptr %pool
 alone:
   ret ptr null

@@ -11,6 +11,7 @@ import numpy as np
 
 from tracecomp.codegen import native
 from tracecomp.codegen.program import ENTRY, emit_program
+from tracecomp.codegen.sync import MAX_THREADS
 from tracecomp.ir.loops import Program
 from tracecomp.runtime import threads
 from tracecomp.runtime.entry import load, new_call
@@ -25,12 +26,12 @@ class _Native:
     def __init__(self, image: Image) -> None:
         self.image = image
         self._library = load(image.code)
-        self._entry = self._library.address(ENTRY)
+        self.entry = self._library.address(ENTRY)
         self._idle: defaultdict[int, list[Callable[..., int]]] = defaultdict(list)
 
     def run(self, arrays: Sequence[Array], count: int | None) -> None:
         """Run on ``arrays``; IndexError names the operation whose index is out of range."""
-        count = (count or threads.get_num_threads()) if self.image.parallel else 1
+        count = min(count or threads.get_num_threads(), MAX_THREADS) if self.image.parallel else 1
         if count > 1:
             threads.start_workers(count - 1)
         idle = self._idle[count]
@@ -56,7 +57,7 @@ class _Native:
 
     def _new_call(self, count: int) -> Callable[..., int]:
         arena_bytes = self.image.memory_bytes + count * self.image.thread_bytes
-        return new_call(self._entry, self.image.arrays, arena_bytes, count, threads.POOL.ctypes.data)
+        return new_call(self.entry, self.image.arrays, arena_bytes, count, threads.POOL.ctypes.data)
 
 
 class Executable:
@@ -76,6 +77,15 @@ class Executable:
     def program(self) -> Program:
         """What is compiled."""
         return self._source if isinstance(self._source, Program) else self._source()
+
+    @property
+    def entry(self) -> int:
+        """The address of the native entry."""
+        return self._native.entry
+
+    def fail(self, step: int) -> None:
+        """IndexError that names the operation of ``step``, whose index is out of range."""
+        raise IndexError(f"index out of range in {self.image.labels[step - 1]}")
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array], threads: int | None = None) -> None:
         """Compute ``outputs`` from ``inputs``; IndexError names the operation whose index is out of range."""
