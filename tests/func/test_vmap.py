@@ -158,7 +158,8 @@ def test_rules_on_the_samples_of_every_primitive(op: Any) -> None:
             for batch, expected in zip(found, plain if isinstance(plain, tuple) else (plain,), strict=True):
                 for row in batch.value._data:
                     np.testing.assert_array_equal(np.isnan(row), np.isnan(expected))
-                    np.testing.assert_allclose(row.astype(float), np.asarray(expected).astype(float), rtol=2e-3, atol=1e-4)
+                    a, b = row.astype(float), np.asarray(expected).astype(float)
+                    np.testing.assert_allclose(a, b, rtol=2e-3, atol=1e-4)
 
 
 def _copies(t: Tensor) -> Batch:
@@ -250,5 +251,5 @@ def test_effects_are_refused() -> None:
     total, w = tracecomp.zeros(3), x(3).requires_grad_()
     with pytest.raises(RuntimeError, match="inplace arithmetic"):
         vmap(lambda a: total.add_(a))(x(4, 3))
-    with pytest.raises(RuntimeError, match="func.grad"):
+    with pytest.raises(RuntimeError, match="use func"):
         vmap(lambda a: [(a * w).sum().backward(), a][1])(x(4, 3))

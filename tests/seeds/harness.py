@@ -127,9 +127,7 @@ def assert_close(result: Any, expected: Any, tolerance: float = 2e-5, path: str 
         assert len(result) == len(expected), f"{path}: {len(result)} items instead of {len(expected)}"
         for i, (a, b) in enumerate(zip(result, expected, strict=True)):
             assert_close(a, b, tolerance, f"{path}[{i}]")
-    elif isinstance(expected, float):
-        np.testing.assert_allclose(result, expected, rtol=tolerance, atol=tolerance, err_msg=path)
-    elif isinstance(expected, np.ndarray):
+    elif isinstance(expected, (float, np.ndarray)):
         np.testing.assert_allclose(result, expected, rtol=tolerance, atol=tolerance, err_msg=path)
     else:
         assert result == expected, f"{path}: {result!r} instead of {expected!r}"

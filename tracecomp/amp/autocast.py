@@ -32,8 +32,8 @@ class autocast:
         self.fast_dtype = dtype or bfloat16
         if enabled and self.fast_dtype not in (bfloat16, float16):
             warnings.warn(
-                "In CPU autocast, but the target dtype is not supported. Disabling autocast. CPU Autocast only supports "
-                "dtype of bfloat16, float16 currently.",
+                "In CPU autocast, but the target dtype is not supported. Disabling autocast. CPU Autocast only "
+                "supports dtype of bfloat16, float16 currently.",
                 stacklevel=2,
             )
             enabled = False
@@ -68,4 +68,4 @@ def is_autocast_enabled(device_type: str = "cpu") -> bool:
 
 def get_autocast_dtype(device_type: str = "cpu") -> DType:
     """The dtype that autocast would use."""
-    return modes.autocast or bfloat16  # type: ignore[no-any-return]
+    return modes.autocast or bfloat16

@@ -48,7 +48,7 @@ class GradScaler:
         if not self._enabled:
             return outputs
         if isinstance(outputs, Tensor):
-            return outputs * self._scale  # type: ignore[operator]
+            return outputs * self._scale
         if isinstance(outputs, tuple | list):
             return type(outputs)(self.scale(x) for x in outputs)
         raise ValueError("outputs must be a Tensor or an iterable of Tensors")

@@ -7,14 +7,29 @@ import sys
 from tracecomp.distributions import constraints, continuous, discrete, distribution, gamma, kl, transformed
 from tracecomp.distributions.continuous import Cauchy, Exponential, Gumbel, HalfNormal, Laplace, Normal, Uniform
 from tracecomp.distributions.discrete import (
-    Bernoulli, Binomial, Categorical, Geometric, OneHotCategorical, OneHotCategoricalStraightThrough, Poisson,
+    Bernoulli,
+    Binomial,
+    Categorical,
+    Geometric,
+    OneHotCategorical,
+    OneHotCategoricalStraightThrough,
+    Poisson,
 )  # fmt: skip
 from tracecomp.distributions.distribution import Distribution
 from tracecomp.distributions.gamma import Beta, Chi2, Dirichlet, Gamma, StudentT
 from tracecomp.distributions.kl import kl_divergence, register_kl
 from tracecomp.distributions.transformed import (
-    AffineTransform, ExpTransform, Independent, LogNormal, MixtureSameFamily, MultivariateNormal, PowerTransform,
-    SigmoidTransform, TanhTransform, Transform, TransformedDistribution,
+    AffineTransform,
+    ExpTransform,
+    Independent,
+    LogNormal,
+    MixtureSameFamily,
+    MultivariateNormal,
+    PowerTransform,
+    SigmoidTransform,
+    TanhTransform,
+    Transform,
+    TransformedDistribution,
 )  # fmt: skip
 
 # torch's file names: ``torch.distributions.beta.Beta``.

@@ -12,7 +12,9 @@ from tracecomp.tensor import Tensor
 class Constraint:
     """A set; ``check(x)`` tells for every event whether it lies inside."""
 
-    def __init__(self, name: str, check: Callable[[Tensor], Tensor], discrete: bool = False, event_dim: int = 0) -> None:
+    def __init__(
+        self, name: str, check: Callable[[Tensor], Tensor], discrete: bool = False, event_dim: int = 0
+    ) -> None:
         self._name = name
         self._check = check
         self.is_discrete = discrete
@@ -26,29 +28,29 @@ class Constraint:
 
 
 def _whole(x: Tensor) -> Tensor:
-    return x % 1 == 0  # type: ignore[operator, no-any-return]
+    return x % 1 == 0  # type: ignore[no-any-return]
 
 
 def _everything(x: Tensor) -> Tensor:
-    return x == x  # type: ignore[return-value] # NaN is in no set
+    return x == x # NaN is in no set  # type: ignore[no-any-return, no-any-return, no-any-return]
 
 
 def greater_than(lower_bound: float) -> Constraint:
-    return Constraint(f"GreaterThan(lower_bound={lower_bound})", lambda x: x > lower_bound)  # type: ignore[operator]
+    return Constraint(f"GreaterThan(lower_bound={lower_bound})", lambda x: x > lower_bound)
 
 
 def greater_than_eq(lower_bound: float) -> Constraint:
-    return Constraint(f"GreaterThanEq(lower_bound={lower_bound})", lambda x: x >= lower_bound)  # type: ignore[operator]
+    return Constraint(f"GreaterThanEq(lower_bound={lower_bound})", lambda x: x >= lower_bound)
 
 
 def interval(lower_bound: Tensor | float, upper_bound: Tensor | float) -> Constraint:
     name = f"Interval(lower_bound={lower_bound}, upper_bound={upper_bound})"
-    return Constraint(name, lambda x: (x >= lower_bound) & (x <= upper_bound))  # type: ignore[operator]
+    return Constraint(name, lambda x: (x >= lower_bound) & (x <= upper_bound))
 
 
 def integer_interval(lower_bound: Tensor | int, upper_bound: Tensor | int) -> Constraint:
     name = f"IntegerInterval(lower_bound={lower_bound}, upper_bound={upper_bound})"
-    return Constraint(name, lambda x: _whole(x) & (x >= lower_bound) & (x <= upper_bound), discrete=True)  # type: ignore[operator]
+    return Constraint(name, lambda x: _whole(x) & (x >= lower_bound) & (x <= upper_bound), discrete=True)
 
 
 def independent(base: Constraint, dims: int) -> Constraint:
@@ -57,17 +59,17 @@ def independent(base: Constraint, dims: int) -> Constraint:
         return base
 
     def check(x: Tensor) -> Tensor:
-        return base.check(x).flatten(-dims).all(-1)  # type: ignore[attr-defined, no-any-return]
+        return base.check(x).flatten(-dims).all(-1)  # type: ignore[no-any-return]
 
     return Constraint(f"IndependentConstraint({base}, {dims})", check, base.is_discrete, base.event_dim + dims)
 
 
 def _in_simplex(x: Tensor) -> Tensor:
-    return (x >= 0).all(-1) & ((x.sum(-1) - 1).abs() < 1e-6)  # type: ignore[operator, attr-defined, no-any-return]
+    return (x >= 0).all(-1) & ((x.sum(-1) - 1).abs() < 1e-6)  # type: ignore[no-any-return]
 
 
 def _is_one_hot(x: Tensor) -> Tensor:
-    return ((x == 0) | (x == 1)).all(-1) & (x.sum(-1) == 1)  # type: ignore[operator, attr-defined, no-any-return]
+    return ((x == 0) | (x == 1)).all(-1) & (x.sum(-1) == 1)  # type: ignore[no-any-return]
 
 
 def _is_lower_cholesky(x: Tensor) -> Tensor:
@@ -76,7 +78,7 @@ def _is_lower_cholesky(x: Tensor) -> Tensor:
 
 
 def _is_positive_definite(x: Tensor) -> Tensor:
-    symmetric = T.isclose(x, x.mT, atol=1e-6).flatten(-2).all(-1)  # type: ignore[attr-defined]
+    symmetric = T.isclose(x, x.mT, atol=1e-6).flatten(-2).all(-1)
     return symmetric & (linalg.eigvalsh(x) > 0).all(-1)  # type: ignore[no-any-return]
 
 
@@ -84,8 +86,8 @@ real = Constraint("Real()", _everything)
 positive = greater_than(0.0)
 nonnegative = greater_than_eq(0.0)
 unit_interval = interval(0.0, 1.0)
-boolean = Constraint("Boolean()", lambda x: (x == 0) | (x == 1), discrete=True)  # type: ignore[operator]
-nonnegative_integer = Constraint("IntegerGreaterThan(lower_bound=0)", lambda x: _whole(x) & (x >= 0), discrete=True)  # type: ignore[operator]
+boolean = Constraint("Boolean()", lambda x: (x == 0) | (x == 1), discrete=True)
+nonnegative_integer = Constraint("IntegerGreaterThan(lower_bound=0)", lambda x: _whole(x) & (x >= 0), discrete=True)
 real_vector = independent(real, 1)
 simplex = Constraint("Simplex()", _in_simplex, event_dim=1)
 one_hot = Constraint("OneHot()", _is_one_hot, discrete=True, event_dim=1)

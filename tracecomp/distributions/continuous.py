@@ -79,7 +79,7 @@ class Normal(LocationScale):
         return 0.5 * (1 + T.erf(self._place(value) / math.sqrt(2)))  # type: ignore[no-any-return]
 
     def icdf(self, value: Tensor) -> Tensor:
-        return self.loc + self.scale * T.erfinv(2 * value - 1) * math.sqrt(2)  # type: ignore[operator, no-any-return]
+        return self.loc + self.scale * T.erfinv(2 * value - 1) * math.sqrt(2)  # type: ignore[no-any-return]
 
     def entropy(self) -> Tensor:
         return 0.5 + 0.5 * math.log(2 * math.pi) + T.log(self.scale)  # type: ignore[no-any-return]
@@ -108,7 +108,7 @@ class Laplace(LocationScale):
         return 0.5 - 0.5 * z.sign() * T.expm1(-z.abs())  # type: ignore[no-any-return]
 
     def icdf(self, value: Tensor) -> Tensor:
-        term = value - 0.5  # type: ignore[operator]
+        term = value - 0.5
         return self.loc - self.scale * term.sign() * T.log1p(-2 * term.abs())  # type: ignore[no-any-return]
 
     def entropy(self) -> Tensor:
@@ -136,7 +136,7 @@ class Cauchy(LocationScale):
         return T.atan(self._place(value)) / math.pi + 0.5  # type: ignore[no-any-return]
 
     def icdf(self, value: Tensor) -> Tensor:
-        return T.tan(math.pi * (value - 0.5)) * self.scale + self.loc  # type: ignore[operator, no-any-return]
+        return T.tan(math.pi * (value - 0.5)) * self.scale + self.loc  # type: ignore[no-any-return]
 
     def entropy(self) -> Tensor:
         return math.log(4 * math.pi) + T.log(self.scale)  # type: ignore[no-any-return]
@@ -262,7 +262,7 @@ class Exponential(Distribution):
         return 1 - T.exp(-self.rate * value)  # type: ignore[no-any-return]
 
     def icdf(self, value: Tensor) -> Tensor:
-        return -T.log1p(-value) / self.rate  # type: ignore[no-any-return, operator]
+        return -T.log1p(-value) / self.rate  # type: ignore[no-any-return]
 
     def entropy(self) -> Tensor:
         return 1.0 - T.log(self.rate)  # type: ignore[no-any-return]
@@ -300,10 +300,10 @@ class HalfNormal(Distribution):
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
-        return T.where(value >= 0, self.base.log_prob(value) + math.log(2), -math.inf)  # type: ignore[operator, no-any-return]
+        return T.where(value >= 0, self.base.log_prob(value) + math.log(2), -math.inf)  # type: ignore[no-any-return]
 
     def cdf(self, value: Tensor) -> Tensor:
-        return 2 * self.base.cdf(value) - 1  # type: ignore[operator, no-any-return]
+        return 2 * self.base.cdf(value) - 1
 
     def entropy(self) -> Tensor:
-        return self.base.entropy() - math.log(2)  # type: ignore[operator, no-any-return]
+        return self.base.entropy() - math.log(2)

@@ -83,7 +83,7 @@ class Bernoulli(_Binary):
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         logits, value = T.broadcast_tensors(self.logits, value)
-        return value * logits - _softplus(logits)  # type: ignore[no-any-return, operator]
+        return value * logits - _softplus(logits)  # type: ignore[no-any-return]
 
     def entropy(self) -> Tensor:
         logits = self.logits
@@ -268,7 +268,7 @@ class Categorical(Distribution):
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
-        index = value.long().unsqueeze(-1)  # type: ignore[attr-defined]
+        index = value.long().unsqueeze(-1)
         shape = T.broadcast_shapes(tuple(index.shape[:-1]), tuple(self._batch_shape))
         logits = self.logits.expand(*shape, self._num_events)
         return logits.gather(-1, index.expand(*shape, 1)).squeeze(-1)  # type: ignore[no-any-return]

@@ -125,7 +125,7 @@ class Distribution:
         old = len(self._batch_shape)
         for name, value in self.__dict__.items():
             if isinstance(value, Tensor):
-                setattr(new, name, value.expand(tuple(batch_shape) + tuple(value.shape[old:])))  # type: ignore[attr-defined]
+                setattr(new, name, value.expand(tuple(batch_shape) + tuple(value.shape[old:])))
             elif isinstance(value, Distribution):
                 setattr(new, name, value.expand(tuple(batch_shape) + tuple(value.batch_shape[old:])))
         new._batch_shape = Size(tuple(batch_shape))
@@ -160,6 +160,6 @@ def _holds(constraint: Constraint, value: Tensor) -> bool:
     recorder, modes.recorder = modes.recorder, None
     try:
         with no_grad():
-            return bool(constraint.check(value.detach()).all())  # type: ignore[attr-defined]
+            return bool(constraint.check(value.detach()).all())
     finally:
         modes.recorder = recorder

@@ -40,13 +40,13 @@ class StandardGamma(Function):
     """Gamma numbers whose gradient is implicit: ``dz/dalpha = -(dF/dalpha) / p(z)`` (Figurnov et al. 2018)."""
 
     @staticmethod
-    def forward(ctx: Any, alpha: Any) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, alpha: Any) -> Tensor:
         z = draw_standard_gamma(alpha)
         ctx.save_for_backward(alpha, z)
         return z
 
     @staticmethod
-    def backward(ctx: Any, grad: Any) -> Tensor:  # type: ignore[override]
+    def backward(ctx: Any, grad: Any) -> Tensor:
         alpha, z = (t.double() for t in ctx.saved_tensors)
         step = 1e-5 * alpha
         slope = (T.igamma(alpha + step, z) - T.igamma(alpha - step, z)) / (2 * step)
@@ -196,7 +196,7 @@ class Beta(Distribution):
     @property
     def mode(self) -> Tensor:
         both = T.stack([self.concentration1, self.concentration0], -1)
-        return Dirichlet(both, validate_args=False).mode[..., 0]  # type: ignore[index, no-any-return]
+        return Dirichlet(both, validate_args=False).mode[..., 0]
 
     @property
     def variance(self) -> Tensor:
@@ -212,7 +212,7 @@ class Beta(Distribution):
         self._validate_sample(value)
         a, b = self.concentration1, self.concentration0
         norm = T.lgamma(a) + T.lgamma(b) - T.lgamma(a + b)
-        return T.xlogy(a - 1, value) + special.xlog1py(b - 1, -value) - norm  # type: ignore[no-any-return, operator]
+        return T.xlogy(a - 1, value) + special.xlog1py(b - 1, -value) - norm  # type: ignore[no-any-return]
 
     def entropy(self) -> Tensor:
         a, b, total = self.concentration1, self.concentration0, self._total

@@ -89,7 +89,7 @@ def _binomial(p: Binomial, q: Binomial) -> Any:
 
 @register_kl(Geometric, Geometric)
 def _geometric(p: Geometric, q: Geometric) -> Any:
-    return -p.entropy() - T.log1p(-q.probs) / p.probs - q.logits  # type: ignore[operator]
+    return -p.entropy() - T.log1p(-q.probs) / p.probs - q.logits
 
 
 @register_kl(Poisson, Poisson)

@@ -379,7 +379,7 @@ class MixtureSameFamily(Distribution):
 
     @property
     def variance(self) -> Tensor:
-        away = self._component.mean - self.mean.unsqueeze(self._axis)  # type: ignore[attr-defined, operator]
+        away = self._component.mean - self.mean.unsqueeze(self._axis)
         return (self._weights() * (self._component.variance + away**2)).sum(self._axis)  # type: ignore[no-any-return]
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:

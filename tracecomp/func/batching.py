@@ -137,10 +137,9 @@ def _convolution(size: int, node: Node, operands: list[Any]) -> Any:
         n = x.value.shape[1]
         found = apply(_reshape(x.value, (size * n, *x.value.shape[2:])), w, **node.attrs)
         return _reshape(found, (size, n, *found.shape[1:]))
-    kernels = w.value
+    kernels = _reshape(w.value, (size * w.value.shape[1], *w.value.shape[2:]))
     grouped = {**node.attrs, "groups": node.attrs["groups"] * size}
-    found = apply(_by_channel(whole(size, x)), _reshape(kernels, (size * kernels.shape[1], *kernels.shape[2:])), **grouped)
-    return _from_channel(size, found)
+    return _from_channel(size, apply(_by_channel(whole(size, x)), kernels, **grouped))
 
 
 def _convolution_weight(size: int, node: Node, operands: list[Any]) -> Any:

@@ -92,7 +92,7 @@ def _replaced(argnums: Argnums, args: tuple[Any, ...], value: Any) -> tuple[Any,
 
 
 def grad_and_value(func: Func, argnums: Argnums = 0, has_aux: bool = False) -> Func:
-    """A function that gives ``(gradient, value)`` of the scalar function ``func``; with aux, ``(gradient, (value, aux))``."""
+    """The function that gives ``(gradient, value)`` of the scalar function ``func``; aux comes with the value."""
 
     @functools.wraps(func)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -159,8 +159,7 @@ def vjp(func: Func, *primals: Any, has_aux: bool = False) -> Any:
 def jvp(func: Func, primals: tuple[Any, ...], tangents: tuple[Any, ...], *, has_aux: bool = False) -> Any:
     """``(func(*primals), J @ tangents)``, by differentiating the vector-Jacobian product in its vector."""
     if not isinstance(primals, tuple):
-        raise RuntimeError(f"jvp(f, primals, tangents): Expected primals to be a tuple. E.g. it should be valid to call "
-                           f"f(*primals), got {type(primals)}")  # fmt: skip
+        raise RuntimeError(f"jvp(f, primals, tangents): Expected primals to be a tuple, got {type(primals)}")
     given: list[Any] = []
     if flatten(tangents, given) != flatten(primals, []):
         raise RuntimeError("jvp(f, primals, tangents): Expected primals and tangents to have the same structure")

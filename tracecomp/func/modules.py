@@ -85,7 +85,7 @@ def _swapped(module: Any, given: Mapping[str, Tensor]) -> Iterator[None]:
 
 
 def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Parameters and buffers of several modules of one class, stacked by name, for ``vmap`` over ``functional_call``."""
+    """Parameters and buffers of modules of one class, stacked by name, for ``vmap`` over ``functional_call``."""
     if not models:
         raise RuntimeError("stack_module_state: Expected at least one model, got 0.")
     if any(m.training is not models[0].training for m in models):

@@ -65,7 +65,7 @@ class Trace(Recorder):
     def host(self, owner: Any, key: str, value: Any) -> Any:
         modes.recorder = self.outer
         try:
-            return host(owner, key, value)
+            return host(owner, key)
         finally:
             modes.recorder = self
 

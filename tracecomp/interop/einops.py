@@ -51,9 +51,9 @@ def _make_backend(abstract: Any) -> type:
 
         def reduce(self, x: Tensor, operation: str, axes: Sequence[int]) -> Tensor:
             if operation in ("min", "max"):
-                return T.amin(x, tuple(axes)) if operation == "min" else T.amax(x, tuple(axes))
+                return T.amin(x, tuple(axes)) if operation == "min" else T.amax(x, tuple(axes))  # type: ignore[no-any-return]
             if operation in ("sum", "mean"):
-                return T.sum(x, tuple(axes)) if operation == "sum" else T.mean(x, tuple(axes))
+                return T.sum(x, tuple(axes)) if operation == "sum" else T.mean(x, tuple(axes))  # type: ignore[no-any-return]
             if operation not in ("any", "all", "prod"):
                 raise NotImplementedError(f"Unknown reduction {operation}")
             for axis in sorted(axes, reverse=True):

@@ -33,7 +33,9 @@ def _mixing_layer(mixin: Any, rearrange: Any) -> type:
     class EinMix(mixin, nn.Module):  # type: ignore[misc]
         """An einsum of the input with a weight of its own, rearranged before and after."""
 
-        def _create_parameters(self, weight_shape: Any, weight_bound: float, bias_shape: Any, bias_bound: float) -> None:
+        def _create_parameters(
+            self, weight_shape: Any, weight_bound: float, bias_shape: Any, bias_bound: float
+        ) -> None:
             self.weight = nn.Parameter(T.zeros(weight_shape).uniform_(-weight_bound, weight_bound))
             self.bias = None
             if bias_shape is not None:
@@ -50,7 +52,7 @@ def _mixing_layer(mixin: Any, rearrange: Any) -> type:
                 input = self.pre_rearrange(input)
             result: Tensor = T.einsum(self.einsum_pattern, input, self.weight)
             if self.bias is not None:
-                result = result + self.bias  # type: ignore[operator]
+                result = result + self.bias
             return result if self.post_rearrange is None else self.post_rearrange(result)
 
     return EinMix

@@ -23,7 +23,8 @@ def from_data(run):
         x_data = torch.tensor(list_)
         x_ones = torch.ones_like(x_data)
         x = torch.tensor([5.5, 3])
-        return x_data, torch.tensor(arr), x_ones, x.new_ones(5, 3, dtype=torch.double), torch.zeros(5, 3, dtype=torch.long)
+        long = torch.zeros(5, 3, dtype=torch.long)
+        return x_data, torch.tensor(arr), x_ones, x.new_ones(5, 3, dtype=torch.double), long
 
     made = run(make)
     assert made[1].dtype == torch.int64

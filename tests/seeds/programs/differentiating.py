@@ -258,7 +258,7 @@ def in_place_rules(run):
     w, x = leaves()
     y = graph(w, x)[2]
     messages = [message(lambda: w.add_(1))]
-    a, b, y = graph(w, x)
+    a, _b, y = graph(w, x)
     a.add_(1)
     messages.append(message(y.backward)[:90])
     return messages
@@ -285,7 +285,7 @@ def detach_and_no_grad(run):
         q = w * 2
     with torch.no_grad(), torch.enable_grad():
         r = w * 2
-    flags = [w.clone().requires_grad, w.detach().requires_grad, without(w).requires_grad, q.requires_grad, r.requires_grad]
+    flags = [t.requires_grad for t in (w.clone(), w.detach(), without(w), q, r)]
     return w, str(w), flags, run(under, x.detach())
 
 

@@ -6,8 +6,16 @@ import tracecomp as torch
 from tests.seeds.harness import integers, normal, program, settle
 from tracecomp import nn
 from tracecomp.utils.data import (
-    BatchSampler, DataLoader, Dataset, IterableDataset, RandomSampler, SequentialSampler, Subset, TensorDataset,
-    WeightedRandomSampler, random_split,
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    Subset,
+    TensorDataset,
+    WeightedRandomSampler,
+    random_split,
 )  # fmt: skip
 
 
@@ -38,8 +46,8 @@ def loaders(run):
 def dicts_and_lists(run):
     people = {0: "Zhang", 1: "Li", 2: "Wang", 3: "Zhao"}
     found = [(i, value) for i, value in enumerate(DataLoader(people, batch_size=2))]
-    data = [i for i in range(100)]
-    items = [item for item in DataLoader(dataset=data, batch_size=6, shuffle=False)]
+    data = list(range(100))
+    items = list(DataLoader(dataset=data, batch_size=6, shuffle=False))
     nested = [{"a": np.ones(2), "b": (1, 2.5)}, {"a": np.zeros(2), "b": (3, 4.5)}]
     return found, items, list(DataLoader(nested, batch_size=2))
 
@@ -59,7 +67,7 @@ class Counting(IterableDataset):
 
 @program("002:574-604", compiles=False)
 def iterables(run):
-    return [item for item in DataLoader(Counting(), batch_size=5)]
+    return list(DataLoader(Counting(), batch_size=5))
 
 
 @program("002:439, 002:468", compiles=False)

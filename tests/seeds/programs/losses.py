@@ -25,20 +25,21 @@ def losses_of_the_table(run):
     m = nn.LogSoftmax(dim=1)
     classes = torch.tensor([1, 0, 4])
     signs = tensor(3, seed=5).sign()
+    ones, weights = tensor(6, seed=1).gt(0).float(), tensor(2, 3, seed=1).softmax(1)
     return {
         "L1": with_gradient(run, nn.L1Loss(), [tensor(3, 5)], tensor(3, 5, seed=1)),
         "MSE": with_gradient(run, nn.MSELoss(), [tensor(3, 5)], tensor(3, 5, seed=1)),
         "NLL": with_gradient(run, lambda x, t: nn.NLLLoss()(m(x), t), [tensor(3, 5)], classes),
         "CE": with_gradient(run, nn.CrossEntropyLoss(), [tensor(3, 5)], classes),
-        "BCE": with_gradient(run, lambda x, t: nn.BCELoss()(torch.sigmoid(x), t), [tensor(6)], tensor(6, seed=1).gt(0).float()),
-        "logits": with_gradient(run, nn.BCEWithLogitsLoss(), [tensor(6)], tensor(6, seed=1).gt(0).float()),
+        "BCE": with_gradient(run, lambda x, t: nn.BCELoss()(torch.sigmoid(x), t), [tensor(6)], ones),
+        "logits": with_gradient(run, nn.BCEWithLogitsLoss(), [tensor(6)], ones),
         "hinge": with_gradient(run, nn.HingeEmbeddingLoss(), [tensor(3)], signs),
         "ranking": with_gradient(run, nn.MarginRankingLoss(), [tensor(3), tensor(3, seed=1)], signs),
         "triplet": with_gradient(
             run, nn.TripletMarginLoss(margin=1.0, p=2), [tensor(10, 16), tensor(10, 16, seed=1), tensor(10, 16, seed=2)]
         ),
         "KL": with_gradient(
-            run, lambda x, t: nn.KLDivLoss(reduction="batchmean")(m(x), t), [tensor(2, 3)], tensor(2, 3, seed=1).softmax(1)
+            run, lambda x, t: nn.KLDivLoss(reduction="batchmean")(m(x), t), [tensor(2, 3)], weights
         ),
     }  # fmt: skip
 

@@ -33,7 +33,8 @@ def losses(run, optimizer, model, steps=6, clip=None):
 @program("002:1599-1621, 003:32, 002:1628-1631")
 def family_of_optimizers(run):
     kinds = {
-        "sgd": lambda p: optim.SGD(p, lr=0.01), "momentum": lambda p: optim.SGD(p, lr=0.01, momentum=0.9, weight_decay=1e-4),
+        "sgd": lambda p: optim.SGD(p, lr=0.01),
+        "momentum": lambda p: optim.SGD(p, lr=0.01, momentum=0.9, weight_decay=1e-4),
         "adam": lambda p: optim.Adam(p, lr=0.001), "adamw": lambda p: optim.AdamW(p, lr=0.01),
         "asgd": lambda p: optim.ASGD(p, lr=0.01), "rmsprop": lambda p: optim.RMSprop(p, lr=0.01),
         "adagrad": lambda p: optim.Adagrad(p, lr=0.01), "adadelta": lambda p: optim.Adadelta(p),
