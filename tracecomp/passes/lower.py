@@ -18,6 +18,7 @@ from tracecomp.passes.nest import build_nest
 from tracecomp.passes.reads import looked_through, storage
 from tracecomp.passes.schedule import schedule_nest, strip
 from tracecomp.passes.schedule_bilinear import schedule_bilinear
+from tracecomp.passes.work import shared_where_it_pays
 
 COPY_CHUNK = 64
 
@@ -120,7 +121,7 @@ def _imperative(node: Node, params: Params) -> tuple[Stmt, ...]:
     ins = [params.of(storage(v)) for v in node.inputs]
     outs = [params.written(v) for v in node.outputs]
     types = [v.type for v in node.inputs], [v.type for v in node.outputs]
-    return tuple(node.op.loop.fn(ins, outs, *types, **node.attrs))
+    return shared_where_it_pays(node.op.loop.fn(ins, outs, *types, **node.attrs))
 
 
 def _kernel_name(nodes: Iterable[Node]) -> str:
