@@ -121,8 +121,9 @@ def machine_text(results: Results) -> str:
     )
     packages = ", ".join(f"{p} {v}" for p, v in machine["packages"].items())
     system = f"{machine['cores']} cores; {machine['system']}; Python {machine['python']}"
+    clock = f"\nTimes are {results['clock']}." if "clock" in results else ""
     commands = "\n".join(f"Command: {c}." for c in results["commands"])
-    return f"{machine['processor']}; {system}; {packages}.\nMeasured peaks: {peaks}.\n{commands}"
+    return f"{machine['processor']}; {system}; {packages}.\nMeasured peaks: {peaks}.\n{commands}{clock}"
 
 
 def failures(results: Results) -> str:
