@@ -1,0 +1,20 @@
+"""docs/surface.md says what the code does; ``python -m tests.surface`` writes it anew."""
+
+from __future__ import annotations
+
+import tracecomp
+from tests.surface.document import PATH, document
+from tests.surface.probe import probe
+
+
+def test_the_document_is_up_to_date() -> None:
+    assert PATH.read_text() == document(), "run python -m tests.surface"
+
+
+def test_the_probe_tells_kinds_apart() -> None:
+    assert probe(tracecomp.exp).made == "primitive" and probe(tracecomp.exp).differentiable == "yes"
+    assert probe(tracecomp.softmax).made == "composed"
+    assert probe(tracecomp.argmax).differentiable == "no"
+    assert probe(tracecomp.nonzero).compiled == "one graph per value seen"
+    assert probe(tracecomp.linalg.cholesky).compiled == "as a call of LAPACK"
+    assert probe(lambda: None).made == ""
