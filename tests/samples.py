@@ -44,7 +44,8 @@ def samples_of(op: Op) -> Iterator[Case]:
 
 def concrete(op: Op, sample: Sample, number: int = 0) -> Case:
     rng = np.random.default_rng(zlib.crc32(f"{op.name}{number}".encode()))
-    return Case(op, tuple(draw(rng, *spec) for spec in sample.args), sample.attrs)
+    attrs = {name: value() if callable(value) else value for name, value in sample.attrs.items()}
+    return Case(op, tuple(draw(rng, *spec) for spec in sample.args), attrs)
 
 
 def draw(rng: np.random.Generator, shape: tuple[int, ...], short: str, domain: str) -> Any:

@@ -115,7 +115,10 @@ LoopMeaning = Pointwise | Indexed | Reduced | Bilinear | Imperative | Control | 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Operands for one test call, as data: ``args`` are ``(shape, dtype short name, domain)`` or Python scalars."""
+    """Operands for one test call, as data: ``args`` are ``(shape, dtype short name, domain)`` or Python scalars.
+
+    An attribute that is a graph is given as a function that makes it, so that importing makes none.
+    """
 
     args: tuple[Any, ...]
     attrs: dict[str, Any] = field(default_factory=dict)

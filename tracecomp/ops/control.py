@@ -4,7 +4,7 @@ state; everything they read is an operand."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -339,17 +339,26 @@ def _branch(op: str) -> Graph:
     return graph
 
 
-def _loop_graphs() -> tuple[Graph, Graph]:
-    """Double x, and count, while the count is below n."""
-    test, body = Graph("test"), Graph("body")
-    for graph in (test, body):
-        graph.add_input(TensorType(float32, (3,)), "x")
-        graph.add_input(TensorType(int64, ()), "k")
-        graph.add_input(TensorType(int64, ()), "n")
+def _loop(name: str) -> Graph:
+    """Inputs x, k and n, for a loop that doubles x, and counts, while the count is below n."""
+    graph = Graph(name)
+    graph.add_input(TensorType(float32, (3,)), "x")
+    graph.add_input(TensorType(int64, ()), "k")
+    graph.add_input(TensorType(int64, ()), "n")
+    return graph
+
+
+def _loop_test() -> Graph:
+    test = _loop("test")
     test.add_output(test.apply("lt", test.inputs[1].value, test.inputs[2].value))
+    return test
+
+
+def _loop_body() -> Graph:
+    body = _loop("body")
     body.add_output(body.apply("add", body.inputs[0].value, body.inputs[0].value))
     body.add_output(body.apply("add", body.inputs[1].value, body.scalar(1, int64)))
-    return test, body
+    return body
 
 
 def _scan_samples() -> tuple[Sample, ...]:
@@ -357,15 +366,15 @@ def _scan_samples() -> tuple[Sample, ...]:
     for short, dtype in (("f32", float32), ("f64", float64)):
         for length, reverse in ((4, False), (3, True), (1, False), (0, False)):
             given = (((2, 3), short, "any"), ((), "i64", "any"), ((length, 2, 3), short, "any"), ((3, 3), short, "any"))
-            attrs = {"carries": 2, "xs": 1, "length": length, "reverse": reverse, "body": _recurrence(dtype)}
+            attrs = {"carries": 2, "xs": 1, "length": length, "reverse": reverse, "body": partial(_recurrence, dtype)}
             found.append(Sample(given, attrs))
-            gated = {"carries": 1, "xs": 1, "length": length, "reverse": reverse, "body": _gated(dtype)}
+            gated = {"carries": 1, "xs": 1, "length": length, "reverse": reverse, "body": partial(_gated, dtype)}
             found.append(Sample((((3,), short, "any"), ((length, 3), short, "any")), gated))
     return tuple(found)
 
 
 _SCAN_ATTRS: dict[str, Any] = {"body": Graph, "carries": int, "xs": int, "length": int, "reverse": bool}
-_GATED = {"carries": 1, "xs": 1, "length": 3, "reverse": False, "body": _gated(float32)}
+_GATED = {"carries": 1, "xs": 1, "length": 3, "reverse": False, "body": partial(_gated, float32)}
 
 register(
     Op(
@@ -385,20 +394,19 @@ register(
         attrs={"then": Graph, "orelse": Graph},
         samples=tuple(
             Sample((((), "b1", "index:2"), ((3,), "f64", "any"), ((3,), "f64", "any")),
-                   {"then": _branch(a), "orelse": _branch(b)})
+                   {"then": partial(_branch, a), "orelse": partial(_branch, b)})
             for a, b in (("mul", "sub"), ("sub", "mul"), ("maximum", "add"))
         ),
         errors=(
             BadInput(Sample((((1,), "b1", "any"), ((3,), "f64", "any"), ((3,), "f64", "any")),
-                            {"then": _branch("mul"), "orelse": _branch("sub")}), RuntimeError, "pred must be"),
+                            {"then": partial(_branch, "mul"), "orelse": partial(_branch, "sub")}), RuntimeError, "pred must be"),
             BadInput(Sample((((), "b1", "any"), ((2,), "f64", "any"), ((3,), "f64", "any")),
-                            {"then": _branch("mul"), "orelse": _branch("sub")}), RuntimeError, "but is given"),
+                            {"then": partial(_branch, "mul"), "orelse": partial(_branch, "sub")}), RuntimeError, "but is given"),
         ),
     )
 )  # fmt: skip
 
-_TEST, _BODY = _loop_graphs()
-_WHILE = {"test": _TEST, "body": _BODY, "carries": 2}
+_WHILE = {"test": _loop_test, "body": _loop_body, "carries": 2}
 
 register(
     Op(
