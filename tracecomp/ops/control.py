@@ -387,6 +387,8 @@ register(
     )
 )  # fmt: skip
 
+_BRANCHES = {"then": partial(_branch, "mul"), "orelse": partial(_branch, "sub")}
+
 register(
     Op(
         name="cond", kind="control", doc="the results of then where the predicate holds, else of orelse",
@@ -399,9 +401,9 @@ register(
         ),
         errors=(
             BadInput(Sample((((1,), "b1", "any"), ((3,), "f64", "any"), ((3,), "f64", "any")),
-                            {"then": partial(_branch, "mul"), "orelse": partial(_branch, "sub")}), RuntimeError, "pred must be"),
+                            _BRANCHES), RuntimeError, "pred must be"),
             BadInput(Sample((((), "b1", "any"), ((2,), "f64", "any"), ((3,), "f64", "any")),
-                            {"then": partial(_branch, "mul"), "orelse": partial(_branch, "sub")}), RuntimeError, "but is given"),
+                            _BRANCHES), RuntimeError, "but is given"),
         ),
     )
 )  # fmt: skip
