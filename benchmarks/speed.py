@@ -60,11 +60,16 @@ class Team:
 
     def ask(self, engine: str, do: str, **options: Any) -> Row:
         """An engine's answer; when its process dies, ``{"failed": why}``."""
+        if engine not in self._processes:
+            return {"failed": self.missing[engine]}
         try:
             return self._processes[engine].ask(do, **options)
         except Failed as error:
-            self._processes[engine].stop()
-            self._processes[engine] = self._start(engine)
+            self._processes.pop(engine).stop()
+            try:
+                self._processes[engine] = self._start(engine)
+            except Failed as again:
+                self.missing[engine] = str(again)
             return {"failed": str(error)}
 
     def stop(self) -> None:
