@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from types import MethodType
 from typing import Any
 
 from tracecomp.errors import CaptureError
+from tracecomp.fastcall import call_code, fast_record
 from tracecomp.ir.graph import Graph
 from tracecomp.modes import modes
 from tracecomp.plan import Plan
@@ -18,6 +20,7 @@ from tracecomp.record.describe import describe_recording
 from tracecomp.record.pytree import flatten_call
 from tracecomp.record.recording import Recording, record
 from tracecomp.runner import BACKENDS
+from tracecomp.runtime.call import take_calls
 
 MAX_RECORDINGS = 64
 MAX_UNSETTLED = 4
@@ -29,10 +32,15 @@ class Entry:
 
     recording: Recording
     plan: Plan | None = None
+    fast: tuple[Any, ...] | None = None
+    slow_calls: int = 0
 
 
 class Compiled:
     """A function or module whose calls are recorded once per kind of call and then run from the recording."""
+
+    __slots__ = ("__call__", "__dict__", "__weakref__")  # what stands in a slot is called without Python
+    __call__: Callable[..., Any]
 
     def __init__(
         self, fn: Any, *, fullgraph: bool = True, threads: int | None = None, backend: str = "native",
@@ -50,10 +58,13 @@ class Compiled:
         self.recordings = 0
         self._unsettled = 0
         self._lock = threading.RLock()
+        self._chain: list[Any] = []
+        self.__call__ = self._general
         if not hasattr(fn, "state_dict"):
             functools.update_wrapper(self, fn, updated=())
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def _general(self, *args: Any, **kwargs: Any) -> Any:
+        """A call that native code alone cannot serve."""
         if self.eager_because is not None or modes.recorder is not None:
             return self.fn(*args, **kwargs)
         structure, leaves = flatten_call(args, kwargs)
@@ -70,7 +81,7 @@ class Compiled:
                 continue
             held, found = (entry.plan or self._plan(entry)).call(leaves)
             if held == len(recording.predicates):
-                self._promote(entry)
+                self._fitted(entry, leaves)
                 return found
             known.update(enumerate([seen for _, seen, _ in recording.predicates[:held]]))
             known[held] = found
@@ -106,6 +117,8 @@ class Compiled:
         if self.eager_because is not None:
             lines.append(f"runs eagerly: {self.eager_because}")
         for e in self.entries:
+            if e.fast is not None:
+                e.recording.calls += take_calls(e.fast[0])
             lines.append(describe_recording(e.recording))
             if e.plan is not None:
                 lines += [backend.explain() for backend in e.plan.backends]
@@ -115,6 +128,7 @@ class Compiled:
         """Forget all recordings."""
         self.entries = []
         self._unsettled = 0
+        self._relink()
 
     @property
     def _name(self) -> str:
@@ -127,11 +141,28 @@ class Compiled:
                     entry.plan = Plan(entry.recording, self.backend, self.threads)
         return entry.plan
 
-    def _promote(self, entry: Entry) -> None:
-        """Try the entry that fitted last first."""
-        if self.entries[0] is not entry:
-            with self._lock:
-                self.entries = [entry, *(e for e in self.entries if e is not entry)]
+    def _fitted(self, entry: Entry, leaves: Sequence[Any]) -> None:
+        """Try the entry that fitted last first, and without Python, if that is possible.
+
+        Its record is made again after 1, 2, 4, ... calls that Python had to serve.
+        """
+        entry.slow_calls += 1
+        again = entry.slow_calls & (entry.slow_calls - 1) == 0
+        if not again and self.entries and self.entries[0] is entry:
+            return
+        with self._lock:
+            self.entries = [entry, *(e for e in self.entries if e is not entry)]
+            code = call_code() if again and self.backend == "native" else None
+            if code is not None and entry.plan is not None:
+                entry.recording.calls += take_calls(entry.fast[0]) if entry.fast is not None else 0
+                entry.fast = fast_record(entry.plan, leaves, code)
+                if self.__call__ == self._general:
+                    self.__call__ = code.builtin(self._general, self._chain)
+            self._relink()
+
+    def _relink(self) -> None:
+        """Let native code try the records in the order of entries, up to the first entry that needs Python."""
+        self._chain[:] = [e.fast for e in takewhile(lambda e: e.fast is not None, self.entries)]
 
     def _record(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], tried: list[Entry], reason: str | None
@@ -158,6 +189,7 @@ class Compiled:
             else:
                 self._unsettled = 0
                 self.entries = [Entry(recording), *self.entries]
+                self._relink()
             return result
 
     def _unsettled_for_good(self, message: str) -> None:
@@ -173,6 +205,7 @@ class Compiled:
 
     def _to_eager(self, reason: str) -> None:
         self.eager_because = reason
+        self._chain.clear()
         warnings.warn(f"{self._name} runs eagerly from now on: {reason}", UserWarning, stacklevel=5)
 
 

@@ -38,9 +38,9 @@ class Plan:
         pairs = [(out, position.get(id(b))) for b, out in recording.updates]
         self._aliases = [] if recording.predicates else [(out, i) for out, i in pairs if i is not None]
         in_place = {out for out, _ in self._aliases}
-        self._types = [(o.value.shape, o.value.dtype.numpy) for o in graph.outputs]
-        self._fresh = [(n, *t) for n, t in enumerate(self._types) if n not in in_place]
-        self._reusable = self._reusable_grads()
+        self.types = [(o.value.shape, o.value.dtype.numpy) for o in graph.outputs]
+        self._fresh = [(n, *t) for n, t in enumerate(self.types) if n not in in_place]
+        self.reusable = self._reusable_grads()
         self._lone = _lone_result(recording)
         self.forward: Backend = self._make(graph, dict(self._aliases), threads)
         self._backward: Backend | None = None
@@ -108,11 +108,11 @@ class Plan:
 
     def _outputs(self, arrays: Sequence[Array]) -> list[Any]:
         """Memory for the outputs: the state's own where it is updated in place, old gradients', or new."""
-        outputs: list[Any] = [None] * len(self._types)
-        for t, n in self._reusable:
-            outputs[n] = _unshared(t, *self._types[n])
+        outputs: list[Any] = [None] * len(self.types)
+        for t, n in self.reusable:
+            outputs[n] = _unshared(t, *self.types[n])
         for n, i in self._aliases:
-            outputs[n] = arrays[i] if arrays[i].flags.c_contiguous else np.empty(*self._types[n])
+            outputs[n] = arrays[i] if arrays[i].flags.c_contiguous else np.empty(*self.types[n])
         for n, shape, dtype in self._fresh:
             if outputs[n] is None:
                 outputs[n] = np.empty(shape, dtype)

@@ -52,8 +52,8 @@ class Native:
         self.threads = threads
         self._aliases = aliases
         self._dump = Dump(graph.name)
-        self.executable, self._arguments = self._prepare()
-        self._plain = all(isinstance(a, int) for a in self._arguments)
+        self.executable, self.places = self._prepare()
+        self._plain = all(isinstance(a, int) for a in self.places)
 
     def _prepare(self) -> tuple[Executable, tuple[int | Array, ...]]:
         """The executable and where its arguments come from; from the disk where another process left them."""
@@ -83,7 +83,7 @@ class Native:
     def run(self, arrays: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Compute ``outputs`` from ``arrays``; IndexError when an index is out of range."""
         if not self._plain:
-            arrays = [arrays[a] if isinstance(a, int) else a for a in self._arguments]
+            arrays = [arrays[a] if isinstance(a, int) else a for a in self.places]
         self.executable.run(arrays, outputs, self.threads)
 
     def explain(self) -> str:

@@ -42,13 +42,13 @@ def flatten_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Se
             if type(a) not in _leaf_kinds:
                 break
         else:
-            return _plain_call(len(args)), args
+            return flat_call(len(args)), args
     leaves: list[Any] = []
     return flatten((args, kwargs), leaves), leaves
 
 
 @cache
-def _plain_call(count: int) -> Any:
+def flat_call(count: int) -> Any:
     """The structure of a call with ``count`` positional leaves, one object for all such calls."""
     return (tuple, (tuple, *(LEAF,) * count), (dict, ()))
 

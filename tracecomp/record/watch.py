@@ -86,7 +86,7 @@ class Watch:
                 self._consider(space[name])
         fn = self._functions.get(id(code))
         for name, cell in zip(code.co_freevars, fn.__closure__ or () if fn else (), strict=False):
-            contents = _Contents(cell)
+            contents = Contents(cell)
             self.names.add(contents, name, "closure variable")
             self._consider(contents.get(name))
         for inner in code.co_consts:
@@ -109,15 +109,15 @@ def _is_user_class(kind: type) -> bool:
     )
 
 
-class _Contents(dict[str, Any]):
+class Contents(dict[str, Any]):
     """A closure cell in the form of a mapping with one entry."""
 
     def __init__(self, cell: Any) -> None:
         super().__init__()
-        self._cell = cell
+        self.cell = cell
 
     def get(self, key: str, default: Any = None) -> Any:
         try:
-            return self._cell.cell_contents
+            return self.cell.cell_contents
         except ValueError:
             return default

@@ -25,7 +25,7 @@ _ALIGNMENT = 64
 _making = threading.RLock()  # one thread at a time fills the caches below: builtins keep pointers into what they hold
 
 
-class _MethodDef(ctypes.Structure):
+class MethodDef(ctypes.Structure):
     _fields_ = (
         ("name", ctypes.c_char_p),
         ("function", ctypes.c_void_p),
@@ -60,9 +60,9 @@ def load(code: bytes) -> Library:
 
 
 @cache
-def _method() -> _MethodDef:
+def _method() -> MethodDef:
     _check_layout()
-    return _MethodDef(b"run", library().address("tc_call"), _METH_FASTCALL, b"Run a compiled program on arrays.")
+    return MethodDef(b"run", library().address("tc_call"), _METH_FASTCALL, b"Run a compiled program on arrays.")
 
 
 def _check_layout() -> None:

@@ -1,0 +1,414 @@
+"""Calls that native code serves: the guards, the memory of results, references, threads."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracecomp as tc
+from tracecomp import nn
+from tracecomp.compiled import Compiled
+from tracecomp.runtime.call import take_calls
+
+SCALE = 2.0
+
+
+def served(compiled: Compiled) -> int:
+    """How many calls native code has served since this was asked last."""
+    return sum(take_calls(e.fast[0]) for e in compiled.entries if e.fast is not None)
+
+
+def warm(fn: Callable[..., Any], *args: Any) -> Compiled:
+    """``fn`` compiled and called until native code serves it."""
+    compiled: Compiled = tc.compile(fn)
+    for _ in range(3):
+        compiled(*args)
+    assert served(compiled) == 1
+    return compiled
+
+
+def add(x: tc.Tensor, y: tc.Tensor) -> tc.Tensor:
+    return x + y
+
+
+def test_results_are_right_and_do_not_depend_on_results_still_held() -> None:
+    x = tc.zeros(4)
+    c = warm(add, x, tc.ones(4))
+    held = []
+    for k in range(10):
+        x.fill_(k)
+        held.append(c(x, tc.ones(4)))
+    assert served(c) == 10
+    assert [h.tolist() for h in held] == [[k + 1.0] * 4 for k in range(10)]
+
+
+@pytest.mark.parametrize("keep", ["view", "numpy", "row of numpy", "buffer"])
+def test_memory_that_is_looked_at_is_not_used_again(keep: str) -> None:
+    x, y = tc.ones(4), tc.ones(4)
+    c = warm(add, x, y)
+    result = c(x, y)
+    looks: dict[str, Callable[[tc.Tensor], Any]] = {
+        "view": lambda t: t[1:], "numpy": lambda t: t.numpy(), "row of numpy": lambda t: t.numpy()[::2],
+        "buffer": lambda t: memoryview(t.numpy()),
+    }  # fmt: skip
+    look = looks[keep](result)
+    del result
+    x.fill_(9.0)
+    for _ in range(4):
+        c(x, y)
+    assert set(np.asarray(look.tolist()).ravel()) == {2.0}
+
+
+def test_a_weak_reference_to_a_result_or_its_array_dies() -> None:
+    c = warm(add, tc.ones(4), tc.ones(4))
+    result = c(tc.ones(4), tc.ones(4))
+    tensor, array = weakref.ref(result), weakref.ref(result.numpy())
+    del result
+    c(tc.ones(4), tc.ones(4))
+    assert tensor() is None
+    assert array() is None or array().tolist() == [2.0] * 4  # type: ignore[union-attr]
+
+
+def test_a_result_changed_by_its_owner_is_not_used_again() -> None:
+    x = tc.ones(4)
+    c = warm(add, x, x)
+    for change in (lambda a: setattr(a, "shape", (2, 2)), lambda a: a.setflags(write=False)):
+        change(c(x, x).numpy())
+        result = c(x, x)
+        assert result.shape == (4,) and result.numpy().flags.writeable
+        result.add_(1)
+
+
+CHANGES: dict[str, tuple[Any, Any]] = {
+    "shape": (lambda: tc.ones(5), lambda: tc.ones(5)),
+    "broadcast": (lambda: tc.ones(1), lambda: tc.ones(4)),
+    "0-d": (lambda: tc.tensor(3.0), lambda: tc.tensor(4.0)),
+    "dtype": (lambda: tc.ones(4, dtype=tc.float64), lambda: tc.ones(4, dtype=tc.float64)),
+    "mixed dtypes": (lambda: tc.ones(4, dtype=tc.int64), lambda: tc.ones(4)),
+    "not contiguous": (lambda: tc.arange(8.0)[::2], lambda: tc.ones(4)),
+    "requires grad": (lambda: tc.ones(4, requires_grad=True), lambda: tc.ones(4)),
+    "history": (lambda: tc.ones(4, requires_grad=True) * 3, lambda: tc.ones(4)),
+    "view": (lambda: tc.arange(9.0)[1:5], lambda: tc.ones(4)),
+    "subclass": (lambda: nn.Parameter(tc.ones(4), requires_grad=False), lambda: tc.ones(4)),
+    "number": (lambda: 2.5, lambda: tc.ones(4)),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_another_kind_of_argument(change: str) -> None:
+    c = warm(add, tc.ones(4), tc.ones(4))
+    x, y = (make() for make in CHANGES[change])
+    expected = add(x, y)
+    for _ in range(4):
+        result = c(x, y)
+        assert result.tolist() == expected.tolist()
+        assert (result.dtype, result.shape) == (expected.dtype, expected.shape)
+        assert result.requires_grad == expected.requires_grad
+    assert c(tc.ones(4), tc.ones(4)).tolist() == [2.0] * 4
+
+
+def test_two_kinds_of_call_in_turn_are_both_served() -> None:
+    c = tc.compile(add)
+    kinds = [(tc.ones(4), tc.ones(4)), (tc.ones(2, 3), tc.ones(3))]
+    for _ in range(4):
+        for x, y in kinds:
+            c(x, y)
+    served(c)
+    for x, y in kinds * 2:
+        assert c(x, y).tolist() == add(x, y).tolist()
+    assert served(c) == 4 and c.recordings == 2
+
+
+def test_the_same_tensor_twice() -> None:
+    x, y = tc.ones(4), tc.full((4,), 5.0)
+
+    def swap(a: tc.Tensor, b: tc.Tensor) -> tc.Tensor:
+        a.add_(1)
+        return a * b
+
+    c = warm(swap, tc.ones(4), tc.ones(4))
+    assert c(x, x).tolist() == [4.0] * 4
+    assert c(x, y).tolist() == [15.0] * 4 and x.tolist() == [3.0] * 4
+
+
+def test_an_argument_that_is_a_view_of_a_written_one() -> None:
+    def write(a: tc.Tensor, b: tc.Tensor) -> tc.Tensor:
+        a.mul_(2)
+        return a + b
+
+    warm_a = tc.ones(4)
+    c = warm(write, warm_a, tc.ones(4))
+    x, other = tc.ones(4), tc.ones(4)
+    assert c(x, x.detach()).tolist() == write(other, other.detach()).tolist()
+
+
+def test_wrong_arguments_raise_as_before() -> None:
+    c = warm(add, tc.ones(4), tc.ones(4))
+    for args, kwargs in (((tc.ones(4),), {}), ((tc.ones(4),) * 3, {}), ((tc.ones(4),), {"z": 1})):
+        with pytest.raises(TypeError):
+            c(*args, **kwargs)
+    assert c(tc.ones(4), y=tc.ones(4)).tolist() == c(x=tc.ones(4), y=tc.ones(4)).tolist() == [2.0] * 4
+
+
+def test_gradient_modes_are_those_of_the_thread() -> None:
+    w = tc.ones(4, requires_grad=True)
+    c = tc.compile(lambda x: x * w)
+    with tc.no_grad():
+        for _ in range(4):
+            assert not c(tc.ones(4)).requires_grad
+        assert served(c) == 2
+    assert c(tc.ones(4)).requires_grad
+    found = []
+
+    def other() -> None:
+        found.append(c(tc.ones(4)).requires_grad)
+        with tc.no_grad():
+            found.extend(c(tc.ones(4)).requires_grad for _ in range(3))
+
+    with tc.no_grad():
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+    assert found == [True, False, False, False]
+
+
+def test_requires_grad_of_captured_tensors() -> None:
+    w = tc.ones(4)
+    c = warm(lambda x: x * w, tc.ones(4))
+    w.requires_grad_()
+    assert c(tc.ones(4)).requires_grad
+
+
+def test_globals_closures_and_defaults() -> None:
+    global SCALE
+    shift = 1.0
+
+    def program(x: tc.Tensor) -> tc.Tensor:
+        return x * SCALE + shift
+
+    c = warm(program, tc.ones(2))
+    shift = 5.0
+    assert c(tc.ones(2)).tolist() == [7.0, 7.0]
+    SCALE = 3.0
+    try:
+        assert c(tc.ones(2)).tolist() == [8.0, 8.0]
+    finally:
+        SCALE = 2.0
+    assert c(tc.ones(2)).tolist() == [7.0, 7.0]
+
+
+def test_a_list_in_a_closure_that_changes() -> None:
+    factors = [1.0, 2.0]
+    c = tc.compile(lambda x: x * factors[0] * factors[1])
+    for _ in range(4):
+        assert c(tc.ones(2)).tolist() == [2.0, 2.0]
+    factors[0] = 4.0
+    assert c(tc.ones(2)).tolist() == [8.0, 8.0]
+
+
+def test_default_dtype() -> None:
+    c = warm(lambda x: x + tc.ones(2), tc.ones(2))
+    tc.set_default_dtype(tc.float64)
+    try:
+        assert c(tc.ones(2, dtype=tc.float32)).dtype == tc.float64
+    finally:
+        tc.set_default_dtype(tc.float32)
+
+
+def test_modules_training_flag_new_weights_and_replaced_data() -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5))
+    model.eval()
+    x = tc.ones(2, 3)
+    with tc.no_grad():
+        c = warm(model, x)
+        model[0].weight.fill_(1.0)
+        model[0].bias.zero_()
+        assert c(x).tolist() == [[3.0] * 3] * 2
+        state = {k: v * 2 for k, v in model.state_dict().items()}
+        model.load_state_dict(state)
+        assert c(x).tolist() == [[6.0] * 3] * 2
+        model[0].weight.data = tc.full((3, 3), 4.0)
+        assert c(x).tolist() == [[12.0] * 3] * 2
+        model[0].weight.data = tc.arange(9.0).reshape(3, 3).t()
+        assert c(x).tolist() == model(x).tolist()
+        model.train()
+        values = {v for row in c(tc.ones(50, 3)).tolist() for v in row}
+        assert 0.0 in values and len(values) > 1
+        model[0].weight = nn.Parameter(tc.zeros(3, 3))
+        model.eval()
+        assert c(x).tolist() == [[0.0] * 3] * 2
+
+
+def test_out_is_written_in_place_and_counted() -> None:
+    c = warm(lambda x, y, out: tc.add(x, y, out=out), tc.ones(4), tc.ones(4), tc.zeros(4))
+    out = tc.zeros(4)
+    out.add_(1)
+    version, memory = out._version, out.numpy()
+    served(c)
+    assert c(tc.ones(4), tc.ones(4), out) is out
+    assert served(c) == 1
+    assert out._version == version + 1 and memory.tolist() == [2.0] * 4
+
+
+def test_out_that_overlaps_an_input_by_way_of_numpy() -> None:
+    c = warm(lambda x, out: tc.add(x, tc.flip(x, (0,)), out=out), tc.ones(4), tc.zeros(4).add_(1))
+    memory = np.arange(5, dtype=np.float32)
+    x, out = tc.from_numpy(memory[:4]), tc.from_numpy(memory[1:])
+    expected = (x + tc.flip(x, (0,))).tolist()
+    assert c(x, out).tolist() == expected
+
+
+def test_structures_of_results() -> None:
+    def program(x: tc.Tensor) -> Any:
+        return {"sum": x + 1, "both": (x, [x * 2, 7])}, None
+
+    x = tc.ones(2)
+    found, nothing = warm(program, x)(x)
+    assert nothing is None and found["both"][0] is x and found["both"][1][1] == 7
+    assert found["sum"].tolist() == found["both"][1][0].tolist() == [2.0, 2.0]
+    assert isinstance(warm(lambda x: (x + 1, x * 2), x)(x), tuple)
+
+
+def test_a_training_step_with_a_scheduled_rate_and_shared_gradients() -> None:
+    def run(compiled: bool) -> list[Any]:
+        tc.manual_seed(0)
+        model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+        optimizer = tc.optim.AdamW(model.parameters(), lr=0.1)
+        schedule = tc.optim.lr_scheduler.StepLR(optimizer, 3, 0.5)
+
+        def step(x: tc.Tensor) -> tc.Tensor:
+            optimizer.zero_grad()
+            loss = (model(x) ** 2).mean()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        call = tc.compile(step) if compiled else step
+        x, found = tc.ones(2, 3), []
+        for _ in range(12):
+            loss = call(x)
+            found.append((loss.item(), model[0].weight.grad.tolist()))
+            schedule.step()
+        if compiled:
+            assert served(call) >= 5
+            with pytest.raises(RuntimeError, match="second time"):
+                loss.backward()
+        held = model[0].weight.grad
+        before = held.tolist()
+        call(x)
+        assert held.tolist() == before and model[0].weight.grad is not held
+        return found
+
+    for (a, ga), (b, gb) in zip(run(True), run(False), strict=True):
+        assert a == pytest.approx(b, rel=1e-5)
+        np.testing.assert_allclose(ga, gb, rtol=1e-4, atol=1e-6)
+
+
+def test_an_index_out_of_range_is_reported() -> None:
+    c = warm(lambda x, i: x[i], tc.ones(4), tc.tensor([1, 2]))
+    for _ in range(3):
+        with pytest.raises(IndexError):
+            c(tc.ones(4), tc.tensor([1, 7]))
+        assert c(tc.ones(4), tc.tensor([0, 3])).tolist() == [1.0, 1.0]
+
+
+def test_references_do_not_change() -> None:
+    w, x, out, label = nn.Parameter(tc.ones(4)), tc.ones(4), tc.zeros(4).add_(1), "label"
+
+    def program(x: tc.Tensor, out: tc.Tensor, label: str) -> Any:
+        w.mul_(1.0)
+        tc.add(x, x, out=out)
+        return x + w, out, label
+
+    with tc.no_grad():
+        c = warm(program, x, out, label)
+        watched = [w, x, out, label, w._data, x._data, out._data, None, True, False, tc.Tensor, np.ndarray, c, program]
+        watched += [x._data.dtype, np.empty, tc.float32, c.entries[0], c.entries[0].fast]
+        gc.collect()
+        objects, before = len(gc.get_objects()), [sys.getrefcount(o) for o in watched]
+        for _ in range(20000):
+            c(x, out, label)
+        gc.collect()
+        after = [sys.getrefcount(o) for o in watched]
+    assert max(abs(a - b) for a, b in zip(after, before, strict=True)) <= 50
+    assert abs(len(gc.get_objects()) - objects) <= 50
+    assert served(c) == 20000
+
+
+def test_a_dropped_function_is_freed() -> None:
+    w = tc.ones(4)
+    c = warm(lambda x: x + w, tc.ones(4))
+    gone = weakref.ref(c)
+    call = c.__call__
+    del c
+    gc.collect()
+    assert call(tc.ones(4)).tolist() == [2.0] * 4
+    del call
+    gc.collect()
+    assert gone() is None
+
+
+def test_several_python_threads() -> None:
+    size = 300000
+    small, large = warm(add, tc.ones(4), tc.ones(4)), warm(lambda x: x * 2 + 1, tc.ones(30, 1000))
+    wrong = []
+
+    def work(number: int) -> None:
+        x, y, big = tc.full((4,), float(number)), tc.ones(4), tc.full((30, 1000), float(number))
+        for k in range(300):
+            if small(x, y).tolist() != [number + 1.0] * 4:
+                wrong.append((number, k))
+            if k % 10 == 0 and float(large(big).sum()) != (2 * number + 1.0) * size / 10:
+                wrong.append((number, -k))
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_forked_child() -> None:
+    x, y = tc.ones(4), tc.ones(4)
+    c = warm(add, x, y)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if c(x, y).tolist() == [2.0] * 4 else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_methods_attributes_and_reset() -> None:
+    class Owner:
+        @tc.compile
+        def method(self, x: tc.Tensor) -> tc.Tensor:
+            """Doubles."""
+            return x * 2
+
+    owner, x = Owner(), tc.ones(2)
+    for _ in range(4):
+        assert owner.method(x).tolist() == [2.0, 2.0]
+    compiled = Owner.method
+    assert isinstance(compiled, Compiled) and callable(compiled)
+    assert compiled.__name__ == "method" and compiled.__doc__ == "Doubles." and served(compiled) == 2
+    owner.method(x)
+    assert f"run {compiled.entries[0].recording.calls + 1} times" in compiled.explain()
+    compiled.reset()
+    assert owner.method(x).tolist() == [2.0, 2.0] and compiled.recordings == 2
+
+
+def test_inside_another_recording_the_function_itself_runs() -> None:
+    inner = warm(add, tc.ones(4), tc.ones(4))
+    outer = tc.compile(lambda x: inner(x, x) * 2)
+    for _ in range(3):
+        assert outer(tc.ones(4)).tolist() == [4.0] * 4
+    assert len(outer.graphs[0].nodes) >= 2

@@ -1,0 +1,104 @@
+"""Writing LLVM functions that walk over records in memory: loads, stores, guards, loops over tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Assembler:
+    """The body of one function. Values are named as they are made; the current block is the last one written."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = ["entry:"]
+        self.current = "entry"
+        self._count = 0
+
+    def name(self, stem: str) -> str:
+        """A name that is used nowhere else."""
+        self._count += 1
+        return f"{stem}{self._count}"
+
+    def do(self, text: str) -> None:
+        """An instruction without a result."""
+        self.lines.append(f"  {text}")
+
+    def let(self, text: str) -> str:
+        """The result of an instruction."""
+        result = "%" + self.name("v")
+        self.lines.append(f"  {result} = {text}")
+        return result
+
+    def at(self, base: str, offset: int | str) -> str:
+        """The address ``offset`` bytes behind ``base``."""
+        return self.let(f"getelementptr i8, ptr {base}, i64 {offset}")
+
+    def load(self, kind: str, base: str, offset: int | str = 0) -> str:
+        """What stands ``offset`` bytes behind ``base``."""
+        return self.let(f"load {kind}, ptr {self.at(base, offset)}, align 8")
+
+    def store(self, kind: str, value: str, base: str, offset: int | str = 0) -> None:
+        """Write ``value`` there."""
+        self.do(f"store {kind} {value}, ptr {self.at(base, offset)}, align 8")
+
+    def same(self, a: str, b: str, kind: str = "ptr") -> str:
+        """Whether two values are equal."""
+        return self.let(f"icmp eq {kind} {a}, {b}")
+
+    def both(self, a: str, b: str) -> str:
+        """Whether both conditions hold."""
+        return self.let(f"and i1 {a}, {b}")
+
+    def either(self, a: str, b: str) -> str:
+        """Whether one of the conditions holds."""
+        return self.let(f"or i1 {a}, {b}")
+
+    def block(self, name: str) -> None:
+        """Begin a block."""
+        self.lines.append(f"{name}:")
+        self.current = name
+
+    def go(self, target: str) -> None:
+        """Continue at ``target``."""
+        self.do(f"br label %{target}")
+
+    def choose(self, condition: str, yes: str, no: str) -> None:
+        """Continue at one of two blocks."""
+        self.do(f"br i1 {condition}, label %{yes}, label %{no}")
+
+    def need(self, condition: str, otherwise: str) -> None:
+        """Go to ``otherwise`` unless ``condition`` holds."""
+        following = self.name("next")
+        self.choose(condition, following, otherwise)
+        self.block(following)
+
+    @contextmanager
+    def when(self, condition: str) -> Iterator[None]:
+        """What is written inside runs if ``condition`` holds."""
+        inside, behind = self.name("then"), self.name("behind")
+        self.choose(condition, inside, behind)
+        self.block(inside)
+        yield
+        self.go(behind)
+        self.block(behind)
+
+    @contextmanager
+    def each(self, first: str, end: str, stride: int) -> Iterator[str]:
+        """What is written inside runs for every row of a table, whose address it is given."""
+        before, head, body = self.current, self.name("head"), self.name("body")
+        latch, done, row = self.name("latch"), self.name("done"), "%" + self.name("row")
+        self.go(head)
+        self.block(head)
+        self.lines.append(f"  {row} = phi ptr [ {first}, %{before} ], [ {row}.next, %{latch} ]")
+        self.choose(self.let(f"icmp ult ptr {row}, {end}"), body, done)
+        self.block(body)
+        yield row
+        self.go(latch)
+        self.block(latch)
+        self.lines.append(f"  {row}.next = getelementptr i8, ptr {row}, i64 {stride}")
+        self.go(head)
+        self.block(done)
+
+    def text(self, head: str) -> str:
+        """The function whose first line, without the brace, is ``head``."""
+        return "\n".join([f"{head} {{", *self.lines, "}"])

@@ -1,0 +1,66 @@
+"""The memory that describes a call to native code: tables of guards, operands and results, and where objects hold what.
+
+A record is a header of words and then the rows of each table, words as well. All are written once, when a call is made
+ready; native code (``call_stub.py``) reads them and keeps what it found in the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+TABLES: Mapping[str, tuple[str, ...]] = {
+    "arguments": ("type", "object"),
+    "pairs": ("first", "second", "same"),
+    "names": ("mapping", "key", "value"),
+    "fields": ("object", "offset", "value"),
+    "modes": ("key", "value", "default"),
+    "attributes": ("object", "key", "value"),
+    "items": ("mapping", "key", "value"),
+    "hosts": ("owner", "key", "attribute", "number"),
+    "sources": ("kind", "reference", "requires_grad", "layout", "slot", "exclusive", "tensor", "array"),
+    "absent_grads": ("tensor", "absent"),
+    "fresh": ("shape", "dtype", "layout", "slot", "kept", "memory", "array", "tensor", "history"),
+    "in_place": ("source", "slot", "apart"),
+    "written": ("source",),
+    "storages": ("argument", "written", "itself"),
+    "cleared": ("tensor",),
+    "results": ("address",),
+}
+"""Rows by table. Addresses unless said otherwise. ``arguments``: exact type of a tensor, else the object it must be.
+``pairs``: byte offsets of two arguments, and whether they are one object. ``sources``: a tensor that the call looks at,
+by kind ARGUMENT (byte offset), OBJECT, or GRADIENT (of an object); ``requires_grad`` 0, 1, or 2 for either;
+``exclusive`` asks that nobody else holds it. ``fresh``: outputs in new memory, ``memory`` is where a list holds two
+arrays that may be used again. ``in_place``: outputs in a source's memory, ``apart`` when no other source may overlap.
+``results``: where the address of each stands when it has been made."""
+
+HEADER = (
+    "objects", "count", "entry", "table", "arena", "step", "busy", "calls", "unlocked", "numbers", "failed", "finish",
+    *[f"{name}.{end}" for name in TABLES for end in ("first", "end")],
+)  # fmt: skip
+"""The words at the start of a record. ``step`` is where the entry tells the number of a failed step, with which
+``failed`` is then called; ``unlocked`` asks to release the interpreter lock; ``numbers`` is the count of results (-1:
+one, returned by itself); ``finish`` builds the return value from their tuple, when it is not null."""
+
+ARGUMENT, OBJECT, GRADIENT = 0, 1, 2
+LAYOUT_ND, LAYOUT_BYTES, LAYOUT_DIMS = 8, 16, 24
+"""Offsets in the words of an array's layout: its descr, nd, bytes, dimensions."""
+
+GLOBALS = (
+    "none", "false", "true", "float_type", "array_type", "tensor_type", "empty", "new_object", "modes_key",
+)  # fmt: skip
+"""The words of the table of objects that all records refer to."""
+
+# Offsets in CPython's and numpy's objects, which the runtime checks before it uses this code.
+REFERENCES, TYPE, TUPLE_ITEMS, LIST_SIZE, LIST_ITEMS, FLOAT_VALUE, CELL_CONTENTS, VERSION = 0, 8, 24, 16, 24, 16, 16, 16
+ARRAY_DATA, ARRAY_ND, ARRAY_DIMS, ARRAY_DESCR, ARRAY_FLAGS, ARRAY_WEAK = 16, 24, 32, 56, 64, 72
+C_CONTIGUOUS, OWNED, ALIGNED, WRITEABLE = 0x1, 0x4, 0x100, 0x400
+
+
+def row(table: str, word: str) -> int:
+    """Offset of a word in a row of ``table``."""
+    return 8 * TABLES[table].index(word)
+
+
+def header(word: str) -> int:
+    """Offset of a word in a record's header."""
+    return 8 * HEADER.index(word)

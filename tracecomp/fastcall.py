@@ -1,0 +1,244 @@
+"""Which recordings can be called without Python, and the records that native code follows to call them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from types import NoneType
+from typing import Any
+
+import numpy as np
+
+from tracecomp.codegen.call_tables import ARGUMENT, CELL_CONTENTS, GRADIENT, OBJECT
+from tracecomp.fields import TensorFields, blank
+from tracecomp.functional import defaults
+from tracecomp.ir.types import DType
+from tracecomp.modes import Modes, ModuleChanges
+from tracecomp.outside import Freed
+from tracecomp.plan import Plan
+from tracecomp.record.guards import ById, freeze
+from tracecomp.record.pytree import LEAF, flat_call, unflatten
+from tracecomp.record.recording import Given, Made, Plain
+from tracecomp.record.watch import Contents
+from tracecomp.runner import Native
+from tracecomp.runtime.call import Code, Held, Place, Record, field_offsets, layout_is_known
+from tracecomp.tensor import Tensor
+
+SMALL = 65536
+"""Bytes of a result whose memory is used again, and of all memory of a call that keeps the interpreter lock."""
+
+_MAX_TENSORS = 16
+_UNCHANGING = (bool, int, float, complex, str, bytes, NoneType, DType, type(Ellipsis), slice, range, np.generic)
+
+
+@cache
+def call_code() -> Code | None:
+    """The native code of calls; None where objects are laid out in an unknown way."""
+    offsets = field_offsets(blank(Tensor), TensorFields.__slots__) if layout_is_known() else {}
+    return Code(Tensor, offsets) if offsets else None
+
+
+def fast_record(plan: Plan, leaves: Sequence[Any], code: Code) -> tuple[Any, ...] | None:
+    """The record of a call that has just fitted ``plan``; None when it needs Python."""
+    return _Writer(plan, leaves, code).record() if _fits(plan, leaves) else None
+
+
+def _fits(plan: Plan, leaves: Sequence[Any]) -> bool:
+    recording, guards = plan.recording, plan.recording.guards
+    reusable = {id(t) for t, _ in plan.reusable}
+    accumulated = {id(b.ref) for b, _ in recording.updates if b.kind == "grad"}
+    return (
+        isinstance(plan.forward, Native)
+        and not plan.forward.executable.image.parallel
+        and guards.structure == flat_call(len(leaves))
+        and not (recording.predicates or recording.split or recording.rebased or guards.arrays)
+        and len(guards.tensors) <= _MAX_TENSORS
+        and not reusable & accumulated
+        and all(new is None or id(t) in reusable for t, new in recording.grads)
+        and all(_simple(r) for r in recording.results)
+    )
+
+
+def _simple(r: Made | Given | Plain) -> bool:
+    return not isinstance(r, Given) or (not r.view and r.source.kind in ("argument", "state"))
+
+
+class _Writer:
+    """Writes the record of one plan."""
+
+    def __init__(self, plan: Plan, leaves: Sequence[Any], code: Code) -> None:
+        assert isinstance(plan.forward, Native)
+        self.plan = plan
+        self.recording = plan.recording
+        self.guards = plan.recording.guards
+        self.leaves = leaves
+        self.executable = plan.forward.executable
+        self.places = plan.forward.places
+        image = self.executable.image
+        self.first_output = len(self.places)
+        self.arena_bytes = image.memory_bytes + image.thread_bytes
+        self.r = Record(code, image.arrays, self.arena_bytes)
+        self.sources: dict[tuple[int, int], int] = {}
+
+    def record(self) -> tuple[Any, ...] | None:
+        """The record as a tuple that begins with its memory; None when a guard needs Python."""
+        if not all(self._name(*entry[:3]) for entry in self.guards.names.entries):
+            return None
+        self._guards()
+        self._inputs()
+        self._outputs()
+        numbers, finish = self._results()
+        recording = self.recording
+        values = [i.value for i in recording.graph.inputs] + [o.value for o in recording.graph.outputs]
+        held = sum(v.type.nbytes for v in values)
+        loops = any(n.op.kind == "control" for n in recording.graph.nodes)
+        memory, kept = self.r.finish(
+            count=len(self.leaves), entry=self.executable.entry, numbers=numbers, finish=finish,
+            unlocked=int(loops or held + self.arena_bytes > SMALL), failed=Held(self.executable.fail),
+        )  # fmt: skip
+        return memory, kept, self.plan
+
+    # ---- guards
+
+    def _name(self, mapping: Mapping[str, Any], key: str, snapshot: Any) -> bool:
+        """Guard a name by the identity of what it stands for; False when that is not enough."""
+        missing = object()
+        value = mapping.get(key, missing)
+        if value is missing or not (_unchanging(value) or type(snapshot) is ById):
+            return False
+        if (ById(value) if type(snapshot) is ById else freeze(value)) != snapshot:
+            return False
+        if isinstance(mapping, Contents):
+            self.r.add("fields", Held(mapping.cell), CELL_CONTENTS, Held(value))
+        else:
+            self.r.add("names" if type(mapping) is dict else "items", Held(mapping), Held(key), Held(value))
+        return True
+
+    def _guards(self) -> None:
+        guards, add = self.guards, self.r.add
+        grad, inference, dtype, autocast = guards.modes
+        for key, value in (("recorder", None), ("grad", grad), ("inference", inference), ("autocast", autocast)):
+            add("modes", Held(key), Held(value), Held(getattr(Modes, key)))
+        add("names", Held(vars(defaults)), Held("_default"), Held(dtype))
+        if guards.module_state:
+            add("attributes", Held(ModuleChanges), Held("epoch"), Held(guards.epoch))
+        for leaf in self.leaves:
+            add("arguments", *((Held(type(leaf)), 0) if isinstance(leaf, Tensor) else (0, Held(leaf))))
+        numbered = [(i, first) for (i, *_), first in zip(guards.tensors, guards.same, strict=True)]
+        for n, (i, first) in enumerate(numbered):
+            for j, other in numbered[:n]:
+                add("pairs", 8 * i, 8 * j, int(first == other))
+        for t, present, _ in guards.grads:
+            add("absent_grads", Held(t), int(not present))
+
+    # ---- inputs
+
+    def _inputs(self) -> None:
+        slots = {a: p for p, a in enumerate(self.places) if isinstance(a, int)}
+        for p, a in enumerate(self.places):
+            if not isinstance(a, int):
+                self.r.set_slot(p, a)
+        used: dict[tuple[int, int], int | None] = {}
+        inputs = [i for i in self.recording.graph.inputs if i.role != "constant"]
+        for number, (b, given) in enumerate(zip(self.recording.inputs, inputs, strict=True)):
+            slot = slots.get(number)
+            if b.kind == "host":
+                if slot is not None:
+                    owner, key = b.ref
+                    attribute = int(not isinstance(owner, Mapping))
+                    self.r.add("hosts", Held(owner), Held(key), attribute, self.r.number(slot))
+            elif b.kind == "grad":
+                self._source(GRADIENT, b.ref, 2, given.value.dtype.numpy, given.value.shape, slot)
+            else:
+                used[_key(b.kind, b.ref)] = slot
+        for i, dtype, shape, requires_grad in self.guards.tensors:
+            self._source(ARGUMENT, i, int(requires_grad), dtype, shape, used.get((ARGUMENT, i)))
+        for t, dtype, shape, requires_grad, _ in self.guards.state:
+            self._source(OBJECT, t, int(requires_grad), dtype, shape, used.get((OBJECT, id(t))))
+        self._storages()
+
+    def _source(
+        self, kind: int, ref: Any, requires_grad: int, dtype: Any, shape: tuple[int, ...], slot: int | None,
+        exclusive: bool = False,
+    ) -> int:  # fmt: skip
+        """A tensor that the call looks at: its number."""
+        key = (kind, ref if kind == ARGUMENT else id(ref))
+        if key not in self.sources:
+            reference = 8 * ref if kind == ARGUMENT else Held(ref)
+            layout = self.r.layout(dtype, shape)
+            row = (kind, reference, requires_grad, layout, self.r.slot(slot), int(exclusive))
+            self.sources[key] = self.r.add("sources", *row)
+        return self.sources[key]
+
+    def _storages(self) -> None:
+        """Arguments that must not share memory with what is written."""
+        written = [_key(b.kind, b.ref) for b, _ in self.recording.updates if b.kind != "grad"]
+        for b, out in self.recording.updates:
+            self._written(b, out)
+        for i, *_ in self.guards.tensors:
+            for key in written:
+                if key != (ARGUMENT, i):
+                    argument = Place("sources", self.sources[ARGUMENT, i])
+                    self.r.add("storages", argument, Place("sources", self.sources[key]), int(key[0] == ARGUMENT))
+
+    # ---- outputs
+
+    def _written(self, b: Any, out: int) -> None:
+        """An output that goes into the memory of a tensor from outside."""
+        kind = {"argument": ARGUMENT, "state": OBJECT, "grad": GRADIENT}[b.kind]
+        dtype, shape = self.plan.types[out][1], self.plan.types[out][0]
+        source = Place("sources", self._source(kind, b.ref, 2, dtype, shape, None))
+        apart = int(all(b is not given for given in self.recording.inputs))
+        self.r.add("in_place", source, self.r.slot(self.first_output + out), apart)
+        self.r.add("written", source)
+
+    def _outputs(self) -> None:
+        taken = {out for _, out in self.recording.updates}
+        for t, new in self.recording.grads:
+            if new is None:
+                self.r.add("cleared", Held(t))
+        for t, n in self.plan.reusable:
+            shape, dtype = self.plan.types[n]
+            self._source(GRADIENT, t, 2, dtype, shape, self.first_output + n, exclusive=True)
+            taken.add(n)
+        freed = {r.number for r in self.recording.results if isinstance(r, Made) and r.freed}
+        self.fresh: dict[int, int] = {}
+        for n, (shape, dtype) in enumerate(self.plan.types):
+            if n not in taken:
+                layout = self.r.layout(dtype, shape)
+                history = Held(partial(Freed, (), ((dtype, shape),))) if n in freed else 0
+                small = dtype.itemsize * int(np.prod(shape, dtype=np.int64)) <= SMALL
+                slot = self.r.slot(self.first_output + n)
+                row = (Held(shape), Held(dtype), layout, slot, int(small), self.r.memory(), 0, 0, history)
+                self.fresh[n] = self.r.add("fresh", *row)
+
+    def _results(self) -> tuple[int, Held | int]:
+        """Rows for what is returned; how many, and what makes the return value of their tuple."""
+        for r in self.recording.results:
+            if isinstance(r, Made):
+                self.r.add("results", Place("fresh", self.fresh[r.number], "tensor"))
+            elif isinstance(r, Plain):
+                self.r.add("results", self.r.cell(r.value))
+            elif r.source.kind == "argument":
+                self.r.add("results", Place("sources", self.sources[ARGUMENT, r.source.ref], "tensor"))
+            else:
+                self.r.add("results", self.r.cell(r.source.ref))
+        structure = self.recording.structure
+        if structure is LEAF:
+            return -1, 0
+        count = len(self.recording.results)
+        if structure == (tuple, *(LEAF,) * count):
+            return count, 0
+        finish: Callable[[Any], Any] = partial(unflatten, structure)
+        return count, Held(finish)
+
+
+def _key(kind: str, ref: Any) -> tuple[int, int]:
+    return (ARGUMENT, ref) if kind == "argument" else (OBJECT, id(ref))
+
+
+def _unchanging(value: Any) -> bool:
+    """Whether ``value`` means the same for as long as it is the same object."""
+    if type(value) is tuple:
+        return all(map(_unchanging, value))
+    return isinstance(value, _UNCHANGING) or callable(value) or isinstance(value, Tensor)

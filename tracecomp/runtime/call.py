@@ -1,0 +1,210 @@
+"""Calls of compiled functions without Python: the records that ``tc_fast`` reads, and the builtin on them."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from sys import getrefcount
+from typing import Any
+
+import numpy as np
+
+from tracecomp.codegen import call_stub, call_tables, native
+from tracecomp.codegen.call_tables import GLOBALS, HEADER, TABLES
+from tracecomp.runtime import cache
+from tracecomp.runtime.entry import MethodDef, aligned_bytes
+
+_METH_FASTCALL_KEYWORDS = 0x82
+MODES_KEY = "tracecomp.modes"
+"""The entry of a thread's dictionary that holds the dictionary of its modes."""
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A word of a row that is the address of an object, which the record keeps alive."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A word of a row that is the address of a word of another row."""
+
+    table: str
+    number: int
+    word: str = ""
+
+
+Word = int | Held | Place
+
+
+class Code:
+    """The native code of calls, for tensors of class ``tensor`` whose fields stand at the given offsets."""
+
+    def __init__(self, tensor: type, fields: Mapping[str, int]) -> None:
+        for name in call_stub.SYMBOLS:
+            function = getattr(ctypes.pythonapi, name)
+            native.add_symbol(name, ctypes.cast(function, ctypes.c_void_p).value or 0)
+        text = call_stub.call_text(fields) + "\nattributes #1 = { nounwind }\n"
+        self._library = cache.library(text, native.host_target())
+        self._method = MethodDef(b"call", self._library.address(call_stub.FAST), _METH_FASTCALL_KEYWORDS, None)
+        found = {
+            "none": None, "false": False, "true": True, "float_type": float, "array_type": np.ndarray,
+            "tensor_type": tensor, "empty": np.empty, "new_object": object.__new__, "modes_key": MODES_KEY,
+        }  # fmt: skip
+        self._held = [found[name] for name in GLOBALS]
+        self.objects = np.array([id(x) for x in self._held], np.uintp)
+
+    def builtin(self, general: Callable[..., Any], chain: list[Any]) -> Callable[..., Any]:
+        """A function that runs the first of ``chain``'s records that fits a call, or else ``general``."""
+        create = ctypes.pythonapi.PyCFunction_NewEx
+        create.restype = ctypes.py_object
+        create.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
+        made: Callable[..., Any] = create(ctypes.addressof(self._method), (general, chain), None)
+        return made
+
+
+class Record:
+    """Collects the rows of a record."""
+
+    def __init__(self, code: Code, slots: int, arena_bytes: int) -> None:
+        self.rows: dict[str, list[tuple[Word, ...]]] = {name: [] for name in TABLES}
+        self._code = code
+        self._kept: list[Any] = []
+        self._layouts: dict[tuple[Any, tuple[int, ...]], Array] = {}
+        self._spare = slots
+        self._arena = -(-8 * (slots + 1) // 64) * 64
+        self._work = aligned_bytes(self._arena + arena_bytes)
+
+    def add(self, table: str, *words: Word) -> int:
+        """A row more; its number."""
+        self.rows[table].append((*words, *(0,) * (len(TABLES[table]) - len(words))))
+        return len(self.rows[table]) - 1
+
+    def slot(self, number: int | None) -> int:
+        """The address of an entry of the call table; without a number, of one that nobody reads."""
+        return int(self._work.ctypes.data) + 8 * (self._spare if number is None else number)
+
+    def set_slot(self, number: int, array: Array) -> None:
+        """Let a slot be the same array for ever."""
+        self._kept.append(array)
+        ctypes.c_void_p.from_address(self.slot(number)).value = array.ctypes.data
+
+    def number(self, slot: int) -> int:
+        """The address of a float64 that a slot is."""
+        cell = np.zeros((), np.float64)
+        self.set_slot(slot, cell)
+        return int(cell.ctypes.data)
+
+    def layout(self, dtype: Any, shape: tuple[int, ...]) -> int:
+        """The address of the words that describe an array."""
+        found = self._layouts.get((dtype, shape))
+        if found is None:
+            nbytes = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+            found = self._layouts[dtype, shape] = np.array([id(dtype), len(shape), nbytes, *shape], np.int64)
+            self._kept.append(dtype)
+        return int(found.ctypes.data)
+
+    def memory(self) -> int:
+        """The address of two list items, for arrays to be used again."""
+        items = [None, None]
+        self._kept.append(items)
+        return ctypes.c_void_p.from_address(id(items) + call_tables.LIST_ITEMS).value or 0
+
+    def cell(self, value: Any) -> int:
+        """The address of a word that holds the address of ``value``."""
+        word = np.array([id(value)], np.uintp)
+        self._kept += [word, value]
+        return int(word.ctypes.data)
+
+    def finish(self, **words: Word) -> tuple[Array, list[Any]]:
+        """The record: its memory, and what it keeps alive."""
+        sizes = [len(HEADER), *(len(rows) * len(TABLES[name]) for name, rows in self.rows.items())]
+        memory = aligned_bytes(8 * sum(sizes)).view(np.uintp)
+        start = int(memory.ctypes.data)
+        firsts = dict(zip(TABLES, (start + 8 * np.cumsum(sizes)[:-1]).tolist(), strict=True))
+        header: dict[str, Word] = {
+            "objects": int(self._code.objects.ctypes.data), "table": self.slot(0),
+            "arena": self.slot(0) + self._arena, **words,
+        }  # fmt: skip
+        for name, rows in self.rows.items():
+            header[f"{name}.first"] = firsts[name]
+            header[f"{name}.end"] = firsts[name] + 8 * len(rows) * len(TABLES[name])
+        flat = [header.get(word, 0) for word in HEADER]
+        flat += [word for rows in self.rows.values() for r in rows for word in r]
+        memory[:] = [self._resolve(word, firsts) for word in flat]
+        return memory, [self._code, self._kept, self._layouts, self._work]
+
+    def _resolve(self, word: Word, firsts: Mapping[str, int]) -> int:
+        if isinstance(word, Held):
+            self._kept.append(word.value)
+            return id(word.value)
+        if isinstance(word, Place):
+            offset = call_tables.row(word.table, word.word) if word.word else 0
+            return firsts[word.table] + 8 * len(TABLES[word.table]) * word.number + offset
+        return word % (1 << 64)
+
+
+def take_calls(memory: Array) -> int:
+    """How often a record has run since this was asked last."""
+    at = HEADER.index("calls")
+    count, memory[at] = int(memory[at]), 0
+    return count
+
+
+def field_offsets(made: Any, fields: Sequence[str]) -> dict[str, int]:
+    """Where the slots of an object stand. ``made`` is an instance to try it on."""
+    offsets = {}
+    for name in fields:
+        probe = object()
+        setattr(made, name, probe)
+        found = [n for n in range(2, 3 + len(fields)) if _word(made, 8 * n) == id(probe)]
+        if len(found) != 1:
+            return {}
+        offsets[name] = 8 * found[0]
+    return offsets
+
+
+def layout_is_known() -> bool:
+    """Whether this Python's objects and numpy's arrays look as ``tc_fast`` believes."""
+    item, table, number = object(), np.zeros((4, 4))[:, ::2], 1.5
+    several, pair, cell = [item], (item,), (lambda: item).__closure__
+    assert cell is not None
+    ours = call_tables
+    return (
+        _word(several, ours.LIST_SIZE) == 1
+        and _word(_word(several, ours.LIST_ITEMS), 0) == id(item) == _word(pair, ours.TUPLE_ITEMS)
+        and _word(cell[0], ours.CELL_CONTENTS) == id(item)
+        and ctypes.c_double.from_address(id(number) + ours.FLOAT_VALUE).value == number
+        and _word(id(item), ours.REFERENCES) == getrefcount(item) - 1
+        and _word(table, ours.TYPE) == id(np.ndarray)
+        and _word(table, ours.ARRAY_DATA) == table.ctypes.data
+        and _word(table, ours.ARRAY_ND) % (1 << 32) == 2
+        and [_word(_word(table, ours.ARRAY_DIMS), 8 * k) for k in (0, 1)] == [4, 2]
+        and _word(table, ours.ARRAY_DESCR) == id(table.dtype)
+        and _word(table, ours.ARRAY_FLAGS) % (1 << 32) == table.flags.num
+        and _weak_reference_is_seen()
+    )
+
+
+def _weak_reference_is_seen() -> bool:
+    probe = np.zeros(1)
+    before = _word(probe, call_tables.ARRAY_WEAK)
+    watcher = weakref.ref(probe)
+    return before == 0 and _word(probe, call_tables.ARRAY_WEAK) == id(watcher)
+
+
+def _word(owner: Any, offset: int) -> int:
+    start = owner if isinstance(owner, int) else id(owner)
+    return ctypes.c_uint64.from_address(start + offset).value
+
+
+def know_thread(modes: dict[str, Any]) -> None:
+    """Let native calls of this thread see its modes."""
+    get = ctypes.pythonapi.PyThreadState_GetDict
+    get.restype = ctypes.c_void_p  # borrowed, which py_object as the result type would not know
+    ctypes.cast(get(), ctypes.py_object).value[MODES_KEY] = modes
