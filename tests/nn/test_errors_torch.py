@@ -11,6 +11,13 @@ import tracecomp
 
 torch = pytest.importorskip("torch")
 
+
+def linear_cross_entropy(t: Any, input: Any, weight: Any, target: Any, **options: Any) -> Any:
+    """The loss of tensors of these shapes; classes where the target has one axis."""
+    labels = t.zeros(target, dtype=t.int64 if len(target) == 1 else t.float32)
+    return t.nn.functional.linear_cross_entropy(t.ones(input), t.ones(weight), labels, **options)
+
+
 WRONG: dict[str, Callable[[Any], Any]] = {
     "conv channels": lambda t: t.nn.Conv2d(3, 4, 3)(t.ones(1, 2, 5, 5)),
     "conv rank": lambda t: t.nn.Conv2d(3, 4, 3)(t.ones(5, 5)),
@@ -38,6 +45,12 @@ WRONG: dict[str, Callable[[Any], Any]] = {
     "target range": lambda t: t.nn.functional.cross_entropy(t.ones(2, 3), t.tensor([0, 3])),
     "target batch": lambda t: t.nn.functional.cross_entropy(t.ones(2, 3), t.tensor([0, 1, 2])),
     "target floats": lambda t: t.nn.functional.nll_loss(t.ones(2, 3), t.ones(2)),
+    "logits rank": lambda t: linear_cross_entropy(t, (1, 2, 3), (4, 3), (1,)),
+    "logits weight rank": lambda t: linear_cross_entropy(t, (2, 3), (3,), (2,)),
+    "logits features": lambda t: linear_cross_entropy(t, (2, 3), (4, 2), (2,)),
+    "logits bias": lambda t: linear_cross_entropy(t, (2, 3), (4, 3), (2,), linear_bias=t.ones(3)),
+    "logits batch": lambda t: linear_cross_entropy(t, (3,), (4, 2, 3), (2,)),
+    "logits ignored": lambda t: linear_cross_entropy(t, (2, 3), (4, 3), (2, 4), ignore_index=0),
     "class weights": lambda t: t.nn.functional.nll_loss(t.ones(2, 3), t.tensor([0, 1]), t.ones(2)),
     "smoothing": lambda t: t.nn.functional.cross_entropy(t.ones(2, 3), t.tensor([0, 1]), label_smoothing=2.0),
     "reduction": lambda t: t.nn.functional.mse_loss(t.ones(2), t.ones(2), reduction="some"),

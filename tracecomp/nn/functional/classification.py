@@ -10,6 +10,7 @@ from tracecomp.functional.autocast import casts
 from tracecomp.ir.types import int64
 from tracecomp.modes import scope
 from tracecomp.nn.functional.activation import log_softmax
+from tracecomp.nn.functional.linear import linear
 from tracecomp.nn.functional.loss import check_reduction, legacy_reduction, reduce
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor
@@ -87,6 +88,47 @@ def cross_entropy(
         if label_smoothing == 0.0:
             return nll_loss(log_p, target, weight, None, ignore_index, None, reduction)
         return _smooth_cross_entropy(log_p, target, weight, ignore_index, reduction, label_smoothing, axis)
+
+
+def linear_cross_entropy(
+    input: Tensor, linear_weight: Tensor, target: Tensor, *, linear_bias: Tensor | None = None,
+    weight: Tensor | None = None, reduction: str = "mean", ignore_index: int | None = None,
+    label_smoothing: float = 0.0, options: None = None,
+) -> Tensor:  # fmt: skip
+    """Cross entropy of the logits ``linear(input, linear_weight, linear_bias)``.
+
+    ``input`` is (I) or (N, I), ``linear_weight`` (C, *, I), ``linear_bias`` (C, *), ``target`` classes (N, *) or class
+    probabilities (N, C, *). RuntimeError for other shapes, and for ``ignore_index`` with probabilities.
+    NotImplementedError for ``options``, which cut the batch in chunks.
+    """
+    if options is not None:
+        raise NotImplementedError("linear_cross_entropy: options are not supported")
+    if not 1 <= input.ndim <= 2:
+        raise RuntimeError(f"expected input with dimensionality 1 or 2, got {input.ndim}")
+    if linear_weight.ndim < 2:
+        raise RuntimeError(f"expected linear_weight with dimensionality at least 2, got {linear_weight.ndim}")
+    (*batch, features), (*rows, columns) = input.shape, linear_weight.shape
+    if features != columns:
+        raise RuntimeError(
+            "expected equal input and linear_weight last dimensions (in_features), "
+            f"got {features} and {columns}, respectively"
+        )
+    if linear_bias is not None and list(linear_bias.shape) != rows:
+        raise RuntimeError(f"expected linear_bias shape {tuple(rows)}, got {tuple(linear_bias.shape)}")
+    if len(rows) > 1 and not batch:
+        raise RuntimeError(
+            f"K-dimensional loss defined by linear_weight shape {tuple(linear_weight.shape)} requires batched input, "
+            f"(N, {features}), got unbatched input with shape {tuple(input.shape)}"
+        )
+    if list(target.shape) == [*batch, *rows] and ignore_index is not None:
+        raise RuntimeError("ignore_index cannot be specified when target contains probabilities")
+    with scope("linear_cross_entropy"):
+        bias = None if linear_bias is None else linear_bias.reshape(-1)
+        logits = linear(input, linear_weight.reshape(-1, features), bias).reshape(*batch, *rows)
+        return cross_entropy(
+            logits, target, weight, ignore_index=-100 if ignore_index is None else ignore_index, reduction=reduction,
+            label_smoothing=label_smoothing,
+        )  # fmt: skip
 
 
 def _soft_cross_entropy(
