@@ -181,7 +181,7 @@ def float_power(input: Operand, exponent: Operand) -> Tensor:
 
 
 @function("arctan2", inplace=True)
-def atan2(input: Operand, other: Operand) -> Tensor:
+def atan2(input: Tensor, other: Tensor) -> Tensor:
     """The angle of the point (other, input)."""
     return prim.atan2(*common_float(*two("atan2", input, other)))
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tracecomp.functional.arithmetic import mul
-from tracecomp.functional.dims import wrap_dim
+from tracecomp.functional.dims import wrap_dim, wrap_dims
 from tracecomp.functional.joining import cat
 from tracecomp.functional.logic import truth
 from tracecomp.functional.method import function
@@ -151,6 +151,7 @@ def gradient(
     """Slopes by central differences inside and one-sided ones (of order 1 or 2) at the edges."""
     spacing = 1 if spacing is None else spacing
     dims = list(range(input.ndim)) if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    wrap_dims(dims, input.ndim)
     steps = list(spacing) if isinstance(spacing, list | tuple) else [spacing] * len(dims)
     if len(steps) != len(dims):
         raise RuntimeError(

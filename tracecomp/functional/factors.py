@@ -224,7 +224,12 @@ def geqrf(input: Tensor) -> Any:
 @function(composite=True)
 def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False) -> Tensor:
     """Q other, Q' other, other Q or other Q' for the reflections of :func:`geqrf`."""
+    if input.ndim < 2:
+        raise RuntimeError("torch.ormqr: input must have at least 2 dimensions.")
     m = input.shape[-2]
+    inner = other.shape[-2 if left else -1]
+    if tau.shape[-1] > min(inner, input.shape[-1]) or m != inner:
+        raise RuntimeError("torch.ormqr: tau.shape[-1] must be equal to min(other.shape[-2], input.shape[-1])")
     wide = input if input.shape[-1] <= m else input[..., :m]
     if left:
         return _reflected(wide, tau, other, transpose)

@@ -31,6 +31,8 @@ def tensor_list(tensors: Any, name: str) -> list[Tensor]:
                 f"expected Tensor as element {i} in argument 0, but got {type(x).__name__}"
             )
     if not tensors:
+        if name in ("hstack", "vstack", "dstack", "column_stack"):
+            raise RuntimeError(f"{name} expects a non-empty TensorList")
         raise ValueError(f"torch.{name}(): expected a non-empty list of Tensors")
     return list(tensors)
 
@@ -174,6 +176,8 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
     extent = input.shape[axis]
     if isinstance(indices_or_sections, Tensor):
         indices_or_sections = indices_or_sections.tolist()
+    if isinstance(indices_or_sections, str):
+        raise TypeError("tensor_split() received an invalid combination of arguments: expected sections, not str")
     if isinstance(indices_or_sections, int):
         sections = indices_or_sections
         if sections <= 0:
@@ -215,7 +219,7 @@ _family("dsplit", 3, 2, "the third dimension")
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """Every slice along a dimension, without it, as views."""
     if input.ndim == 0:
-        raise RuntimeError("Dimension specified as 0 but tensor has no dimensions")
+        raise IndexError("Dimension specified as 0 but tensor has no dimensions")
     axis = wrap_dim(dim, input.ndim)
     return several_views((select(input, axis, i) for i in range(input.shape[axis])), "Unbind")
 

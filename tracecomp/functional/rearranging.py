@@ -77,6 +77,8 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     dims = as_shape((dims,))
     if len(shifts) != len(dims):
         raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, dims:{len(dims)}")
+    if dims and input.ndim == 0:
+        raise IndexError(f"Dimension specified as {dims[0]} but tensor has no dimensions")
     result = input
     for shift, dim in zip(shifts, dims, strict=True):
         result = _roll(result, shift, wrap_dim(dim, input.ndim))

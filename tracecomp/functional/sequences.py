@@ -37,6 +37,8 @@ def arange(
         count = math.ceil((end - start) / step)
     else:
         start, end, step = int(start), int(end), int(step)
+        if step == 0:
+            raise ValueError("step must be nonzero")
         count = max(0, -((start - end) // step))
     return finish(_sequence(count, start, step, dtype), requires_grad, device)
 
@@ -82,10 +84,16 @@ def _number(x: Any, name: str) -> Number:
     return x
 
 
-def _linspace(start: Any, end: Any, steps: int, dtype: DType) -> Tensor:
-    start, end = _number(start, "linspace"), _number(end, "linspace")
+def _check_steps(name: str, steps: Any) -> None:
+    if not hasattr(steps, "__index__"):
+        raise TypeError(f"{name}() received an invalid combination of arguments: steps must be int, not {steps!r}")
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
+
+
+def _linspace(start: Any, end: Any, steps: int, dtype: DType) -> Tensor:
+    start, end = _number(start, "linspace"), _number(end, "linspace")
+    _check_steps("linspace", steps)
     if steps == 1:
         return constant((1,), start, dtype)
     width = dtype.numpy if dtype.is_floating_point else np.dtype(np.float64)
@@ -108,10 +116,9 @@ def logspace(
     dtype = dtype or default_dtype()
     width = np.dtype(np.float64)
     start, end = _number(start, "logspace"), _number(end, "logspace")
+    _check_steps("logspace", steps)
     if dtype.kind == "int":
         start, end = int(start), int(end)
-    if steps < 0:
-        raise RuntimeError("number of steps must be non-negative")
     powers = np.linspace(start, end, steps, dtype=width) if steps != 1 else np.asarray([start], width)
     with np.errstate(all="ignore"):
         return finish(wrap(np.power(width.type(base), powers).astype(dtype.numpy)), requires_grad, device)

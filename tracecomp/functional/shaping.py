@@ -258,6 +258,8 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
     if length < 0:
         raise RuntimeError("narrow(): length must be non-negative.")
+    if isinstance(start, Tensor) and (start.ndim or start.dtype.kind != "int"):
+        raise RuntimeError("start must be an 0-dim integral Tensor.")
     axis, start = wrap_dim(dim, input.ndim), int(start)
     size = input.shape[axis]
     if not -size <= start <= size:

@@ -174,11 +174,9 @@ def heaviside(input: Tensor, values: Tensor) -> Tensor:
 
 
 @function(inplace=True, composite=True)
-def ldexp(input: Tensor, other: Operand) -> Tensor:
+def ldexp(input: Tensor, other: Tensor) -> Tensor:
     """input * 2**other."""
-    exponent = as_float(other) if isinstance(other, Tensor) else float(other)
-    power = prim.exp2(exponent) if isinstance(exponent, Tensor) else 2.0**exponent
-    return prim.mul(*common_float(input, power))
+    return prim.mul(*common_float(input, prim.exp2(as_float(other))))
 
 
 @function(composite=True)

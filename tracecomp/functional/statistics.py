@@ -11,7 +11,7 @@ from tracecomp.functional.arithmetic import div, mul, sub
 from tracecomp.functional.creation import constant
 from tracecomp.functional.matmul import distance, matmul
 from tracecomp.functional.method import function
-from tracecomp.functional.promotion import Number, as_float, cast, common
+from tracecomp.functional.promotion import Number, as_float, cast, common, type_word
 from tracecomp.functional.results import HistogramResult
 from tracecomp.functional.sequences import linspace
 from tracecomp.functional.shaping import matrix_transpose, to_shape
@@ -121,6 +121,8 @@ def histogramdd(
     """(counts, list of edges) over the last dimension's coordinates."""
     width = input.shape[-1]
     points = to_shape(input, (input.numel() // width, width))
+    if not isinstance(bins, int) and len(bins) != width:
+        raise RuntimeError("histogramdd: The size of bins must be equal to the innermost dimension of the input.")
     columns = [points[:, i].contiguous() for i in builtins.range(width)]
     if isinstance(bins, int):
         bins = [bins] * width
@@ -158,6 +160,12 @@ def _cov_weights(n: int, fweights: Tensor | None, aweights: Tensor | None) -> Te
             continue
         if w.ndim > 1 or w.numel() != n:
             raise RuntimeError("cov(): expected weights to have the same numel as there are observations in the input")
+        if w is fweights and w.dtype.is_floating_point:
+            raise RuntimeError(f"cov(): expected fweights to have integral dtype but got {type_word(w.dtype)} dtype")
+        if w is aweights and not w.dtype.is_floating_point:
+            raise RuntimeError(f"cov(): expected aweights to have floating point dtype but got {type_word(w.dtype)}")
+        if w.numel() and (w._data < 0).any():
+            raise RuntimeError(f"cov(): {'fweights' if w is fweights else 'aweights'} cannot be negative")
         w = to_shape(w, (n,))
         weights = w if weights is None else mul(weights, w)
     return weights

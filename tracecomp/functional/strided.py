@@ -71,7 +71,7 @@ def as_strided_scatter(
     input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: int | None = None
 ) -> Tensor:
     """A copy of ``input`` with the elements :func:`as_strided` sees replaced by ``src``."""
-    places = strided_positions(size, stride, storage_offset or 0).reshape(-1)
+    places = _checked_places(input, size, stride, storage_offset or 0).reshape(-1)
     flat = prim.reshape(input, shape=(input.numel(),))
     written = prim.put(flat, wrap(places), prim.reshape(src, shape=(src.numel(),)), axis=0, mode="set")
     return prim.reshape(written, shape=tuple(input.shape))

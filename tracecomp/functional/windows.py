@@ -6,22 +6,25 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from tracecomp.device import strided
 from tracecomp.functional.bessel import i0
 from tracecomp.functional.creation import constant, finish
 from tracecomp.functional.defaults import default_dtype
 from tracecomp.functional.method import function, namespaced
 from tracecomp.functional.promotion import cast
 from tracecomp.functional.rearranging import roll
-from tracecomp.ir.types import DType, float64, int64
+from tracecomp.ir.types import DType, float32, float64, int64
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor, create
 
 
-def _check(name: str, M: int, dtype: DType | None) -> DType:
+def _check(name: str, M: int, dtype: DType | None, layout: Any) -> DType:
     if M < 0:
         raise ValueError(f"{name} requires non-negative window length, got M={M}")
+    if layout not in (None, strided):
+        raise ValueError(f"{name} is implemented for strided tensors only, got: {layout}")
     kind = dtype or default_dtype()
-    if not kind.is_floating_point:
+    if kind not in (float32, float64):
         raise ValueError(f"{name} expects float32 or float64 dtypes, got: {kind}")
     return kind
 
@@ -50,7 +53,7 @@ def _published(name: str, coefficients: Sequence[float]) -> None:
         M: int, *, sym: bool = True, dtype: DType | None = None, layout: Any = None, device: Any = None,
         requires_grad: bool = False,
     ) -> Tensor:  # fmt: skip
-        kind = _check(name, M, dtype)
+        kind = _check(name, M, dtype, layout)
         return finish(_cosines(M, coefficients, sym, kind), requires_grad, device)
 
     run.__name__, run.__doc__ = name, f"{name.capitalize()} window of ``M`` points, periodic unless ``sym``."
@@ -70,7 +73,9 @@ def hamming(
     device: Any = None, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """Hamming window."""
-    return general_hamming(M, alpha=alpha, sym=sym, dtype=dtype, device=device, requires_grad=requires_grad)
+    return general_hamming(
+        M, alpha=alpha, sym=sym, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad
+    )
 
 
 @namespaced("windows")
@@ -79,7 +84,7 @@ def general_hamming(
     device: Any = None, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """alpha - (1 - alpha) cos."""
-    kind = _check("general_hamming", M, dtype)
+    kind = _check("general_hamming", M, dtype, layout)
     return finish(_cosines(M, (alpha, 1 - alpha), sym, kind), requires_grad, device)
 
 
@@ -89,9 +94,11 @@ def general_cosine(
     device: Any = None, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """Sum of cosines with coefficients ``a``."""
+    if not isinstance(a, list | tuple):
+        raise TypeError("Coefficients must be a list/tuple")
     if not a:
         raise ValueError("Coefficients cannot be empty")
-    return finish(_cosines(M, tuple(a), sym, _check("general_cosine", M, dtype)), requires_grad, device)
+    return finish(_cosines(M, tuple(a), sym, _check("general_cosine", M, dtype, layout)), requires_grad, device)
 
 
 def _shaped(M: int, sym: bool, dtype: DType, shape: Any) -> Tensor:
@@ -114,7 +121,7 @@ def bartlett(
     def shape(n: Tensor, length: int) -> Tensor:
         return prim.sub(1.0, prim.abs(prim.sub(prim.mul(n, 2.0 / (length - 1)), 1.0)))
 
-    return finish(_shaped(M, sym, _check("bartlett", M, dtype), shape), requires_grad, device)
+    return finish(_shaped(M, sym, _check("bartlett", M, dtype, layout), shape), requires_grad, device)
 
 
 @namespaced("windows")
@@ -123,7 +130,7 @@ def cosine(
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """Half a sine wave."""
-    kind = _check("cosine", M, dtype)
+    kind = _check("cosine", M, dtype, layout)
     if M <= 1:
         return constant((M,), 1, kind)
     n, length = _places(M, sym, kind)
@@ -137,7 +144,7 @@ def exponential(
     layout: Any = None, device: Any = None, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """exp(-|n - center| / tau)."""
-    kind = _check("exponential", M, dtype)
+    kind = _check("exponential", M, dtype, layout)
     if tau <= 0:
         raise ValueError(f"Tau must be positive, got: {tau} instead.")
     if sym and center is not None:
@@ -156,7 +163,7 @@ def gaussian(
     device: Any = None, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """exp(-((n - middle) / std)^2 / 2)."""
-    kind = _check("gaussian", M, dtype)
+    kind = _check("gaussian", M, dtype, layout)
     if std <= 0:
         raise ValueError(f"Standard deviation must be positive, got: {std} instead.")
 
@@ -173,7 +180,7 @@ def kaiser(
     device: Any = None, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """i0(beta sqrt(1 - x^2)) / i0(beta) for x from -1 to 1."""
-    kind = _check("kaiser", M, dtype)
+    kind = _check("kaiser", M, dtype, layout)
     if beta < 0:
         raise ValueError(f"beta must be non-negative, got: {beta} instead.")
 
