@@ -76,6 +76,7 @@ class Recorder:
         self.watched: dict[tuple[int, str], tuple[Any, str, Any]] = {}
         self.predicates: list[Predicate] = []
         self.modules: dict[int, Any] = {}
+        self.names: dict[int, str] = {}
         self.on_module: Callable[[Any], None] = lambda module: None
         self.made: list[tuple[weakref.ref[Tensor], Source | None]] = []
         self.requires_grad: dict[int, bool] = {}
@@ -186,6 +187,8 @@ class Recorder:
         """Note a module whose attributes the program may have read."""
         if id(module) not in self.modules:
             self.modules[id(module)] = module
+            for name, t in (*module.named_parameters(), *module.named_buffers()):
+                self.names.setdefault(id(t), name)
             self.on_module(module)
 
     # ---- values
@@ -212,7 +215,10 @@ class Recorder:
     def capture(self, t: Tensor) -> Cell:
         """Make a tensor from outside an input, read again at every call."""
         self.state[id(t)] = t
-        return self.bind(t, f"s{len(self.state) - 1}", "state")
+        name = self.names.get(id(t), "")
+        if not name or any(i.name == name for i in self.graph.inputs):
+            name = f"s{len(self.state) - 1}"
+        return self.bind(t, name, "state")
 
     def bind(self, t: Tensor, name: str, role: str) -> Cell:
         """Add an input that stands for ``t`` as it is when the program starts."""
