@@ -138,7 +138,8 @@ def float_dtype(dtype: DType) -> DType:
 
 def common_float(*operands: Operand) -> tuple[Any, ...]:
     """The operands in their promoted dtype, integers becoming the default float."""
-    if _agree(operands) and operands[0]._data.dtype.kind == "f":
+    first = operands[0]
+    if _agree(operands) and isinstance(first, Tensor) and first._data.dtype.kind == "f":
         return operands
     dtype = float_dtype(result_dtype(*operands))
     return tuple(bring(x, dtype) for x in operands)
