@@ -16,6 +16,7 @@ from tracecomp.codegen.call_tables import (
     ARRAY_ND,
     ARRAY_WEAK,
     C_CONTIGUOUS,
+    DICT_VERSION,
     GLOBALS,
     GRADIENT,
     LAYOUT_BYTES,
@@ -103,6 +104,12 @@ class CallGuards:
         a.need(a.let(f"icmp ne ptr {thread}, null"), "no")
         modes = a.let(f"call ptr @PyDict_GetItem(ptr {thread}, ptr {self._object(a, 'modes_key')})")
         a.need(a.let(f"icmp ne ptr {modes}, null"), "no")
+        version, seen = a.load("i64", modes, DICT_VERSION), a.load("i64", "%record", header("modes_version"))
+        with a.when(a.let(f"icmp ne i64 {version}, {seen}")):
+            self._check_each_mode(a, modes)
+            a.store("i64", version, "%record", header("modes_version"))
+
+    def _check_each_mode(self, a: Assembler, modes: str) -> None:
         with self._table(a, "modes") as r:
             key = self._word(a, "modes", r, "key")
             found = a.let(f"call ptr @PyDict_GetItem(ptr {modes}, ptr {key})")
@@ -112,9 +119,13 @@ class CallGuards:
 
     def _check_names(self, a: Assembler) -> None:
         with self._table(a, "names") as r:
-            mapping, key = self._word(a, "names", r, "mapping"), self._word(a, "names", r, "key")
-            found = a.let(f"call ptr @PyDict_GetItem(ptr {mapping}, ptr {key})")
-            a.need(a.same(found, self._word(a, "names", r, "value")), "no")
+            mapping = self._word(a, "names", r, "mapping")
+            version, seen = a.load("i64", mapping, DICT_VERSION), self._word(a, "names", r, "version", "i64")
+            with a.when(a.let(f"icmp ne i64 {version}, {seen}")):
+                key = self._word(a, "names", r, "key")
+                found = a.let(f"call ptr @PyDict_GetItem(ptr {mapping}, ptr {key})")
+                a.need(a.same(found, self._word(a, "names", r, "value")), "no")
+                a.store("i64", version, r, row("names", "version"))
         with self._table(a, "fields") as r:
             found = a.load("ptr", self._word(a, "fields", r, "object"), self._word(a, "fields", r, "offset", "i64"))
             a.need(a.same(found, self._word(a, "fields", r, "value")), "no")

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 TABLES: Mapping[str, tuple[str, ...]] = {
     "arguments": ("type", "object"),
     "pairs": ("first", "second", "same"),
-    "names": ("mapping", "key", "value"),
+    "names": ("mapping", "key", "value", "version"),
     "fields": ("object", "offset", "value"),
     "modes": ("key", "value", "default"),
     "attributes": ("object", "key", "value"),
@@ -27,19 +27,21 @@ TABLES: Mapping[str, tuple[str, ...]] = {
     "results": ("address",),
 }
 """Rows by table. Addresses unless said otherwise. ``arguments``: exact type of a tensor, else the object it must be.
-``pairs``: byte offsets of two arguments, and whether they are one object. ``sources``: a tensor that the call looks at,
+``pairs``: byte offsets of two arguments, and whether they are one object. ``names``: entries of dictionaries, with the
+version of the dictionary when it was seen last. ``sources``: a tensor that the call looks at,
 by kind ARGUMENT (byte offset), OBJECT, or GRADIENT (of an object); ``requires_grad`` 0, 1, or 2 for either;
 ``exclusive`` asks that nobody else holds it. ``fresh``: outputs in new memory, ``memory`` is where a list holds two
 arrays that may be used again. ``in_place``: outputs in a source's memory, ``apart`` when no other source may overlap.
 ``results``: where the address of each stands when it has been made."""
 
 HEADER = (
-    "objects", "count", "entry", "table", "arena", "step", "busy", "calls", "unlocked", "numbers", "failed", "finish",
+    "objects", "modes_version", "count", "entry", "table", "arena", "step", "busy", "calls", "unlocked", "numbers", "failed", "finish",
     *[f"{name}.{end}" for name in TABLES for end in ("first", "end")],
 )  # fmt: skip
 """The words at the start of a record. ``step`` is where the entry tells the number of a failed step, with which
 ``failed`` is then called; ``unlocked`` asks to release the interpreter lock; ``numbers`` is the count of results (-1:
-one, returned by itself); ``finish`` builds the return value from their tuple, when it is not null."""
+one, returned by itself); ``finish`` builds the return value from their tuple, when it is not null. ``modes_version`` is
+the version of the modes that fitted last."""
 
 ARGUMENT, OBJECT, GRADIENT = 0, 1, 2
 LAYOUT_ND, LAYOUT_BYTES, LAYOUT_DIMS = 8, 16, 24
@@ -53,6 +55,7 @@ GLOBALS = (
 # Offsets in CPython's and numpy's objects, which the runtime checks before it uses this code.
 REFERENCES, TYPE, TUPLE_ITEMS, LIST_SIZE, LIST_ITEMS, FLOAT_VALUE, CELL_CONTENTS, VERSION = 0, 8, 24, 16, 24, 16, 16, 16
 ARRAY_DATA, ARRAY_ND, ARRAY_DIMS, ARRAY_DESCR, ARRAY_FLAGS, ARRAY_WEAK = 16, 24, 32, 56, 64, 72
+DICT_VERSION = 24
 C_CONTIGUOUS, OWNED, ALIGNED, WRITEABLE = 0x1, 0x4, 0x100, 0x400
 
 

@@ -188,6 +188,7 @@ def layout_is_known() -> bool:
         and _word(table, ours.ARRAY_DESCR) == id(table.dtype)
         and _word(table, ours.ARRAY_FLAGS) % (1 << 32) == table.flags.num
         and _weak_reference_is_seen()
+        and _dictionary_has_a_version()
     )
 
 
@@ -196,6 +197,16 @@ def _weak_reference_is_seen() -> bool:
     before = _word(probe, call_tables.ARRAY_WEAK)
     watcher = weakref.ref(probe)
     return before == 0 and _word(probe, call_tables.ARRAY_WEAK) == id(watcher)
+
+
+def _dictionary_has_a_version() -> bool:
+    """Whether a dictionary's version is another after each change, and than that of other dictionaries."""
+    dictionary: dict[str, int] = {}
+    versions = []
+    for value in (1, 2, 3):
+        dictionary["key"] = value
+        versions += [_word(dictionary, call_tables.DICT_VERSION), _word(dict(dictionary), call_tables.DICT_VERSION)]
+    return len(set(versions)) == 6 and _word(dictionary, call_tables.DICT_VERSION) == versions[4]
 
 
 def _word(owner: Any, offset: int) -> int:
