@@ -225,8 +225,13 @@ class _Tiled:
         total = outer * columns.count * blocks
         block = Var("block", total)
         at = index(block) if total > 1 else Index()
-        column, at = at % columns.count, at // columns.count
-        step, at = (at % blocks) * steps + first_step, at // blocks
+        if self.plan.packed:  # threads then read the columns of the panel that they have packed
+            step, at = at % blocks, at // blocks
+            column, at = at % columns.count, at // columns.count
+        else:
+            column, at = at % columns.count, at // columns.count
+            step, at = at % blocks, at // blocks
+        step = step * steps + first_step
         mapping = _positions(self.others, at)
         body = Copier(mapping).stmts(self._block(columns, column, step, steps, with_rest))
         parallel = total > 1 and self.nest.work >= PARALLEL_WORK
