@@ -95,6 +95,7 @@ CHANGES: dict[str, tuple[Any, Any]] = {
     "mixed dtypes": (lambda: tc.ones(4, dtype=tc.int64), lambda: tc.ones(4)),
     "not contiguous": (lambda: tc.arange(8.0)[::2], lambda: tc.ones(4)),
     "requires grad": (lambda: tc.ones(4, requires_grad=True), lambda: tc.ones(4)),
+    "history": (lambda: tc.ones(4, requires_grad=True) * 3, lambda: tc.ones(4)),
     "view": (lambda: tc.arange(9.0)[1:5], lambda: tc.ones(4)),
     "subclass": (lambda: nn.Parameter(tc.ones(4), requires_grad=False), lambda: tc.ones(4)),
     "number": (lambda: 2.5, lambda: tc.ones(4)),

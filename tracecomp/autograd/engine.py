@@ -55,6 +55,7 @@ class _Run:
         self.accumulate = accumulate
         self.wanted = None if targets is None else set(targets)
         self.unhooked = set() if hook_targets else {n for n, _ in targets or ()}
+        self.ends: set[Node] = set()
         self.captured: dict[Target, Tensor | None] = {}
         self.buffers: Buffers = {}
 
@@ -62,7 +63,10 @@ class _Run:
         for (node, number), grad in zip(roots, grads, strict=True):
             self._arrive(node, number, grad)
         waiting, order = _dependencies([node for node, _ in roots])
-        needed = None if self.wanted is None else _leading_to({n for n, _ in self.wanted}, order)
+        needed = None
+        if self.wanted is not None:
+            needed = _leading_to({n for n, _ in self.wanted}, order)
+            self.ends = {n for n, _ in self.wanted if not any(e is not None and e[0] in needed for e in n.edges)}
         ready = [(-node.number, node) for node in self.buffers if not waiting.get(node)]
         heapq.heapify(ready)
         while ready:
@@ -102,6 +106,8 @@ class _Run:
         if isinstance(node, AccumulateGrad):
             if self.accumulate and grads[0] is not None:
                 accumulate(node.variable, grads[0])
+            return ()
+        if node in self.ends:
             return ()
         if isinstance(node, OpNode | CopySlices) and all(g is None for g in grads):
             return ()
