@@ -123,7 +123,7 @@ def train(name: str, build: Callable[[], Module], compiled: bool, batch: int, ep
 
     def step(images: Tensor, labels: Tensor) -> Tensor:
         optimizer.zero_grad()
-        loss = F.cross_entropy(model(images), labels)
+        loss: Tensor = F.cross_entropy(model(images), labels)
         loss.backward()
         optimizer.step()
         return loss

@@ -60,10 +60,10 @@ def check_device(where: Any) -> device:
     """The CPU, if ``where`` says so or says nothing; AssertionError for an accelerator."""
     if where is None:
         return CPU
-    where = where if isinstance(where, device) else device(where)
-    if where.type == "cpu":
-        return where
-    raise AssertionError(f"tracecomp runs on the CPU: there is no {where.type.upper()} device (asked for {where})")
+    found: device = where if isinstance(where, device) else device(where)
+    if found.type == "cpu":
+        return found
+    raise AssertionError(f"tracecomp runs on the CPU: there is no {found.type.upper()} device (asked for {found})")
 
 
 class layout:
