@@ -127,6 +127,17 @@ def test_two_kinds_of_call_in_turn_are_both_served() -> None:
     assert served(c) == 4 and c.recordings == 2
 
 
+def test_views_are_served_until_their_base_is_written() -> None:
+    data, w = tc.arange(12.0).reshape(3, 4), tc.ones(4, requires_grad=True)
+    c = warm(add, tc.ones(4), tc.ones(4))
+    rows = [data[k] for k in range(3)]
+    for row in rows:
+        assert c(row, row.detach()).tolist() == (row * 2).tolist()
+    assert served(c) == 3
+    data.mul_(w)
+    assert c(rows[1], tc.ones(4)).requires_grad and not c(tc.ones(4), tc.ones(4)).requires_grad
+
+
 def test_the_same_tensor_twice() -> None:
     x, y = tc.ones(4), tc.full((4,), 5.0)
 
@@ -185,6 +196,23 @@ def test_requires_grad_of_captured_tensors() -> None:
     c = warm(lambda x: x * w, tc.ones(4))
     w.requires_grad_()
     assert c(tc.ones(4)).requires_grad
+
+
+def test_attributes_of_objects() -> None:
+    class Settings:
+        factor = 1.0
+
+        def __init__(self) -> None:
+            self.factor = 2.0
+
+    settings = Settings()
+    c = tc.compile(lambda x: x * settings.factor)
+    for _ in range(4):
+        assert c(tc.ones(2)).tolist() == [2.0, 2.0]
+    settings.factor = 3.0
+    assert c(tc.ones(2)).tolist() == [3.0, 3.0]
+    settings.factor = 2.0
+    assert c(tc.ones(2)).tolist() == [2.0, 2.0]
 
 
 def test_globals_closures_and_defaults() -> None:

@@ -15,13 +15,14 @@ if TYPE_CHECKING:
 class TensorFields:
     """``_data`` is set by whoever makes a tensor with ``blank``; the others have these first values."""
 
-    __slots__ = ("_data", "_grad", "_grad_fn", "_linked", "_requires_grad", "_storage")
+    __slots__ = ("_data", "_grad", "_grad_fn", "_linked", "_requires_grad", "_seen", "_storage")
 
     _data: np.ndarray[Any, Any]
     _grad: Tensor | None
     _grad_fn: Node | None
     _linked: bool
     _requires_grad: bool
+    _seen: int
     _storage: Storage | None
 
 
@@ -34,6 +35,7 @@ def blank(cls: type[_T]) -> _T:
     t = _new_object(cls)
     t._grad = t._grad_fn = t._storage = None
     t._linked = t._requires_grad = False
+    t._seen = 0
     return t
 
 

@@ -68,7 +68,6 @@ class Tensor(TensorFields, TensorInterface):
     _base: Tensor | None = None
     _source: weakref.ref[Tensor] | None = None
     _chain: tuple[View, ...] = ()
-    _seen: int = 0
     _unwritable: str | None = None
     _output_nr: int = 0
     _accumulator: weakref.ref[AccumulateGrad] | None = None

@@ -26,6 +26,7 @@ from tracecomp.codegen.call_tables import (
     REFERENCES,
     TABLES,
     TYPE,
+    VERSION,
     WRITEABLE,
     header,
     row,
@@ -177,7 +178,8 @@ class CallGuards:
         tensor = self._resolve(a, r)
         fields = {name: a.load("ptr", tensor, offset) for name, offset in self.fields.items()}
         none, layout = self._object(a, "none"), self._word(a, "sources", r, "layout")
-        a.need(a.same(fields["_linked"], self._object(a, "false")), "no")
+        with a.when(a.let(f"icmp ne ptr {fields['_linked']}, {self._object(a, 'false')}")):
+            a.need(a.same(a.load("ptr", fields["_storage"], VERSION), fields["_seen"]), "no")
         leaf = a.same(fields["_grad_fn"], none)
         asks = a.either(a.same(fields["_requires_grad"], self._object(a, "true")), a.let(f"xor i1 {leaf}, true"))
         wanted = self._word(a, "sources", r, "requires_grad", "i64")

@@ -205,7 +205,7 @@ class _CallStub(CallGuards):
         a.need(a.let(f"icmp ne ptr {tensor}, null"), "failed")
         a.store("ptr", tensor, r, row("fresh", "tensor"))
         array, none, false = self._word(a, "fresh", r, "array"), self._object(a, "none"), self._object(a, "false")
-        values = {"_data": array, "_linked": false, "_requires_grad": false}
+        values = {"_data": array, "_linked": false, "_requires_grad": false, "_seen": self._object(a, "zero")}
         for name, offset in self.fields.items():
             value = values.get(name, none)
             a.do(f"call void @Py_IncRef(ptr {value})")

@@ -48,7 +48,7 @@ LAYOUT_ND, LAYOUT_BYTES, LAYOUT_DIMS = 8, 16, 24
 """Offsets in the words of an array's layout: its descr, nd, bytes, dimensions."""
 
 GLOBALS = (
-    "none", "false", "true", "float_type", "array_type", "tensor_type", "empty", "new_object", "modes_key",
+    "none", "false", "true", "zero", "float_type", "array_type", "tensor_type", "empty", "new_object", "modes_key",
 )  # fmt: skip
 """The words of the table of objects that all records refer to."""
 
