@@ -9,10 +9,12 @@ class device:
     """``device("cpu")``, ``device("cpu", 0)``, ``device("cuda:1")``; only the CPU can hold tensors."""
 
     __slots__ = ("index", "type")
+    type: str
+    index: int | None
 
     _TYPES = ("cpu", "cuda", "mps", "xpu", "meta")
 
-    def __init__(self, type: str | device, index: int | None = None) -> None:
+    def __init__(self, type: str | int | device, index: int | None = None) -> None:
         if isinstance(type, device):
             self.type, self.index = type.type, type.index
             return
