@@ -77,6 +77,12 @@ def test_callers_with_different_programs_and_numbers_of_threads() -> None:
     assert not failures
 
 
+@pytest.mark.parametrize("count", [0, -1])
+def test_number_of_threads_is_positive(count: int) -> None:
+    with pytest.raises(RuntimeError, match="threads expects a positive integer"):
+        result(Executable(adding(1.0)), np.zeros(100_000, np.float32), count)
+
+
 def test_values_from_before_a_shared_loop_are_computed_once() -> None:
     """x[i] = x[i] * x[0] + sum(x), in place: no part may see what another has written."""
     n = 4000

@@ -255,7 +255,7 @@ declare ptr @PyLong_FromLongLong(i64)
 
 define internal ptr @tc.take(ptr %pool, i64 %threads) #1 {
 entry:
-  %several = icmp ugt i64 %threads, 1
+  %several = icmp sgt i64 %threads, 1
   br i1 %several, label %try, label %alone
 try:
   %p.taken = getelementptr i8, ptr %pool, i64 192

@@ -11,7 +11,6 @@ import numpy as np
 
 from tracecomp.codegen import native
 from tracecomp.codegen.program import ENTRY, emit_program
-from tracecomp.codegen.sync import MAX_THREADS
 from tracecomp.ir.loops import Program
 from tracecomp.runtime import threads
 from tracecomp.runtime.entry import load, new_call
@@ -31,7 +30,7 @@ class _Native:
 
     def run(self, arrays: Sequence[Array], count: int | None) -> None:
         """Run on ``arrays``; IndexError names the operation whose index is out of range."""
-        count = min(count or threads.get_num_threads(), MAX_THREADS) if self.image.parallel else 1
+        count = threads.wanted(count) if self.image.parallel else 1
         if count > 1:
             threads.start_workers(count - 1)
         idle = self._idle[count]

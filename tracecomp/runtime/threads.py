@@ -59,13 +59,22 @@ def set_num_threads(count: int) -> None:
     _chosen = count
 
 
-def start_workers(wanted: int) -> None:
-    """Have at least ``wanted`` workers."""
+def wanted(count: int | None) -> int:
+    """Threads of a call that asks for ``count`` (None: the default); RuntimeError when that is not positive."""
+    if count is None:
+        return min(get_num_threads(), sync.MAX_THREADS)
+    if count < 1:
+        raise RuntimeError(f"threads expects a positive integer, got {count}")
+    return min(count, sync.MAX_THREADS)
+
+
+def start_workers(count: int) -> None:
+    """Have at least ``count`` workers."""
     global _workers
-    if _workers >= wanted:
+    if _workers >= count:
         return
     with _starting:
-        while _workers < wanted:
+        while _workers < count:
             threading.Thread(target=_work, args=(_workers + 1,), daemon=True).start()
             _workers += 1
 
