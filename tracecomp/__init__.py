@@ -43,6 +43,7 @@ _LATER = {
     "save": "utils.serialization", "load": "utils.serialization", "nn": "nn", "optim": "optim", "utils": "utils",
     "special": "special", "linalg": "linalg", "fft": "fft",
     "signal": "signal", "masked": "masked", "cuda": "cuda", "backends": "backends",
+    "accelerator": "accelerator", "jit": "jit", "fx": "fx", "serialization": "serialization",
     "version": "version", "get_num_threads": "runtime.threads", "set_num_threads": "runtime.threads",
     "distributions": "distributions", "func": "func", "vmap": "func", "amp": "amp", "autocast": "amp",
 }  # fmt: skip
@@ -73,6 +74,11 @@ def __getattr__(name: str) -> Any:
     module = import_module(f"tracecomp.{_LATER[name]}")
     value = globals()[name] = module if _LATER[name] == name else getattr(module, name)
     return value
+
+
+def _assert(condition: Any, message: str) -> None:
+    """AssertionError with ``message`` unless ``condition`` holds."""
+    assert condition, message
 
 
 def trace(first: Any, *args: Any, **kwargs: Any) -> Any:

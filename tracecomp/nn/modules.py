@@ -18,6 +18,7 @@ from tracecomp.nn import (
     pooling,
     rnn,
     shape,
+    sizes,
     transformer,
 )  # fmt: skip
 
@@ -25,7 +26,7 @@ _FILES = {
     "activation": activation, "batchnorm": norm, "container": containers, "conv": conv, "dropout": dropout,
     "instancenorm": norm, "linear": linear, "loss": loss, "module": module, "normalization": norm, "padding": padding,
     "pooling": pooling, "rnn": rnn, "sparse": embedding, "flatten": shape, "pixelshuffle": shape,
-    "transformer": transformer,
+    "transformer": transformer, "utils": sizes,
 }  # fmt: skip
 
 globals().update(_FILES)
