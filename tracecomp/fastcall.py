@@ -79,6 +79,7 @@ class _Writer:
         self.arena_bytes = image.memory_bytes + image.thread_bytes
         self.r = Record(code, image.arrays, self.arena_bytes)
         self.sources: dict[tuple[int, int], int] = {}
+        self.read = set(self.recording.inputs)
 
     def record(self) -> tuple[Any, ...] | None:
         """The record as a tuple that begins with its memory; None when a guard needs Python."""
@@ -188,7 +189,7 @@ class _Writer:
         kind = {"argument": ARGUMENT, "state": OBJECT, "grad": GRADIENT}[b.kind]
         dtype, shape = self.plan.types[out][1], self.plan.types[out][0]
         source = Place("sources", self._source(kind, b.ref, 2, dtype, shape, None))
-        apart = int(all(b is not given for given in self.recording.inputs))
+        apart = int(b not in self.read)
         self.r.add("in_place", source, self.r.slot(self.first_output + out), apart)
         self.r.add("written", source)
 

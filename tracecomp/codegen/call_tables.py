@@ -35,7 +35,8 @@ arrays that may be used again. ``in_place``: outputs in a source's memory, ``apa
 ``results``: where the address of each stands when it has been made."""
 
 HEADER = (
-    "objects", "modes_version", "count", "entry", "table", "arena", "step", "busy", "calls", "unlocked", "numbers", "failed", "finish",
+    "objects", "modes_version", "count", "entry", "table", "arena", "step", "busy", "calls", "unlocked", "numbers",
+    "failed", "finish",
     *[f"{name}.{end}" for name in TABLES for end in ("first", "end")],
 )  # fmt: skip
 """The words at the start of a record. ``step`` is where the entry tells the number of a failed step, with which

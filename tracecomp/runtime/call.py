@@ -75,10 +75,11 @@ class Record:
         self.rows: dict[str, list[tuple[Word, ...]]] = {name: [] for name in TABLES}
         self._code = code
         self._kept: list[Any] = []
-        self._layouts: dict[tuple[Any, tuple[int, ...]], Array] = {}
+        self._layouts: dict[tuple[Any, tuple[int, ...]], int] = {}
         self._spare = slots
         self._arena = -(-8 * (slots + 1) // 64) * 64
         self._work = aligned_bytes(self._arena + arena_bytes)
+        self._start = int(self._work.ctypes.data)
 
     def add(self, table: str, *words: Word) -> int:
         """A row more; its number."""
@@ -87,7 +88,7 @@ class Record:
 
     def slot(self, number: int | None) -> int:
         """The address of an entry of the call table; without a number, of one that nobody reads."""
-        return int(self._work.ctypes.data) + 8 * (self._spare if number is None else number)
+        return self._start + 8 * (self._spare if number is None else number)
 
     def set_slot(self, number: int, array: Array) -> None:
         """Let a slot be the same array for ever."""
@@ -105,9 +106,10 @@ class Record:
         found = self._layouts.get((dtype, shape))
         if found is None:
             nbytes = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
-            found = self._layouts[dtype, shape] = np.array([id(dtype), len(shape), nbytes, *shape], np.int64)
-            self._kept.append(dtype)
-        return int(found.ctypes.data)
+            words = np.array([id(dtype), len(shape), nbytes, *shape], np.int64)
+            self._kept += [dtype, words]
+            found = self._layouts[dtype, shape] = int(words.ctypes.data)
+        return found
 
     def memory(self) -> int:
         """The address of two list items, for arrays to be used again."""
@@ -137,7 +139,7 @@ class Record:
         flat = [header.get(word, 0) for word in HEADER]
         flat += [word for rows in self.rows.values() for r in rows for word in r]
         memory[:] = [self._resolve(word, firsts) for word in flat]
-        return memory, [self._code, self._kept, self._layouts, self._work]
+        return memory, [self._code, self._kept, self._work]
 
     def _resolve(self, word: Word, firsts: Mapping[str, int]) -> int:
         if isinstance(word, Held):
