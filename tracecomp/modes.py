@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Mapping
 from types import TracebackType
 from typing import Any
 
-from tracecomp.runtime.call import know_thread
+from tracecomp.runtime.threadstate import know_thread
 
 
 class Modes(threading.local):
