@@ -115,11 +115,11 @@ def _first_call(results: Results) -> str:
     ours = rows.get(OURS, {})
     if ours.get("eager") is None:
         return "not measured"
-    beyond = ours["cold"] - ours["eager"]
-    parts = [f"{beyond:.2f} s ({ours['cold']:.2f} s with the eager run)"]
+    beyond, busy = ours["cold"] - ours["eager"], ours["cold_cpu"] - ours["eager_cpu"]
+    parts = [f"{beyond:.2f} s ({busy:.2f} s of processor time)"]
     for peer in ("torch.compile", "jax.jit"):
         if "cold" in rows.get(peer, {}):
-            parts.append(f"{peer} {rows[peer]['cold']:.2f} s")
+            parts.append(f"{peer} {rows[peer]['cold']:.2f} s ({rows[peer]['cold_cpu']:.2f} s)")
     return "; ".join(parts)
 
 
@@ -128,8 +128,11 @@ def _warm(results: Results) -> str:
     for workload, rows in results["start"].items():
         ours = rows.get(OURS, {})
         if ours.get("eager") is not None:
-            cold, warm = (ours[k] - ours["eager"] for k in ("cold", "warm"))
-            parts.append(f"{workload.split('/', 1)[1]}: {warm:.2f} s, {warm / cold:.2f} of cold")
+            cold, warm = (ours[f"{k}_cpu"] - ours["eager_cpu"] for k in ("cold", "warm"))
+            wall = ours["warm"] - ours["eager"]
+            parts.append(
+                f"{workload.split('/', 1)[1]}: {wall:.2f} s; {warm:.2f} s of processor time, {warm / cold:.2f} of cold"
+            )
     return "; ".join(parts) or "not measured"
 
 

@@ -81,7 +81,7 @@ def speed_table(results: Results, threads: str) -> str:
 def start_table(results: Results) -> str:
     """First call, warm start and memory."""
     lines = [
-        "| work | engine | cold | warm | eager call | settled | import | peak, first calls | peak, settled |",
+        "| work | engine | cold (processor) | warm (processor) | eager call (processor) | settled | import | peak, first calls | peak, settled |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for workload, engines in results.get("start", {}).items():
@@ -89,11 +89,17 @@ def start_table(results: Results) -> str:
             if "cold" not in row:
                 lines.append(f"| {workload} | {engine} | {'failed' if 'failed' in row else 'missing'} | | | | | | |")
                 continue
-            seconds = [row["cold"], row["warm"], row.get("eager"), row["settled"], row["import_seconds"]]
-            times = ["" if s is None else time_text(s) for s in seconds]
+            times = [_start_text(row, kind) for kind in ("cold", "warm", "eager")]
+            times += [time_text(row["settled"]), time_text(row["import_seconds"])]
             memory = [f"{row[m] / 2**20:.0f} MB" for m in ("peak", "peak_settled")]
             lines.append(f"| {workload} | {engine} | {' | '.join([*times, *memory])} |")
     return "\n".join(lines)
+
+
+def _start_text(row: dict[str, Any], kind: str) -> str:
+    if row.get(kind) is None:
+        return ""
+    return f"{row[kind]:.2f} s ({row[f'{kind}_cpu']:.2f} s)"
 
 
 def load_table(results: Results) -> str:

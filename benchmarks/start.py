@@ -28,11 +28,11 @@ def starts(engine: str, workload: Workload, patience: float) -> Row:
         cold, row = _begin(engine, workload, cache, patience)
         if cold is None:
             return row
-        warm, _ = _begin(engine, workload, cache, patience)
-        row |= {"cold": cold, "warm": warm}
+        warm, again = _begin(engine, workload, cache, patience)
+        row |= {"cold": cold, "warm": warm, "cold_cpu": row["cpu"], "warm_cpu": again.get("cpu")}
         if engine == OURS:
-            eager, _ = _begin("tracecomp eager", workload, cache, patience)
-            row["eager"] = eager
+            row["eager"], eager = _begin("tracecomp eager", workload, cache, patience)
+            row["eager_cpu"] = eager.get("cpu")
     return row
 
 
@@ -48,10 +48,18 @@ def _begin(engine: str, workload: Workload, cache: Path, patience: float) -> tup
         answer = process.ask("prepare", workload=workload.id)
         if "first_calls" not in answer:
             return None, {k: v for k, v in answer.items() if k != "traceback"}
-        settled = statistics.median(process.ask("time", seconds=0.3, samples=20)["wall"])
-        calls = answer["first_calls"]
-        took = calls[0] if engine.endswith("eager") else sum(calls) - settled * len(calls)
-        row = {"settled": settled, "import_seconds": process.ready["import_seconds"], "peak": answer["peak"]}
+        later = process.ask("time", seconds=0.3, samples=20)
+        settled = statistics.median(later["wall"])
+        took, cpu = (
+            calls[0] if engine.endswith("eager") else sum(calls) - each * len(calls)
+            for calls, each in ((answer["first_calls"], settled), (answer["first_cpu"], later["cpu"]))
+        )
+        row = {
+            "settled": settled,
+            "import_seconds": process.ready["import_seconds"],
+            "peak": answer["peak"],
+            "cpu": cpu,
+        }
         row["peak_settled"] = process.ask("memory")["bytes"]
         return took, row
     except Failed as error:
