@@ -340,6 +340,26 @@ def test_a_training_step_with_a_scheduled_rate_and_shared_gradients() -> None:
         np.testing.assert_allclose(ga, gb, rtol=1e-4, atol=1e-6)
 
 
+def test_numbers_of_any_kind_are_read_at_each_call() -> None:
+    w = tc.zeros(1, requires_grad=True)
+    optimizer = tc.optim.SGD([w], lr=1.0)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        w.sum().backward()
+        optimizer.step()
+
+    c = warm(step)
+    for rate in (2, -1.0, np.float64(0.5), True):
+        w.data.zero_()
+        optimizer.param_groups[0]["lr"] = rate
+        c()
+        assert w.item() == -float(rate)
+    del optimizer.param_groups[0]["lr"]
+    with pytest.raises(KeyError):
+        c()
+
+
 def test_an_index_out_of_range_is_reported() -> None:
     c = warm(lambda x, i: x[i], tc.ones(4), tc.tensor([1, 2]))
     for _ in range(3):

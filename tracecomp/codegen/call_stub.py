@@ -17,13 +17,11 @@ from tracecomp.codegen.call_tables import (
     ARRAY_DATA,
     ARRAY_WEAK,
     C_CONTIGUOUS,
-    FLOAT_VALUE,
     LIST_ITEMS,
     LIST_SIZE,
     OWNED,
     REFERENCES,
     TUPLE_ITEMS,
-    TYPE,
     VERSION,
     WRITEABLE,
     header,
@@ -34,8 +32,8 @@ FAST = "tc_fast"
 
 SYMBOLS = (
     "Py_IncRef", "Py_DecRef", "PyThreadState_GetDict", "PyDict_GetItem", "PyObject_GetItem", "PyObject_GetAttr",
-    "PyErr_Clear", "PyObject_Vectorcall", "PyLong_FromLongLong", "PyLong_AsLongLong", "PyTuple_New",
-    "PyEval_SaveThread", "PyEval_RestoreThread",
+    "PyErr_Clear", "PyErr_Occurred", "PyFloat_AsDouble", "PyObject_Vectorcall", "PyLong_FromLongLong",
+    "PyLong_AsLongLong", "PyTuple_New", "PyEval_SaveThread", "PyEval_RestoreThread",
 )  # fmt: skip
 
 _DECLARATIONS = """
@@ -46,6 +44,8 @@ declare ptr @PyDict_GetItem(ptr, ptr)
 declare ptr @PyObject_GetItem(ptr, ptr)
 declare ptr @PyObject_GetAttr(ptr, ptr)
 declare void @PyErr_Clear()
+declare ptr @PyErr_Occurred()
+declare double @PyFloat_AsDouble(ptr)
 declare ptr @PyObject_Vectorcall(ptr, ptr, i64, ptr)
 declare ptr @PyLong_FromLongLong(i64)
 declare i64 @PyLong_AsLongLong(ptr)
@@ -80,11 +80,11 @@ class _CallStub(CallGuards):
             a.block(have)
             found = a.let(f"phi ptr [ {x}, %{item} ], [ {y}, %{attribute} ]")
             a.need(a.let(f"icmp ne ptr {found}, null"), "error")
-            number = a.same(a.load("ptr", found, TYPE), self._object(a, "float_type"))
-            with a.when(number):
-                a.store("double", a.load("double", found, FLOAT_VALUE), self._word(a, "hosts", r, "number"))
+            number = a.let(f"call double @PyFloat_AsDouble(ptr {found})")
             a.do(f"call void @Py_DecRef(ptr {found})")
-            a.need(number, "no")
+            with a.when(a.let(f"fcmp oeq double {number}, -1.0")):
+                a.need(a.same(a.let("call ptr @PyErr_Occurred()"), "null"), "error")
+            a.store("double", number, self._word(a, "hosts", r, "number"))
         with self._table(a, "items") as r:
             a.store("i64", "2", ran)
             mapping, key = self._word(a, "items", r, "mapping"), self._word(a, "items", r, "key")

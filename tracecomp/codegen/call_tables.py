@@ -49,12 +49,12 @@ LAYOUT_ND, LAYOUT_BYTES, LAYOUT_DIMS = 8, 16, 24
 """Offsets in the words of an array's layout: its descr, nd, bytes, dimensions."""
 
 GLOBALS = (
-    "none", "false", "true", "zero", "float_type", "array_type", "tensor_type", "empty", "new_object", "modes_key",
+    "none", "false", "true", "zero", "array_type", "tensor_type", "empty", "new_object", "modes_key",
 )  # fmt: skip
 """The words of the table of objects that all records refer to."""
 
 # Offsets in CPython's and numpy's objects, which the runtime checks before it uses this code.
-REFERENCES, TYPE, TUPLE_ITEMS, LIST_SIZE, LIST_ITEMS, FLOAT_VALUE, CELL_CONTENTS, VERSION = 0, 8, 24, 16, 24, 16, 16, 16
+REFERENCES, TYPE, TUPLE_ITEMS, LIST_SIZE, LIST_ITEMS, CELL_CONTENTS, VERSION = 0, 8, 24, 16, 24, 16, 16
 ARRAY_DATA, ARRAY_ND, ARRAY_DIMS, ARRAY_DESCR, ARRAY_FLAGS, ARRAY_WEAK = 16, 24, 32, 56, 64, 72
 DICT_VERSION = 24
 C_CONTIGUOUS, OWNED, ALIGNED, WRITEABLE = 0x1, 0x4, 0x100, 0x400
