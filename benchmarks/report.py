@@ -81,7 +81,8 @@ def speed_table(results: Results, threads: str) -> str:
 def start_table(results: Results) -> str:
     """First call, warm start and memory."""
     lines = [
-        "| work | engine | cold (processor) | warm (processor) | eager call (processor) | settled | import | peak, first calls | peak, settled |",
+        "| work | engine | cold (processor) | warm (processor) | eager call (processor) | settled | import "
+        "| peak, first calls | peak, settled |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for workload, engines in results.get("start", {}).items():
