@@ -7,7 +7,6 @@ us, a finder on ``sys.meta_path`` waits for the import of ``einops._backends`` a
 from __future__ import annotations
 
 import importlib
-import importlib.abc
 import importlib.machinery
 import sys
 from collections.abc import Sequence
@@ -91,7 +90,7 @@ def _make_backend(abstract: Any) -> type:
     return TracecompBackend
 
 
-class _Finder(importlib.abc.MetaPathFinder):
+class _Finder:
     """Adds the backend when einops loads its own, and finds the module of layers."""
 
     backend: type | None = None
@@ -100,12 +99,14 @@ class _Finder(importlib.abc.MetaPathFinder):
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         if name == _LAYERS:
-            return importlib.machinery.ModuleSpec(name, _LayersLoader())
+            layers: Any = _LayersLoader()
+            return importlib.machinery.ModuleSpec(name, layers)
         if name != _BACKENDS:
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader, self)
+            loader: Any = _Loader(spec.loader, self)
+            spec.loader = loader
         return spec
 
     def add(self, module: Any) -> None:
@@ -113,7 +114,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         self.backend = _make_backend(module.AbstractBackend)
 
 
-class _Loader(importlib.abc.Loader):
+class _Loader:
     """The loader einops' module has anyway, followed by adding the backend."""
 
     def __init__(self, inner: Any, finder: _Finder) -> None:
@@ -131,7 +132,12 @@ class _Loader(importlib.abc.Loader):
         return getattr(self.inner, name)
 
 
-class _LayersLoader(importlib.abc.Loader):
+class _LayersLoader:
+    """Makes the module of layers."""
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> None:
+        return None
+
     def exec_module(self, module: ModuleType) -> None:
         vars(module).update(importlib.import_module("tracecomp.interop.einops_layers").layers())
 
