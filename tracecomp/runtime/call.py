@@ -15,10 +15,9 @@ from tracecomp.codegen import call_stub, call_tables, native
 from tracecomp.codegen.call_tables import GLOBALS, HEADER, TABLES
 from tracecomp.runtime import cache
 from tracecomp.runtime.entry import MethodDef, aligned_bytes
+from tracecomp.runtime.threadstate import MODES_KEY
 
 _METH_FASTCALL_KEYWORDS = 0x82
-MODES_KEY = "tracecomp.modes"
-"""The entry of a thread's dictionary that holds the dictionary of its modes."""
 
 Array = np.ndarray[Any, Any]
 
@@ -213,10 +212,3 @@ def _dictionary_has_a_version() -> bool:
 def _word(owner: Any, offset: int) -> int:
     start = owner if isinstance(owner, int) else id(owner)
     return ctypes.c_uint64.from_address(start + offset).value
-
-
-def know_thread(modes: dict[str, Any]) -> None:
-    """Let native calls of this thread see its modes."""
-    get = ctypes.pythonapi.PyThreadState_GetDict
-    get.restype = ctypes.c_void_p  # borrowed, which py_object as the result type would not know
-    ctypes.cast(get(), ctypes.py_object).value[MODES_KEY] = modes
