@@ -133,9 +133,14 @@ class AccumulateGrad(Node):
     __slots__ = ("post_accumulate", "variable")
 
     def __init__(self, variable: Tensor) -> None:
-        array = variable._data
-        super().__init__((), ((array.dtype, array.shape),))
+        super().__init__((), ())
         self.variable = variable
+        self.look()
+
+    def look(self) -> None:
+        """Expect gradients of the dtype and shape that ``variable`` has now."""
+        array = self.variable._data
+        self.out_types = ((array.dtype, array.shape),)
 
     def held(self) -> list[Tensor]:
         return [self.variable]

@@ -244,6 +244,9 @@ class Tensor(TensorFields, TensorInterface):
             modes.recorder.replace(self, value)
         self._data = value._data
         self._base, self._source, self._chain, self._linked = None, None, (), False
+        accumulator = None if self._accumulator is None else self._accumulator()
+        if accumulator is not None:
+            accumulator.look()
 
     @property
     def retains_grad(self) -> bool:

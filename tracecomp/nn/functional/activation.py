@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from tracecomp.aliasing import before_write
 from tracecomp.functional import names as T
 from tracecomp.functional.autocast import casts
 from tracecomp.functional.method import store_inplace
@@ -19,6 +20,11 @@ _SQRT_2_OVER_PI = math.sqrt(2.0 / math.pi)
 def finish(input: Tensor, result: Tensor, inplace: bool) -> Tensor:
     """``result``, or ``input`` overwritten by it."""
     return store_inplace(input, result) if inplace else result
+
+
+def operand(input: Tensor, inplace: bool) -> Tensor:
+    """``input`` for formulas whose derivatives read it: `finish` may overwrite ``input`` itself."""
+    return before_write(input, ()) if inplace else input
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
@@ -100,7 +106,8 @@ def rrelu(
     if not training:
         return leaky_relu(input, (lower + upper) / 2, inplace)
     slope = T.rand_like(input) * (upper - lower) + lower
-    return finish(input, T.where(input > 0, input, input * slope), inplace)
+    x = operand(input, inplace)
+    return finish(input, T.where(x > 0, x, x * slope), inplace)
 
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
@@ -143,12 +150,14 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """``x * sigmoid(x)``."""
-    return finish(input, input * input.sigmoid(), inplace)
+    x = operand(input, inplace)
+    return finish(input, x * x.sigmoid(), inplace)
 
 
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """``x * tanh(softplus(x))``."""
-    return finish(input, input * softplus(input).tanh(), inplace)
+    x = operand(input, inplace)
+    return finish(input, x * softplus(x).tanh(), inplace)
 
 
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
@@ -193,7 +202,8 @@ def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """``x * min(max(x + 3, 0), 6) / 6``."""
-    return finish(input, input * relu6(input + 3.0) / 6.0, inplace)
+    x = operand(input, inplace)
+    return finish(input, x * relu6(x + 3.0) / 6.0, inplace)
 
 
 def glu(input: Tensor, dim: int = -1) -> Tensor:
