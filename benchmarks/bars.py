@@ -140,9 +140,9 @@ def _memory(results: Results) -> str:
     parts = []
     for workload, rows in results["start"].items():
         ours, torch = rows.get(OURS, {}), rows.get("torch", {})
-        if "peak" in ours and "peak" in torch:
-            shares = [f"{100 * ours[k] / torch[k]:.0f} %" for k in ("peak", "peak_settled")]
-            parts.append(f"{workload.split('/', 1)[1]}: {shares[0]} with the first calls, {shares[1]} once settled")
+        if "warm_peak" in ours and "peak" in torch:
+            cold, warm = (f"{100 * ours[k] / torch['peak']:.0f} %" for k in ("peak", "warm_peak"))
+            parts.append(f"{workload.split('/', 1)[1]}: {cold} with compiling, {warm} in a second process")
     return "; ".join(parts) or "not measured"
 
 

@@ -82,7 +82,7 @@ def start_table(results: Results) -> str:
     """First call, warm start and memory."""
     lines = [
         "| work | engine | cold (processor) | warm (processor) | eager call (processor) | settled | import "
-        "| peak, first calls | peak, settled |",
+        "| peak, cold | peak, warm |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for workload, engines in results.get("start", {}).items():
@@ -92,7 +92,7 @@ def start_table(results: Results) -> str:
                 continue
             times = [_start_text(row, kind) for kind in ("cold", "warm", "eager")]
             times += [time_text(row["settled"]), time_text(row["import_seconds"])]
-            memory = [f"{row[m] / 2**20:.0f} MB" for m in ("peak", "peak_settled")]
+            memory = [f"{row[m] / 2**20:.0f} MB" for m in ("peak", "warm_peak")]
             lines.append(f"| {workload} | {engine} | {' | '.join([*times, *memory])} |")
     return "\n".join(lines)
 

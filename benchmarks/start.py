@@ -30,6 +30,7 @@ def starts(engine: str, workload: Workload, patience: float) -> Row:
             return row
         warm, again = _begin(engine, workload, cache, patience)
         row |= {"cold": cold, "warm": warm, "cold_cpu": row["cpu"], "warm_cpu": again.get("cpu")}
+        row |= {f"warm_{k}": again.get(k) for k in ("peak", "peak_settled")}
         if engine == OURS:
             row["eager"], eager = _begin("tracecomp eager", workload, cache, patience)
             row["eager_cpu"] = eager.get("cpu")
