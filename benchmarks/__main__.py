@@ -124,9 +124,10 @@ def _load(paths: list[Path], cpu: bool) -> dict[str, Any]:
         for peak in ("flops", "bandwidth"):
             for n, value in other["machine"][peak].items():
                 first["machine"][peak][n] = max(value, first["machine"][peak].get(n, 0))
-        for threads, rows in other["speed"].items():
-            first["speed"].setdefault(threads, {}).update(rows)
-        for part in ("start", "load", "missing"):
+        for part in ("speed", "start"):
+            for key, rows in other[part].items():
+                first[part].setdefault(key, {}).update(rows)
+        for part in ("load", "missing"):
             first[part].update(other[part])
     if cpu:
         _by_processor_time(first)
