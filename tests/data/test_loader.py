@@ -6,6 +6,7 @@ import os
 import time
 from collections import namedtuple
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -198,3 +199,10 @@ def test_samplers() -> None:
 def test_arguments_that_make_no_sense(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         DataLoader(Squares(4), **options)
+
+
+def test_draws_with_replacement_are_made_as_they_are_asked_for() -> None:
+    draws = list(islice(RandomSampler(range(7), replacement=True, num_samples=10**10), 100))
+    assert set(draws) == set(range(7)) and len(draws) == 100
+    for count in (1, 32, 45):
+        assert len(list(RandomSampler(range(7), replacement=True, num_samples=count))) == count

@@ -54,6 +54,9 @@ def _check_count(name: str, value: Any) -> None:
         raise ValueError(f"{name} should be a positive integer value, but got {name}={value}")
 
 
+_BLOCK = 32
+
+
 class RandomSampler(Sampler[int]):
     """A new permutation at every pass, or ``num_samples`` draws with ``replacement``."""
 
@@ -74,10 +77,10 @@ class RandomSampler(Sampler[int]):
 
     def __iter__(self) -> Iterator[int]:
         n, generator = len(self.data_source), _generator(self.generator)
-        if self.replacement:
-            yield from T.randint(0, n, (self.num_samples,), generator=generator).tolist()
-            return
         left = self.num_samples
+        while self.replacement and left > 0:  # by the block: programs ask for 1e10 draws to mean for ever
+            yield from T.randint(0, n, (min(left, _BLOCK),), generator=generator).tolist()
+            left -= _BLOCK
         while left > 0:
             yield from T.randperm(n, generator=generator).tolist()[:left]
             left -= n
