@@ -45,7 +45,8 @@ _LATER = {
     "signal": "signal", "masked": "masked", "cuda": "cuda", "backends": "backends",
     "accelerator": "accelerator", "jit": "jit", "fx": "fx", "serialization": "serialization",
     "version": "version", "get_num_threads": "runtime.threads", "set_num_threads": "runtime.threads",
-    "distributions": "distributions", "func": "func", "vmap": "func", "amp": "amp", "autocast": "amp",
+    "distributions": "distributions", "func": "func", "vmap": "func",
+    "cond": "func.control", "while_loop": "func.control", "scan": "func.control", "amp": "amp", "autocast": "amp",
 }  # fmt: skip
 _LATER |= dict.fromkeys(
     (

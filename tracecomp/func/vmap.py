@@ -14,68 +14,20 @@ from typing import Any
 import numpy as np
 
 from tracecomp.func.batching import Batch, batched_node, whole
+from tracecomp.func.trace import DETACH, Trace, traced
 from tracecomp.ir.graph import Node, Value
-from tracecomp.ir.index import index
-from tracecomp.ir.op import Indexed, Op
-from tracecomp.modes import ModuleChanges, host, modes
+from tracecomp.modes import modes
 from tracecomp.ops.prim import prim
 from tracecomp.random import default_generator
 from tracecomp.record.pytree import flatten, unflatten
-from tracecomp.record.recorder import Cell, Recorder
 from tracecomp.tensor import Tensor
 
 RANDOMNESS = ("error", "different", "same")
-
-# Marks in a trace where a history ends; never part of any other graph.
-DETACH = Op(
-    "detach", "elementwise", "the value without its history", infer=lambda x: x, impl=lambda x: x,
-    loop=Indexed(lambda at, out, reads, types: reads[0]([index(v) for v in at])),
-)  # fmt: skip
 
 CONTROL_FLOW = (
     "vmap: It looks like you're attempting to use a Tensor in some data-dependent control flow, or to call .item() on "
     "it, which vmap cannot do for every example: the value at {source} differs between examples. Use where instead."
 )
-
-
-class Trace(Recorder):
-    """The recording of one example. It notes where histories end, and lets an outer recording go on."""
-
-    def __init__(self, outer: Any) -> None:
-        super().__init__("vmap")
-        self.outer = outer
-
-    def node(self, op: Op, operands: tuple[Any, ...], attrs: dict[str, Any], outs: list[Tensor]) -> None:
-        super().node(op, operands, attrs, outs)
-        if not modes.grad:
-            for t in outs:
-                t._value = Cell(self, self._ended(t._value.value), t._value.stamp)
-
-    def alias(self, t: Tensor, base: Tensor) -> None:
-        super().alias(t, base)
-        t._value = Cell(self, self._ended(t._value.value), t._value.stamp)
-
-    def _ended(self, value: Value) -> Value:
-        return self.graph.add(DETACH, (value,), {}, [value.type])[0]
-
-    def base(self, t: Tensor) -> Tensor | None:
-        """Tensors from outside stand for themselves: their histories may differ from those of what they look at."""
-        return super().base(t) if self.is_made(t) else None
-
-    def host(self, owner: Any, key: str, value: Any) -> Any:
-        modes.recorder = self.outer
-        try:
-            return host(owner, key)
-        finally:
-            modes.recorder = self
-
-    def module_ran(self, module: Any) -> None:
-        if self.outer is not None:
-            modes.recorder = self.outer
-            try:
-                ModuleChanges.ran(module)
-            finally:
-                modes.recorder = self
 
 
 def vmap(
@@ -197,8 +149,10 @@ def _map(
         for e, x, a in zip(examples, leaves, axes, strict=True)
         if a is not None
     }
-    trace = Trace(modes.recorder)
-    results, result_structure, values = _traced(trace, func, structure, examples, batches)
+    trace = Trace("vmap", modes.recorder)
+    args, kwargs = unflatten(structure, examples)
+    results, result_structure = traced(trace, func, args, kwargs, [x for x in examples if id(x) in batches])
+    values = _values(trace, func, results)
     run = _Run(trace, batches, size, randomness)
     found = run.values(values)
     dims = _per_leaf(out_dims, unflatten(result_structure, results), "out_dims")
@@ -212,44 +166,22 @@ def _first(x: Tensor, axis: int) -> Tensor:
     return example.requires_grad_(x.requires_grad)
 
 
-def _traced(
-    trace: Trace, func: Callable[..., Any], structure: Any, examples: list[Any], batches: dict[int, Any]
-) -> tuple[list[Any], Any, list[Value]]:
-    """Run ``func`` on the examples under ``trace``: result leaves, their structure, their graph values."""
-    generator = default_generator.state._data.copy()
-    modes.recorder = trace
-    try:
-        for n, x in enumerate(examples):
-            if id(x) in batches:
-                trace.bind(x, f"x{n}", "argument")
-        args, kwargs = unflatten(structure, examples)
-        result = func(*args, **kwargs)
-        leaves: list[Any] = []
-        result_structure = flatten(result, leaves)
-        for leaf in leaves:
-            if not isinstance(leaf, Tensor):
-                name = getattr(func, "__name__", repr(func))
-                raise ValueError(
-                    f"vmap({name}, ...): `{name}` must only return Tensors, got type {type(leaf)} as a return."
-                )
-        values = [trace.value(leaf) for leaf in leaves]
-        _refuse_effects(trace)
-    finally:
-        modes.recorder = trace.outer
-        np.copyto(default_generator.state._data, generator)
-    return leaves, result_structure, values
-
-
-def _refuse_effects(trace: Trace) -> None:
-    if any(slot.written for slot in trace.grads.values()):
-        raise RuntimeError("vmap: backward() inside of a mapped function would write .grad; use func.grad instead.")
-    for key, initial in trace.initial.items():
-        t = trace.outside[key]
-        if key not in trace.arguments and t is not default_generator.state and trace.value(t) is not initial:
-            raise RuntimeError(
-                "vmap: inplace arithmetic on a tensor that is not an argument of the mapped function is not possible: "
-                "every example would write to it."
+def _values(trace: Trace, func: Callable[..., Any], results: Sequence[Any]) -> list[Value]:
+    """The graph values of the results."""
+    for leaf in results:
+        if not isinstance(leaf, Tensor):
+            name = getattr(func, "__name__", repr(func))
+            raise ValueError(
+                f"vmap({name}, ...): `{name}` must only return Tensors, got type {type(leaf)} as a return."
             )
+    if trace.wrote_grad():
+        raise RuntimeError("vmap: backward() inside of a mapped function would write .grad; use func.grad instead.")
+    if any(id(t) not in trace.arguments and t is not default_generator.state for t in trace.written()):
+        raise RuntimeError(
+            "vmap: inplace arithmetic on a tensor that is not an argument of the mapped function is not possible: "
+            "every example would write to it."
+        )
+    return [trace.value(leaf) for leaf in results]
 
 
 def _placed(x: Any, size: int, dim: int | None) -> Tensor:

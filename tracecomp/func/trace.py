@@ -1,0 +1,90 @@
+"""A function traced once, on examples, for whoever builds something of its graph: ``vmap``, ``scan``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tracecomp.ir.graph import Value
+from tracecomp.ir.index import index
+from tracecomp.ir.op import Indexed, Op
+from tracecomp.modes import ModuleChanges, host, modes
+from tracecomp.random import default_generator
+from tracecomp.record.pytree import flatten
+from tracecomp.record.recorder import Cell, Recorder
+from tracecomp.tensor import Tensor
+
+# Marks in a trace where a history ends; never part of any other graph.
+DETACH = Op(
+    "detach", "elementwise", "the value without its history", infer=lambda x: x, impl=lambda x: x,
+    loop=Indexed(lambda at, out, reads, types: reads[0]([index(v) for v in at])),
+)  # fmt: skip
+
+
+class Trace(Recorder):
+    """The recording of one example. It notes where histories end, and lets an outer recording go on."""
+
+    def __init__(self, name: str, outer: Any) -> None:
+        super().__init__(name)
+        self.outer = outer
+
+    def node(self, op: Op, operands: tuple[Any, ...], attrs: dict[str, Any], outs: list[Tensor]) -> None:
+        super().node(op, operands, attrs, outs)
+        if not modes.grad:
+            for t in outs:
+                t._value = Cell(self, self._ended(t._value.value), t._value.stamp)
+
+    def alias(self, t: Tensor, base: Tensor) -> None:
+        super().alias(t, base)
+        t._value = Cell(self, self._ended(t._value.value), t._value.stamp)
+
+    def _ended(self, value: Value) -> Value:
+        return self.graph.add(DETACH, (value,), {}, [value.type])[0]
+
+    def base(self, t: Tensor) -> Tensor | None:
+        """Tensors from outside stand for themselves: their histories may differ from those of what they look at."""
+        return super().base(t) if self.is_made(t) else None
+
+    def host(self, owner: Any, key: str, value: Any) -> Any:
+        modes.recorder = self.outer
+        try:
+            return host(owner, key)
+        finally:
+            modes.recorder = self
+
+    def module_ran(self, module: Any) -> None:
+        if self.outer is not None:
+            modes.recorder = self.outer
+            try:
+                ModuleChanges.ran(module)
+            finally:
+                modes.recorder = self
+
+    def written(self) -> list[Tensor]:
+        """Tensors that existed before and were written."""
+        return [t for key, t in self.outside.items() if self.value(t) is not self.initial.get(key)]
+
+    def wrote_grad(self) -> bool:
+        return any(slot.written for slot in self.grads.values())
+
+
+def traced(
+    trace: Trace, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], inputs: Sequence[Tensor]
+) -> tuple[list[Any], Any]:
+    """Run ``func`` under ``trace``, with ``inputs`` as the graph's arguments: result leaves and their structure.
+
+    The random state is afterwards as it was before.
+    """
+    generator = default_generator.state._data.copy()
+    modes.recorder = trace
+    try:
+        for n, x in enumerate(inputs):
+            trace.bind(x, f"x{n}", "argument")
+        leaves: list[Any] = []
+        structure = flatten(func(*args, **kwargs), leaves)
+    finally:
+        modes.recorder = trace.outer
+        np.copyto(default_generator.state._data, generator)
+    return leaves, structure
