@@ -10,6 +10,7 @@ from typing import Any
 import tracecomp
 from tests.surface.probe import UNKNOWN, probe
 from tracecomp import functional
+from tracecomp.func import control
 from tracecomp.tensor import Tensor
 
 PATH = Path(__file__).parents[2] / "docs" / "surface.md"
@@ -37,6 +38,8 @@ DIFFERS = {
     "binomial": "drawn by numpy: not captured",
     "empty": "zeros", "empty_like": "zeros", "empty_strided": "zeros", "empty_permuted": "zeros",
     "nonzero": "size depends on values", "masked_select": "size depends on values", "unique": "size depends on values",
+    "scan": "torch's is in `torch._higher_order_ops`",
+    "while_loop": "torch's is in `torch._higher_order_ops`; no derivative",
     "vmap": "traces the first example: Python side effects happen once",
     "autocast": "on the CPU only; others disable it with a warning",
     "DataParallel": "one device: only the names change",
@@ -84,6 +87,8 @@ def document() -> str:
     for title, module, prefix, names in sections:
         source = _Names(module) if isinstance(module, dict) else module
         lines += [title, "", *table(functions(source, names), prefix), ""]
+    loops = [n for n, v in vars(control).items() if n[0] != "_" and getattr(v, "__module__", "") == control.__name__]
+    lines += ["## torch: control flow", "", listed(sorted(loops)), ""]
     for space in ("linalg", "special", "fft"):
         found = functional.NAMESPACES[space]
         lines += [f"## torch.{space}", "", *table(functions(_Names(found), list(found)), ""), ""]
