@@ -127,7 +127,7 @@ def _warm(results: Results) -> str:
     parts = []
     for workload, rows in results["start"].items():
         ours = rows.get(OURS, {})
-        if ours.get("eager") is not None:
+        if all(ours.get(f"{k}_cpu") is not None for k in ("cold", "warm", "eager")):
             cold, warm = (ours[f"{k}_cpu"] - ours["eager_cpu"] for k in ("cold", "warm"))
             wall = ours["warm"] - ours["eager"]
             parts.append(
@@ -140,7 +140,7 @@ def _memory(results: Results) -> str:
     parts = []
     for workload, rows in results["start"].items():
         ours, torch = rows.get(OURS, {}), rows.get("torch", {})
-        if "warm_peak" in ours and "peak" in torch:
+        if ours.get("warm_peak") and "peak" in torch:
             cold, warm = (f"{100 * ours[k] / torch['peak']:.0f} %" for k in ("peak", "warm_peak"))
             parts.append(f"{workload.split('/', 1)[1]}: {cold} with compiling, {warm} in a second process")
     return "; ".join(parts) or "not measured"

@@ -92,13 +92,13 @@ def start_table(results: Results) -> str:
                 continue
             times = [_start_text(row, kind) for kind in ("cold", "warm", "eager")]
             times += [time_text(row["settled"]), time_text(row["import_seconds"])]
-            memory = [f"{row[m] / 2**20:.0f} MB" for m in ("peak", "warm_peak")]
+            memory = [f"{row[m] / 2**20:.0f} MB" if row.get(m) else "" for m in ("peak", "warm_peak")]
             lines.append(f"| {workload} | {engine} | {' | '.join([*times, *memory])} |")
     return "\n".join(lines)
 
 
 def _start_text(row: dict[str, Any], kind: str) -> str:
-    if row.get(kind) is None:
+    if row.get(kind) is None or row.get(f"{kind}_cpu") is None:
         return ""
     return f"{row[kind]:.2f} s ({row[f'{kind}_cpu']:.2f} s)"
 
