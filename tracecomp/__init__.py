@@ -6,7 +6,7 @@ from importlib import import_module
 from math import e, inf, nan, pi
 from typing import Any
 
-import tracecomp.ops  # noqa: F401 - fills the operator registry
+import tracecomp.ops
 from tracecomp import autograd, functional
 from tracecomp.device import (
     channels_last,
@@ -19,7 +19,7 @@ from tracecomp.device import (
     sparse_coo,
     strided,
 )
-from tracecomp.interop import einops as _einops  # noqa: F401 - einops, when imported, finds the tensors
+from tracecomp.interop import einops as _einops
 from tracecomp.ir.types import DType as dtype
 from tracecomp.ir.types import bfloat16, float16, float32, float64, int8, int16, int32, int64, uint8
 from tracecomp.ir.types import bool_ as bool

@@ -23,6 +23,9 @@ from run_opinfo import DTYPES, OUT_OF_SCOPE, RANDOM, Unsupported, convert, funct
 
 import tracecomp
 
+# Importing the samples forbids setting flags of torch.backends, which other tests of the same process do.
+torch.backends.flags_frozen.__globals__["__allow_nonbracketed_mutation_flag"] = True
+
 
 def arguments(sample: Any) -> tuple[list[Any], dict[str, Any]]:
     memo: dict[int, Any] = {}

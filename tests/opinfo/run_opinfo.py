@@ -22,6 +22,9 @@ from torch.testing._internal.common_methods_invocations import op_db
 import tracecomp
 from tracecomp.ir.types import dtype_named
 
+# Importing the samples forbids setting flags of torch.backends, which other tests of the same process do.
+torch.backends.flags_frozen.__globals__["__allow_nonbracketed_mutation_flag"] = True
+
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "int64": torch.int64, "bool": torch.bool}
 OUT_OF_SCOPE = (
     "sparse.", "jiterator", "torch.ops", "torch._scaled", "to_sparse", "cfloat", "cdouble", "chalf", "complex",

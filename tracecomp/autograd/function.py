@@ -121,7 +121,7 @@ def _tensors_within(start: Any) -> list[Tensor]:
 
 
 class Function:
-    """Subclass with static methods: ``forward(ctx, ...)`` (or ``forward(...)`` and ``setup_context``) and ``backward``."""
+    """Subclass with static methods ``forward(ctx, ...)`` (or ``forward(...)``, ``setup_context``) and ``backward``."""
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:

@@ -158,7 +158,8 @@ def _copysign_base(g: Any, a: Any, b: Any, out: Any) -> Any:
 elementwise("copysign", "|a| with the sign of b", "copysign", arity=2, saves=("ins", "outs"),
             vjp=_both(_copysign_base, lambda g, a, b, o: prim.mul(g, 0.0)))  # fmt: skip
 elementwise("nextafter", "the next number after a towards b", "nextafter", arity=2, dtypes="wide", saves=("ins",),
-            vjp=_both(lambda g, a, b, o: prim.where(prim.eq(a, b), 0.0, g), lambda g, a, b, o: prim.mul(g, 0.0)))  # fmt: skip
+            vjp=_both(lambda g, a, b, o: prim.where(prim.eq(a, b), 0.0, g),
+                      lambda g, a, b, o: prim.mul(g, 0.0)))  # fmt: skip
 
 
 def _where_infer(condition: TensorType, a: TensorType, b: TensorType) -> TensorType:
