@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import re
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -50,3 +53,11 @@ def test_the_digits_are_what_their_description_says() -> None:
     assert len(learn) + len(held_out) == 1797 and tuple(images.shape[1:]) == (1, 8, 8)
     assert float(images.min()) >= 0 and float(images.max()) == 1.0
     assert sorted(set(labels.tolist())) == list(range(10))
+
+
+def test_the_demo_as_a_command_agrees_at_every_step() -> None:
+    """Run as a module, nothing stands outside the package: no line of a user, and the same numbers all the same."""
+    command = [sys.executable, "-m", "tracecomp", "demo", "--epochs", "1", "--batch", "128"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    apart = re.findall(r"differ by at most (\S+)", done.stdout)
+    assert len(apart) == 2 and all(float(a) <= 1e-4 for a in apart), done.stdout + done.stderr

@@ -59,7 +59,7 @@ def new_state(recorder: Recorder, kept: Sequence[Tensor]) -> str | None:
     if not alive():
         return None
     gc.collect()
-    lines = sorted({str(s) for s in alive() if s is not None})
+    lines = sorted({"a line of the library" if s is None else str(s) for s in alive()})
     if not lines:
         return None
     return (

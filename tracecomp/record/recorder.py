@@ -83,7 +83,7 @@ class Recorder:
         self.edges: dict[int, tuple[Node, int]] = {}
         self.stopped: str | None = None
         self.started = node_count()
-        self.foreign: Source | None = None
+        self.foreign: str | None = None
         self.backward_of: Origin | None = None
 
     # ---- called by the tensor layer
@@ -152,7 +152,7 @@ class Recorder:
         made = node.origin
         self.backward_of = None if made is None else Origin(made.source, (*made.scope, "backward"))
         if node.number < self.started and self.foreign is None:
-            self.foreign = user_source()
+            self.foreign = str(user_source() or "a line of the library")
 
     def get_grad(self, t: Tensor) -> Tensor | None:
         if self.is_made(t):
