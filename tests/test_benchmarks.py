@@ -82,8 +82,8 @@ def test_jax_models_compute_what_ours_do(tmp_path: Path) -> None:
 
 def test_report_marks_what_is_behind_and_what_failed() -> None:
     rows = {
-        "tracecomp": {"seconds": 2e-3},
-        "torch": {"seconds": 1e-3, "ratio": 0.5},
+        "tracecomp": {"seconds": 2e-3, "cpu": 2e-3},
+        "torch": {"seconds": 1e-3, "cpu": 1e-3, "ratio": 0.5},
         "jax.jit": {"failed": "out of luck"},
     }
     results = {"speed": {"1": {"call/add 4": rows}}}
