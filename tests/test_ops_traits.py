@@ -16,7 +16,7 @@ import tracecomp.ops  # noqa: F401 - fills the registry
 from tests.samples import Case, samples_of
 from tracecomp.ir.op import OPS, Op
 
-PLAIN = {"commutative", "associative", "idempotent", "involution", "increasing", "exact", "costly"}
+PLAIN = {"commutative", "associative", "idempotent", "involution", "increasing", "exact", "costly", "overlapping"}
 VALUED = {"identity", "right_identity"}
 
 
@@ -46,6 +46,16 @@ def test_every_trait_is_known() -> None:
     for op in OPS.values():
         assert {t for t in op.traits if ":" not in t} <= PLAIN, op.name
         assert {t.split(":")[0] for t in op.traits if ":" in t} <= VALUED, op.name
+
+
+@pytest.mark.parametrize("op", [pytest.param(op, id=op.name) for op in OPS.values() if op.kind == "view"])
+def test_overlapping_views_see_elements_several_times(op: Op) -> None:
+    repeated = False
+    for case in cases(op):
+        x = np.arange(case.arrays[0].size).reshape(case.arrays[0].shape)
+        seen = op.impl(x, **case.attrs)
+        repeated |= np.unique(seen).size < seen.size
+    assert repeated == ("overlapping" in op.traits)
 
 
 @pytest.mark.parametrize("op", having("commutative"))

@@ -145,6 +145,7 @@ view(
     source=_expand_source,
     vjp=lambda g, base, *, shape: sum_to(g, base),
     write=_expand_write,
+    traits=("overlapping",),
     attrs={"shape": tuple},
     cases=[((3, 1), {"shape": (3, 4)}), ((3,), {"shape": (2, 3)}), ((), {"shape": (2, 2)}), ((1,), {"shape": (0,)}),
            ((2, 3), {"shape": (2, 3)}), ((1, 3, 1), {"shape": (2, 5, 3, 2)})],
@@ -296,6 +297,7 @@ view(
         g, shape=base, sizes=sizes, strides=strides, dilations=dilations
     ),
     write=_windows_write,
+    traits=("overlapping",),
     attrs={"sizes": tuple, "strides": tuple, "dilations": tuple},
     cases=[((6,), {"sizes": (3,), "strides": (1,), "dilations": (1,)}),
            ((2, 7), {"sizes": (2,), "strides": (2,), "dilations": (2,)}),
