@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,9 +12,9 @@ import numpy as np
 from tracecomp.derivative import derivative
 from tracecomp.errors import Source, user_source
 from tracecomp.ir.op import Op
-from tracecomp.ir.types import from_numpy_dtype, int64
+from tracecomp.ir.types import from_numpy_dtype
 from tracecomp.modes import modes
-from tracecomp.ops.prim import prim
+from tracecomp.ops.view import write_places
 
 if TYPE_CHECKING:
     from tracecomp.aliasing import Storage
@@ -327,22 +326,12 @@ def write(base: Any, chain: Sequence[View], new: Any) -> Any:
     if not chain:
         return new
     op, attrs = chain[0]
-    if op.write is None:
-        raise RuntimeError(f"writing through {op.name} is not supported: its elements overlap; use .clone() first")
+    assert op.write is not None, op.name
     if len(chain) == 1:
         return op.write(base, new, **attrs)
     if "overlapping" in op.traits:
-        return _write_places(base, chain, new)
+        return write_places(base, lambda x: look(x, chain), new)
     return op.write(base, write(look(base, chain[:1]), chain[1:], new), **attrs)
-
-
-def _write_places(base: Any, chain: Sequence[View], new: Any) -> Any:
-    """``write`` where one element of ``base`` is seen several times and only some of its copies are written."""
-    shape, total, count = tuple(base.shape), math.prod(base.shape), math.prod(new.shape)
-    places = prim.reshape(prim.iota(like=base, shape=(total,), axis=0, dtype=int64), shape=shape)
-    where = prim.reshape(look(places, chain), shape=(count,))
-    flat = prim.reshape(base, shape=(total,))
-    return prim.reshape(prim.put(flat, where, prim.reshape(new, shape=(count,)), axis=0, mode="set"), shape=shape)
 
 
 def op_node(

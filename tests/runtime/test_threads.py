@@ -158,6 +158,7 @@ def test_fork_while_another_thread_calls() -> None:
 
 def test_interrupt() -> None:
     assert exit_code(
+        "signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored in background jobs\n"
         "threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
         "try:\n"
         "    while True:\n"

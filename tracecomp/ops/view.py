@@ -275,17 +275,16 @@ def _windows_source(at: Any, x: TensorType, *, sizes: Ints, strides: Ints, dilat
     return [*at[:lead], *moved]
 
 
-def _windows_write(base: Any, new: Any, *, sizes: Ints, strides: Ints, dilations: Ints) -> Any:
-    """Windows written one after another in row-major order: where they overlap, the last one wins."""
-    shape = tuple(base.shape)
-    total, count = math.prod(shape), math.prod(new.shape)
-    flat = prim.reshape(base, shape=(total,))
+def write_places(base: Any, look: Callable[[Any], Any], new: Any) -> Any:
+    """``base`` with the elements seen through ``look`` replaced by ``new``, whichever views it is made of.
+
+    Of the writes to one element the last in row-major order wins.
+    """
+    shape, total, count = tuple(base.shape), math.prod(base.shape), math.prod(new.shape)
     places = prim.reshape(prim.iota(like=base, shape=(total,), axis=0, dtype=int64), shape=shape)
-    where = prim.windows(places, sizes=sizes, strides=strides, dilations=dilations)
-    written = prim.put(
-        flat, prim.reshape(where, shape=(count,)), prim.reshape(new, shape=(count,)), axis=0, mode="set"
-    )
-    return prim.reshape(written, shape=shape)
+    where = prim.reshape(look(places), shape=(count,))
+    flat = prim.reshape(base, shape=(total,))
+    return prim.reshape(prim.put(flat, where, prim.reshape(new, shape=(count,)), axis=0, mode="set"), shape=shape)
 
 
 view(
@@ -296,7 +295,7 @@ view(
     vjp=lambda g, base, *, sizes, strides, dilations: prim.fold(
         g, shape=base, sizes=sizes, strides=strides, dilations=dilations
     ),
-    write=_windows_write,
+    write=lambda base, new, **kw: write_places(base, lambda x: prim.windows(x, **kw), new),
     traits=("overlapping",),
     attrs={"sizes": tuple, "strides": tuple, "dilations": tuple},
     cases=[((6,), {"sizes": (3,), "strides": (1,), "dilations": (1,)}),
