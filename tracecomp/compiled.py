@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import threading
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Any
 from tracecomp.errors import CaptureError
 from tracecomp.fastcall import call_code, fast_record
 from tracecomp.ir.graph import Graph
+from tracecomp.locks import Lock
 from tracecomp.modes import modes
 from tracecomp.plan import Plan
 from tracecomp.record.describe import describe_recording
@@ -57,7 +57,7 @@ class Compiled:
         self.eager_because = "disable=True" if disable else None
         self.recordings = 0
         self._unsettled = 0
-        self._lock = threading.RLock()
+        self._lock = Lock()
         self._chain: list[Any] = []
         self.__call__ = self._general
         if not hasattr(fn, "state_dict"):

@@ -7,13 +7,13 @@ numbered in the order of the stages: ``01_recorded.ir``, ``02_simplify.ir``, ...
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
 from tracecomp import config
+from tracecomp.locks import Lock
 
-_lock = threading.Lock()
+_lock = Lock()
 _taken: dict[tuple[str, str], int] = {}
 
 

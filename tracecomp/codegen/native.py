@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cache
+import os
+from functools import cache, partial
 from typing import Any
 
 from tracecomp.codegen.target import Target, vector_bits_of
@@ -17,7 +18,15 @@ def _binding() -> Any:
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    _finish_before_forks(llvm.ffi.lib._lock)
     return llvm
+
+
+def _finish_before_forks(lock: Any) -> None:
+    """Let forks wait for calls of LLVM: a child could not go on with them, nor take the lock of a thread it lacks."""
+    if hasattr(os, "register_at_fork"):
+        release = partial(lock.__exit__, None, None, None)
+        os.register_at_fork(before=lock.__enter__, after_in_parent=release, after_in_child=release)
 
 
 @cache

@@ -28,11 +28,11 @@ class Constraint:
 
 
 def _whole(x: Tensor) -> Tensor:
-    return x % 1 == 0  # type: ignore[no-any-return]
+    return x % 1 == 0
 
 
 def _everything(x: Tensor) -> Tensor:
-    return T.logical_not(T.isnan(x))  # type: ignore[no-any-return]
+    return T.logical_not(T.isnan(x))
 
 
 def greater_than(lower_bound: float) -> Constraint:
@@ -59,27 +59,27 @@ def independent(base: Constraint, dims: int) -> Constraint:
         return base
 
     def check(x: Tensor) -> Tensor:
-        return base.check(x).flatten(-dims).all(-1)  # type: ignore[no-any-return]
+        return base.check(x).flatten(-dims).all(-1)
 
     return Constraint(f"IndependentConstraint({base}, {dims})", check, base.is_discrete, base.event_dim + dims)
 
 
 def _in_simplex(x: Tensor) -> Tensor:
-    return (x >= 0).all(-1) & ((x.sum(-1) - 1).abs() < 1e-6)  # type: ignore[no-any-return]
+    return (x >= 0).all(-1) & ((x.sum(-1) - 1).abs() < 1e-6)
 
 
 def _is_one_hot(x: Tensor) -> Tensor:
-    return ((x == 0) | (x == 1)).all(-1) & (x.sum(-1) == 1)  # type: ignore[no-any-return]
+    return ((x == 0) | (x == 1)).all(-1) & (x.sum(-1) == 1)
 
 
 def _is_lower_cholesky(x: Tensor) -> Tensor:
     lower = (T.tril(x) == x).flatten(-2).all(-1)
-    return lower & (T.diagonal(x, dim1=-2, dim2=-1) > 0).all(-1)  # type: ignore[no-any-return]
+    return lower & (T.diagonal(x, dim1=-2, dim2=-1) > 0).all(-1)
 
 
 def _is_positive_definite(x: Tensor) -> Tensor:
     symmetric = T.isclose(x, x.mT, atol=1e-6).flatten(-2).all(-1)
-    return symmetric & (linalg.eigvalsh(x) > 0).all(-1)  # type: ignore[no-any-return]
+    return symmetric & (linalg.eigvalsh(x) > 0).all(-1)
 
 
 real = Constraint("Real()", _everything)

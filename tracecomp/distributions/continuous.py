@@ -34,14 +34,14 @@ class LocationScale(Distribution):
 
     @property
     def mode(self) -> Tensor:
-        return self.loc  # type: ignore[no-any-return]
+        return self.loc
 
     def _standard(self, shape: tuple[int, ...]) -> Tensor:
         raise NotImplementedError
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         z = self._standard(self._extended_shape(sample_shape))
-        return self.loc + self.scale * z  # type: ignore[no-any-return]
+        return self.loc + self.scale * z
 
     def _place(self, value: Any) -> Any:
         self._validate_sample(value)
@@ -58,31 +58,31 @@ class Normal(LocationScale):
 
     @property
     def mean(self) -> Tensor:
-        return self.loc  # type: ignore[no-any-return]
+        return self.loc
 
     @property
     def stddev(self) -> Tensor:
-        return self.scale  # type: ignore[no-any-return]
+        return self.scale
 
     @property
     def variance(self) -> Tensor:
-        return self.scale**2  # type: ignore[no-any-return]
+        return self.scale**2
 
     def _standard(self, shape: tuple[int, ...]) -> Tensor:
-        return T.randn(shape, dtype=self.loc.dtype)  # type: ignore[no-any-return]
+        return T.randn(shape, dtype=self.loc.dtype)
 
     def log_prob(self, value: Tensor) -> Tensor:
         z = self._place(value)
-        return -0.5 * z**2 - T.log(self.scale) - 0.5 * math.log(2 * math.pi)  # type: ignore[no-any-return]
+        return -0.5 * z**2 - T.log(self.scale) - 0.5 * math.log(2 * math.pi)
 
     def cdf(self, value: Tensor) -> Tensor:
-        return 0.5 * (1 + T.erf(self._place(value) / math.sqrt(2)))  # type: ignore[no-any-return]
+        return 0.5 * (1 + T.erf(self._place(value) / math.sqrt(2)))
 
     def icdf(self, value: Tensor) -> Tensor:
-        return self.loc + self.scale * T.erfinv(2 * value - 1) * math.sqrt(2)  # type: ignore[no-any-return]
+        return self.loc + self.scale * T.erfinv(2 * value - 1) * math.sqrt(2)
 
     def entropy(self) -> Tensor:
-        return 0.5 + 0.5 * math.log(2 * math.pi) + T.log(self.scale)  # type: ignore[no-any-return]
+        return 0.5 + 0.5 * math.log(2 * math.pi) + T.log(self.scale)
 
 
 class Laplace(LocationScale):
@@ -90,29 +90,29 @@ class Laplace(LocationScale):
 
     @property
     def mean(self) -> Tensor:
-        return self.loc  # type: ignore[no-any-return]
+        return self.loc
 
     @property
     def variance(self) -> Tensor:
-        return 2 * self.scale**2  # type: ignore[no-any-return]
+        return 2 * self.scale**2
 
     def _standard(self, shape: tuple[int, ...]) -> Tensor:
         u = self._uniform(shape) - 0.5
-        return -u.sign() * T.log1p(-2 * u.abs())  # type: ignore[no-any-return]
+        return -u.sign() * T.log1p(-2 * u.abs())
 
     def log_prob(self, value: Tensor) -> Tensor:
-        return -T.log(2 * self.scale) - T.abs(self._place(value))  # type: ignore[no-any-return]
+        return -T.log(2 * self.scale) - T.abs(self._place(value))
 
     def cdf(self, value: Tensor) -> Tensor:
         z = self._place(value)
-        return 0.5 - 0.5 * z.sign() * T.expm1(-z.abs())  # type: ignore[no-any-return]
+        return 0.5 - 0.5 * z.sign() * T.expm1(-z.abs())
 
     def icdf(self, value: Tensor) -> Tensor:
         term = value - 0.5
-        return self.loc - self.scale * term.sign() * T.log1p(-2 * term.abs())  # type: ignore[no-any-return]
+        return self.loc - self.scale * term.sign() * T.log1p(-2 * term.abs())
 
     def entropy(self) -> Tensor:
-        return 1 + T.log(2 * self.scale)  # type: ignore[no-any-return]
+        return 1 + T.log(2 * self.scale)
 
 
 class Cauchy(LocationScale):
@@ -120,26 +120,26 @@ class Cauchy(LocationScale):
 
     @property
     def mean(self) -> Tensor:
-        return T.full_like(self.loc, math.nan)  # type: ignore[no-any-return]
+        return T.full_like(self.loc, math.nan)
 
     @property
     def variance(self) -> Tensor:
-        return T.full_like(self.loc, math.inf)  # type: ignore[no-any-return]
+        return T.full_like(self.loc, math.inf)
 
     def _standard(self, shape: tuple[int, ...]) -> Tensor:
-        return T.tan(math.pi * (self._uniform(shape) - 0.5))  # type: ignore[no-any-return]
+        return T.tan(math.pi * (self._uniform(shape) - 0.5))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        return -math.log(math.pi) - T.log(self.scale) - T.log1p(self._place(value) ** 2)  # type: ignore[no-any-return]
+        return -math.log(math.pi) - T.log(self.scale) - T.log1p(self._place(value) ** 2)
 
     def cdf(self, value: Tensor) -> Tensor:
-        return T.atan(self._place(value)) / math.pi + 0.5  # type: ignore[no-any-return]
+        return T.atan(self._place(value)) / math.pi + 0.5
 
     def icdf(self, value: Tensor) -> Tensor:
-        return T.tan(math.pi * (value - 0.5)) * self.scale + self.loc  # type: ignore[no-any-return]
+        return T.tan(math.pi * (value - 0.5)) * self.scale + self.loc
 
     def entropy(self) -> Tensor:
-        return math.log(4 * math.pi) + T.log(self.scale)  # type: ignore[no-any-return]
+        return math.log(4 * math.pi) + T.log(self.scale)
 
 
 class Gumbel(LocationScale):
@@ -147,27 +147,27 @@ class Gumbel(LocationScale):
 
     @property
     def mean(self) -> Tensor:
-        return self.loc + self.scale * EULER  # type: ignore[no-any-return]
+        return self.loc + self.scale * EULER
 
     @property
     def variance(self) -> Tensor:
-        return math.pi**2 / 6 * self.scale**2  # type: ignore[no-any-return]
+        return math.pi**2 / 6 * self.scale**2
 
     def _standard(self, shape: tuple[int, ...]) -> Tensor:
-        return -T.log(-T.log(self._uniform(shape)))  # type: ignore[no-any-return]
+        return -T.log(-T.log(self._uniform(shape)))
 
     def log_prob(self, value: Tensor) -> Tensor:
         z = self._place(value)
-        return -z - T.exp(-z) - T.log(self.scale)  # type: ignore[no-any-return]
+        return -z - T.exp(-z) - T.log(self.scale)
 
     def cdf(self, value: Tensor) -> Tensor:
-        return T.exp(-T.exp(-self._place(value)))  # type: ignore[no-any-return]
+        return T.exp(-T.exp(-self._place(value)))
 
     def icdf(self, value: Tensor) -> Tensor:
-        return self.loc - self.scale * T.log(-T.log(value))  # type: ignore[no-any-return]
+        return self.loc - self.scale * T.log(-T.log(value))
 
     def entropy(self) -> Tensor:
-        return T.log(self.scale) + (1 + EULER)  # type: ignore[no-any-return]
+        return T.log(self.scale) + (1 + EULER)
 
 
 class Uniform(Distribution):
@@ -192,34 +192,34 @@ class Uniform(Distribution):
 
     @property
     def mean(self) -> Tensor:
-        return (self.high + self.low) / 2  # type: ignore[no-any-return]
+        return (self.high + self.low) / 2
 
     @property
     def mode(self) -> Tensor:
-        return T.full_like(self.high, math.nan)  # type: ignore[no-any-return]
+        return T.full_like(self.high, math.nan)
 
     @property
     def variance(self) -> Tensor:
-        return (self.high - self.low) ** 2 / 12  # type: ignore[no-any-return]
+        return (self.high - self.low) ** 2 / 12
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         u = T.rand(self._extended_shape(sample_shape), dtype=self.low.dtype)
-        return self.low + u * (self.high - self.low)  # type: ignore[no-any-return]
+        return self.low + u * (self.high - self.low)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         inside = self.low.le(value) & self.high.gt(value)
-        return T.log(inside.type_as(self.low)) - T.log(self.high - self.low)  # type: ignore[no-any-return]
+        return T.log(inside.type_as(self.low)) - T.log(self.high - self.low)
 
     def cdf(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
-        return ((value - self.low) / (self.high - self.low)).clamp(0, 1)  # type: ignore[no-any-return]
+        return ((value - self.low) / (self.high - self.low)).clamp(0, 1)
 
     def icdf(self, value: Tensor) -> Tensor:
-        return value * (self.high - self.low) + self.low  # type: ignore[no-any-return]
+        return value * (self.high - self.low) + self.low
 
     def entropy(self) -> Tensor:
-        return T.log(self.high - self.low)  # type: ignore[no-any-return]
+        return T.log(self.high - self.low)
 
 
 class Exponential(Distribution):
@@ -239,33 +239,33 @@ class Exponential(Distribution):
 
     @property
     def mean(self) -> Tensor:
-        return self.rate.reciprocal()  # type: ignore[no-any-return]
+        return self.rate.reciprocal()
 
     @property
     def mode(self) -> Tensor:
-        return T.zeros_like(self.rate)  # type: ignore[no-any-return]
+        return T.zeros_like(self.rate)
 
     @property
     def variance(self) -> Tensor:
-        return self.rate.pow(-2)  # type: ignore[no-any-return]
+        return self.rate.pow(-2)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         u = T.rand(self._extended_shape(sample_shape), dtype=self.rate.dtype)
-        return -T.log1p(-u) / self.rate  # type: ignore[no-any-return]
+        return -T.log1p(-u) / self.rate
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
-        return T.log(self.rate) - self.rate * value  # type: ignore[no-any-return]
+        return T.log(self.rate) - self.rate * value
 
     def cdf(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
-        return 1 - T.exp(-self.rate * value)  # type: ignore[no-any-return]
+        return 1 - T.exp(-self.rate * value)
 
     def icdf(self, value: Tensor) -> Tensor:
-        return -T.log1p(-value) / self.rate  # type: ignore[no-any-return]
+        return -T.log1p(-value) / self.rate
 
     def entropy(self) -> Tensor:
-        return 1.0 - T.log(self.rate)  # type: ignore[no-any-return]
+        return 1.0 - T.log(self.rate)
 
 
 class HalfNormal(Distribution):
@@ -285,22 +285,22 @@ class HalfNormal(Distribution):
 
     @property
     def mean(self) -> Tensor:
-        return self.scale * math.sqrt(2 / math.pi)  # type: ignore[no-any-return]
+        return self.scale * math.sqrt(2 / math.pi)
 
     @property
     def mode(self) -> Tensor:
-        return T.zeros_like(self.scale)  # type: ignore[no-any-return]
+        return T.zeros_like(self.scale)
 
     @property
     def variance(self) -> Tensor:
-        return self.scale**2 * (1 - 2 / math.pi)  # type: ignore[no-any-return]
+        return self.scale**2 * (1 - 2 / math.pi)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        return T.abs(self.base.rsample(sample_shape))  # type: ignore[no-any-return]
+        return T.abs(self.base.rsample(sample_shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
-        return T.where(value >= 0, self.base.log_prob(value) + math.log(2), -math.inf)  # type: ignore[no-any-return]
+        return T.where(value >= 0, self.base.log_prob(value) + math.log(2), -math.inf)
 
     def cdf(self, value: Tensor) -> Tensor:
         return 2 * self.base.cdf(value) - 1

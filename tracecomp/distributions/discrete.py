@@ -64,34 +64,34 @@ class Bernoulli(_Binary):
 
     @property
     def mean(self) -> Tensor:
-        return self.probs  # type: ignore[no-any-return]
+        return self.probs
 
     @property
     def mode(self) -> Tensor:
         mode = (self.probs >= 0.5).to(self.probs.dtype)
-        return T.where(self.probs == 0.5, math.nan, mode)  # type: ignore[no-any-return]
+        return T.where(self.probs == 0.5, math.nan, mode)
 
     @property
     def variance(self) -> Tensor:
-        return self.probs * (1 - self.probs)  # type: ignore[no-any-return]
+        return self.probs * (1 - self.probs)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         with no_grad():
-            return (T.rand(shape, dtype=self.probs.dtype) < self.probs).to(self.probs.dtype)  # type: ignore[no-any-return]
+            return (T.rand(shape, dtype=self.probs.dtype) < self.probs).to(self.probs.dtype)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         logits, value = T.broadcast_tensors(self.logits, value)
-        return value * logits - _softplus(logits)  # type: ignore[no-any-return]
+        return value * logits - _softplus(logits)
 
     def entropy(self) -> Tensor:
         logits = self.logits
-        return _softplus(logits) - self.probs * logits  # type: ignore[no-any-return]
+        return _softplus(logits) - self.probs * logits
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         values = T.arange(2, dtype=self.probs.dtype).view(-1, *(1,) * len(self._batch_shape))
-        return values.expand(2, *self._batch_shape) if expand else values  # type: ignore[no-any-return]
+        return values.expand(2, *self._batch_shape) if expand else values
 
 
 class Geometric(_Binary):
@@ -103,29 +103,29 @@ class Geometric(_Binary):
 
     @property
     def mean(self) -> Tensor:
-        return 1 / self.probs - 1  # type: ignore[no-any-return]
+        return 1 / self.probs - 1
 
     @property
     def mode(self) -> Tensor:
-        return T.zeros_like(self.probs)  # type: ignore[no-any-return]
+        return T.zeros_like(self.probs)
 
     @property
     def variance(self) -> Tensor:
-        return (1 / self.probs - 1) / self.probs  # type: ignore[no-any-return]
+        return (1 / self.probs - 1) / self.probs
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         with no_grad():
             u = T.rand(self._extended_shape(sample_shape), dtype=self.probs.dtype)
-            return (T.log1p(-u) / T.log1p(-self.probs)).floor()  # type: ignore[no-any-return]
+            return (T.log1p(-u) / T.log1p(-self.probs)).floor()
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         probs = T.where((self.probs == 1) & (value == 0), 0, self.probs)
-        return value * T.log1p(-probs) + T.log(self.probs)  # type: ignore[no-any-return]
+        return value * T.log1p(-probs) + T.log(self.probs)
 
     def entropy(self) -> Tensor:
         p, logits = self.probs, self.logits
-        return (_softplus(logits) - p * logits) / p  # type: ignore[no-any-return]
+        return (_softplus(logits) - p * logits) / p
 
 
 class Binomial(_Binary):
@@ -143,35 +143,35 @@ class Binomial(_Binary):
 
     @property
     def mean(self) -> Tensor:
-        return self.total_count * self.probs  # type: ignore[no-any-return]
+        return self.total_count * self.probs
 
     @property
     def mode(self) -> Tensor:
-        return ((self.total_count + 1) * self.probs).floor().clamp_max(self.total_count)  # type: ignore[no-any-return]
+        return ((self.total_count + 1) * self.probs).floor().clamp_max(self.total_count)
 
     @property
     def variance(self) -> Tensor:
-        return self.total_count * self.probs * (1 - self.probs)  # type: ignore[no-any-return]
+        return self.total_count * self.probs * (1 - self.probs)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         shape = (self.total_count, *self._extended_shape(sample_shape))
         with no_grad():
-            return (T.rand(shape, dtype=self.probs.dtype) < self.probs).sum(0).to(self.probs.dtype)  # type: ignore[no-any-return]
+            return (T.rand(shape, dtype=self.probs.dtype) < self.probs).sum(0).to(self.probs.dtype)
 
     def log_prob(self, value: Any) -> Tensor:
         self._validate_sample(value)
         n, logits = self.total_count, self.logits
         ways = math.lgamma(n + 1) - T.lgamma(value + 1) - T.lgamma(n - value + 1)
-        return ways + value * logits - n * _softplus(logits)  # type: ignore[no-any-return]
+        return ways + value * logits - n * _softplus(logits)
 
     def entropy(self) -> Tensor:
         log_prob = self.log_prob(self.enumerate_support())
-        return -(T.exp(log_prob) * log_prob).sum(0)  # type: ignore[no-any-return]
+        return -(T.exp(log_prob) * log_prob).sum(0)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         count = 1 + self.total_count
         values = T.arange(count, dtype=self.probs.dtype).view(-1, *(1,) * len(self._batch_shape))
-        return values.expand(count, *self._batch_shape) if expand else values  # type: ignore[no-any-return]
+        return values.expand(count, *self._batch_shape) if expand else values
 
 
 class Poisson(Distribution):
@@ -190,23 +190,23 @@ class Poisson(Distribution):
 
     @property
     def mean(self) -> Tensor:
-        return self.rate  # type: ignore[no-any-return]
+        return self.rate
 
     @property
     def mode(self) -> Tensor:
-        return self.rate.floor()  # type: ignore[no-any-return]
+        return self.rate.floor()
 
     @property
     def variance(self) -> Tensor:
-        return self.rate  # type: ignore[no-any-return]
+        return self.rate
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         with no_grad():
-            return T.poisson(self.rate.expand(self._extended_shape(sample_shape)))  # type: ignore[no-any-return]
+            return T.poisson(self.rate.expand(self._extended_shape(sample_shape)))
 
     def log_prob(self, value: Any) -> Tensor:
         self._validate_sample(value)
-        return T.xlogy(value, self.rate) - self.rate - T.lgamma(value + 1)  # type: ignore[no-any-return]
+        return T.xlogy(value, self.rate) - self.rate - T.lgamma(value + 1)
 
 
 class Categorical(Distribution):
@@ -249,11 +249,11 @@ class Categorical(Distribution):
 
     @property
     def mean(self) -> Tensor:
-        return T.full(tuple(self._batch_shape), math.nan, dtype=self.probs.dtype)  # type: ignore[no-any-return]
+        return T.full(tuple(self._batch_shape), math.nan, dtype=self.probs.dtype)
 
     @property
     def mode(self) -> Tensor:
-        return self.probs.argmax(-1)  # type: ignore[no-any-return]
+        return self.probs.argmax(-1)
 
     @property
     def variance(self) -> Tensor:
@@ -264,22 +264,22 @@ class Categorical(Distribution):
             probs = self.probs.reshape(-1, self._num_events)
             count = math.prod(sample_shape)
             drawn = T.multinomial(probs, count, True).T if count else T.zeros((0, probs.shape[0]), dtype=T.int64)
-            return drawn.reshape(self._extended_shape(sample_shape))  # type: ignore[no-any-return]
+            return drawn.reshape(self._extended_shape(sample_shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         index = value.long().unsqueeze(-1)
         shape = T.broadcast_shapes(tuple(index.shape[:-1]), tuple(self._batch_shape))
         logits = self.logits.expand(*shape, self._num_events)
-        return logits.gather(-1, index.expand(*shape, 1)).squeeze(-1)  # type: ignore[no-any-return]
+        return logits.gather(-1, index.expand(*shape, 1)).squeeze(-1)
 
     def entropy(self) -> Tensor:
         logits = self.logits.clamp_min(finfo(self.logits.dtype).min)
-        return -(logits * self.probs).sum(-1)  # type: ignore[no-any-return]
+        return -(logits * self.probs).sum(-1)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         values = T.arange(self._num_events).view(-1, *(1,) * len(self._batch_shape))
-        return values.expand(-1, *self._batch_shape) if expand else values  # type: ignore[no-any-return]
+        return values.expand(-1, *self._batch_shape) if expand else values
 
 
 class OneHotCategorical(Distribution):
@@ -306,7 +306,7 @@ class OneHotCategorical(Distribution):
 
     @property
     def mean(self) -> Tensor:
-        return self.probs  # type: ignore[no-any-return]
+        return self.probs
 
     @property
     def mode(self) -> Tensor:
@@ -314,7 +314,7 @@ class OneHotCategorical(Distribution):
 
     @property
     def variance(self) -> Tensor:
-        return self.probs * (1 - self.probs)  # type: ignore[no-any-return]
+        return self.probs * (1 - self.probs)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         return one_hot(self._categorical.sample(sample_shape), self._event_shape[0], self.probs.dtype)
@@ -329,7 +329,7 @@ class OneHotCategorical(Distribution):
     def enumerate_support(self, expand: bool = True) -> Tensor:
         n = self._event_shape[0]
         values = T.eye(n, dtype=self.probs.dtype).view(n, *(1,) * len(self._batch_shape), n)
-        return values.expand(n, *self._batch_shape, n) if expand else values  # type: ignore[no-any-return]
+        return values.expand(n, *self._batch_shape, n) if expand else values
 
 
 class OneHotCategoricalStraightThrough(OneHotCategorical):
@@ -338,4 +338,4 @@ class OneHotCategoricalStraightThrough(OneHotCategorical):
     has_rsample = True
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        return self.sample(sample_shape) + (self.probs - self.probs.detach())  # type: ignore[no-any-return]
+        return self.sample(sample_shape) + (self.probs - self.probs.detach())

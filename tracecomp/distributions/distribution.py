@@ -21,7 +21,7 @@ def broadcast_all(*values: Any) -> list[Tensor]:
 
 def one_hot(index: Any, classes: int, dtype: Any) -> Tensor:
     """1 at ``index`` along a new last dimension, else 0."""
-    return (index.unsqueeze(-1) == T.arange(classes)).to(dtype)  # type: ignore[no-any-return]
+    return (index.unsqueeze(-1) == T.arange(classes)).to(dtype)
 
 
 class Distribution:
@@ -87,7 +87,7 @@ class Distribution:
 
     @property
     def stddev(self) -> Tensor:
-        return T.sqrt(self.variance)  # type: ignore[no-any-return]
+        return T.sqrt(self.variance)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """Values of shape sample + batch + event, without gradient."""
@@ -116,7 +116,7 @@ class Distribution:
         raise NotImplementedError
 
     def perplexity(self) -> Tensor:
-        return T.exp(self.entropy())  # type: ignore[no-any-return]
+        return T.exp(self.entropy())
 
     def expand(self, batch_shape: Sequence[int]) -> Distribution:
         """The same distributions with every parameter expanded to ``batch_shape``."""

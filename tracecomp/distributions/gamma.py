@@ -33,7 +33,7 @@ def draw_standard_gamma(alpha: Any) -> Tensor:
         accepted = (v > 0) & (T.log(1 - u) < 0.5 * x**2 + d - d * v + d * T.log(v.clamp_min(1e-300)))
         found = T.where(accepted, d * v, found)
     lift = T.where(alpha < 1, (1 - T.rand(alpha.shape, dtype=float64)) ** (1 / alpha.double()), 1.0)
-    return (found * lift).to(alpha.dtype).clamp_min(finfo(alpha.dtype).tiny)  # type: ignore[no-any-return]
+    return (found * lift).to(alpha.dtype).clamp_min(finfo(alpha.dtype).tiny)
 
 
 class StandardGamma(Function):
@@ -51,7 +51,7 @@ class StandardGamma(Function):
         step = 1e-5 * alpha
         slope = (T.igamma(alpha + step, z) - T.igamma(alpha - step, z)) / (2 * step)
         density = T.exp((alpha - 1) * T.log(z) - z - T.lgamma(alpha))
-        return (-slope / density).to(grad.dtype) * grad  # type: ignore[no-any-return]
+        return (-slope / density).to(grad.dtype) * grad
 
 
 class Gamma(Distribution):
@@ -74,32 +74,32 @@ class Gamma(Distribution):
 
     @property
     def mean(self) -> Tensor:
-        return self.concentration / self.rate  # type: ignore[no-any-return]
+        return self.concentration / self.rate
 
     @property
     def mode(self) -> Tensor:
-        return ((self.concentration - 1) / self.rate).clamp_min(0)  # type: ignore[no-any-return]
+        return ((self.concentration - 1) / self.rate).clamp_min(0)
 
     @property
     def variance(self) -> Tensor:
-        return self.concentration / self.rate**2  # type: ignore[no-any-return]
+        return self.concentration / self.rate**2
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
-        return StandardGamma.apply(self.concentration.expand(shape)) / self.rate.expand(shape)  # type: ignore[no-any-return]
+        return StandardGamma.apply(self.concentration.expand(shape)) / self.rate.expand(shape)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         a = self.concentration
-        return T.xlogy(a, self.rate) + T.xlogy(a - 1, value) - self.rate * value - T.lgamma(a)  # type: ignore[no-any-return]
+        return T.xlogy(a, self.rate) + T.xlogy(a - 1, value) - self.rate * value - T.lgamma(a)
 
     def cdf(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
-        return T.igamma(self.concentration, self.rate * value)  # type: ignore[no-any-return]
+        return T.igamma(self.concentration, self.rate * value)
 
     def entropy(self) -> Tensor:
         a = self.concentration
-        return a - T.log(self.rate) + T.lgamma(a) + (1 - a) * T.digamma(a)  # type: ignore[no-any-return]
+        return a - T.log(self.rate) + T.lgamma(a) + (1 - a) * T.digamma(a)
 
 
 class Chi2(Gamma):
@@ -113,7 +113,7 @@ class Chi2(Gamma):
 
     @property
     def df(self) -> Tensor:
-        return self.concentration * 2  # type: ignore[no-any-return]
+        return self.concentration * 2
 
 
 class Dirichlet(Distribution):
@@ -136,7 +136,7 @@ class Dirichlet(Distribution):
 
     @property
     def mean(self) -> Tensor:
-        return self.concentration / self.concentration.sum(-1, keepdim=True)  # type: ignore[no-any-return]
+        return self.concentration / self.concentration.sum(-1, keepdim=True)
 
     @property
     def mode(self) -> Tensor:
@@ -144,27 +144,27 @@ class Dirichlet(Distribution):
         mode = a / a.sum(-1, keepdim=True)
         several = (self.concentration < 1).all(-1, keepdim=True)
         best = one_hot(mode.nan_to_num().argmax(-1), mode.shape[-1], mode.dtype)
-        return T.where(several, best, mode)  # type: ignore[no-any-return]
+        return T.where(several, best, mode)
 
     @property
     def variance(self) -> Tensor:
         total = self.concentration.sum(-1, keepdim=True)
-        return self.concentration * (total - self.concentration) / (total**2 * (total + 1))  # type: ignore[no-any-return]
+        return self.concentration * (total - self.concentration) / (total**2 * (total + 1))
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         g = StandardGamma.apply(self.concentration.expand(self._extended_shape(sample_shape)))
-        return g / g.sum(-1, keepdim=True)  # type: ignore[no-any-return]
+        return g / g.sum(-1, keepdim=True)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         a = self.concentration
-        return T.xlogy(a - 1, value).sum(-1) + T.lgamma(a.sum(-1)) - T.lgamma(a).sum(-1)  # type: ignore[no-any-return]
+        return T.xlogy(a - 1, value).sum(-1) + T.lgamma(a.sum(-1)) - T.lgamma(a).sum(-1)
 
     def entropy(self) -> Tensor:
         a, k = self.concentration, self.concentration.shape[-1]
         total = a.sum(-1)
         norm = T.lgamma(a).sum(-1) - T.lgamma(total)
-        return norm - (k - total) * T.digamma(total) - ((a - 1) * T.digamma(a)).sum(-1)  # type: ignore[no-any-return]
+        return norm - (k - total) * T.digamma(total) - ((a - 1) * T.digamma(a)).sum(-1)
 
 
 class Beta(Distribution):
@@ -191,7 +191,7 @@ class Beta(Distribution):
 
     @property
     def mean(self) -> Tensor:
-        return self.concentration1 / self._total  # type: ignore[no-any-return]
+        return self.concentration1 / self._total
 
     @property
     def mode(self) -> Tensor:
@@ -201,24 +201,24 @@ class Beta(Distribution):
     @property
     def variance(self) -> Tensor:
         total = self._total
-        return self.concentration1 * self.concentration0 / (total**2 * (total + 1))  # type: ignore[no-any-return]
+        return self.concentration1 * self.concentration0 / (total**2 * (total + 1))
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         one, other = (StandardGamma.apply(c.expand(shape)) for c in (self.concentration1, self.concentration0))
-        return one / (one + other)  # type: ignore[no-any-return]
+        return one / (one + other)
 
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         a, b = self.concentration1, self.concentration0
         norm = T.lgamma(a) + T.lgamma(b) - T.lgamma(a + b)
-        return T.xlogy(a - 1, value) + special.xlog1py(b - 1, -value) - norm  # type: ignore[no-any-return]
+        return T.xlogy(a - 1, value) + special.xlog1py(b - 1, -value) - norm
 
     def entropy(self) -> Tensor:
         a, b, total = self.concentration1, self.concentration0, self._total
         norm = T.lgamma(a) + T.lgamma(b) - T.lgamma(total)
         weighted = (a - 1) * T.digamma(a) + (b - 1) * T.digamma(b)
-        return norm - weighted + (total - 2) * T.digamma(total)  # type: ignore[no-any-return]
+        return norm - weighted + (total - 2) * T.digamma(total)
 
 
 class StudentT(Distribution):
@@ -242,31 +242,31 @@ class StudentT(Distribution):
 
     @property
     def mean(self) -> Tensor:
-        return T.where(self.df > 1, self.loc, math.nan)  # type: ignore[no-any-return]
+        return T.where(self.df > 1, self.loc, math.nan)
 
     @property
     def mode(self) -> Tensor:
-        return self.loc  # type: ignore[no-any-return]
+        return self.loc
 
     @property
     def variance(self) -> Tensor:
         finite = self.scale**2 * self.df / (self.df - 2)
-        return T.where(self.df > 2, finite, T.where(self.df > 1, math.inf, math.nan))  # type: ignore[no-any-return]
+        return T.where(self.df > 2, finite, T.where(self.df > 1, math.inf, math.nan))
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         chi2 = 2 * StandardGamma.apply((0.5 * self.df).expand(shape))
-        return self.loc + self.scale * T.randn(shape, dtype=self.df.dtype) * T.rsqrt(chi2 / self.df)  # type: ignore[no-any-return]
+        return self.loc + self.scale * T.randn(shape, dtype=self.df.dtype) * T.rsqrt(chi2 / self.df)
 
     def log_prob(self, value: Any) -> Tensor:
         self._validate_sample(value)
         z = (value - self.loc) / self.scale
         norm = T.log(self.scale) + 0.5 * T.log(self.df) + 0.5 * math.log(math.pi)
         norm = norm + T.lgamma(0.5 * self.df) - T.lgamma(0.5 * (self.df + 1))
-        return -0.5 * (self.df + 1) * T.log1p(z**2 / self.df) - norm  # type: ignore[no-any-return]
+        return -0.5 * (self.df + 1) * T.log1p(z**2 / self.df) - norm
 
     def entropy(self) -> Tensor:
         df = self.df
         norm = T.lgamma(0.5 * df) + math.lgamma(0.5) - T.lgamma(0.5 * (1 + df))
         half = 0.5 * (df + 1) * (T.digamma(0.5 * (df + 1)) - T.digamma(0.5 * df))
-        return T.log(self.scale) + half + 0.5 * T.log(df) + norm  # type: ignore[no-any-return]
+        return T.log(self.scale) + half + 0.5 * T.log(df) + norm

@@ -160,7 +160,7 @@ class TransformedDistribution(Distribution):
             dims = len(self._event_shape)
             total = total - (slope.flatten(-dims).sum(-1) if dims else slope)
             y = x
-        return self.base_dist.log_prob(y) + total  # type: ignore[no-any-return]
+        return self.base_dist.log_prob(y) + total
 
     def cdf(self, value: Tensor) -> Tensor:
         sign: Any = 1
@@ -168,7 +168,7 @@ class TransformedDistribution(Distribution):
             value = transform.inv(value)
             sign = sign * transform.sign
         below: Any = self.base_dist.cdf(value)
-        return sign * (below - 0.5) + 0.5  # type: ignore[no-any-return]
+        return sign * (below - 0.5) + 0.5
 
 
 class LogNormal(TransformedDistribution):
@@ -189,19 +189,19 @@ class LogNormal(TransformedDistribution):
 
     @property
     def mean(self) -> Tensor:
-        return T.exp(self.loc + self.scale**2 / 2)  # type: ignore[no-any-return]
+        return T.exp(self.loc + self.scale**2 / 2)
 
     @property
     def mode(self) -> Tensor:
-        return T.exp(self.loc - self.scale**2)  # type: ignore[no-any-return]
+        return T.exp(self.loc - self.scale**2)
 
     @property
     def variance(self) -> Tensor:
         s2 = self.scale**2
-        return T.expm1(s2) * T.exp(2 * self.loc + s2)  # type: ignore[no-any-return]
+        return T.expm1(s2) * T.exp(2 * self.loc + s2)
 
     def entropy(self) -> Tensor:
-        return self.base_dist.entropy() + self.loc  # type: ignore[no-any-return]
+        return self.base_dist.entropy() + self.loc
 
 
 class Independent(Distribution):
@@ -256,7 +256,7 @@ class Independent(Distribution):
 
     def _summed(self, x: Any) -> Tensor:
         n = self.reinterpreted_batch_ndims
-        return x.flatten(-n).sum(-1) if n else x  # type: ignore[no-any-return]
+        return x.flatten(-n).sum(-1) if n else x
 
     def log_prob(self, value: Tensor) -> Tensor:
         return self._summed(self.base_dist.log_prob(value))
@@ -318,19 +318,19 @@ class MultivariateNormal(Distribution):
 
     @property
     def mean(self) -> Tensor:
-        return self.loc  # type: ignore[no-any-return]
+        return self.loc
 
     @property
     def mode(self) -> Tensor:
-        return self.loc  # type: ignore[no-any-return]
+        return self.loc
 
     @property
     def variance(self) -> Tensor:
-        return (self._tril**2).sum(-1)  # type: ignore[no-any-return]
+        return (self._tril**2).sum(-1)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         z = T.randn(self._extended_shape(sample_shape), dtype=self.loc.dtype)
-        return self.loc + T.matmul(self._tril, z.unsqueeze(-1)).squeeze(-1)  # type: ignore[no-any-return]
+        return self.loc + T.matmul(self._tril, z.unsqueeze(-1)).squeeze(-1)
 
     def _half_log_det(self) -> Any:
         return T.log(T.diagonal(self._tril, dim1=-2, dim2=-1)).sum(-1)
@@ -342,11 +342,11 @@ class MultivariateNormal(Distribution):
         tril = self._tril.expand(*batch, *self._tril.shape[-2:])
         white = linalg.solve_triangular(tril, away, upper=False).squeeze(-1)
         n = self._event_shape[0]
-        return -0.5 * (n * math.log(2 * math.pi) + (white**2).sum(-1)) - self._half_log_det()  # type: ignore[no-any-return]
+        return -0.5 * (n * math.log(2 * math.pi) + (white**2).sum(-1)) - self._half_log_det()
 
     def entropy(self) -> Tensor:
         n = self._event_shape[0]
-        return 0.5 * n * (1 + math.log(2 * math.pi)) + self._half_log_det()  # type: ignore[no-any-return]
+        return 0.5 * n * (1 + math.log(2 * math.pi)) + self._half_log_det()
 
 
 class MixtureSameFamily(Distribution):
@@ -375,23 +375,23 @@ class MixtureSameFamily(Distribution):
 
     @property
     def mean(self) -> Tensor:
-        return (self._weights() * self._component.mean).sum(self._axis)  # type: ignore[no-any-return]
+        return (self._weights() * self._component.mean).sum(self._axis)
 
     @property
     def variance(self) -> Tensor:
         away = self._component.mean - self.mean.unsqueeze(self._axis)
-        return (self._weights() * (self._component.variance + away**2)).sum(self._axis)  # type: ignore[no-any-return]
+        return (self._weights() * (self._component.variance + away**2)).sum(self._axis)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         index = self._mixture.sample(sample_shape)
         values: Any = self._component.sample(sample_shape)
         event = tuple(self._event_shape)
         index = index.reshape(*index.shape, *(1,) * (1 + len(event))).expand(*index.shape, 1, *event)
-        return values.gather(self._axis, index).squeeze(self._axis)  # type: ignore[no-any-return]
+        return values.gather(self._axis, index).squeeze(self._axis)
 
     def log_prob(self, value: Any) -> Tensor:
         log_prob = self._component.log_prob(value.unsqueeze(self._axis))
-        return T.logsumexp(log_prob + T.log_softmax(self._mixture.logits, -1), -1)  # type: ignore[no-any-return]
+        return T.logsumexp(log_prob + T.log_softmax(self._mixture.logits, -1), -1)
 
     def cdf(self, value: Any) -> Tensor:
-        return (self._component.cdf(value.unsqueeze(-1)) * self._mixture.probs).sum(-1)  # type: ignore[no-any-return]
+        return (self._component.cdf(value.unsqueeze(-1)) * self._mixture.probs).sum(-1)

@@ -40,19 +40,19 @@ def _make_backend(abstract: Any) -> type:
             return x.detach().numpy()
 
         def arange(self, start: int, stop: int) -> Tensor:
-            return T.arange(start, stop, dtype=int64)  # type: ignore[no-any-return]
+            return T.arange(start, stop, dtype=int64)
 
         def reshape(self, x: Tensor, shape: Sequence[int]) -> Tensor:
-            return T.reshape(x, tuple(shape))  # type: ignore[no-any-return]
+            return T.reshape(x, tuple(shape))
 
         def transpose(self, x: Tensor, axes: Sequence[int]) -> Tensor:
-            return T.permute(x, tuple(axes))  # type: ignore[no-any-return]
+            return T.permute(x, tuple(axes))
 
         def reduce(self, x: Tensor, operation: str, axes: Sequence[int]) -> Tensor:
             if operation in ("min", "max"):
-                return T.amin(x, tuple(axes)) if operation == "min" else T.amax(x, tuple(axes))  # type: ignore[no-any-return]
+                return T.amin(x, tuple(axes)) if operation == "min" else T.amax(x, tuple(axes))
             if operation in ("sum", "mean"):
-                return T.sum(x, tuple(axes)) if operation == "sum" else T.mean(x, tuple(axes))  # type: ignore[no-any-return]
+                return T.sum(x, tuple(axes)) if operation == "sum" else T.mean(x, tuple(axes))
             if operation not in ("any", "all", "prod"):
                 raise NotImplementedError(f"Unknown reduction {operation}")
             for axis in sorted(axes, reverse=True):
@@ -60,23 +60,23 @@ def _make_backend(abstract: Any) -> type:
             return x
 
         def stack_on_zeroth_dimension(self, tensors: list[Tensor]) -> Tensor:
-            return T.stack(tensors)  # type: ignore[no-any-return]
+            return T.stack(tensors)
 
         def add_axes(self, x: Tensor, n_axes: int, pos2len: dict[int, int]) -> Tensor:
             sizes = [-1] * n_axes
             for position, length in pos2len.items():
                 x = self.add_axis(x, position)
                 sizes[position] = length
-            return T.broadcast_to(x, [x.shape[i] if n == -1 else n for i, n in enumerate(sizes)])  # type: ignore[no-any-return]
+            return T.broadcast_to(x, [x.shape[i] if n == -1 else n for i, n in enumerate(sizes)])
 
         def add_axis(self, x: Tensor, new_position: int) -> Tensor:
-            return T.unsqueeze(x, new_position)  # type: ignore[no-any-return]
+            return T.unsqueeze(x, new_position)
 
         def tile(self, x: Tensor, repeats: Sequence[int]) -> Tensor:
-            return T.tile(x, tuple(repeats))  # type: ignore[no-any-return]
+            return T.tile(x, tuple(repeats))
 
         def concat(self, tensors: list[Tensor], axis: int) -> Tensor:
-            return T.cat(tensors, axis)  # type: ignore[no-any-return]
+            return T.cat(tensors, axis)
 
         def is_float_type(self, x: Tensor) -> bool:
             return x.dtype.is_floating_point
@@ -85,7 +85,7 @@ def _make_backend(abstract: Any) -> type:
             return importlib.import_module(_LAYERS)
 
         def einsum(self, pattern: str, *x: Tensor) -> Tensor:
-            return T.einsum(pattern, *x)  # type: ignore[no-any-return]
+            return T.einsum(pattern, *x)
 
     return TracecompBackend
 
@@ -122,7 +122,7 @@ class _Loader:
         self.finder = finder
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
-        return self.inner.create_module(spec)  # type: ignore[no-any-return]
+        return self.inner.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
         self.inner.exec_module(module)

@@ -24,7 +24,7 @@ def layers() -> dict[str, type]:
 
 def _recipe_layer(name: str, mixin: Any) -> type:
     def forward(self: Any, input: Tensor) -> Tensor:
-        return self._apply_recipe(input)  # type: ignore[no-any-return]
+        return self._apply_recipe(input)
 
     return type(name, (mixin, nn.Module), {"forward": forward, "__doc__": mixin.__doc__})
 

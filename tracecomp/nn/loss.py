@@ -210,8 +210,8 @@ class MultiLabelSoftMarginLoss(_WeightedLoss):
         return F.multilabel_soft_margin_loss(input, target, self.weight, reduction=self.reduction)
 
 
-class CosineEmbeddingLoss(_Loss):
-    """``1 - cos`` where the target is 1, ``max(0, cos - margin)`` where it is -1."""
+class _MarginLoss(_Loss):
+    """What losses of pairs with a margin share."""
 
     def __init__(
         self, margin: float = 0.0, size_average: bool | None = None, reduce: bool | None = None, reduction: str
@@ -219,20 +219,17 @@ class CosineEmbeddingLoss(_Loss):
     ) -> None:  # fmt: skip
         super().__init__(size_average, reduce, reduction)
         self.margin = margin
+
+
+class CosineEmbeddingLoss(_MarginLoss):
+    """``1 - cos`` where the target is 1, ``max(0, cos - margin)`` where it is -1."""
 
     def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
         return F.cosine_embedding_loss(input1, input2, target, margin=self.margin, reduction=self.reduction)
 
 
-class MarginRankingLoss(_Loss):
+class MarginRankingLoss(_MarginLoss):
     """``max(0, -y (x1 - x2) + margin)``."""
-
-    def __init__(
-        self, margin: float = 0.0, size_average: bool | None = None, reduce: bool | None = None, reduction: str
-        = "mean",
-    ) -> None:  # fmt: skip
-        super().__init__(size_average, reduce, reduction)
-        self.margin = margin
 
     def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
         return F.margin_ranking_loss(input1, input2, target, margin=self.margin, reduction=self.reduction)

@@ -31,10 +31,23 @@ def _move(moment: Tensor, grad: Tensor, beta: Any) -> None:
     moment.copy_(moment.lerp(grad, 1 - beta))
 
 
+def _decayed(param: Tensor, grad: Tensor, lr: Any, decay: Any, decoupled: bool) -> tuple[Tensor, Tensor]:
+    """Where the step starts and the gradient it follows; weight decay is in the one or, not decoupled, in the other."""
+    if decay is None:
+        return param, grad
+    return (param * (1 - lr * decay), grad) if decoupled else (param, grad + param * decay)
+
+
+def _moments(state: dict[str, Any], grad: Tensor, beta1: Any, beta2: Any) -> tuple[Tensor, Tensor]:
+    """The running means of the gradient and of its square, one step further."""
+    mean, square = state["exp_avg"], state["exp_avg_sq"]
+    _move(mean, grad, beta1)
+    square.copy_(square * beta2 + grad * (1 - beta2) * grad)
+    return mean, square
+
+
 class Adam(Optimizer):
     """Adaptive moments (Kingma and Ba 2014), AMSGrad (Reddi et al. 2018) optional."""
-
-    decoupled = False
 
     def __init__(
         self, params: Any, lr: Any = 1e-3, betas: tuple[Any, Any] = (0.9, 0.999), eps: float = 1e-8,
@@ -61,15 +74,8 @@ class Adam(Optimizer):
         lr, (beta1, beta2), eps, decay, amsgrad, decoupled = options
         names = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq") if amsgrad else ("exp_avg", "exp_avg_sq")
         step = _first_state(param, state, *names)
-        start = param
-        if decay is not None:
-            if decoupled:
-                start = param * (1 - lr * decay)
-            else:
-                grad = grad + param * decay
-        mean, square = state["exp_avg"], state["exp_avg_sq"]
-        _move(mean, grad, beta1)
-        square.copy_(square * beta2 + grad * (1 - beta2) * grad)
+        start, grad = _decayed(param, grad, lr, decay, decoupled)
+        mean, square = _moments(state, grad, beta1, beta2)
         if amsgrad:
             state["max_exp_avg_sq"].copy_(T.maximum(state["max_exp_avg_sq"], square))
             square = state["max_exp_avg_sq"]
@@ -152,19 +158,12 @@ class NAdam(Optimizer):
             state["mu_product"] = T.ones((), dtype=state["step"].dtype)
             state["exp_avg"], state["exp_avg_sq"] = T.zeros_like(param), T.zeros_like(param)
         step = _first_state(param, state)
-        start = param
-        if decay is not None:
-            if decoupled:
-                start = param * (1 - lr * decay)
-            else:
-                grad = grad + param * decay
+        start, grad = _decayed(param, grad, lr, decay, decoupled)
         mu = (1.0 - T.pow(0.96, step * momentum_decay) * 0.5) * beta1
         mu_next = (1.0 - T.pow(0.96, (step + 1) * momentum_decay) * 0.5) * beta1
         state["mu_product"].copy_(state["mu_product"] * mu)
         product = state["mu_product"].to(float64)
-        mean, square = state["exp_avg"], state["exp_avg_sq"]
-        _move(mean, grad, beta1)
-        square.copy_(square * beta2 + grad * (1 - beta2) * grad)
+        mean, square = _moments(state, grad, beta1, beta2)
         denominator = (square / (1 - beta2**step)).sqrt() + eps
         moved = start + grad * (-lr * (1.0 - mu) / (1.0 - product)) / denominator
         param.copy_(moved + mean * (-lr * mu_next / (1.0 - product * mu_next)) / denominator)
@@ -196,15 +195,8 @@ class RAdam(Optimizer):
     def _update(self, param: Tensor, grad: Tensor, state: dict[str, Any], options: Any) -> None:
         lr, (beta1, beta2), eps, decay, decoupled = options
         step = _first_state(param, state, "exp_avg", "exp_avg_sq")
-        start = param
-        if decay is not None:
-            if decoupled:
-                start = param * (1 - lr * decay)
-            else:
-                grad = grad + param * decay
-        mean, square = state["exp_avg"], state["exp_avg_sq"]
-        _move(mean, grad, beta1)
-        square.copy_(square * beta2 + grad * (1 - beta2) * grad)
+        start, grad = _decayed(param, grad, lr, decay, decoupled)
+        mean, square = _moments(state, grad, beta1, beta2)
         corrected = mean / (1 - beta1**step)
         power = beta2**step
         limit = 2 / (1 - beta2) - 1

@@ -15,7 +15,7 @@ from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.op import Bilinear, Indexed, Pointwise, Reduced
 from tracecomp.passes.cost import op_cost
 from tracecomp.passes.groups import Decision, Domain, Group, Partition
-from tracecomp.passes.reads import TRANSPARENT_KINDS, Space, looked_through, storage
+from tracecomp.passes.reads import TRANSPARENT_KINDS, Space, looked_through, producers, storage
 
 MAX_NODES = 96
 SIBLING_BYTES = 4096
@@ -96,8 +96,8 @@ class Fuser:
             group.ancestors |= self._closure(self.group_of[producer])
         if not self.enabled:
             return
-        producers = sorted(self._producers(node), key=lambda n: -n.outputs[0].type.nbytes)
-        for producer in producers:
+        found = sorted(self._producers(node), key=lambda n: -n.outputs[0].type.nbytes)
+        for producer in found:
             first, second = self.group_of[producer], self.group_of[node]
             if first is not second:
                 reason = self._try_merge(first, second)
@@ -110,17 +110,7 @@ class Fuser:
 
     def _producers(self, node: Node) -> list[Node]:
         """Units whose results ``node`` reads, through views."""
-        found: dict[Node, None] = {}
-        stack = list(node.inputs)
-        while stack:
-            producer = stack.pop().node
-            if producer is None:
-                continue
-            if self._looked_through(producer):
-                stack.extend(producer.inputs)
-            else:
-                found[producer] = None
-        return list(found)
+        return producers(node, self._looked_through)
 
     def _looked_through(self, node: Node) -> bool:
         return looked_through(node, self.opaque)

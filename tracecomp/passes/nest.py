@@ -17,7 +17,7 @@ from tracecomp.ir.types import DType, compute_dtype
 from tracecomp.passes.cost import op_cost
 from tracecomp.passes.evaluate import Block, Evaluator, Params
 from tracecomp.passes.groups import Group
-from tracecomp.passes.reads import looked_through
+from tracecomp.passes.reads import looked_through, producers
 
 KEEP_COST = 6.0
 KEEP_BYTES = 128 * 1024
@@ -81,17 +81,9 @@ class _Builder:
 
     def _members_read(self, node: Node) -> list[Node]:
         """Member nodes whose values ``node`` reads, through views."""
-        found: dict[Node, None] = {}
-        stack = list(node.inputs)
-        while stack:
-            producer = stack.pop().node
-            if producer is None:
-                continue
-            if producer in self.members:
-                found[producer] = None
-            elif looked_through(producer, self.params.opaque):
-                stack.extend(producer.inputs)
-        return list(found)
+        opaque = self.params.opaque
+        found = producers(node, lambda p: p not in self.members and looked_through(p, opaque))
+        return [p for p in found if p in self.members]
 
     def build(self) -> Nest:
         last = max(self.ready.values())

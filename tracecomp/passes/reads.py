@@ -45,6 +45,21 @@ def looked_through(node: Node, opaque: Opaque) -> bool:
     return node.op.kind in TRANSPARENT_KINDS and node not in opaque
 
 
+def producers(node: Node, through: Callable[[Node], bool]) -> list[Node]:
+    """Nodes whose results ``node`` reads, those that are looked ``through`` left out."""
+    found: dict[Node, None] = {}
+    stack = list(node.inputs)
+    while stack:
+        producer = stack.pop().node
+        if producer is None:
+            continue
+        if through(producer):
+            stack.extend(producer.inputs)
+        else:
+            found[producer] = None
+    return list(found)
+
+
 class Space:
     """The flat iteration space of a node: one variable over its elements (of the operand, for a reduction)."""
 

@@ -8,7 +8,6 @@ C-contiguous ndarrays.
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -18,11 +17,12 @@ import numpy as np
 from tracecomp.codegen import native, sync
 from tracecomp.codegen.native import Library
 from tracecomp.errors import CompileError
+from tracecomp.locks import Lock
 from tracecomp.runtime import cache as objects
 
 _METH_FASTCALL = 0x80
 _ALIGNMENT = 64
-_making = threading.RLock()  # one thread at a time fills the caches below: builtins keep pointers into what they hold
+_making = Lock()  # one thread at a time fills the caches below: builtins keep pointers into what they hold
 
 
 class MethodDef(ctypes.Structure):

@@ -13,6 +13,7 @@ from functools import cache
 
 from tracecomp import config
 from tracecomp.codegen import sync
+from tracecomp.locks import Lock
 from tracecomp.runtime.entry import aligned_bytes, library
 
 _chosen: int | None = None
@@ -21,7 +22,7 @@ POOL = aligned_bytes(sync.POOL_BYTES)
 """The memory that workers watch."""
 
 _workers = 0
-_starting = threading.Lock()
+_starting = Lock()
 
 
 def available_cores() -> int:
@@ -89,9 +90,8 @@ def _work(number: int) -> None:
 
 def _after_fork() -> None:
     """A forked child has none of its parent's threads."""
-    global _workers, _starting
+    global _workers
     _workers = 0
-    _starting = threading.Lock()
     POOL[:] = 0
     _default_threads.cache_clear()
 
