@@ -17,6 +17,7 @@ from tracecomp.locks import Lock
 from tracecomp.modes import modes
 from tracecomp.plan import Plan
 from tracecomp.record.describe import describe_recording
+from tracecomp.record.places import Place
 from tracecomp.record.pytree import flatten_call
 from tracecomp.record.recording import Recording, record
 from tracecomp.runner import BACKENDS
@@ -24,6 +25,7 @@ from tracecomp.runtime.call import take_calls
 
 MAX_RECORDINGS = 64
 MAX_UNSETTLED = 4
+MAX_PLACES = 256
 
 
 @dataclass
@@ -57,6 +59,7 @@ class Compiled:
         self.eager_because = "disable=True" if disable else None
         self.recordings = 0
         self._unsettled = 0
+        self._places: dict[tuple[int, str], Place] = {}
         self._lock = Lock()
         self._chain: list[Any] = []
         self.__call__ = self._general
@@ -127,6 +130,7 @@ class Compiled:
     def reset(self) -> None:
         """Forget all recordings."""
         self.entries = []
+        self._places = {}
         self._unsettled = 0
         self._relink()
 
@@ -178,10 +182,14 @@ class Compiled:
                     "that steer Python (if, while, item) should be few; use where, cond or while_loop instead.",
                     args, kwargs,
                 )  # fmt: skip
-            result, recording = record(self.fn, args, kwargs, self._name, self.fullgraph)
+            self.entries = [e for e in self.entries if not self._learn_places(e.recording)]
+            places = list(self._places.values())
+            result, recording = record(self.fn, args, kwargs, self._name, self.fullgraph, places=places)
             self.recordings += 1
             if isinstance(recording, str):
                 self._to_eager(recording)
+            elif recording.unsettled is not None and self._learn_places(recording):
+                self._relink()
             elif recording.unsettled is not None:
                 self._unsettled += 1
                 if self._unsettled >= MAX_UNSETTLED:
@@ -191,6 +199,12 @@ class Compiled:
                 self.entries = [Entry(recording), *self.entries]
                 self._relink()
             return result
+
+    def _learn_places(self, recording: Recording) -> bool:
+        """Take over what has moved since ``recording``: later ones read it from its place. Whether there was any."""
+        moved = [p for p in recording.guards.moved() if p.id not in self._places]
+        self._places.update({p.id: p for p in moved[: MAX_PLACES - len(self._places)]})
+        return bool(moved) and len(self._places) < MAX_PLACES
 
     def _unsettled_for_good(self, message: str) -> None:
         if self.fullgraph:

@@ -17,9 +17,9 @@ from tracecomp.modes import Modes, ModuleChanges
 from tracecomp.outside import Freed
 from tracecomp.plan import Plan
 from tracecomp.record.guards import ById, freeze
+from tracecomp.record.places import Contents
 from tracecomp.record.pytree import LEAF, flat_call, unflatten
 from tracecomp.record.recording import Given, Made, Plain
-from tracecomp.record.watch import Contents
 from tracecomp.runner import Native
 from tracecomp.runtime.call import Code, Held, Place, Record, field_offsets, layout_is_known
 from tracecomp.tensor import Tensor
@@ -51,7 +51,7 @@ def _fits(plan: Plan, leaves: Sequence[Any]) -> bool:
         isinstance(plan.forward, Native)
         and not plan.forward.executable.image.parallel
         and guards.structure == flat_call(len(leaves))
-        and not (recording.predicates or recording.split or recording.rebased or guards.arrays)
+        and not (recording.predicates or recording.split or recording.rebased or guards.arrays or guards.places)
         and len(guards.tensors) <= _MAX_TENSORS
         and not reusable & accumulated
         and all(new is None or id(t) in reusable for t, new in recording.grads)
@@ -60,7 +60,9 @@ def _fits(plan: Plan, leaves: Sequence[Any]) -> bool:
 
 
 def _simple(r: Made | Given | Plain) -> bool:
-    return not isinstance(r, Given) or (not r.view and r.source.kind in ("argument", "state"))
+    if isinstance(r, Made):
+        return not r.leaf and r.grad is None
+    return isinstance(r, Plain) or (not r.view and r.source.kind in ("argument", "state"))
 
 
 class _Writer:

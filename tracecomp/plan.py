@@ -33,7 +33,7 @@ class Plan:
         self._arguments = [b.ref for b in inputs if b.kind == "argument"]
         self._array_arguments = bool(recording.guards.arrays)
         self._states = [b.ref for b in inputs if b.kind == "state"]
-        self._others = [reader(b) for b in inputs if b.kind in ("grad", "host")]
+        self._others = [reader(b) for b in inputs if b.kind in ("place", "grad", "host")]
         position = {id(b): i for i, b in enumerate(inputs)}
         pairs = [(out, position.get(id(b))) for b, out in recording.updates]
         self._aliases = [] if recording.predicates else [(out, i) for out, i in pairs if i is not None]
@@ -138,21 +138,34 @@ class Plan:
         for t, new in recording.grads:
             if isinstance(new, int) and t._grad is not None and t._grad._data is outputs[new]:
                 continue
-            t._grad = _given(new, leaves) if isinstance(new, Given) else _made(made, outputs, new)
-        values = []
-        for r in recording.results:
-            if isinstance(r, Plain):
-                values.append(r.value)
-            elif isinstance(r, Given):
-                values.append(_given(r, leaves))
+            if isinstance(new, Given):
+                t._grad = _given(new, leaves)
             else:
-                values.append(self._result(r, _made(made, outputs, r.number), node))
-        return unflatten(recording.structure, values)
+                t._grad = None if new is None else _made(made, outputs, new)
 
-    def _result(self, r: Made, t: Tensor | None, node: Node | None) -> Tensor | None:
-        if t is not None and (r.root is not None or r.freed):
-            _rebase(t, t._data, node, r.root)
-        return t
+        def value(r: Made | Given | Plain) -> Any:
+            if isinstance(r, Plain):
+                return r.value
+            if isinstance(r, Given):
+                return _given(r, leaves)
+            t = _result(r, _made(made, outputs, r.number), node)
+            if r.grad is not None:
+                t._grad = _made(made, outputs, r.grad)
+            return t
+
+        rebound = [(r, unflatten(r.structure, list(map(value, r.results)))) for r in recording.rebound]
+        results = unflatten(recording.structure, list(map(value, recording.results)))
+        for r, held in rebound:
+            r.place.put(held, r.same_object)
+        return results
+
+
+def _result(r: Made, t: Tensor, node: Node | None) -> Tensor:
+    if r.root is not None or r.freed:
+        _rebase(t, t._data, node, r.root)
+    elif r.leaf:
+        t._requires_grad = True
+    return t
 
 
 def _rebase(t: Tensor, array: Array, node: Node | None, root: int | None) -> None:
@@ -166,10 +179,12 @@ def _rebase(t: Tensor, array: Array, node: Node | None, root: int | None) -> Non
 
 def _lone_result(recording: Recording) -> int | None:
     """The output that is all there is to return, when that is so."""
-    if recording.grads or recording.rebased or recording.split is not None or recording.structure is not LEAF:
+    if recording.grads or recording.rebased or recording.rebound or recording.split is not None:
+        return None
+    if recording.structure is not LEAF:
         return None
     (only,) = recording.results
-    return only.number if isinstance(only, Made) and not only.freed else None
+    return only.number if isinstance(only, Made) and only == Made(only.number) else None
 
 
 def _unshared(t: Tensor, shape: tuple[int, ...], dtype: Any) -> Array | None:
@@ -192,10 +207,8 @@ def _given(r: Given, leaves: Sequence[Any]) -> Tensor:
     return t
 
 
-def _made(made: dict[int, Tensor], outputs: Sequence[Array], number: int | None) -> Tensor | None:
+def _made(made: dict[int, Tensor], outputs: Sequence[Array], number: int) -> Tensor:
     """The tensor of output ``number``, one object per call."""
-    if number is None:
-        return None
     t = made.get(number)
     if t is None:
         t = made[number] = _new(outputs[number])

@@ -14,17 +14,19 @@ Array = np.ndarray[Any, Any]
 
 
 def read(binding: Binding, leaves: Sequence[Any]) -> Array:
-    if binding.kind in ("grad", "host"):
+    if binding.kind in ("place", "grad", "host"):
         return reader(binding)(leaves)
     found = tensor_of(binding, leaves)
     return found._data if isinstance(found, Tensor) else found
 
 
 def reader(binding: Binding) -> Callable[[Any], Array]:
-    """A function that reads the array of a gradient or host input."""
+    """A function that reads the array of a place, gradient or host input."""
     ref = binding.ref
     if binding.kind == "grad":
         return lambda leaves: ref._grad._data
+    if binding.kind == "place":
+        return lambda leaves: tensor_of(binding, leaves)._data
     owner, key = ref
     if isinstance(owner, Mapping):
         return lambda leaves: np.array(float(owner[key]))
@@ -35,4 +37,7 @@ def tensor_of(binding: Binding, leaves: Sequence[Any]) -> Any:
     """The tensor (or array) behind an input."""
     if binding.kind == "argument":
         return leaves[binding.ref]
+    if binding.kind == "place":
+        place, n = binding.ref
+        return place.tensors()[n]
     return binding.ref._grad if binding.kind == "grad" else binding.ref

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from tracecomp.aliasing import refresh
 from tracecomp.functional.defaults import default_dtype
 from tracecomp.ir.types import DType
 from tracecomp.modes import ModuleChanges, modes
+from tracecomp.record.places import Place, place_id, tensors_in
 from tracecomp.record.recorder import Recorder
 from tracecomp.tensor import Tensor
 
@@ -62,15 +63,30 @@ def _freeze_items(value: Any) -> Any:
     return (tuple(value), parts) if isinstance(value, dict) else parts
 
 
-class Names:
-    """Snapshots of entries of dictionaries: globals, attributes, options that the program read."""
+def alike(before: Any, now: Any) -> bool:
+    """Whether two snapshots differ at most in which tensors there are."""
+    if type(before) is ById and type(now) is ById:
+        return before == now or (isinstance(now.value, Tensor) and type(before.value) is type(now.value))
+    if isinstance(before, tuple) and isinstance(now, tuple) and before and before[0] in (set, frozenset):
+        return before == now
+    if isinstance(before, tuple) and isinstance(now, tuple) and len(before) == len(now):
+        return all(map(alike, before, now))
+    return bool(before == now)
 
-    def __init__(self) -> None:
-        self.entries: list[tuple[Mapping[str, Any], str, Any, str]] = []
+
+class Names:
+    """Snapshots of entries of dictionaries: globals, attributes, options that the program read.
+
+    Entries that are ``known`` places are left out.
+    """
+
+    def __init__(self, known: Set[tuple[int, str]]) -> None:
+        self.entries: list[tuple[MutableMapping[str, Any], str, Any, str]] = []
+        self._known = known
         self._seen: set[tuple[int, str]] = set()
 
-    def add(self, mapping: Mapping[str, Any], key: str, where: str) -> None:
-        if (id(mapping), key) in self._seen:
+    def add(self, mapping: MutableMapping[str, Any], key: str, where: str) -> None:
+        if (id(mapping), key) in self._seen or place_id(mapping, key) in self._known:
             return
         self._seen.add((id(mapping), key))
         snapshot = freeze(mapping.get(key, _MISSING))
@@ -89,11 +105,53 @@ class Names:
             return f"{where} {key} changed from {_short(before)} to {_short(value)}"
         return None
 
+    def moved(self) -> list[Place]:
+        """The entries that now hold other tensors, and are otherwise as they were."""
+        return [
+            Place(mapping, key, f"{where} {key}") for mapping, key, snapshot, where in self.entries
+            if _moved(snapshot, mapping.get(key, _MISSING))
+        ]  # fmt: skip
+
+
+def _moved(snapshot: Any, value: Any) -> bool:
+    now = freeze(value)
+    return bool(now != snapshot) and alike(snapshot, now)
+
+
+class _Held:
+    """What a place held when the recording began."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.value = place.value()
+        self.snapshot = freeze(self.value)
+        self.tensors = tensors_in(self.value)
+        self.types = [(t._data.dtype, t._data.shape, t.requires_grad) for t in self.tensors]
+
+    def miss(self) -> str | None:
+        now = freeze(self.place.value(_MISSING))
+        if not alike(self.snapshot, now):
+            return f"{self.place.where} changed from {_short(self.snapshot)} to {_short(now)}"
+        for t, before in zip(self.place.tensors(), self.types, strict=True):
+            if t._linked:
+                refresh(t)
+            kind = (t._data.dtype, t._data.shape, t.requires_grad)
+            if kind != before:
+                return f"{self.place.where} changed from {_kind(before)} to {_kind(kind)}"
+        return None
+
+
+def _kind(kind: tuple[Any, tuple[int, ...], bool]) -> str:
+    dtype, shape, requires_grad = kind
+    return f"a tensor {dtype}{list(shape)}{' that requires grad' if requires_grad else ''}"
+
 
 class Guards:
     """The conditions of one recording."""
 
-    def __init__(self, structure: Any, leaves: Sequence[Any], paths: Sequence[str]) -> None:
+    def __init__(
+        self, structure: Any, leaves: Sequence[Any], paths: Sequence[str], places: Sequence[Place] = ()
+    ) -> None:
         self.structure = structure
         self.paths = paths
         self.modes = _modes()
@@ -111,13 +169,19 @@ class Guards:
                 self.values.append((i, ById(leaf) if snapshot is _MISSING else snapshot))
         self.tensor_numbers = [i for i, *_ in self.tensors]
         self.distinct = len(set(self.same)) == len(self.same)
-        self.names = Names()
+        self.places = [_Held(place) for place in places]
+        self.place_tensors = [t for held in self.places for t in held.tensors]
+        self.same_places = _sharing([*leaves, *self.place_tensors])
+        self.pinned: list[tuple[Place, Any]] = []
+        self._known = {place.id for place in places}
+        self.names = Names(self._known)
         self.epoch = ModuleChanges.epoch
         self.module_state: list[tuple[Any, Any]] = []
         self.state: list[tuple[Tensor, Any, tuple[int, ...], bool, str]] = []
         self.grads: list[tuple[Tensor, bool, str]] = []
         self.written_state: list[Tensor] = []
         self.written_arguments: list[int] = []
+        self.written_places: list[tuple[Place, int]] = []
 
     def close(self, recorder: Recorder, used: Mapping[int, str], array_inputs: set[int]) -> None:
         """Take over what the recorder met.
@@ -129,6 +193,9 @@ class Guards:
         for key, t in recorder.state.items():
             if key in used:
                 self.state.append((t, t._data.dtype, t._data.shape, recorder.requires_grad[key], used[key]))
+        self.pinned = [
+            (held.place, held.snapshot) for held in self.places if any(id(t) in recorder.grads for t in held.tensors)
+        ]
         for slot in recorder.grads.values():
             if slot.read or (slot.initial is not None and id(slot.initial) in used):
                 self.grads.append((slot.tensor, slot.initial is not None, used.get(id(slot.tensor), "a tensor")))
@@ -163,7 +230,7 @@ class Guards:
                 return f"argument {self.paths[i]} went from an array {dtype}{list(shape)} to {_short(a)}"
             if contents is not None and not np.array_equal(a, contents):
                 return f"the contents of the array {self.paths[i]} changed"
-        return self._sharing_miss(leaves) or self._world_miss()
+        return self._sharing_miss(leaves) or self._world_miss() or (self._places_miss(leaves) if self.places else None)
 
     def _shared_alike(self, leaves: Sequence[Any]) -> bool:
         """Whether the same tensor arguments are one object."""
@@ -205,20 +272,58 @@ class Guards:
                 return f".grad of {name} was {'a tensor' if present else 'None'}"
         if self.epoch != ModuleChanges.epoch:
             for module, snapshot in self.module_state:
-                changed_attribute = _module_change(module, snapshot)
+                changed_attribute = _module_change(module, snapshot, self._known)
                 if changed_attribute is not None:
                     return changed_attribute
             self.epoch = ModuleChanges.epoch
         return self.names.miss()
 
+    def _places_miss(self, leaves: Sequence[Any]) -> str | None:
+        for held in self.places:
+            miss = held.miss()
+            if miss is not None:
+                return miss
+        for place, snapshot in self.pinned:
+            if freeze(place.value()) != snapshot:
+                return f"{place.where}, whose .grad the program uses, became another tensor"
+        tensors = [t for held in self.places for t in held.place.tensors()]
+        if _sharing([*leaves, *tensors]) != self.same_places:
+            return "other arguments and attributes are the same tensor"
+        written = [*self.written_state, *[leaves[k] for k in self.written_arguments]]
+        written += [tensors_in(place.value())[n] for place, n in self.written_places]
+        storages = {id(t._storage): t for t in written if t._storage is not None}
+        for t in tensors:
+            if t._storage is not None and storages.get(id(t._storage), t) is not t:
+                return "an attribute shares memory with a tensor that the program writes"
+        return None
+
+    def moved(self) -> list[Place]:
+        """Places that now hold other tensors than those the recording reads, and are otherwise as they were."""
+        found = self.names.moved()
+        for module, before in self.module_state:
+            for name, snapshot in before.items():
+                if name in _MODULE_INTERNALS:
+                    mapping = vars(module)[name]
+                    entries = [(mapping, k, v) for k, v in snapshot.items()]
+                else:
+                    entries = [(vars(module), name, snapshot)]
+                found += [
+                    Place(mapping, k, f"attribute of {type(module).__name__}: {k}", True)
+                    for mapping, k, s in entries if _moved(s, mapping.get(k, _MISSING))
+                ]  # fmt: skip
+        return found
+
     def watch_module(self, module: Any) -> None:
-        self.module_state.append((module, _module_snapshot(module)))
+        self.module_state.append((module, _module_snapshot(module, self._known)))
 
     def changed(self) -> str | None:
         """Which watched value of names and modules is another than when it was first seen."""
         found = self.names.miss()
         for module, snapshot in self.module_state:
-            found = found or _module_change(module, snapshot)
+            found = found or _module_change(module, snapshot, self._known)
+        for held in self.places:
+            if found is None and not alike(held.snapshot, freeze(held.place.value(_MISSING))):
+                found = f"{held.place.where} is something else than {_short(held.value)}"
         return found
 
     def _tensor_miss(self, what: str, t: Tensor, dtype: Any, shape: tuple[int, ...]) -> str:
@@ -239,20 +344,22 @@ def _sharing(leaves: Sequence[Any]) -> tuple[int, ...]:
     return tuple([first.setdefault(id(t), i) for i, t in enumerate(leaves) if isinstance(t, Tensor)])
 
 
-def _module_snapshot(module: Any) -> dict[str, Any]:
+def _module_snapshot(module: Any, known: Set[tuple[int, str]]) -> dict[str, Any]:
+    """The module's attributes, except those that are ``known`` places."""
     snapshot = {}
-    for name, value in vars(module).items():
+    attributes = vars(module)
+    for name, value in attributes.items():
         if name in _MODULE_INTERNALS:
-            snapshot[name] = {k: ById(v) for k, v in value.items()}
-        else:
+            snapshot[name] = {k: ById(v) for k, v in value.items() if place_id(value, k) not in known}
+        elif place_id(attributes, name) not in known:
             frozen = freeze(value)
             if frozen is not _MISSING:
                 snapshot[name] = frozen
     return snapshot
 
 
-def _module_change(module: Any, before: dict[str, Any]) -> str | None:
-    now = _module_snapshot(module)
+def _module_change(module: Any, before: dict[str, Any], known: Set[tuple[int, str]]) -> str | None:
+    now = _module_snapshot(module, known)
     if now == before:
         return None
     for name in {*before, *now}:

@@ -19,6 +19,7 @@ from tracecomp.ir.types import TensorType, float64, from_numpy_dtype
 from tracecomp.modes import modes
 from tracecomp.node import Node, look, node_count, write
 from tracecomp.ops.autodiff import Sym, scalar_of
+from tracecomp.record.places import Place
 from tracecomp.tensor import Size, Tensor, gradient_edge
 
 Array = np.ndarray[Any, Any]
@@ -69,6 +70,7 @@ class Recorder:
         self.initial: dict[int, Value] = {}
         self.state: dict[int, Tensor] = {}
         self.arguments: dict[int, Tensor] = {}
+        self.places: dict[int, tuple[Place, int]] = {}
         self.array_arguments: dict[tuple[int, tuple[int, ...]], Value] = {}
         self.grads: dict[int, GradSlot] = {}
         self.hosts: dict[tuple[int, str], tuple[Any, str, Tensor]] = {}
@@ -234,6 +236,13 @@ class Recorder:
             self.arguments[id(t)] = t
         return cell
 
+    def bind_place(self, place: Place) -> None:
+        """Add inputs that stand for the tensors a place holds, read from there at every call."""
+        for n, t in enumerate(place.tensors()):
+            if id(t) not in self.initial:
+                self.places[id(t)] = (place, n)
+                self.bind(t, f"{place.key}{n or ''}", "state")
+
     def forget(self) -> None:
         """Let go of the tensors met; what was made no longer points here."""
         self.cells.clear()
@@ -262,7 +271,7 @@ class Recorder:
 
     def base(self, t: Tensor) -> Tensor | None:
         """The tensor that ``t`` is a view or an alias of."""
-        if id(t) in self.arguments:
+        if id(t) in self.arguments or id(t) in self.places:
             return None
         if t._base is not None:
             return t._base

@@ -17,6 +17,7 @@ from tracecomp.modes import modes
 from tracecomp.node import Node, View
 from tracecomp.record.extract import extract, needed_nodes
 from tracecomp.record.guards import Guards
+from tracecomp.record.places import Place, tensors_in
 from tracecomp.record.pytree import flatten, flatten_call, paths
 from tracecomp.record.reach import edges, new_state, was_freed
 from tracecomp.record.recorder import Recorder
@@ -28,14 +29,15 @@ from tracecomp.tensor import Tensor
 Array = np.ndarray[Any, Any]
 
 
-KINDS = ("argument", "state", "grad", "host")
+KINDS = ("argument", "state", "place", "grad", "host")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Binding:
     """What a graph input is read from.
 
-    ``argument`` (leaf number), ``state`` (tensor), ``grad`` (the tensor whose gradient it is) or ``host`` (owner, key).
+    ``argument`` (leaf number), ``state`` (tensor), ``place`` (place, which of its tensors), ``grad`` (the tensor whose
+    gradient it is) or ``host`` (owner, key).
     Inputs of a recording are in this order.
     """
 
@@ -45,11 +47,17 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A result that is output ``number`` of the graph; ``root`` is its number among the differentiable results."""
+    """A result that is output ``number`` of the graph; ``root`` is its number among the differentiable results.
+
+    ``freed``: its history was used up in the call. ``leaf``: it requires grad without a history. ``grad`` is the number
+    of the output that is its gradient.
+    """
 
     number: int
     root: int | None = None
     freed: bool = False
+    leaf: bool = False
+    grad: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +77,16 @@ class Plain:
     value: Any
 
 
+@dataclass(frozen=True, slots=True)
+class Rebound:
+    """What a place holds at the end; with ``same_object``, the list or dict there got new contents."""
+
+    place: Place
+    structure: Any
+    results: list[Made | Given | Plain]
+    same_object: bool
+
+
 @dataclass
 class Recording:
     """One path of a program for one kind of call."""
@@ -83,6 +101,7 @@ class Recording:
     predicates: list[tuple[int, Any, Source | None]]
     split: Split | None
     rebased: list[tuple[int, Binding, int | None]]
+    rebound: list[Rebound]
     unsettled: str | None = None
     calls: int = 0
 
@@ -107,15 +126,16 @@ class Split:
 
 def record(
     fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], name: str, strict: bool = True,
-    derive: bool = True,
+    derive: bool = True, places: Sequence[Place] = (),
 ) -> tuple[Any, Recording | str]:  # fmt: skip
     """Run ``fn`` and record it: its result, and the recording (or why there is none).
 
-    ``derive`` adds the derivative of results that require grad.
+    ``derive`` adds the derivative of results that require grad. ``places`` are those that hold other tensors from call
+    to call.
     """
     structure, leaves = flatten_call(args, kwargs)
     where = [p[3:] for p in paths((args, kwargs))]
-    guards = Guards(structure, leaves, where)
+    guards = Guards(structure, leaves, where, places)
     recorder = Recorder(name, strict)
     recorder.on_module = guards.watch_module
     watch = Watch(recorder, guards.names)
@@ -123,6 +143,8 @@ def record(
     modes.recorder = recorder
     try:
         arrays = _bind_arguments(recorder, leaves, where)
+        for place in places:
+            recorder.bind_place(place)
         with watch:
             result = fn(*args, **kwargs)
         if recorder.stopped is not None:
@@ -165,11 +187,13 @@ class _Finish:
     def recording(self, derive: bool) -> Recording:
         values: list[Any] = []
         structure = flatten(self.result, values)
-        tensors = dict.fromkeys(v for v in values if isinstance(v, Tensor))
+        held = [t for h in self.guards.places for t in h.place.tensors()]
+        tensors = dict.fromkeys([*[v for v in values if isinstance(v, Tensor)], *held])
         rebased = self._rebased_arguments() if derive else []
         found = [t for t in tensors if derive and self._differentiable(t)] + rebased
         roots = [t for t in found if not was_freed(t)]
         results = [self._result(v, roots) for v in values]
+        rebound = self._rebound(roots)
         updates = self._updates()
         numbers = {id(self.leaves[b.ref]): n for b, n in updates if b.kind == "argument"}
         updated = {b for b, _ in updates}
@@ -179,7 +203,7 @@ class _Finish:
             predicates.append((len(self.outputs), p.seen, p.source))
             self.outputs.append(Output(p.value, f"p{len(predicates) - 1}", "predicate"))
         split_at = self._derive(roots) if roots else None
-        kept = [v for v in values if isinstance(v, Tensor)]
+        kept = [*tensors]
         kept += [g for slot in self.recorder.grads.values() if (g := slot.tensor._grad) is not None]
         split = None if split_at is None else self._split(*split_at, updated, self._history(roots))
         if split is not None:
@@ -188,7 +212,7 @@ class _Finish:
         self._close_guards(inputs, updates)
         return Recording(
             graph, self.guards, inputs, structure, results, updates, grads, predicates, split,
-            [(numbers[id(t)], self._origin(t), _position(roots, t)) for t in rebased],
+            [(numbers[id(t)], self._origin(t), _position(roots, t)) for t in rebased], rebound,
             self._changed_values() or self._shared_memory(updates) or self._history_outside()
             or new_state(self.recorder, kept),
         )  # fmt: skip
@@ -204,6 +228,8 @@ class _Finish:
         for key, value in recorder.initial.items():
             if key in recorder.arguments:
                 sources[value] = Binding("argument", numbers[key])
+            elif key in recorder.places:
+                sources[value] = Binding("place", recorder.places[key])
             elif key in grads and key not in recorder.state:
                 sources[value] = Binding("grad", grads[key])
             else:
@@ -231,6 +257,7 @@ class _Finish:
         self.guards.close(self.recorder, used, {i for v, i in self.arrays.items() if v in live})
         self.guards.written_arguments = [b.ref for b, _ in updates if b.kind == "argument"]
         self.guards.written_state = [b.ref for b, _ in updates if b.kind == "state"]
+        self.guards.written_places = [b.ref for b, _ in updates if b.kind == "place"]
 
     # ---- outputs
 
@@ -268,7 +295,22 @@ class _Finish:
             return Given(self._origin(base), v._chain, v._linked, True)
         root = _position(roots, v)
         freed = root is None and self._differentiable(v)
-        return Made(self._output(v, f"out{len(self.outputs)}", "result"), root, freed)
+        leaf = v.grad_fn is None and v.requires_grad
+        number = self._output(v, f"out{len(self.outputs)}", "result")
+        grad = None if v._grad is None else self._output(v._grad, f"grad{len(self.outputs)}", "result")
+        return Made(number, root, freed, leaf, grad)
+
+    def _rebound(self, roots: Sequence[Tensor]) -> list[Rebound]:
+        """What the places hold at the end, where that is something else than before."""
+        found = []
+        for held in self.guards.places:
+            now = held.place.value()
+            leaves: list[Any] = []
+            structure = flatten(now, leaves)
+            if any(a is not b for a, b in zip(tensors_in(now), held.tensors, strict=False)):
+                results = [self._result(v, roots) for v in leaves]
+                found.append(Rebound(held.place, structure, results, now is held.value))
+        return found
 
     def _origin(self, t: Tensor) -> Binding:
         value = self.recorder.initial.get(id(t))

@@ -10,6 +10,7 @@ from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any
 
 from tracecomp.record.guards import Names
+from tracecomp.record.places import Contents
 from tracecomp.record.recorder import Recorder
 
 _PACKAGE = str(Path(__file__).parent.parent)
@@ -62,7 +63,7 @@ class Watch:
             return
         self._objects.add(id(owner))
         kind = type(owner)
-        if hasattr(owner, "_parameters") and hasattr(owner, "_buffers"):
+        if _is_module(owner):
             self.recorder.module_ran(owner)
         elif hasattr(owner, "__dict__") and not isinstance(owner, type) and _is_user_class(kind):
             for name, value in list(vars(owner).items()):
@@ -97,8 +98,12 @@ class Watch:
     def _consider(self, value: Any) -> None:
         if isinstance(value, FunctionType | MethodType):
             self.function(value)
-        elif _is_user_class(type(value)):
+        elif _is_user_class(type(value)) or _is_module(value):
             self.object(value)
+
+
+def _is_module(value: Any) -> bool:
+    return hasattr(value, "_parameters") and hasattr(value, "_buffers")
 
 
 def _is_user_class(kind: type) -> bool:
@@ -107,17 +112,3 @@ def _is_user_class(kind: type) -> bool:
     return kind.__module__ == "__main__" or (
         name is not None and not name.startswith(_PACKAGE) and not name.startswith(_LIBRARIES)
     )
-
-
-class Contents(dict[str, Any]):
-    """A closure cell in the form of a mapping with one entry."""
-
-    def __init__(self, cell: Any) -> None:
-        super().__init__()
-        self.cell = cell
-
-    def get(self, key: str, default: Any = None) -> Any:
-        try:
-            return self.cell.cell_contents
-        except ValueError:
-            return default

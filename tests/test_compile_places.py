@@ -1,0 +1,284 @@
+"""Compiled programs whose attributes, globals and containers hold other tensors from call to call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import tracecomp as torch
+from tracecomp import nn
+from tracecomp.errors import CaptureError
+
+shared = torch.zeros(3)
+
+
+class Holder:
+    """A user's object."""
+
+    def __init__(self, **attributes: Any) -> None:
+        vars(self).update(attributes)
+
+
+class Recurrent(nn.Module):
+    """Carries its hidden state over calls, as truncated backpropagation through time does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rnn = nn.LSTM(3, 4)
+        self.out = nn.Linear(4, 2)
+        self.hidden: Any = None
+
+    def forward(self, x: Any) -> Any:
+        y, hidden = self.rnn(x, self.hidden)
+        self.hidden = tuple(t.detach() for t in hidden)
+        return self.out(y)
+
+
+def same(make: Callable[[], tuple[Callable[..., Any], Callable[[], Any]]], recordings: int, calls: int = 7) -> None:
+    """Two copies of a program, one compiled, called alike: equal results and equal contents of its places."""
+    (eager, seen_eager), (other, seen_compiled) = make(), make()
+    compiled = torch.compile(other)
+    for n in range(calls):
+        x = torch.arange(2.0) + n
+        assert eager(x).tolist() == compiled(x).tolist()
+        assert _plain(seen_eager()) == _plain(seen_compiled())
+    assert compiled.recordings == recordings
+    assert len(compiled.graphs) == 1
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.tolist()
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    return [_plain(v) for v in value]
+
+
+def test_hidden_state_of_a_module_over_training_steps() -> None:
+    def losses(compiled: bool) -> list[float]:
+        torch.manual_seed(0)
+        model = Recurrent()
+        opt = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        def step(x: Any, y: Any) -> Any:
+            opt.zero_grad()
+            loss = ((model(x) - y) ** 2).mean()
+            loss.backward()
+            opt.step()
+            return loss
+
+        run = torch.compile(step) if compiled else step
+        torch.manual_seed(1)
+        found = [run(torch.randn(5, 2, 3), torch.randn(5, 2, 2)).item() for _ in range(8)]
+        if compiled:
+            assert run.recordings == 3, run.misses  # no state yet; a new one; the state that stays
+            assert len(run.graphs) == 1
+        return found
+
+    assert losses(True) == pytest.approx(losses(False), abs=1e-6)
+
+
+def test_attribute() -> None:
+    def make() -> Any:
+        o = Holder(h=torch.zeros(2))
+
+        def step(x: Any) -> Any:
+            o.h = o.h * 0.5 + x
+            return o.h * 2
+
+        return step, lambda: o.h
+
+    same(make, recordings=2)
+
+
+def test_global() -> None:
+    def step(x: Any) -> Any:
+        global shared
+        shared = shared * 0.5 + x
+        return shared.sum()
+
+    c = torch.compile(step)
+    expected = shared.tolist()
+    for n in range(6):
+        expected = [0.5 * e + n for e in expected]
+        assert c(torch.full((3,), float(n))).item() == sum(expected)
+        assert shared.tolist() == expected
+    assert c.recordings == 2
+
+
+def test_closure_variable() -> None:
+    def make() -> Any:
+        h = torch.zeros(2)
+
+        def step(x: Any) -> Any:
+            nonlocal h
+            h = h + x
+            return h.sum()
+
+        return step, lambda: h
+
+    same(make, recordings=2)
+
+
+def test_lists_that_are_changed_stay_the_same_objects_and_values_can_be_shifted() -> None:
+    def make() -> Any:
+        o = Holder(items=[torch.zeros(2), torch.ones(2)], last=torch.zeros(2), count={"a": torch.zeros(2)})
+        items = o.items
+
+        def step(x: Any) -> Any:
+            o.last = o.items[0]
+            o.items[0] = o.items[1] + x
+            o.items[1] = x
+            o.count["a"] = o.count["a"] + o.last
+            return o.last.sum()
+
+        return step, lambda: [o.items, o.last, o.count, items]
+
+    same(make, recordings=2)
+
+
+def test_a_new_list_each_time_is_a_new_object() -> None:
+    o = Holder(items=[torch.zeros(2)])
+
+    @torch.compile
+    def step(x: Any) -> Any:
+        o.items = [o.items[0] + x]
+        return x
+
+    seen = []
+    for _ in range(4):
+        step(torch.ones(2))
+        seen.append(o.items)
+    assert [s[0].tolist() for s in seen] == [[1, 1], [2, 2], [3, 3], [4, 4]]
+
+
+def test_buffer_of_a_module() -> None:
+    def make() -> Any:
+        m = nn.Module()
+        m.register_buffer("mean", torch.zeros(2))
+
+        def step(x: Any) -> Any:
+            m.mean = 0.9 * m.mean + 0.1 * x
+            return x - m.mean
+
+        return step, lambda: m.state_dict()
+
+    same(make, recordings=2)
+
+
+def test_tensors_that_the_caller_exchanges_are_read_anew() -> None:
+    o = Holder(batch=torch.zeros(2))
+    double = torch.compile(lambda: o.batch * 2)
+    for n in range(6):
+        o.batch = torch.full((2,), float(n))
+        assert double().tolist() == [2 * n, 2 * n]
+    assert double.recordings == 2
+    o.batch = torch.ones(3)
+    assert double().tolist() == [2, 2, 2]
+    o.batch = torch.ones(2)
+    assert double().tolist() == [2, 2]
+    assert double.recordings == 3
+
+
+def test_a_place_that_holds_an_argument() -> None:
+    o = Holder(held=torch.zeros(2))
+
+    @torch.compile
+    def add(x: Any) -> Any:
+        return o.held + x
+
+    x = torch.ones(2)
+    for held in (torch.ones(2), torch.ones(2) * 2, x, torch.ones(2) * 3, x):
+        o.held = held
+        assert add(x).tolist() == (held + x).tolist()
+
+
+def test_memory_that_is_written_and_held_in_a_place() -> None:
+    weight = torch.zeros(2)
+    o = Holder(part=torch.ones(2))
+
+    @torch.compile
+    def step() -> Any:
+        weight.add_(1)
+        return o.part * 1
+
+    for part in (torch.ones(2), torch.ones(2) * 2, torch.ones(2) * 3):
+        o.part = part
+        assert step().tolist() == part.tolist()
+    o.part = weight[:]
+    assert step().tolist() == weight.tolist()
+
+
+def test_gradients_of_what_a_place_holds() -> None:
+    o = Holder(scale=torch.ones(2, requires_grad=True))
+    f = torch.compile(lambda x: (o.scale * x).sum())
+    for n in range(1, 5):
+        o.scale = torch.full((2,), float(n), requires_grad=True)
+        f(torch.tensor([1.0, 2.0])).backward()
+        assert o.scale.grad.tolist() == [1, 2]
+    assert f.recordings == 2
+
+
+def test_state_with_history_that_was_used() -> None:
+    o = Holder(h=torch.zeros(2))
+    w = torch.ones(2, requires_grad=True)
+
+    @torch.compile
+    def step(x: Any) -> Any:
+        w.grad = None
+        o.h = o.h.detach() * w + x
+        o.h.sum().backward()
+        return o.h.detach() * 1
+
+    for n in range(1, 6):
+        assert step(torch.ones(2)).tolist() == [n, n]
+        assert w.grad.tolist() == [n - 1, n - 1]
+        assert o.h.requires_grad
+    assert step.recordings == 2
+    with pytest.raises(RuntimeError, match="second time"):
+        o.h.sum().backward()
+
+
+def test_a_path_not_taken_leaves_places_alone() -> None:
+    o = Holder(h=torch.zeros(2))
+
+    @torch.compile
+    def step(x: Any) -> Any:
+        if x.sum() > 0:
+            o.h = o.h + x
+        return o.h * 1
+
+    expected = 0.0
+    for n in (1.0, -1.0, 2.0, -2.0, 3.0, -1.0):
+        expected += max(n, 0.0)
+        assert step(torch.full((2,), n)).tolist() == [expected, expected]
+        assert o.h.tolist() == [expected, expected]
+
+
+def test_an_object_that_no_name_leads_to_is_refused() -> None:
+    kept = torch.zeros(2)
+
+    def step(x: Any) -> Any:
+        kept.last = x * 2
+        return x
+
+    c = torch.compile(step)
+    with pytest.raises(CaptureError, match="leaves new tensors behind"):
+        for _ in range(6):
+            c(torch.ones(2))
+
+
+def test_results_that_are_leaves_require_grad_and_have_their_gradients() -> None:
+    @torch.compile
+    def f(x: Any) -> Any:
+        z = (x * 2).detach().requires_grad_()
+        (z * z).sum().backward()
+        return z
+
+    for n in range(4):
+        z = f(torch.full((2,), float(n)))
+        assert z.requires_grad
+        assert z.is_leaf
+        assert z.grad.tolist() == [4 * n, 4 * n]
