@@ -10,13 +10,14 @@ from itertools import takewhile
 from types import MethodType
 from typing import Any
 
-from tracecomp.errors import CaptureError
+from tracecomp.errors import CaptureError, Source
 from tracecomp.fastcall import call_code, fast_record
 from tracecomp.ir.graph import Graph
 from tracecomp.locks import Lock
 from tracecomp.modes import modes
-from tracecomp.plan import Plan
+from tracecomp.plan import Plan, same_value
 from tracecomp.record.describe import describe_recording
+from tracecomp.record.number import followed
 from tracecomp.record.places import Place
 from tracecomp.record.pytree import flatten_call
 from tracecomp.record.recording import Recording, record
@@ -30,9 +31,10 @@ MAX_PLACES = 256
 
 @dataclass
 class Entry:
-    """A recording in use."""
+    """A recording in use. ``follows``: numbers that Python read were followed where possible."""
 
     recording: Recording
+    follows: bool
     plan: Plan | None = None
     fast: tuple[Any, ...] | None = None
     slow_calls: int = 0
@@ -59,6 +61,7 @@ class Compiled:
         self.eager_because = "disable=True" if disable else None
         self.recordings = 0
         self._unsettled = 0
+        self._follow = False
         self._places: dict[tuple[int, str], Place] = {}
         self._lock = Lock()
         self._chain: list[Any] = []
@@ -88,6 +91,7 @@ class Compiled:
                 return found
             known.update(enumerate([seen for _, seen, _ in recording.predicates[:held]]))
             known[held] = found
+            self._follow = self._follow or followed(found)
             reason = f"the value at {recording.predicates[held][2]} was {found}, a path not seen before"
         return self._record(args, kwargs, entries, reason)
 
@@ -131,6 +135,7 @@ class Compiled:
         """Forget all recordings."""
         self.entries = []
         self._places = {}
+        self._follow = False
         self._unsettled = 0
         self._relink()
 
@@ -184,7 +189,9 @@ class Compiled:
                 )  # fmt: skip
             self.entries = [e for e in self.entries if not self._learn_places(e.recording)]
             places = list(self._places.values())
-            result, recording = record(self.fn, args, kwargs, self._name, self.fullgraph, places=places)
+            result, recording = record(
+                self.fn, args, kwargs, self._name, self.fullgraph, places=places, follow=self._follow
+            )
             self.recordings += 1
             if isinstance(recording, str):
                 self._to_eager(recording)
@@ -196,7 +203,7 @@ class Compiled:
                     self._unsettled_for_good(f"every call of {self._name} {recording.unsettled}")
             else:
                 self._unsettled = 0
-                self.entries = [Entry(recording), *self.entries]
+                self.entries = [Entry(recording, follows=self._follow), *self._still_useful(recording)]
                 self._relink()
             return result
 
@@ -204,7 +211,16 @@ class Compiled:
         """Take over what has moved since ``recording``: later ones read it from its place. Whether there was any."""
         moved = [p for p in recording.guards.moved() if p.id not in self._places]
         self._places.update({p.id: p for p in moved[: MAX_PLACES - len(self._places)]})
+        if any(followed(x) for p in moved for x in p.leaves()):
+            self._follow = True
         return bool(moved) and len(self._places) < MAX_PLACES
+
+    def _still_useful(self, new: Recording) -> list[Entry]:
+        """The entries without those that depend on numbers which ``new`` follows."""
+        if not self._follow:
+            return self.entries
+        observed = _observed_at(new)
+        return [e for e in self.entries if e.follows or _observed_at(e.recording) <= observed]
 
     def _unsettled_for_good(self, message: str) -> None:
         if self.fullgraph:
@@ -223,10 +239,15 @@ class Compiled:
         warnings.warn(f"{self._name} runs eagerly from now on: {reason}", UserWarning, stacklevel=5)
 
 
+def _observed_at(recording: Recording) -> set[Source | None]:
+    """The lines whose numbers the recording depends on."""
+    return {source for _, seen, source in recording.predicates if followed(seen)}
+
+
 def _compatible(recording: Recording, known: dict[int, Any]) -> bool:
     """Whether the recording's path can be the one whose first predicates are ``known``."""
     return all(
-        n < len(recording.predicates) and recording.predicates[n][1] == seen for n, seen in known.items()
+        n < len(recording.predicates) and same_value(recording.predicates[n][1], seen) for n, seen in known.items()
     )
 
 

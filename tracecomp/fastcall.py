@@ -19,7 +19,7 @@ from tracecomp.plan import Plan
 from tracecomp.record.guards import ById, freeze
 from tracecomp.record.places import Contents
 from tracecomp.record.pytree import LEAF, flat_call, unflatten
-from tracecomp.record.recording import Given, Made, Plain
+from tracecomp.record.recording import Followed, Made, Plain, Result
 from tracecomp.runner import Native
 from tracecomp.runtime.call import Code, Held, Place, Record, field_offsets, layout_is_known
 from tracecomp.tensor import Tensor
@@ -59,9 +59,11 @@ def _fits(plan: Plan, leaves: Sequence[Any]) -> bool:
     )
 
 
-def _simple(r: Made | Given | Plain) -> bool:
+def _simple(r: Result) -> bool:
     if isinstance(r, Made):
         return not r.leaf and r.grad is None
+    if isinstance(r, Followed):
+        return False
     return isinstance(r, Plain) or (not r.view and r.source.kind in ("argument", "state"))
 
 
@@ -222,6 +224,8 @@ class _Writer:
                 self.r.add("results", Place("fresh", self.fresh[r.number], "tensor"))
             elif isinstance(r, Plain):
                 self.r.add("results", self.r.cell(r.value))
+            elif isinstance(r, Followed):
+                raise AssertionError("a number that is followed needs Python")
             elif r.source.kind == "argument":
                 self.r.add("results", Place("sources", self.sources[ARGUMENT, r.source.ref], "tensor"))
             else:

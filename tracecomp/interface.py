@@ -103,7 +103,8 @@ class TensorInterface:
         """The one element as a Python number; RuntimeError when there is not exactly one."""
         if self._data.size != 1:
             raise RuntimeError(f"a Tensor with {self._data.size} elements cannot be converted to Scalar")
-        return _observe(self, self._data.item())  # type: ignore[no-any-return]
+        value = self._data.item()
+        return value if modes.recorder is None else modes.recorder.item(self, value)  # type: ignore[no-any-return]
 
     def tolist(self) -> Any:
         """Nested lists of Python numbers."""

@@ -14,7 +14,7 @@ from tracecomp.node import Node, look
 from tracecomp.outside import CompiledNode, Freed, Kept
 from tracecomp.record.binding import read, reader, tensor_of
 from tracecomp.record.pytree import LEAF, unflatten
-from tracecomp.record.recording import Given, Made, Plain, Recording
+from tracecomp.record.recording import Followed, Given, Made, Plain, Recording, Result
 from tracecomp.runner import BACKENDS, Backend
 from tracecomp.tensor import Tensor
 
@@ -89,7 +89,7 @@ class Plan:
         self.forward.run(arrays, outputs)
         for k, (out, seen, _) in enumerate(recording.predicates):
             now = outputs[out].tolist()
-            if not _same(now, seen):
+            if not same_value(now, seen):
                 return k, now
         if recording.updates:
             self._write(leaves, outputs)
@@ -143,9 +143,11 @@ class Plan:
             else:
                 t._grad = None if new is None else _made(made, outputs, new)
 
-        def value(r: Made | Given | Plain) -> Any:
+        def value(r: Result) -> Any:
             if isinstance(r, Plain):
                 return r.value
+            if isinstance(r, Followed):
+                return outputs[r.number].item()
             if isinstance(r, Given):
                 return _given(r, leaves)
             t = _result(r, _made(made, outputs, r.number), node)
@@ -215,7 +217,8 @@ def _made(made: dict[int, Tensor], outputs: Sequence[Array], number: int) -> Ten
     return t
 
 
-def _same(now: Any, seen: Any) -> bool:
+def same_value(now: Any, seen: Any) -> bool:
+    """Whether a predicate has the value that was seen."""
     if isinstance(seen, list):
-        return all(_same(a, b) for a, b in zip(now, seen, strict=True))
+        return all(same_value(a, b) for a, b in zip(now, seen, strict=True))
     return bool(now == seen) or (isinstance(seen, float) and math.isnan(seen) and math.isnan(now))

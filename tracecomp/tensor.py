@@ -108,6 +108,9 @@ class Tensor(TensorFields, TensorInterface):
     @staticmethod
     def __tracecomp_apply__(op: Op, operands: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
         """Run a primitive: numpy result, recorded node, autograd node, view relation."""
+        recorder = modes.recorder
+        if recorder is not None and recorder.numbers:
+            operands, attrs = recorder.plain(operands), {k: recorder.plain(v) for k, v in attrs.items()}
         arrays = [x._data if isinstance(x, Tensor) else x for x in operands]
         try:
             if op.kind in _ARITHMETIC:
@@ -121,8 +124,8 @@ class Tensor(TensorFields, TensorInterface):
         outs = [_new(np.asarray(r)) for r in result] if type(result) is tuple else [_new(np.asarray(result))]
         if op.kind == "view":
             link(outs[0], operands[0], (op, attrs))
-        if modes.recorder is not None:
-            modes.recorder.node(op, operands, attrs, outs)
+        if recorder is not None:
+            recorder.node(op, operands, attrs, outs)
         if modes.grad:
             if op.vjp is not None:
                 _track(op, operands, attrs, arrays, outs)

@@ -29,6 +29,8 @@ class Trace(Recorder):
     def __init__(self, name: str, outer: Any) -> None:
         super().__init__(name)
         self.outer = outer
+        if outer is not None:
+            self.numbers = outer.numbers
 
     def node(self, op: Op, operands: tuple[Any, ...], attrs: dict[str, Any], outs: list[Tensor]) -> None:
         super().node(op, operands, attrs, outs)

@@ -107,8 +107,12 @@ def scalar(value: Number, dtype: DType) -> Number:
 
 
 def bring(x: Operand, dtype: DType) -> Operand:
-    """An operand in ``dtype``: tensors are cast, scalars stay Python scalars."""
-    return cast(x, dtype) if isinstance(x, Tensor) else scalar(x, dtype)
+    """An operand in ``dtype``: tensors are cast, scalars stay Python scalars unless a recording follows them."""
+    if isinstance(x, Tensor):
+        return cast(x, dtype)
+    follow = getattr(x, "__tracecomp_tensor__", None)
+    tensor = None if follow is None else follow()
+    return scalar(x, dtype) if tensor is None else cast(tensor, dtype)
 
 
 def common(*operands: Operand) -> tuple[Any, ...]:

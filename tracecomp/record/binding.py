@@ -26,18 +26,22 @@ def reader(binding: Binding) -> Callable[[Any], Array]:
     if binding.kind == "grad":
         return lambda leaves: ref._grad._data
     if binding.kind == "place":
-        return lambda leaves: tensor_of(binding, leaves)._data
+        return lambda leaves: _array(tensor_of(binding, leaves))
     owner, key = ref
     if isinstance(owner, Mapping):
         return lambda leaves: np.array(float(owner[key]))
     return lambda leaves: np.array(float(getattr(owner, key)))
 
 
+def _array(value: Any) -> Array:
+    return value._data if isinstance(value, Tensor) else np.array(value)
+
+
 def tensor_of(binding: Binding, leaves: Sequence[Any]) -> Any:
-    """The tensor (or array) behind an input."""
+    """The tensor (or array, or number) behind an input."""
     if binding.kind == "argument":
         return leaves[binding.ref]
     if binding.kind == "place":
         place, n = binding.ref
-        return place.tensors()[n]
+        return place.leaves()[n]
     return binding.ref._grad if binding.kind == "grad" else binding.ref

@@ -11,7 +11,8 @@ from tracecomp.aliasing import refresh
 from tracecomp.functional.defaults import default_dtype
 from tracecomp.ir.types import DType
 from tracecomp.modes import ModuleChanges, modes
-from tracecomp.record.places import Place, place_id, tensors_in
+from tracecomp.record.number import Number, followed
+from tracecomp.record.places import Place, leaves_of, place_id, tensors_in
 from tracecomp.record.recorder import Recorder
 from tracecomp.tensor import Tensor
 
@@ -42,6 +43,8 @@ class ById:
 
 def freeze(value: Any) -> Any:
     """A snapshot that compares equal while ``value`` means the same; ``_MISSING`` when it cannot be watched."""
+    if type(value) is Number:
+        value = value.value
     if isinstance(value, _PLAIN):
         return (type(value), value)
     if isinstance(value, list | tuple | set | frozenset | dict):
@@ -64,12 +67,14 @@ def _freeze_items(value: Any) -> Any:
 
 
 def alike(before: Any, now: Any) -> bool:
-    """Whether two snapshots differ at most in which tensors there are."""
+    """Whether two snapshots differ at most in which tensors and which numbers there are."""
     if type(before) is ById and type(now) is ById:
         return before == now or (isinstance(now.value, Tensor) and type(before.value) is type(now.value))
     if isinstance(before, tuple) and isinstance(now, tuple) and before and before[0] in (set, frozenset):
         return before == now
     if isinstance(before, tuple) and isinstance(now, tuple) and len(before) == len(now):
+        if before and before[0] in (int, float) and before[0] is now[0]:
+            return followed(before[1]) and followed(now[1])
         return all(map(alike, before, now))
     return bool(before == now)
 
@@ -84,6 +89,18 @@ class Names:
         self.entries: list[tuple[MutableMapping[str, Any], str, Any, str]] = []
         self._known = known
         self._seen: set[tuple[int, str]] = set()
+        self._owned: list[tuple[Mapping[str, Any], set[str], str]] = []
+
+    def own(self, attributes: Mapping[str, Any], where: str) -> None:
+        """Note which attributes an object has."""
+        self._owned.append((attributes, set(attributes), where))
+
+    def added(self) -> str | None:
+        """An attribute that an object has got since it was noted."""
+        for attributes, before, where in self._owned:
+            for name in attributes.keys() - before:
+                return f"{where} {name} is new"
+        return None
 
     def add(self, mapping: MutableMapping[str, Any], key: str, where: str) -> None:
         if (id(mapping), key) in self._seen or place_id(mapping, key) in self._known:
@@ -119,18 +136,20 @@ def _moved(snapshot: Any, value: Any) -> bool:
 
 
 class _Held:
-    """What a place held when the recording began."""
+    """What a place held when the recording began. Numbers may be others later if the recording can ``follow`` them."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, follow: bool) -> None:
         self.place = place
+        self.follow = follow
         self.value = place.value()
+        self.leaves = leaves_of(self.value)
         self.snapshot = freeze(self.value)
-        self.tensors = tensors_in(self.value)
+        self.tensors = tensors_in(self.leaves)
         self.types = [(t._data.dtype, t._data.shape, t.requires_grad) for t in self.tensors]
 
     def miss(self) -> str | None:
         now = freeze(self.place.value(_MISSING))
-        if not alike(self.snapshot, now):
+        if not alike(self.snapshot, now) or not (self.follow or self._same_numbers()):
             return f"{self.place.where} changed from {_short(self.snapshot)} to {_short(now)}"
         for t, before in zip(self.place.tensors(), self.types, strict=True):
             if t._linked:
@@ -139,6 +158,10 @@ class _Held:
             if kind != before:
                 return f"{self.place.where} changed from {_kind(before)} to {_kind(kind)}"
         return None
+
+
+    def _same_numbers(self) -> bool:
+        return all(a == b for a, b in zip(self.leaves, self.place.leaves(), strict=True) if followed(a))
 
 
 def _kind(kind: tuple[Any, tuple[int, ...], bool]) -> str:
@@ -150,8 +173,9 @@ class Guards:
     """The conditions of one recording."""
 
     def __init__(
-        self, structure: Any, leaves: Sequence[Any], paths: Sequence[str], places: Sequence[Place] = ()
-    ) -> None:
+        self, structure: Any, leaves: Sequence[Any], paths: Sequence[str], places: Sequence[Place] = (),
+        follow: bool = False,
+    ) -> None:  # fmt: skip
         self.structure = structure
         self.paths = paths
         self.modes = _modes()
@@ -169,7 +193,7 @@ class Guards:
                 self.values.append((i, ById(leaf) if snapshot is _MISSING else snapshot))
         self.tensor_numbers = [i for i, *_ in self.tensors]
         self.distinct = len(set(self.same)) == len(self.same)
-        self.places = [_Held(place) for place in places]
+        self.places = [_Held(place, follow) for place in places]
         self.place_tensors = [t for held in self.places for t in held.tensors]
         self.same_places = _sharing([*leaves, *self.place_tensors])
         self.pinned: list[tuple[Place, Any]] = []
@@ -290,7 +314,7 @@ class Guards:
         if _sharing([*leaves, *tensors]) != self.same_places:
             return "other arguments and attributes are the same tensor"
         written = [*self.written_state, *[leaves[k] for k in self.written_arguments]]
-        written += [tensors_in(place.value())[n] for place, n in self.written_places]
+        written += [place.leaves()[n] for place, n in self.written_places]
         storages = {id(t._storage): t for t in written if t._storage is not None}
         for t in tensors:
             if t._storage is not None and storages.get(id(t._storage), t) is not t:
@@ -318,7 +342,7 @@ class Guards:
 
     def changed(self) -> str | None:
         """Which watched value of names and modules is another than when it was first seen."""
-        found = self.names.miss()
+        found = self.names.miss() or self.names.added()
         for module, snapshot in self.module_state:
             found = found or _module_change(module, snapshot, self._known)
         for held in self.places:

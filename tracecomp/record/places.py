@@ -1,13 +1,13 @@
-"""Places that hold other tensors from call to call: attributes, globals, closure variables, entries of containers."""
+"""Places that hold other tensors and numbers from call to call: attributes, globals, closure variables, their items."""
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tracecomp.modes import ModuleChanges
-from tracecomp.record.pytree import flatten
+from tracecomp.record.pytree import flatten, unflatten
 from tracecomp.tensor import Tensor
 
 
@@ -48,9 +48,17 @@ class Place:
     def value(self, default: Any = None) -> Any:
         return self.mapping.get(self.key, default)
 
+    def leaves(self) -> list[Any]:
+        """What is held now, taken out of its tuples, lists and dicts."""
+        return leaves_of(self.value())
+
     def tensors(self) -> list[Tensor]:
         """The tensors held now."""
-        return tensors_in(self.value())
+        return tensors_in(self.leaves())
+
+    def fill(self, leaves: Sequence[Any]) -> None:
+        """Hold ``leaves`` in the present tuples, lists and dicts."""
+        self.put(unflatten(flatten(self.value(), []), leaves), True)
 
     def put(self, value: Any, same_object: bool) -> None:
         """Hold ``value`` from now on; with ``same_object``, lists and dicts that are here get new contents."""
@@ -63,9 +71,13 @@ def place_id(mapping: Any, key: str) -> tuple[int, str]:
     return (id(mapping.cell if isinstance(mapping, Contents) else mapping), key)
 
 
-def tensors_in(value: Any) -> list[Tensor]:
+def leaves_of(value: Any) -> list[Any]:
     leaves: list[Any] = []
     flatten(value, leaves)
+    return leaves
+
+
+def tensors_in(leaves: Sequence[Any]) -> list[Tensor]:
     return [leaf for leaf in leaves if isinstance(leaf, Tensor)]
 
 

@@ -16,9 +16,10 @@ from tracecomp.errors import CaptureError, Source, user_source
 from tracecomp.ir.graph import Graph, Origin, Value
 from tracecomp.ir.op import Op
 from tracecomp.ir.types import TensorType, float64, from_numpy_dtype
-from tracecomp.modes import modes
+from tracecomp.modes import modes, no_grad
 from tracecomp.node import Node, look, node_count, write
 from tracecomp.ops.autodiff import Sym, scalar_of
+from tracecomp.record.number import Number, dtype_of, followed
 from tracecomp.record.places import Place
 from tracecomp.tensor import Size, Tensor, gradient_edge
 
@@ -62,8 +63,11 @@ class Predicate:
 class Recorder:
     """One recording in progress; ``modes.recorder`` of the thread that runs it."""
 
-    def __init__(self, name: str, strict: bool = True) -> None:
+    def __init__(self, name: str, strict: bool = True, follow: bool = False) -> None:
         self.strict = strict
+        self.follow = follow
+        self.open = True
+        self.numbers: list[Number] = []
         self.graph = Graph(name)
         self.cells: dict[int, Cell] = {}
         self.outside: dict[int, Tensor] = {}
@@ -71,6 +75,7 @@ class Recorder:
         self.state: dict[int, Tensor] = {}
         self.arguments: dict[int, Tensor] = {}
         self.places: dict[int, tuple[Place, int]] = {}
+        self.followed: list[tuple[Tensor, Place, int]] = []
         self.array_arguments: dict[tuple[int, tuple[int, ...]], Value] = {}
         self.grads: dict[int, GradSlot] = {}
         self.hosts: dict[tuple[int, str], tuple[Any, str, Tensor]] = {}
@@ -134,6 +139,20 @@ class Recorder:
     def observe(self, t: Tensor, seen: Any) -> None:
         """Note that Python saw the value of ``t``."""
         self.predicates.append(Predicate(self.value(t), seen, user_source()))
+
+    def item(self, t: Tensor, value: Any) -> Any:
+        """``value``, which Python gets of ``t``: followed in the graph, or else observed."""
+        if not (self.follow and followed(value)):
+            self.observe(t, value)
+            return value
+        with no_grad():
+            return Number(self, t.detach().reshape(()).to(dtype_of(value)), value)
+
+    def plain(self, value: Any) -> Any:
+        """``value`` with plain numbers in place of followed ones, also in tuples and lists."""
+        if type(value) is Number:
+            return value.seen()
+        return type(value)(map(self.plain, value)) if type(value) in (tuple, list) else value
 
     def leave(self, t: Tensor, how: str) -> None:
         """Refuse that a recorded value leaves the graph."""
@@ -238,13 +257,23 @@ class Recorder:
 
     def bind_place(self, place: Place) -> None:
         """Add inputs that stand for the tensors a place holds, read from there at every call."""
-        for n, t in enumerate(place.tensors()):
-            if id(t) not in self.initial:
-                self.places[id(t)] = (place, n)
-                self.bind(t, f"{place.key}{n or ''}", "state")
+        leaves = place.leaves()
+        for n, x in enumerate(leaves):
+            name = f"{place.key}{n or ''}"
+            if isinstance(x, Tensor) and id(x) not in self.initial:
+                self.places[id(x)] = (place, n)
+                self.bind(x, name, "state")
+            elif self.follow and followed(x):
+                t = Tensor._wrap(np.array(x))
+                t._value = Cell(self, self.graph.add_input(TensorType(dtype_of(x), ()), name, "host"))
+                leaves[n] = Number(self, t, x)
+                self.followed.append((t, place, n))
+        if any(type(x) is Number for x in leaves):
+            place.fill(leaves)
 
     def forget(self) -> None:
         """Let go of the tensors met; what was made no longer points here."""
+        self.open = False
         self.cells.clear()
         self.outside.clear()
         for ref, _ in self.made:

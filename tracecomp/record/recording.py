@@ -17,8 +17,9 @@ from tracecomp.modes import modes
 from tracecomp.node import Node, View
 from tracecomp.record.extract import extract, needed_nodes
 from tracecomp.record.guards import Guards
-from tracecomp.record.places import Place, tensors_in
-from tracecomp.record.pytree import flatten, flatten_call, paths
+from tracecomp.record.number import Number, replace_left
+from tracecomp.record.places import Place
+from tracecomp.record.pytree import flatten, flatten_call, paths, unflatten
 from tracecomp.record.reach import edges, new_state, was_freed
 from tracecomp.record.recorder import Recorder
 from tracecomp.record.saving import choose_saved
@@ -71,10 +72,20 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
+class Followed:
+    """A result that is a Python number, computed as output ``number`` of the graph."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class Plain:
     """A result that is no tensor."""
 
     value: Any
+
+
+Result = Made | Given | Followed | Plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +94,7 @@ class Rebound:
 
     place: Place
     structure: Any
-    results: list[Made | Given | Plain]
+    results: list[Result]
     same_object: bool
 
 
@@ -95,7 +106,7 @@ class Recording:
     guards: Guards
     inputs: list[Binding]
     structure: Any
-    results: list[Made | Given | Plain]
+    results: list[Result]
     updates: list[tuple[Binding, int]]
     grads: list[tuple[Tensor, int | Given | None]]
     predicates: list[tuple[int, Any, Source | None]]
@@ -126,17 +137,17 @@ class Split:
 
 def record(
     fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], name: str, strict: bool = True,
-    derive: bool = True, places: Sequence[Place] = (),
+    derive: bool = True, places: Sequence[Place] = (), follow: bool = False,
 ) -> tuple[Any, Recording | str]:  # fmt: skip
     """Run ``fn`` and record it: its result, and the recording (or why there is none).
 
-    ``derive`` adds the derivative of results that require grad. ``places`` are those that hold other tensors from call
-    to call.
+    ``derive`` adds the derivative of results that require grad. ``places`` hold other tensors and numbers from call to
+    call. With ``follow``, numbers that Python reads are followed as far as they are only computed with.
     """
     structure, leaves = flatten_call(args, kwargs)
     where = [p[3:] for p in paths((args, kwargs))]
-    guards = Guards(structure, leaves, where, places)
-    recorder = Recorder(name, strict)
+    guards = Guards(structure, leaves, where, places, follow)
+    recorder = Recorder(name, strict, follow)
     recorder.on_module = guards.watch_module
     watch = Watch(recorder, guards.names)
     watch.function(fn)
@@ -149,10 +160,32 @@ def record(
             result = fn(*args, **kwargs)
         if recorder.stopped is not None:
             return result, recorder.stopped
-        return result, _Finish(recorder, guards, leaves, arrays, result).recording(derive)
+        recording = _Finish(recorder, guards, leaves, arrays, result).recording(derive)
+        result = _plain(result)
+        recording.unsettled = recording.unsettled or _fill_in(recorder, places)
+        return result, recording
     finally:
         modes.recorder = None
         recorder.forget()
+        _fill_in(recorder, places)
+
+
+def _fill_in(recorder: Recorder, places: Sequence[Place]) -> str | None:
+    """Put plain numbers for followed ones into ``places``; says so when followed numbers live on elsewhere."""
+    if not recorder.numbers:
+        return None
+    for place in places:
+        place.fill([_plain(x) for x in place.leaves()])
+    return replace_left(recorder)
+
+
+def _plain(result: Any) -> Any:
+    """``result`` with plain numbers in place of followed ones."""
+    leaves: list[Any] = []
+    structure = flatten(result, leaves)
+    if not any(type(x) is Number for x in leaves):
+        return result
+    return unflatten(structure, [x.value if type(x) is Number else x for x in leaves])
 
 
 def _bind_arguments(recorder: Recorder, leaves: Sequence[Any], where: Sequence[str]) -> dict[Value, int]:
@@ -203,7 +236,7 @@ class _Finish:
             predicates.append((len(self.outputs), p.seen, p.source))
             self.outputs.append(Output(p.value, f"p{len(predicates) - 1}", "predicate"))
         split_at = self._derive(roots) if roots else None
-        kept = [*tensors]
+        kept = [*tensors, *[n.tensor for n in self.recorder.numbers]]
         kept += [g for slot in self.recorder.grads.values() if (g := slot.tensor._grad) is not None]
         split = None if split_at is None else self._split(*split_at, updated, self._history(roots))
         if split is not None:
@@ -234,6 +267,8 @@ class _Finish:
                 sources[value] = Binding("grad", grads[key])
             else:
                 sources[value] = Binding("state", recorder.outside[key])
+        for t, place, n in recorder.followed:
+            sources[t._value.value] = Binding("place", (place, n))
         for owner, name, t in recorder.hosts.values():
             sources[t._value.value] = Binding("host", (owner, name))
         return sources
@@ -285,7 +320,10 @@ class _Finish:
             and recorder.value(t) is not recorder.initial[key]
         ]  # fmt: skip
 
-    def _result(self, v: Any, roots: Sequence[Tensor]) -> Made | Given | Plain:
+    def _result(self, v: Any, roots: Sequence[Tensor]) -> Result:
+        if type(v) is Number:
+            self.outputs.append(Output(self.recorder.value(v.tensor), f"n{len(self.outputs)}", "result"))
+            return Followed(len(self.outputs) - 1)
         if not isinstance(v, Tensor):
             return Plain(v)
         if not self.recorder.is_made(v):
@@ -307,7 +345,7 @@ class _Finish:
             now = held.place.value()
             leaves: list[Any] = []
             structure = flatten(now, leaves)
-            if any(a is not b for a, b in zip(tensors_in(now), held.tensors, strict=False)):
+            if any(_plain(a) is not b for a, b in zip(leaves, held.leaves, strict=False)):
                 results = [self._result(v, roots) for v in leaves]
                 found.append(Rebound(held.place, structure, results, now is held.value))
         return found

@@ -57,8 +57,8 @@ class Watch:
         else:
             self.object(fn)
 
-    def object(self, owner: Any) -> None:
-        """Watch the plain attributes of a user's object."""
+    def object(self, owner: Any, existed: bool = True) -> None:
+        """Watch the plain attributes of a user's object, and whether it gets more if it ``existed`` before the call."""
         if id(owner) in self._objects:
             return
         self._objects.add(id(owner))
@@ -66,6 +66,8 @@ class Watch:
         if _is_module(owner):
             self.recorder.module_ran(owner)
         elif hasattr(owner, "__dict__") and not isinstance(owner, type) and _is_user_class(kind):
+            if existed:
+                self.names.own(vars(owner), f"attribute of {kind.__name__}:")
             for name, value in list(vars(owner).items()):
                 self.names.add(vars(owner), name, f"attribute of {kind.__name__}:")
                 self._consider(value)
@@ -77,7 +79,7 @@ class Watch:
             if is_user_code(code):
                 self._read(code, frame.f_globals)
         if code.co_argcount and code.co_varnames[0] == "self" and is_user_code(code):
-            self.object(frame.f_locals.get("self"))
+            self.object(frame.f_locals.get("self"), existed=False)
         return self._before(frame, event, arg) if self._before is not None else None
 
     def _read(self, code: CodeType, space: dict[str, Any]) -> None:

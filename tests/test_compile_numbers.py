@@ -1,0 +1,205 @@
+"""Compiled programs that compute with Python numbers read from tensors or kept in attributes."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import tracecomp as torch
+from tracecomp import nn
+from tracecomp.errors import CaptureError
+
+
+class Meter:
+    """Counts and averages, as training loops do."""
+
+    calls = 0
+
+    def __init__(self) -> None:
+        self.total = 0.0
+        self.count = 0
+        self.recent = [0.0, 0]
+        self.t = -7
+
+    def update(self, x: Any) -> Any:
+        self.calls += 1
+        self.total += x.mean().item() * len(x)
+        self.count += len(x)
+        self.recent[0] = x.sum().item()
+        self.recent[1] -= 1
+        self.t += 3
+        t = self.t
+        return self.total / self.count, t // 4, t % 4, -t, abs(t), t**2, 2.5 - t, self.calls
+
+
+def both(make: Callable[[], Any], calls: int = 8) -> Any:
+    """Call a program and a compiled copy of it alike; the compiled one."""
+    eager, compiled = make(), torch.compile(make())
+    for n in range(calls):
+        x = torch.arange(4.0) * (n - 2)
+        one, other = eager(x), compiled(x)
+        assert torch.is_tensor(one) or json.dumps(one) == json.dumps(other)
+        if torch.is_tensor(one):
+            assert one.dtype is other.dtype
+            assert one.tolist() == pytest.approx(other.tolist(), rel=1e-6)
+    return compiled
+
+
+def test_item_as_a_result_of_a_training_step() -> None:
+    def losses(compiled: bool) -> list[float]:
+        torch.manual_seed(0)
+        model = nn.Linear(3, 1)
+        opt = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        def step(x: Any, y: Any) -> float:
+            opt.zero_grad()
+            loss = ((model(x) - y) ** 2).mean()
+            loss.backward()
+            opt.step()
+            return loss.item()
+
+        run = torch.compile(step) if compiled else step
+        torch.manual_seed(1)
+        found = [run(torch.randn(4, 3), torch.randn(4, 1)) for _ in range(80)]
+        assert all(type(v) is float for v in found)
+        if compiled:
+            assert run.recordings == 2
+            assert len(run.graphs) == 1
+        return found
+
+    assert losses(True) == pytest.approx(losses(False), rel=1e-5)
+
+
+def test_numbers_in_attributes() -> None:
+    one, other = Meter(), Meter()
+    update = torch.compile(other.update)
+    for n in range(9):
+        x = torch.arange(4.0) + n
+        assert one.update(x) == update(x)
+        assert vars(one) == vars(other)
+        assert [type(v) for v in vars(one).values()] == [type(v) for v in vars(other).values()]
+    assert len(update.graphs) == 1
+    other.count = 100  # changed from outside
+    one.count = 100
+    assert one.update(torch.ones(2)) == update(torch.ones(2))
+
+
+def test_number_that_scales_a_tensor() -> None:
+    def make() -> Any:
+        class Schedule:
+            t = 0
+
+        s = Schedule()
+
+        def step(x: Any) -> Any:
+            s.t += 1
+            return x * (1 - 0.9**s.t) + s.t
+
+        return step
+
+    assert len(both(make).graphs) == 1
+
+
+def test_integer_tensors_stay_integers() -> None:
+    def make() -> Any:
+        return lambda x: x.to(torch.int32) * x.sum().to(torch.int64).item()
+
+    assert len(both(make).graphs) == 1
+
+
+def test_comparison_steers_and_the_value_does_not() -> None:
+    def make() -> Any:
+        def step(x: Any) -> Any:
+            total = x.sum().item()
+            return x * 0 if total > 3 else x * total
+
+        return step
+
+    assert len(both(make).graphs) == 2
+
+
+def test_the_value_itself_steers_where_python_needs_it() -> None:
+    def step(x: Any) -> Any:
+        return x * 0 if math.isnan(x.sum().item()) else x * 2
+
+    c = torch.compile(step)
+    for _ in range(4):
+        for value in (1.0, math.nan, 2.0):
+            x = torch.full((2,), value)
+            assert str(c(x)) == str(step(x))
+    assert len(c.graphs) == 3  # one per value
+
+
+def test_division_by_zero_raises_as_in_python() -> None:
+    def step(x: Any) -> Any:
+        return 1.0 / x.sum().item()
+
+    c = torch.compile(step)
+    for n in range(1, 6):
+        assert c(torch.full((2,), float(n))) == 1 / (2 * n)
+    with pytest.raises(ZeroDivisionError):
+        c(torch.zeros(2))
+    assert len(c.graphs) == 1
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda n, x: torch.clamp(x, max=n), lambda n, x: torch.full((2,), n), lambda n, x: torch.tensor([n, 1.0]),
+        lambda n, x: f"{n:.3f}", lambda n, x: round(n, 2), lambda n, x: [n] * int(n), lambda n, x: n.is_integer(),
+        lambda n, x: max(n, 3.0), lambda n, x: n // 2, lambda n, x: n % 2, lambda n, x: isinstance(n, float),
+        lambda n, x: nn.functional.softplus(x, beta=n), lambda n, x: math.sqrt(n), lambda n, x: {"n": n, "m": [n]},
+        lambda n, x: torch.add(x, x, alpha=n), lambda n, x: x**n, lambda n, x: torch.where(x > n, x, n),
+    ],
+)  # fmt: skip
+def test_other_uses_of_a_number(use: Callable[..., Any]) -> None:
+    def step(x: Any) -> Any:
+        return use(x.sum().item(), x)
+
+    c = torch.compile(step)
+    for n in (1.0, 2.0, 1.0, 3.0, 2.0):
+        x = torch.full((2,), n)
+        assert str(c(x)) == str(step(x))
+
+
+def test_a_number_kept_elsewhere_is_refused_and_nothing_but_plain_numbers_is_left() -> None:
+    class Log:
+        __slots__ = ("lines",)
+
+        def __init__(self) -> None:
+            self.lines: list[Any] = []
+
+    log = Log()
+
+    def step(x: Any) -> Any:
+        log.lines.append(x.sum().item())
+        return x * 2
+
+    c = torch.compile(step)
+    with pytest.raises(CaptureError, match=r"keeps numbers that it has read, at .*test_compile_numbers.py:\d+"):
+        for n in range(8):
+            c(torch.full((2,), float(n)))
+    assert all(type(v) is float for v in log.lines)
+    assert log.lines == [2.0 * n for n in range(len(log.lines))]
+
+
+def test_an_error_in_the_middle_leaves_plain_numbers() -> None:
+    m = Meter()
+
+    def step(x: Any, fail: bool) -> Any:
+        m.total += x.sum().item()
+        if fail:
+            raise ValueError("stop")
+        return x
+
+    c = torch.compile(step)
+    for _ in range(3):
+        c(torch.ones(2), False)
+    with pytest.raises(ValueError, match="stop"):
+        c(torch.ones(2), True)
+    assert type(m.total) is float
+    assert m.total == 8
