@@ -13,13 +13,12 @@ from itertools import pairwise
 
 from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.op import Bilinear, Indexed, Pointwise, Reduced
-from tracecomp.passes.cost import op_cost
 from tracecomp.passes.groups import Decision, Domain, Group, Partition
 from tracecomp.passes.reads import TRANSPARENT_KINDS, Space, looked_through, producers, storage
+from tracecomp.passes.recompute import Recompute
 
 MAX_NODES = 96
 SIBLING_BYTES = 4096
-INLINE_COST = 4.0
 MIN_TRANSPOSED = 2048
 
 
@@ -53,8 +52,8 @@ class Fuser:
             self._add(node)
         if self.enabled:
             self._merge_siblings(units)
-        inlined = self._inlined()
         groups = self._ordered()
+        inlined = self._inlined(groups)
         stored = {g: self._stored(g, inlined) for g in groups}
         groups = [g for g in groups if stored[g]]
         return Partition(groups, stored, inlined, self.decisions, self.order, self.opaque)
@@ -110,9 +109,9 @@ class Fuser:
 
     def _producers(self, node: Node) -> list[Node]:
         """Units whose results ``node`` reads, through views."""
-        return producers(node, self._looked_through)
+        return producers(node, self.looks_through)
 
-    def _looked_through(self, node: Node) -> bool:
+    def looks_through(self, node: Node) -> bool:
         return looked_through(node, self.opaque)
 
     def _closure(self, group: Group) -> int:
@@ -167,16 +166,16 @@ class Fuser:
             if isinstance(node.op.loop, Bilinear):
                 continue
             here = row if node in rows else element
-            for read in self._space(node).reads:
+            for read in self.space(node).reads:
                 producer = read.value.node
                 if producer not in members:
                     continue
                 is_row = producer in rows or isinstance(producer.op.loop, Reduced)
-                if read.offset.substitute({self._space(node).var: here}) != (row if is_row else element):
+                if read.offset.substitute({self.space(node).var: here}) != (row if is_row else element):
                     return f"{node.op.name} reads {producer.op.name} at another position"
         return None
 
-    def _space(self, node: Node) -> Space:
+    def space(self, node: Node) -> Space:
         if node not in self.spaces:
             self.spaces[node] = Space(node, self.opaque)
         return self.spaces[node]
@@ -209,8 +208,8 @@ class Fuser:
         readers: dict[Value, list[Node]] = {}
         for node in units:
             if isinstance(node.op.loop, Pointwise | Reduced):
-                for read in self._space(node).reads:
-                    if read.value.type.nbytes >= SIBLING_BYTES and read.offset == self._space(node).flat:
+                for read in self.space(node).reads:
+                    if read.value.type.nbytes >= SIBLING_BYTES and read.offset == self.space(node).flat:
                         readers.setdefault(read.value, []).append(node)
         for nodes in readers.values():
             for a, b in pairwise(nodes):
@@ -226,57 +225,27 @@ class Fuser:
         direct = {self.group_of[p].id for n in second.nodes for p in self._producers(n)}
         return bool(second.ancestors >> first.id & 1) and first.id not in direct
 
-    def _inlined(self) -> set[Node]:
-        """Cheap results that other kernels recompute from what is in memory anyway, instead of storing them."""
-        if not self.enabled:
-            return set()
-        inlined: set[Node] = set()
-        for node in self.live:
-            group = self.group_of.get(node)
-            if group is None or group.kind != "loops" or node.outputs[0] in self.wanted:
-                continue
-            if not isinstance(node.op.loop, Pointwise) or op_cost(node) > INLINE_COST:
-                continue
-            readers = [r for r in self._reader_units(node.outputs[0]) if self.group_of[r] is not group]
-            if readers and all(self._may_recompute(node, r) for r in readers) and self._leaves_stay(node, inlined):
-                inlined.add(node)
-        return inlined
+    def _inlined(self, groups: list[Group]) -> set[Node]:
+        choice = Recompute(self)
+        for group in groups if self.enabled else ():
+            choice.visit(group)
+        return choice.inlined
 
-    def _reader_units(self, value: Value) -> Iterator[Node]:
+    def reader_units(self, value: Value) -> Iterator[Node]:
         for user in self.users.get(value, ()):
-            if self._looked_through(user):
-                yield from self._reader_units(user.outputs[0])
+            if self.looks_through(user):
+                yield from self.reader_units(user.outputs[0])
             if user in self.unit_set:
                 yield user
 
-    def _may_recompute(self, node: Node, reader: Node) -> bool:
-        if not isinstance(reader.op.loop, Pointwise | Reduced) or self.group_of[reader].kind != "loops":
-            return False
-        return self._space(reader).numel <= node.outputs[0].type.numel
-
-    def _leaves_stay(self, node: Node, inlined: set[Node]) -> bool:
-        """Whether what ``node`` reads is in memory whatever happens here, and is no more than it writes (twice)."""
-        total = 0
-        for read in self._space(node).reads:
-            producer = read.value.node
-            if producer is not None and (producer in inlined or not self._stored_anyway(producer)):
-                return False
-            total += read.value.type.nbytes
-        return total <= 2 * node.outputs[0].type.nbytes + 64 or node.outputs[0].dtype.kind == "bool"
-
-    def _stored_anyway(self, node: Node) -> bool:
-        if node not in self.group_of:
-            return False
-        return any(v in self.wanted or self._leaves_group(v, self.group_of[node]) for v in node.outputs)
-
-    def _leaves_group(self, value: Value, group: Group, inlined: frozenset[Node] | set[Node] = frozenset()) -> bool:
+    def leaves_group(self, value: Value, group: Group, inlined: frozenset[Node] | set[Node] = frozenset()) -> bool:
         """Whether some kernel other than ``group`` reads ``value`` from memory."""
         for user in self.users.get(value, ()):
             if user in self.unit_set and self.group_of[user] is not group:
                 return True
-            if user in self.unit_set and user in inlined and self._leaves_group(user.outputs[0], group, inlined):
+            if user in self.unit_set and user in inlined and self.leaves_group(user.outputs[0], group, inlined):
                 return True
-            if self._looked_through(user) and self._leaves_group(user.outputs[0], group, inlined):
+            if self.looks_through(user) and self.leaves_group(user.outputs[0], group, inlined):
                 return True
         return False
 
@@ -284,7 +253,7 @@ class Fuser:
         stored = []
         for node in group.nodes:
             for value in node.outputs:
-                needed = node not in inlined and self._leaves_group(value, group, inlined)
+                needed = node not in inlined and self.leaves_group(value, group, inlined)
                 if value in self.wanted or needed or group.kind in ("imperative", "control"):
                     stored.append(value)
         return stored

@@ -90,7 +90,8 @@ def with_inlined(group: Group, partition: Partition) -> Group:
     extra = [n for n in _looked_into(group, partition) if n in partition.inlined]
     if not extra:
         return group
-    return Group(group.id, group.kind, [*reversed(extra), *group.nodes], group.domain, group.rows | set(extra))
+    extra.sort(key=partition.order.__getitem__)
+    return Group(group.id, group.kind, [*extra, *group.nodes], group.domain, group.rows | set(extra))
 
 
 def values_read(group: Group, partition: Partition) -> set[Value]:
