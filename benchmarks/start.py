@@ -59,6 +59,7 @@ def _begin(engine: str, workload: Workload, cache: Path, patience: float) -> tup
             "settled": settled,
             "import_seconds": process.ready["import_seconds"],
             "peak": answer["peak"],
+            "imported": answer["imported"],
             "cpu": cpu,
         }
         row["peak_settled"] = process.ask("memory")["bytes"]

@@ -43,7 +43,7 @@ class Worker:
         self.repeat = 1
 
     def prepare(self, workload: str) -> dict[str, Any]:
-        """Set the workload up and call it until it is settled; seconds and peak bytes (beyond the import's) of that."""
+        """Set the workload up and call it until it is settled; seconds, peak bytes of that, and before it."""
         _pin(self.workshop)
         self.call = self.first = None
         self.call = self.engine.prepare(WORKLOADS[workload])
@@ -57,7 +57,7 @@ class Worker:
         self.repeat = 1
         while (took := self._sample()[0] * self.repeat) < SAMPLE_SECONDS and self.repeat < 10**6:
             self.repeat = max(self.repeat + 1, int(self.repeat * min(10.0, SAMPLE_SECONDS / max(took, 1e-9))))
-        return {"first_calls": seconds, "first_cpu": busy, "peak": peak}
+        return {"first_calls": seconds, "first_cpu": busy, "peak": peak, "imported": self.baseline}
 
     def time(self, seconds: float, samples: int) -> dict[str, Any]:
         """Seconds per call, of the wall clock and of all of the process's threads."""

@@ -23,6 +23,7 @@ from tracecomp.record.pytree import flatten_call
 from tracecomp.record.recording import Recording, record
 from tracecomp.runner import BACKENDS
 from tracecomp.runtime.call import take_calls
+from tracecomp.runtime.memory import return_unused
 
 MAX_RECORDINGS = 64
 MAX_UNSETTLED = 4
@@ -147,6 +148,7 @@ class Compiled:
         if entry.plan is None:
             with self._lock:
                 if entry.plan is None:
+                    return_unused()
                     entry.plan = Plan(entry.recording, self.backend, self.threads)
         return entry.plan
 
