@@ -112,12 +112,12 @@ def momentum():
     return training(lambda p: optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.01))
 
 
-@program(recordings=2)
+@program()
 def adam():
     return training(lambda p: optim.Adam(p, lr=0.01))
 
 
-@program(recordings=2)
+@program()
 def adamw():
     return training(lambda p: optim.AdamW(p, lr=0.01))
 
@@ -127,7 +127,7 @@ def zeroed_gradients():
     return training(lambda p: optim.SGD(p, lr=0.1), set_to_none=False)
 
 
-@program(recordings=2)
+@program()
 def scheduler_changes_rate():
     model = mlp()
     opt = optim.Adam(model.parameters(), lr=0.1)

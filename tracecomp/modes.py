@@ -100,6 +100,17 @@ class enable_grad(_GradMode):
     mode = True
 
 
+class unrecorded(_ContextDecorator):
+    """What is computed inside is not recorded: tensors made here were there before, as far as a recording knows."""
+
+    def __enter__(self) -> None:
+        self._before = modes.recorder
+        modes.recorder = None
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        modes.recorder = self._before
+
+
 class set_grad_enabled(_ContextDecorator):
     """Set the gradient mode now; as a context manager, restore it at the end."""
 

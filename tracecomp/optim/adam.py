@@ -7,6 +7,7 @@ from typing import Any
 
 from tracecomp.functional import names as T
 from tracecomp.ir.types import float64
+from tracecomp.modes import unrecorded
 from tracecomp.optim.optimizer import Group, Optimizer, check_betas, non_negative, step_counter
 from tracecomp.optim.options import active, number, pair
 from tracecomp.tensor import Tensor
@@ -15,9 +16,10 @@ from tracecomp.tensor import Tensor
 def _first_state(param: Tensor, state: dict[str, Any], *names: str) -> Tensor:
     """The step counter as float64, one further; zeros under ``names`` at the first step."""
     if not state:
-        state["step"] = step_counter()
-        for name in names:
-            state[name] = T.zeros_like(param)
+        with unrecorded():
+            state["step"] = step_counter()
+            for name in names:
+                state[name] = T.zeros_like(param)
     state["step"].add_(1)
     return state["step"].to(float64)  # type: ignore[no-any-return]
 
@@ -154,9 +156,10 @@ class NAdam(Optimizer):
     def _update(self, param: Tensor, grad: Tensor, state: dict[str, Any], options: Any) -> None:
         lr, (beta1, beta2), eps, decay, momentum_decay, decoupled = options
         if not state:
-            state["step"] = step_counter()
-            state["mu_product"] = T.ones((), dtype=state["step"].dtype)
-            state["exp_avg"], state["exp_avg_sq"] = T.zeros_like(param), T.zeros_like(param)
+            with unrecorded():
+                state["step"] = step_counter()
+                state["mu_product"] = T.ones((), dtype=state["step"].dtype)
+                state["exp_avg"], state["exp_avg_sq"] = T.zeros_like(param), T.zeros_like(param)
         step = _first_state(param, state)
         start, grad = _decayed(param, grad, lr, decay, decoupled)
         mu = (1.0 - T.pow(0.96, step * momentum_decay) * 0.5) * beta1

@@ -6,6 +6,7 @@ from typing import Any
 
 from tracecomp.functional import names as T
 from tracecomp.ir.types import float32, float64
+from tracecomp.modes import unrecorded
 from tracecomp.optim.optimizer import Group, Optimizer, non_negative, step_counter
 from tracecomp.optim.options import active, number
 from tracecomp.tensor import Tensor
@@ -79,8 +80,9 @@ class Adadelta(Optimizer):
     def _update(self, param: Tensor, grad: Tensor, state: dict[str, Any], options: Any) -> None:
         lr, rho, eps, decay = options
         if not state:
-            state["step"] = step_counter()
-            state["square_avg"], state["acc_delta"] = T.zeros_like(param), T.zeros_like(param)
+            with unrecorded():
+                state["step"] = step_counter()
+                state["square_avg"], state["acc_delta"] = T.zeros_like(param), T.zeros_like(param)
         state["step"].add_(1)
         grad = _decayed(param, grad, decay)
         square, moved = state["square_avg"], state["acc_delta"]
@@ -115,12 +117,13 @@ class RMSprop(Optimizer):
     def _update(self, param: Tensor, grad: Tensor, state: dict[str, Any], options: Any) -> None:
         lr, alpha, eps, decay, momentum, centered = options
         if not state:
-            state["step"] = step_counter()
-            state["square_avg"] = T.zeros_like(param)
-            if momentum is not None:
-                state["momentum_buffer"] = T.zeros_like(param)
-            if centered:
-                state["grad_avg"] = T.zeros_like(param)
+            with unrecorded():
+                state["step"] = step_counter()
+                state["square_avg"] = T.zeros_like(param)
+                if momentum is not None:
+                    state["momentum_buffer"] = T.zeros_like(param)
+                if centered:
+                    state["grad_avg"] = T.zeros_like(param)
         state["step"].add_(1)
         grad = _decayed(param, grad, decay)
         square = state["square_avg"]
@@ -169,12 +172,13 @@ class Adafactor(Optimizer):
         lr, beta2_decay, (eps1, eps2), clip, decay = options
         eps1 = T.finfo(param.dtype).eps if eps1 is None else eps1
         if not state:
-            state["step"] = T.tensor(0.0, dtype=float32)
-            if grad.ndim > 1:
-                state["row_var"] = grad.new_zeros((*grad.shape[:-1], 1))
-                state["col_var"] = grad.new_zeros((*grad.shape[:-2], 1, grad.shape[-1]))
-            else:
-                state["variance"] = T.zeros_like(grad)
+            with unrecorded():
+                state["step"] = T.tensor(0.0, dtype=float32)
+                if grad.ndim > 1:
+                    state["row_var"] = grad.new_zeros((*grad.shape[:-1], 1))
+                    state["col_var"] = grad.new_zeros((*grad.shape[:-2], 1, grad.shape[-1]))
+                else:
+                    state["variance"] = T.zeros_like(grad)
         state["step"].add_(1)
         step = state["step"].to(float64)
         weight = step**beta2_decay

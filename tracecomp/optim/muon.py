@@ -7,6 +7,7 @@ from typing import Any
 
 from tracecomp.functional import names as T
 from tracecomp.functional.norms import vector_norm
+from tracecomp.modes import unrecorded
 from tracecomp.optim.optimizer import Group, Optimizer, non_negative
 from tracecomp.optim.options import active, number
 from tracecomp.tensor import Tensor
@@ -67,7 +68,8 @@ class Muon(Optimizer):
     def _update(self, param: Tensor, grad: Tensor, state: dict[str, Any], options: Any) -> None:
         group, lr, decay, momentum = options
         if not state:
-            state["momentum_buffer"] = T.zeros_like(grad)
+            with unrecorded():
+                state["momentum_buffer"] = T.zeros_like(grad)
         buffer = state["momentum_buffer"]
         buffer.copy_(buffer.lerp(grad, 1 - momentum))
         update = grad.lerp(buffer, momentum) if active(group, "nesterov") else buffer

@@ -6,6 +6,7 @@ from typing import Any
 
 from tracecomp.functional import names as T
 from tracecomp.ir.types import float64
+from tracecomp.modes import unrecorded
 from tracecomp.optim.optimizer import Group, Optimizer, non_negative, step_counter
 from tracecomp.optim.options import active, number, pair
 from tracecomp.tensor import Tensor
@@ -71,10 +72,11 @@ class ASGD(Optimizer):
     def _update(self, param: Tensor, grad: Tensor, state: dict[str, Any], options: Any) -> None:
         lr, lambd, alpha, t0, decay = options
         if not state:
-            state["step"] = step_counter()
-            state["eta"] = T.zeros((), dtype=state["step"].dtype) + lr
-            state["mu"] = T.ones((), dtype=state["step"].dtype)
-            state["ax"] = T.zeros_like(param)
+            with unrecorded():
+                state["step"] = step_counter()
+                state["eta"] = T.zeros((), dtype=state["step"].dtype) + lr
+                state["mu"] = T.ones((), dtype=state["step"].dtype)
+                state["ax"] = T.zeros_like(param)
         state["step"].add_(1)
         step, eta, mu, average = state["step"].to(float64), state["eta"], state["mu"], state["ax"]
         if decay is not None:
@@ -107,9 +109,10 @@ class Rprop(Optimizer):
     def _update(self, param: Tensor, grad: Tensor, state: dict[str, Any], options: Any) -> None:
         lr, (shrink, grow), (least, most) = options
         if not state:
-            state["step"] = step_counter()
-            state["prev"] = T.zeros_like(param)
-            state["step_size"] = T.zeros_like(grad) + lr
+            with unrecorded():
+                state["step"] = step_counter()
+                state["prev"] = T.zeros_like(param)
+                state["step_size"] = T.zeros_like(grad) + lr
         state["step"].add_(1)
         agreement = grad * state["prev"]
         factor = T.where(agreement > 0, grow, T.where(agreement < 0, shrink, 1.0)).to(grad.dtype)
