@@ -412,6 +412,110 @@ def shape_dependent_python():
     return step, [(rand(n, 3, seed=n),) for n in (2, 4, 2, 4)], []
 
 
+def leaves(count: int, *shape: int) -> list[Any]:
+    return [(x.requires_grad_(),) for (x,) in batches(count, *shape)]
+
+
+@program()
+def gradients_of_arguments():
+    model = mlp()
+
+    def step(x):
+        model.zero_grad()
+        loss = model(x).sum()
+        loss.backward()
+        return loss
+
+    return step, leaves(4, 5, 4), [*model.parameters()], None, lambda fn, x: (fn(x), x.grad)
+
+
+@program(recordings=2)
+def gradients_of_arguments_add_up():
+    def step(x):
+        (x * x).sum().backward()
+
+    def twice(fn, x):
+        fn(x)
+        before = x.grad.clone()
+        fn(x)
+        return before, x.grad
+
+    return step, leaves(4, 5), [], None, twice
+
+
+@program()
+def gradients_of_arguments_are_cleared():
+    def step(x):
+        (x * x).sum().backward()
+        steep = x.grad.sign()
+        x.grad = None
+        return steep
+
+    return step, leaves(4, 5), [], None, lambda fn, x: (fn(x), torch.tensor(x.grad is None))
+
+
+@program()
+def arguments_become_leaves():
+    model = mlp()
+
+    def attack(x):
+        x.requires_grad = True
+        model(x).sum().backward()
+        return x.detach() + 0.1 * x.grad.sign()
+
+    def use(fn, x):
+        return fn(x), x.grad, torch.tensor(x.requires_grad)
+
+    return attack, batches(4, 5, 4), [], lambda i: model.zero_grad(), use
+
+
+@program()
+def arguments_become_leaves_of_what_is_returned():
+    def step(x):
+        return (x.requires_grad_() ** 2).sum()
+
+    def use(fn, x):
+        fn(x).backward()
+        return x.grad
+
+    return step, batches(4, 5), [], None, use
+
+
+@program(recordings=2)
+def networks_frozen_in_turn():
+    critic, maker = mlp(), nn.Linear(4, 4)
+    opts = [optim.SGD(m.parameters(), 0.1) for m in (critic, maker)]
+
+    def step(x):
+        for n, opt in enumerate(opts):
+            for p in critic.parameters():
+                p.requires_grad_(n == 0)
+            opt.zero_grad()
+            loss = critic(maker(x)).mean() * (1 - 2 * n)
+            loss.backward()
+            opt.step()
+        return loss
+
+    def use(fn, x):
+        return fn(x), torch.tensor([p.requires_grad for p in critic.parameters()])
+
+    return step, batches(5, 5, 4), [*critic.parameters(), *maker.parameters()], None, use
+
+
+@program(recordings=2)
+def network_frozen_or_not():
+    model = mlp()
+
+    def step(x, frozen):
+        model.requires_grad_(not frozen)
+        return model(x).detach()
+
+    def use(fn, x, frozen):
+        return fn(x, frozen), torch.tensor([p.requires_grad for p in model.parameters()])
+
+    return step, [(x, i % 2 == 0) for i, (x,) in enumerate(batches(6, 5, 4))], [], None, use
+
+
 def check(make: Callable[[], Any], recordings: int | None, backend: str) -> None:
     _, want = run(make, lambda f: f)
     compiled, got = run(make, lambda f: torch.compile(f, backend=backend))
