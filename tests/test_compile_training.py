@@ -412,6 +412,24 @@ def shape_dependent_python():
     return step, [(rand(n, 3, seed=n),) for n in (2, 4, 2, 4)], []
 
 
+@program(recordings=3)
+def sizes_that_fit_one_path_only():
+    def step(index):
+        table = torch.zeros(int(index.max()) + 1)
+        table[index] = 1.0
+        return table
+
+    return step, [(torch.tensor(i),) for i in ([0, 3], [1, 3], [2, 5], [0, 1], [2, 3], [5, 4], [1, 0])], []
+
+
+@program(recordings=2)
+def matrices_that_fit_one_path_only():
+    def step(a):
+        return torch.linalg.cholesky(a) if a.sum() > 0 else a
+
+    return step, [(torch.eye(3) * s,) for s in (1.0, 2.0, -1.0, 3.0, -2.0)], []
+
+
 def leaves(count: int, *shape: int) -> list[Any]:
     return [(x.requires_grad_(),) for (x,) in batches(count, *shape)]
 

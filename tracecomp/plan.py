@@ -77,7 +77,8 @@ class Plan:
     def call(self, leaves: Sequence[Any]) -> tuple[int, Any]:
         """Run on argument ``leaves``: how many predicates held, and the results.
 
-        When a predicate does not hold, its value takes the place of the results, and nothing outside was written.
+        When a predicate does not hold, its value takes the place of the results, and nothing outside was written. On a
+        path that may be another call's the program can also fail: then there is the error, and -1.
         """
         recording = self.recording
         if self._array_arguments:
@@ -90,7 +91,12 @@ class Plan:
             arrays += [read_one(leaves) for read_one in self._others]
         outputs = self._outputs(arrays)
         kept = None if recording.split is None else self._keep(leaves, arrays)
-        self.forward.run(arrays, outputs)
+        try:
+            self.forward.run(arrays, outputs)
+        except (IndexError, RuntimeError) as error:
+            if recording.predicates:
+                return -1, error
+            raise
         for k, (out, seen, _) in enumerate(recording.predicates):
             now = outputs[out].tolist()
             if not same_value(now, seen):
