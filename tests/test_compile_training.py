@@ -430,6 +430,17 @@ def matrices_that_fit_one_path_only():
     return step, [(torch.eye(3) * s,) for s in (1.0, 2.0, -1.0, 3.0, -2.0)], []
 
 
+@program()
+def cache_written_at_positions():
+    cache = torch.zeros(2, 6, 3)
+
+    def step(x, position):
+        cache[:, position] = x.unsqueeze(1)
+        return (cache * (torch.arange(6) <= position)[:, None]).sum(1)
+
+    return step, [(x, torch.tensor([i])) for i, (x,) in enumerate(batches(4, 2, 3))], [cache]
+
+
 def leaves(count: int, *shape: int) -> list[Any]:
     return [(x.requires_grad_(),) for (x,) in batches(count, *shape)]
 
@@ -551,3 +562,38 @@ def check(make: Callable[[], Any], recordings: int | None, backend: str) -> None
 @pytest.mark.parametrize(("make", "recordings"), PROGRAMS, ids=[m.__name__ for m, _ in PROGRAMS])
 def test_compiled_equals_eager(make: Callable[[], Any], recordings: int, backend: str) -> None:
     check(make, recordings, backend)
+
+
+def rotated(n: int) -> Any:
+    return torch.tensor([*range(1, n), 0])
+
+
+OVERWRITES: dict[str, Callable[[Any], Any]] = {
+    "flipped": lambda s: s.copy_((s * 2).flip(0) + 1),
+    "transposed": lambda s: s.copy_((s * 2).T + s.exp()),
+    "flipped twice": lambda s: s.copy_((s + 1).flip(0) * (s + 2).flip(1)),
+    "row and column": lambda s: s.copy_((s * 2)[0][:, None] * (s * 2)[:, 0]),
+    "product with itself": lambda s: s.copy_((s * 2) @ (s + 1)),
+    "product and itself": lambda s: s.copy_(s + (s.detach() * 2) @ torch.eye(5)),
+    "rows taken": lambda s: s.copy_((s * 2)[rotated(5)] - 1),
+    "rows put": lambda s: s.index_copy_(0, torch.tensor([3, 1]), s[:2] * 2),
+    "rows added": lambda s: s.index_add_(0, rotated(5), s * 2),
+    "scattered": lambda s: s.scatter_(0, rotated(5)[:, None].expand(5, 5), s.flip(1)),
+    "sums so far": lambda s: s.copy_((s * 2).flip(0).cumsum(0)),
+    "sorted": lambda s: s.copy_((s * 2).sort(0)[0].flip(0)),
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", OVERWRITES)
+def test_state_that_is_overwritten_from_itself(name: str, backend: str) -> None:
+    """Each result element is stored over one that others may still be computed from."""
+    write = OVERWRITES[name]
+    ours, theirs = torch.zeros(5, 5), torch.zeros(5, 5)
+    compiled = torch.compile(write, backend=backend)
+    for call in range(3):
+        for state, fn in ((ours, compiled), (theirs, write)):
+            state.copy_(rand(5, 5, seed=call))
+            fn(state)
+        np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-5)
+    assert compiled.recordings == 1
