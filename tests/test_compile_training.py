@@ -441,6 +441,36 @@ def cache_written_at_positions():
     return step, [(x, torch.tensor([i])) for i, (x,) in enumerate(batches(4, 2, 3))], [cache]
 
 
+@program(recordings=3)
+def queue_with_its_position_in_a_buffer():
+    queue, position = torch.zeros(6, 3), torch.zeros(1, dtype=torch.int64)
+
+    def step(x):
+        at = int(position)
+        queue[at : at + 2] = x
+        position[0] = (at + 2) % 6
+        return queue.sum()
+
+    return step, batches(8, 2, 3), [queue, position]
+
+
+@program(recordings=2)
+def counts_that_are_true_or_false():
+    def step(x):
+        return x * 2 if (x > 1.0).sum() else x
+
+    return step, [(torch.tensor(x),) for x in ([0.0, 0.5], [2.0, 3.0], [0.5, 1.0], [0.0, 4.0], [5.0, 5.0])], []
+
+
+@program(recordings=2)
+def one_element_that_is_true_or_false():
+    def step(x, flag):
+        return x * 2 if flag else x
+
+    flags = [torch.tensor([[float(v)]]) for v in (0, 3, 0, -2, 0.5, float("nan"))]
+    return step, [(x, f) for (x,), f in zip(batches(6, 4), flags, strict=True)], []
+
+
 def leaves(count: int, *shape: int) -> list[Any]:
     return [(x.requires_grad_(),) for (x,) in batches(count, *shape)]
 

@@ -138,7 +138,9 @@ class Recorder:
         self.made.append((weakref.ref(t), user_source()))
 
     def observe(self, t: Tensor, seen: Any) -> None:
-        """Note that Python saw the value of ``t``."""
+        """Note that Python saw the value of ``t``: nested lists, or its one element."""
+        if t._data.ndim and not isinstance(seen, list):
+            t = t.detach().reshape(())
         self.predicates.append(Predicate(self.value(t), seen, user_source()))
 
     def item(self, t: Tensor, value: Any) -> Any:
