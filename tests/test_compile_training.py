@@ -412,6 +412,169 @@ def shape_dependent_python():
     return step, [(rand(n, 3, seed=n),) for n in (2, 4, 2, 4)], []
 
 
+@program(recordings=3)
+def sizes_that_fit_one_path_only():
+    def step(index):
+        table = torch.zeros(int(index.max()) + 1)
+        table[index] = 1.0
+        return table
+
+    return step, [(torch.tensor(i),) for i in ([0, 3], [1, 3], [2, 5], [0, 1], [2, 3], [5, 4], [1, 0])], []
+
+
+@program(recordings=2)
+def matrices_that_fit_one_path_only():
+    def step(a):
+        return torch.linalg.cholesky(a) if a.sum() > 0 else a
+
+    return step, [(torch.eye(3) * s,) for s in (1.0, 2.0, -1.0, 3.0, -2.0)], []
+
+
+@program()
+def cache_written_at_positions():
+    cache = torch.zeros(2, 6, 3)
+
+    def step(x, position):
+        cache[:, position] = x.unsqueeze(1)
+        return (cache * (torch.arange(6) <= position)[:, None]).sum(1)
+
+    return step, [(x, torch.tensor([i])) for i, (x,) in enumerate(batches(4, 2, 3))], [cache]
+
+
+@program(recordings=3)
+def queue_with_its_position_in_a_buffer():
+    queue, position = torch.zeros(6, 3), torch.zeros(1, dtype=torch.int64)
+
+    def step(x):
+        at = int(position)
+        queue[at : at + 2] = x
+        position[0] = (at + 2) % 6
+        return queue.sum()
+
+    return step, batches(8, 2, 3), [queue, position]
+
+
+@program(recordings=2)
+def counts_that_are_true_or_false():
+    def step(x):
+        return x * 2 if (x > 1.0).sum() else x
+
+    return step, [(torch.tensor(x),) for x in ([0.0, 0.5], [2.0, 3.0], [0.5, 1.0], [0.0, 4.0], [5.0, 5.0])], []
+
+
+@program(recordings=2)
+def one_element_that_is_true_or_false():
+    def step(x, flag):
+        return x * 2 if flag else x
+
+    flags = [torch.tensor([[float(v)]]) for v in (0, 3, 0, -2, 0.5, float("nan"))]
+    return step, [(x, f) for (x,), f in zip(batches(6, 4), flags, strict=True)], []
+
+
+def leaves(count: int, *shape: int) -> list[Any]:
+    return [(x.requires_grad_(),) for (x,) in batches(count, *shape)]
+
+
+@program()
+def gradients_of_arguments():
+    model = mlp()
+
+    def step(x):
+        model.zero_grad()
+        loss = model(x).sum()
+        loss.backward()
+        return loss
+
+    return step, leaves(4, 5, 4), [*model.parameters()], None, lambda fn, x: (fn(x), x.grad)
+
+
+@program(recordings=2)
+def gradients_of_arguments_add_up():
+    def step(x):
+        (x * x).sum().backward()
+
+    def twice(fn, x):
+        fn(x)
+        before = x.grad.clone()
+        fn(x)
+        return before, x.grad
+
+    return step, leaves(4, 5), [], None, twice
+
+
+@program()
+def gradients_of_arguments_are_cleared():
+    def step(x):
+        (x * x).sum().backward()
+        steep = x.grad.sign()
+        x.grad = None
+        return steep
+
+    return step, leaves(4, 5), [], None, lambda fn, x: (fn(x), torch.tensor(x.grad is None))
+
+
+@program()
+def arguments_become_leaves():
+    model = mlp()
+
+    def attack(x):
+        x.requires_grad = True
+        model(x).sum().backward()
+        return x.detach() + 0.1 * x.grad.sign()
+
+    def use(fn, x):
+        return fn(x), x.grad, torch.tensor(x.requires_grad)
+
+    return attack, batches(4, 5, 4), [], lambda i: model.zero_grad(), use
+
+
+@program()
+def arguments_become_leaves_of_what_is_returned():
+    def step(x):
+        return (x.requires_grad_() ** 2).sum()
+
+    def use(fn, x):
+        fn(x).backward()
+        return x.grad
+
+    return step, batches(4, 5), [], None, use
+
+
+@program(recordings=2)
+def networks_frozen_in_turn():
+    critic, maker = mlp(), nn.Linear(4, 4)
+    opts = [optim.SGD(m.parameters(), 0.1) for m in (critic, maker)]
+
+    def step(x):
+        for n, opt in enumerate(opts):
+            for p in critic.parameters():
+                p.requires_grad_(n == 0)
+            opt.zero_grad()
+            loss = critic(maker(x)).mean() * (1 - 2 * n)
+            loss.backward()
+            opt.step()
+        return loss
+
+    def use(fn, x):
+        return fn(x), torch.tensor([p.requires_grad for p in critic.parameters()])
+
+    return step, batches(5, 5, 4), [*critic.parameters(), *maker.parameters()], None, use
+
+
+@program(recordings=2)
+def network_frozen_or_not():
+    model = mlp()
+
+    def step(x, frozen):
+        model.requires_grad_(not frozen)
+        return model(x).detach()
+
+    def use(fn, x, frozen):
+        return fn(x, frozen), torch.tensor([p.requires_grad for p in model.parameters()])
+
+    return step, [(x, i % 2 == 0) for i, (x,) in enumerate(batches(6, 5, 4))], [], None, use
+
+
 def check(make: Callable[[], Any], recordings: int | None, backend: str) -> None:
     _, want = run(make, lambda f: f)
     compiled, got = run(make, lambda f: torch.compile(f, backend=backend))
@@ -429,3 +592,38 @@ def check(make: Callable[[], Any], recordings: int | None, backend: str) -> None
 @pytest.mark.parametrize(("make", "recordings"), PROGRAMS, ids=[m.__name__ for m, _ in PROGRAMS])
 def test_compiled_equals_eager(make: Callable[[], Any], recordings: int, backend: str) -> None:
     check(make, recordings, backend)
+
+
+def rotated(n: int) -> Any:
+    return torch.tensor([*range(1, n), 0])
+
+
+OVERWRITES: dict[str, Callable[[Any], Any]] = {
+    "flipped": lambda s: s.copy_((s * 2).flip(0) + 1),
+    "transposed": lambda s: s.copy_((s * 2).T + s.exp()),
+    "flipped twice": lambda s: s.copy_((s + 1).flip(0) * (s + 2).flip(1)),
+    "row and column": lambda s: s.copy_((s * 2)[0][:, None] * (s * 2)[:, 0]),
+    "product with itself": lambda s: s.copy_((s * 2) @ (s + 1)),
+    "product and itself": lambda s: s.copy_(s + (s.detach() * 2) @ torch.eye(5)),
+    "rows taken": lambda s: s.copy_((s * 2)[rotated(5)] - 1),
+    "rows put": lambda s: s.index_copy_(0, torch.tensor([3, 1]), s[:2] * 2),
+    "rows added": lambda s: s.index_add_(0, rotated(5), s * 2),
+    "scattered": lambda s: s.scatter_(0, rotated(5)[:, None].expand(5, 5), s.flip(1)),
+    "sums so far": lambda s: s.copy_((s * 2).flip(0).cumsum(0)),
+    "sorted": lambda s: s.copy_((s * 2).sort(0)[0].flip(0)),
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", OVERWRITES)
+def test_state_that_is_overwritten_from_itself(name: str, backend: str) -> None:
+    """Each result element is stored over one that others may still be computed from."""
+    write = OVERWRITES[name]
+    ours, theirs = torch.zeros(5, 5), torch.zeros(5, 5)
+    compiled = torch.compile(write, backend=backend)
+    for call in range(3):
+        for state, fn in ((ours, compiled), (theirs, write)):
+            state.copy_(rand(5, 5, seed=call))
+            fn(state)
+        np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-5)
+    assert compiled.recordings == 1

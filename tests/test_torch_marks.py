@@ -79,3 +79,16 @@ def test_serialization_allows_what_it_is_told(tmp_path: Any) -> None:
         loaded = serialization.load(tmp_path / "layer.pt")
     assert tracecomp.equal(loaded.weight, layer.weight)
     assert serialization.get_safe_globals() == []
+
+
+def test_the_implementation_of_attention_can_be_named() -> None:
+    attention = [importlib.import_module(f"{T.__name__}.nn.attention") for T in PAIR]
+    own, its = ({name: int(getattr(b, "value", b)) for name, b in a.SDPBackend.__members__.items()} for a in attention)
+    assert own == its
+    for T, a in zip(PAIR, attention, strict=True):
+        q = T.ones(1, 2, 3, 4)
+        for chosen in (a.SDPBackend.MATH, [a.SDPBackend.FLASH_ATTENTION, a.SDPBackend.MATH]):
+            with a.sdpa_kernel(chosen):
+                assert T.equal(T.nn.functional.scaled_dot_product_attention(q, q, q), q)
+        with pytest.raises(AssertionError, match="SDPBackend"), a.sdpa_kernel("math"):
+            pass

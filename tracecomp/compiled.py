@@ -90,6 +90,9 @@ class Compiled:
             if held == len(recording.predicates):
                 self._fitted(entry, leaves)
                 return found
+            if held < 0:
+                reason = f"on a path seen before: {found}"
+                continue
             known.update(enumerate([seen for _, seen, _ in recording.predicates[:held]]))
             known[held] = found
             self._follow = self._follow or followed(found)

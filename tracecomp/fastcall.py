@@ -46,15 +46,18 @@ def fast_record(plan: Plan, leaves: Sequence[Any], code: Code) -> tuple[Any, ...
 def _fits(plan: Plan, leaves: Sequence[Any]) -> bool:
     recording, guards = plan.recording, plan.recording.guards
     reusable = {id(t) for t, _ in plan.reusable}
-    accumulated = {id(b.ref) for b, _ in recording.updates if b.kind == "grad"}
+    accumulated = {id(b.ref.ref) for b, _ in recording.updates if b.kind == "grad"}
+    holders = [b for b, *_ in (*recording.grads, *guards.grads)] + [b.ref for b in recording.inputs if b.kind == "grad"]
     return (
         isinstance(plan.forward, Native)
         and not plan.forward.executable.image.parallel
         and guards.structure == flat_call(len(leaves))
         and not (recording.predicates or recording.split or recording.rebased or guards.arrays or guards.places)
+        and not recording.requires_grad
+        and all(b.kind == "state" for b in holders)
         and len(guards.tensors) <= _MAX_TENSORS
         and not reusable & accumulated
-        and all(new is None or id(t) in reusable for t, new in recording.grads)
+        and all(new is None or id(b.ref) in reusable for b, new in recording.grads)
         and all(_simple(r) for r in recording.results)
     )
 
@@ -133,8 +136,8 @@ class _Writer:
         for n, (i, first) in enumerate(numbered):
             for j, other in numbered[:n]:
                 add("pairs", 8 * i, 8 * j, int(first == other))
-        for t, present, _ in guards.grads:
-            add("absent_grads", Held(t), int(not present))
+        for holder, present, _ in guards.grads:
+            add("absent_grads", Held(holder.ref), int(not present))
 
     # ---- inputs
 
@@ -153,7 +156,7 @@ class _Writer:
                     attribute = int(not isinstance(owner, Mapping))
                     self.r.add("hosts", Held(owner), Held(key), attribute, self.r.number(slot))
             elif b.kind == "grad":
-                self._source(GRADIENT, b.ref, 2, given.value.dtype.numpy, given.value.shape, slot)
+                self._source(GRADIENT, b.ref.ref, 2, given.value.dtype.numpy, given.value.shape, slot)
             else:
                 used[_key(b.kind, b.ref)] = slot
         for i, dtype, shape, requires_grad in self.guards.tensors:
@@ -192,16 +195,17 @@ class _Writer:
         """An output that goes into the memory of a tensor from outside."""
         kind = {"argument": ARGUMENT, "state": OBJECT, "grad": GRADIENT}[b.kind]
         dtype, shape = self.plan.types[out][1], self.plan.types[out][0]
-        source = Place("sources", self._source(kind, b.ref, 2, dtype, shape, None))
+        ref = b.ref.ref if b.kind == "grad" else b.ref
+        source = Place("sources", self._source(kind, ref, 2, dtype, shape, None))
         apart = int(b not in self.read)
         self.r.add("in_place", source, self.r.slot(self.first_output + out), apart)
         self.r.add("written", source)
 
     def _outputs(self) -> None:
         taken = {out for _, out in self.recording.updates}
-        for t, new in self.recording.grads:
+        for holder, new in self.recording.grads:
             if new is None:
-                self.r.add("cleared", Held(t))
+                self.r.add("cleared", Held(holder.ref))
         for t, n in self.plan.reusable:
             shape, dtype = self.plan.types[n]
             self._source(GRADIENT, t, 2, dtype, shape, self.first_output + n, exclusive=True)

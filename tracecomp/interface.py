@@ -114,7 +114,11 @@ class TensorInterface:
         if self._data.size != 1:
             many = "more than one value" if self._data.size else "no values"
             raise RuntimeError(f"Boolean value of Tensor with {many} is ambiguous")
-        return bool(_observe(self, bool(self._data.item())))
+        value = bool(self._data.item())
+        if modes.recorder is not None:
+            truth = self if self._data.dtype.kind == "b" else self != 0  # type: ignore[comparison-overlap]
+            modes.recorder.observe(truth, value)
+        return value
 
     def __float__(self) -> float:
         return float(self.item())

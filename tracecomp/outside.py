@@ -10,8 +10,8 @@ import numpy as np
 from tracecomp.autograd.engine import run_backward
 from tracecomp.modes import modes
 from tracecomp.node import FREED, Edge, Grads, Node, modified
-from tracecomp.record.binding import read, tensor_of
-from tracecomp.record.recording import Binding, Split
+from tracecomp.record.binding import Binding, read, tensor_of
+from tracecomp.record.recording import Split
 from tracecomp.runner import Backend
 from tracecomp.tensor import Tensor, gradient_edge
 

@@ -46,7 +46,10 @@ class Plan:
         self._backward: Backend | None = None
 
     def _reusable_grads(self) -> list[tuple[Tensor, int]]:
-        """Gradients that each call replaces and does not read: their memory may be written again if nobody holds it."""
+        """Gradients of state that each call replaces and does not read.
+
+        Their memory may be written again if nobody holds it.
+        """
         recording = self.recording
         if recording.predicates:
             return []
@@ -54,8 +57,9 @@ class Plan:
         read = {id(b.ref) for b in recording.inputs if b.kind == "grad"}
         numbers = [n for _, n in recording.grads if isinstance(n, int)]
         return [
-            (t, n) for t, n in recording.grads
-            if isinstance(n, int) and n not in shown and id(t) not in read and numbers.count(n) == 1
+            (b.ref, n) for b, n in recording.grads
+            if b.kind == "state" and isinstance(n, int) and n not in shown and id(b) not in read
+            and numbers.count(n) == 1
         ]  # fmt: skip
 
     @property
@@ -73,7 +77,8 @@ class Plan:
     def call(self, leaves: Sequence[Any]) -> tuple[int, Any]:
         """Run on argument ``leaves``: how many predicates held, and the results.
 
-        When a predicate does not hold, its value takes the place of the results, and nothing outside was written.
+        When a predicate does not hold, its value takes the place of the results, and nothing outside was written. On a
+        path that may be another call's the program can also fail: then there is the error, and -1.
         """
         recording = self.recording
         if self._array_arguments:
@@ -86,7 +91,12 @@ class Plan:
             arrays += [read_one(leaves) for read_one in self._others]
         outputs = self._outputs(arrays)
         kept = None if recording.split is None else self._keep(leaves, arrays)
-        self.forward.run(arrays, outputs)
+        try:
+            self.forward.run(arrays, outputs)
+        except (IndexError, RuntimeError) as error:
+            if recording.predicates:
+                return -1, error
+            raise
         for k, (out, seen, _) in enumerate(recording.predicates):
             now = outputs[out].tolist()
             if not same_value(now, seen):
@@ -130,12 +140,15 @@ class Plan:
         recording = self.recording
         made: dict[int, Tensor] = {}
         node = None
+        for binding, flag in recording.requires_grad:
+            tensor_of(binding, leaves)._requires_grad = flag
         if kept is not None and recording.split is not None:
             kept.outputs = outputs
             node = CompiledNode(self.derivative, recording.split, leaves, kept)
         for n, binding, root in recording.rebased if modes.grad else ():
             _rebase(tensor_of(binding, leaves), outputs[n], node, root)
-        for t, new in recording.grads:
+        for holder, new in recording.grads:
+            t = tensor_of(holder, leaves)
             if isinstance(new, int) and t._grad is not None and t._grad._data is outputs[new]:
                 continue
             if isinstance(new, Given):
@@ -181,9 +194,9 @@ def _rebase(t: Tensor, array: Array, node: Node | None, root: int | None) -> Non
 
 def _lone_result(recording: Recording) -> int | None:
     """The output that is all there is to return, when that is so."""
-    if recording.grads or recording.rebased or recording.rebound or recording.split is not None:
+    if recording.grads or recording.requires_grad or recording.rebased or recording.rebound:
         return None
-    if recording.structure is not LEAF:
+    if recording.split is not None or recording.structure is not LEAF:
         return None
     (only,) = recording.results
     return only.number if isinstance(only, Made) and only == Made(only.number) else None

@@ -179,7 +179,10 @@ class Tensor(TensorFields, TensorInterface):
             raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
         if requires_grad and self._inference and not modes.inference:
             raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
-        self._requires_grad = bool(requires_grad)
+        before, self._requires_grad = self._requires_grad, bool(requires_grad)
+        recorder = modes.recorder
+        if recorder is not None and before is not self._requires_grad and not recorder.is_made(self):
+            recorder.set_requires_grad(self, before)
         return self
 
     @property

@@ -10,9 +10,9 @@ import numpy as np
 
 from tracecomp.errors import CaptureError
 from tracecomp.ir.graph import Graph
+from tracecomp.record.binding import read, tensor_of
 from tracecomp.record.pytree import flatten
-from tracecomp.record.recording import Binding, Made, Recording, record
-from tracecomp.tensor import Tensor
+from tracecomp.record.recording import Made, Recording, record
 
 Array = np.ndarray[Any, Any]
 
@@ -51,17 +51,18 @@ def capture(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
     CaptureError when the program cannot be recorded or makes new state at every call.
     """
     recording, leaves = settled(fn, args, kwargs)
-    arrays = [np.array(_array(b, leaves)) for b in recording.inputs]
-    targets = [_array(b, leaves) for b, _ in recording.updates]
+    arrays = [np.array(read(b, leaves)) for b in recording.inputs]
+    targets = [read(b, leaves) for b, _ in recording.updates]
     before = [t.copy() for t in targets]
-    gradients = [(t, t._grad, None if t._grad is None else t._grad._data.copy()) for t, _ in recording.grads]
+    holders = [tensor_of(b, leaves) for b, _ in recording.grads]
+    gradients = [(t, t._grad, None if t._grad is None else t._grad._data.copy()) for t in holders]
     values: list[Any] = []
     flatten(fn(*args, **kwargs), values)
     eager: list[Array | None] = [None] * len(recording.graph.outputs)
     for made, value in zip(recording.results, values, strict=True):
         if isinstance(made, Made):
             eager[made.number] = np.array(value._data)
-    for tensor, number in recording.grads:
+    for tensor, (_, number) in zip(holders, recording.grads, strict=True):
         if isinstance(number, int) and tensor._grad is not None:
             eager[number] = np.array(tensor._grad._data)
     for (_, number), target, old in zip(recording.updates, targets, before, strict=True):
@@ -86,13 +87,3 @@ def settled(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
         if recording.unsettled is None and recording.guards.miss(structure, leaves) is None:
             return recording, leaves
     raise CaptureError(f"{name} is another program at every call: none of {SETTLING} recordings fitted the next call")
-
-
-def _array(binding: Binding, leaves: Sequence[Any]) -> Array:
-    """The memory an input is read from; a fresh array for a host value."""
-    kind, ref = binding.kind, binding.ref
-    if kind == "host":
-        owner, key = ref
-        return np.array(float(owner[key] if hasattr(owner, "__getitem__") else getattr(owner, key)))
-    found = leaves[ref] if kind == "argument" else ref._grad if kind == "grad" else ref
-    return found._data if isinstance(found, Tensor) else np.asarray(found)

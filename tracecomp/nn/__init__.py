@@ -1,6 +1,6 @@
 """Neural network layers under the names of torch.nn."""
 
-from tracecomp.nn import functional, init, modules, utils
+from tracecomp.nn import attention, functional, init, modules, utils
 from tracecomp.nn.activation import (
     CELU,
     ELU,
@@ -326,6 +326,7 @@ __all__ = [
     "ZeroPad1d",
     "ZeroPad2d",
     "ZeroPad3d",
+    "attention",
     "functional",
     "init",
     "modules",

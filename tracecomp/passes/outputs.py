@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tracecomp.ir.graph import Graph, Node, Value
+from tracecomp.ir.graph import Graph, Value
 from tracecomp.passes.groups import Group, Partition
 from tracecomp.passes.lower import Task, copy_task, values_read, with_inlined
-from tracecomp.passes.reads import Space, storage
+from tracecomp.passes.reads import reads_aligned, storage
 
 
 class Outputs:
@@ -52,16 +52,10 @@ class Outputs:
             return False
         if target not in self.reads[group]:
             return True
+        inside = set(with_inlined(group, self.partition).nodes)
         return not group.has_reduction and all(
-            self._reads_in_place(n, target, value) for n in with_inlined(group, self.partition).nodes
+            reads_aligned(v, target, inside, self.partition.opaque) for v in self.partition.stored[group]
         )
-
-    def _reads_in_place(self, node: Node, target: Value, value: Value) -> bool:
-        if node.op.kind in ("contraction", "convolution") or not hasattr(node.op.loop, "fn"):
-            return not any(_is_view_of(v, target) for v in node.inputs)
-        space = Space(node, self.partition.opaque)
-        reads = [r for r in space.reads if r.value is target]
-        return all(r.offset == space.flat and space.numel == value.type.numel for r in reads)
 
     def copies(self) -> list[Task]:
         """Copies for outputs that no kernel writes, those over inputs last and from staged sources."""
@@ -81,9 +75,3 @@ class Outputs:
         target = Value(None, -1, like.type)
         self.home[target] = position
         return target
-
-
-def _is_view_of(value: Value, target: Value) -> bool:
-    if value is target:
-        return True
-    return value.node is not None and value.node.op.kind == "view" and _is_view_of(value.node.inputs[0], target)

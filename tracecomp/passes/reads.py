@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from tracecomp.ir.graph import Node, Value
@@ -80,12 +80,27 @@ class Space:
         return tuple(dict.fromkeys(found))
 
 
+def reads_aligned(value: Value, target: Value, inside: Set[Node], opaque: Opaque) -> bool:
+    """Whether each element of ``value`` depends on the same element of ``target`` alone.
+
+    Nodes ``inside`` are evaluated wherever their results are read, and views are looked through.
+    """
+    var = Var("t", value.type.numel)
+    flat = index(var) if value.type.numel != 1 else Index()
+    found: list[ReadAt] = []
+    _Tracer(opaque, found, inside).value(value, unravel(flat, value.shape))
+    reads = [r for r in found if r.value is target]
+    return all(r.offset == flat for r in reads) and (not reads or value.type.numel == target.type.numel)
+
+
 @dataclass
 class _Tracer:
-    """Follows reads through views to what is loaded."""
+    """Follows reads through views, and through nodes ``inside`` a kernel, to what is loaded."""
 
     opaque: Opaque
     found: list[ReadAt]
+    inside: Set[Node] = frozenset()
+    seen: set[tuple[Value, tuple[Index, ...]]] = field(default_factory=set)
 
     def node(self, node: Node, position: tuple[Index, ...]) -> None:
         """Add what ``node`` reads at its position."""
@@ -103,10 +118,16 @@ class _Tracer:
 
     def value(self, value: Value, position: tuple[Index, ...]) -> None:
         """Add what reading ``value`` at ``position`` reads."""
-        if value.node is not None and looked_through(value.node, self.opaque):
-            self.node(value.node, position)
-        else:
+        node = value.node
+        if node is None or not (node in self.inside or looked_through(node, self.opaque)):
             self.found.append(ReadAt(value, linear(position, value.shape)))
+        elif (value, position) not in self.seen:
+            self.seen.add((value, position))
+            if isinstance(node.op.loop, Pointwise | Indexed):
+                self.node(node, position)
+            else:
+                for operand in node.inputs:
+                    self.value(operand, tuple(index(Var("any", size)) for size in operand.shape))
 
     def _reader(self, operand: Value) -> Callable[..., Expr]:
         def read(position: Sequence[Index], where: Expr | None = None) -> Expr:

@@ -1,16 +1,28 @@
-"""Reading what the inputs of a recording are bound to."""
+"""What the inputs of a recording are bound to, and reading it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tracecomp.record.recording import Binding
 from tracecomp.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Binding:
+    """What a graph input is read from.
+
+    ``argument`` (leaf number), ``state`` (tensor), ``place`` (place, which of its tensors), ``grad`` (the binding of
+    the tensor whose gradient it is) or ``host`` (owner, key). Inputs of a recording are in this order.
+    """
+
+    kind: str
+    ref: Any
 
 
 def read(binding: Binding, leaves: Sequence[Any]) -> Array:
@@ -22,12 +34,9 @@ def read(binding: Binding, leaves: Sequence[Any]) -> Array:
 
 def reader(binding: Binding) -> Callable[[Any], Array]:
     """A function that reads the array of a place, gradient or host input."""
-    ref = binding.ref
-    if binding.kind == "grad":
-        return lambda leaves: ref._grad._data
-    if binding.kind == "place":
+    if binding.kind != "host":
         return lambda leaves: _array(tensor_of(binding, leaves))
-    owner, key = ref
+    owner, key = binding.ref
     if isinstance(owner, Mapping):
         return lambda leaves: np.array(float(owner[key]))
     return lambda leaves: np.array(float(getattr(owner, key)))
@@ -44,4 +53,4 @@ def tensor_of(binding: Binding, leaves: Sequence[Any]) -> Any:
     if binding.kind == "place":
         place, n = binding.ref
         return place.leaves()[n]
-    return binding.ref._grad if binding.kind == "grad" else binding.ref
+    return tensor_of(binding.ref, leaves)._grad if binding.kind == "grad" else binding.ref

@@ -11,9 +11,10 @@ from tracecomp.aliasing import refresh
 from tracecomp.functional.defaults import default_dtype
 from tracecomp.ir.types import DType
 from tracecomp.modes import ModuleChanges, modes
+from tracecomp.record.binding import Binding, tensor_of
 from tracecomp.record.number import Number, followed
 from tracecomp.record.places import Place, leaves_of, place_id, tensors_in
-from tracecomp.record.recorder import Recorder
+from tracecomp.record.recorder import GradSlot, Recorder
 from tracecomp.tensor import Tensor
 
 _PLAIN = (bool, int, float, complex, str, bytes, np.generic, type(None), DType, type(Ellipsis), slice, range)
@@ -202,27 +203,35 @@ class Guards:
         self.epoch = ModuleChanges.epoch
         self.module_state: list[tuple[Any, Any]] = []
         self.state: list[tuple[Tensor, Any, tuple[int, ...], bool, str]] = []
-        self.grads: list[tuple[Tensor, bool, str]] = []
+        self.grads: list[tuple[Binding, bool, str]] = []
         self.written_state: list[Tensor] = []
         self.written_arguments: list[int] = []
         self.written_places: list[tuple[Place, int]] = []
 
-    def close(self, recorder: Recorder, used: Mapping[int, str], array_inputs: set[int]) -> None:
+    def close(
+        self, recorder: Recorder, used: Mapping[int, str], array_inputs: set[int],
+        grads: Sequence[tuple[Binding, GradSlot]],
+    ) -> None:  # fmt: skip
         """Take over what the recorder met.
 
         ``used`` maps ids of captured tensors to input names. Contents of array arguments matter, except those in
-        ``array_inputs``, which are inputs of the graph.
+        ``array_inputs``, which are inputs of the graph. ``grads`` pairs what was asked for its gradient with its slot.
         """
         self.arrays = [(i, dtype, shape, None if i in array_inputs else a) for i, dtype, shape, a in self.arrays]
-        for key, t in recorder.state.items():
-            if key in used:
-                self.state.append((t, t._data.dtype, t._data.shape, recorder.requires_grad[key], used[key]))
+        flags = {key: before for key, (_, before) in recorder.flags.items()}
+        flagged = {key: t for key, (t, _) in recorder.flags.items() if key not in recorder.arguments}
+        for key, t in (recorder.state | flagged).items():
+            if key in used or key in flagged:
+                before = flags[key] if key in flags else recorder.requires_grad[key]
+                name = used.get(key) or recorder.names.get(key, "a tensor")
+                self.state.append((t, t._data.dtype, t._data.shape, before, name))
         self.pinned = [
-            (held.place, held.snapshot) for held in self.places if any(id(t) in recorder.grads for t in held.tensors)
-        ]
-        for slot in recorder.grads.values():
+            (held.place, held.snapshot) for held in self.places
+            if any(id(t) in recorder.grads or id(t) in flagged for t in held.tensors)
+        ]  # fmt: skip
+        for holder, slot in grads:
             if slot.read or (slot.initial is not None and id(slot.initial) in used):
-                self.grads.append((slot.tensor, slot.initial is not None, used.get(id(slot.tensor), "a tensor")))
+                self.grads.append((holder, slot.initial is not None, used.get(id(slot.tensor), "a tensor")))
 
     def miss(self, structure: Any, leaves: Sequence[Any]) -> str | None:
         """Why this call does not fit, or None when it does."""
@@ -254,7 +263,8 @@ class Guards:
                 return f"argument {self.paths[i]} went from an array {dtype}{list(shape)} to {_short(a)}"
             if contents is not None and not np.array_equal(a, contents):
                 return f"the contents of the array {self.paths[i]} changed"
-        return self._sharing_miss(leaves) or self._world_miss() or (self._places_miss(leaves) if self.places else None)
+        miss = self._sharing_miss(leaves) or self._world_miss(leaves)
+        return miss or (self._places_miss(leaves) if self.places else None)
 
     def _shared_alike(self, leaves: Sequence[Any]) -> bool:
         """Whether the same tensor arguments are one object."""
@@ -279,7 +289,7 @@ class Guards:
                 return f"argument {self.paths[i]} shares memory with a tensor that the program writes"
         return None
 
-    def _world_miss(self) -> str | None:
+    def _world_miss(self, leaves: Sequence[Any]) -> str | None:
         now = _modes()
         if now != self.modes:
             names = ("gradient mode", "inference mode", "default dtype", "autocast")
@@ -291,8 +301,8 @@ class Guards:
                 return self._tensor_miss(f"captured tensor {name}", t, dtype, shape)
             if t._requires_grad is not requires_grad and t.requires_grad is not requires_grad:
                 return self._tensor_miss(f"captured tensor {name}", t, dtype, shape)
-        for t, present, name in self.grads:
-            if (t._grad is not None) != present:
+        for holder, present, name in self.grads:
+            if (tensor_of(holder, leaves)._grad is not None) != present:
                 return f".grad of {name} was {'a tensor' if present else 'None'}"
         if self.epoch != ModuleChanges.epoch:
             for module, snapshot in self.module_state:
@@ -309,7 +319,7 @@ class Guards:
                 return miss
         for place, snapshot in self.pinned:
             if freeze(place.value()) != snapshot:
-                return f"{place.where}, whose .grad the program uses, became another tensor"
+                return f"{place.where}, whose .grad or requires_grad the program uses, became another tensor"
         tensors = [t for held in self.places for t in held.place.tensors()]
         if _sharing([*leaves, *tensors]) != self.same_places:
             return "other arguments and attributes are the same tensor"

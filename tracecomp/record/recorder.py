@@ -87,6 +87,7 @@ class Recorder:
         self.on_module: Callable[[Any], None] = lambda module: None
         self.made: list[tuple[weakref.ref[Tensor], Source | None]] = []
         self.requires_grad: dict[int, bool] = {}
+        self.flags: dict[int, tuple[Tensor, bool]] = {}
         self.edges: dict[int, tuple[Node, int]] = {}
         self.stopped: str | None = None
         self.started = node_count()
@@ -137,7 +138,9 @@ class Recorder:
         self.made.append((weakref.ref(t), user_source()))
 
     def observe(self, t: Tensor, seen: Any) -> None:
-        """Note that Python saw the value of ``t``."""
+        """Note that Python saw the value of ``t``: nested lists, or its one element."""
+        if t._data.ndim and not isinstance(seen, list):
+            t = t.detach().reshape(())
         self.predicates.append(Predicate(self.value(t), seen, user_source()))
 
     def item(self, t: Tensor, value: Any) -> Any:
@@ -189,6 +192,13 @@ class Recorder:
         self._slot(t).written = True
         if grad is not None:
             self.value(grad)
+
+    def set_requires_grad(self, t: Tensor, before: bool) -> None:
+        """Note that leaf ``t``, which comes from outside, had ``before`` as its ``requires_grad``."""
+        self.flags.setdefault(id(t), (t, before))
+        edge = gradient_edge(t)
+        if edge is not None and id(t) in self.initial:
+            self.edges[id(t)] = edge
 
     def host(self, owner: Any, key: str, value: Any) -> Any:
         """A number that every call reads again from ``owner``, as a 0-d float64 tensor; other values are guarded."""

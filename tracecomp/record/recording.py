@@ -15,6 +15,7 @@ from tracecomp.ir.graph import Graph, Input, Output, Value
 from tracecomp.ir.types import TensorType, from_numpy_dtype
 from tracecomp.modes import modes
 from tracecomp.node import Node, View
+from tracecomp.record.binding import Binding
 from tracecomp.record.extract import extract, needed_nodes
 from tracecomp.record.guards import Guards
 from tracecomp.record.number import Number, replace_left
@@ -31,19 +32,6 @@ Array = np.ndarray[Any, Any]
 
 
 KINDS = ("argument", "state", "place", "grad", "host")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Binding:
-    """What a graph input is read from.
-
-    ``argument`` (leaf number), ``state`` (tensor), ``place`` (place, which of its tensors), ``grad`` (the tensor whose
-    gradient it is) or ``host`` (owner, key).
-    Inputs of a recording are in this order.
-    """
-
-    kind: str
-    ref: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +96,8 @@ class Recording:
     structure: Any
     results: list[Result]
     updates: list[tuple[Binding, int]]
-    grads: list[tuple[Tensor, int | Given | None]]
+    grads: list[tuple[Binding, int | Given | None]]
+    requires_grad: list[tuple[Binding, bool]]
     predicates: list[tuple[int, Any, Source | None]]
     split: Split | None
     rebased: list[tuple[int, Binding, int | None]]
@@ -215,6 +204,8 @@ class _Finish:
         self.result = result
         self.outputs: list[Output] = []
         self.made: dict[int, int] = {}
+        self.numbers = {id(t): i for i, t in reversed(list(enumerate(leaves)))}
+        self.holders: dict[int, Binding] = {}
         self.sources = self._sources()
 
     def recording(self, derive: bool) -> Recording:
@@ -244,7 +235,7 @@ class _Finish:
         graph, inputs = self._graph()
         self._close_guards(inputs, updates)
         return Recording(
-            graph, self.guards, inputs, structure, results, updates, grads, predicates, split,
+            graph, self.guards, inputs, structure, results, updates, grads, self._flags(), predicates, split,
             [(numbers[id(t)], self._origin(t), _position(roots, t)) for t in rebased], rebound,
             self._changed_values() or self._shared_memory(updates) or self._history_outside()
             or new_state(self.recorder, kept),
@@ -255,16 +246,15 @@ class _Finish:
     def _sources(self) -> dict[Value, Binding]:
         """Where each input is read from."""
         recorder = self.recorder
-        numbers = {id(t): i for i, t in reversed(list(enumerate(self.leaves)))}
         sources = {v: Binding("argument", i) for v, i in self.arrays.items()}
         grads = {id(s.initial): s.tensor for s in recorder.grads.values() if s.initial is not None}
         for key, value in recorder.initial.items():
             if key in recorder.arguments:
-                sources[value] = Binding("argument", numbers[key])
+                sources[value] = Binding("argument", self.numbers[key])
             elif key in recorder.places:
                 sources[value] = Binding("place", recorder.places[key])
             elif key in grads and key not in recorder.state:
-                sources[value] = Binding("grad", grads[key])
+                sources[value] = Binding("grad", self._holder(grads[key]))
             else:
                 sources[value] = Binding("state", recorder.outside[key])
         for t, place, n in recorder.followed:
@@ -272,6 +262,13 @@ class _Finish:
         for owner, name, t in recorder.hosts.values():
             sources[t._value.value] = Binding("host", (owner, name))
         return sources
+
+    def _holder(self, t: Tensor) -> Binding:
+        """Where each call finds what ``t`` stands for: one binding per tensor whose Python attributes matter."""
+        if id(t) not in self.holders:
+            given = id(t) in self.recorder.arguments
+            self.holders[id(t)] = Binding("argument", self.numbers[id(t)]) if given else Binding("state", t)
+        return self.holders[id(t)]
 
     def _graph(self) -> tuple[Graph, list[Binding]]:
         used = self._used([o.value for o in self.outputs], set())
@@ -289,7 +286,8 @@ class _Finish:
         live = {v for v, s in self.sources.items() if s in chosen}
         names = {i.value: i.name for i in self.recorder.graph.inputs}
         used = {key: names[v] for key, v in self.recorder.initial.items() if v in live}
-        self.guards.close(self.recorder, used, {i for v, i in self.arrays.items() if v in live})
+        grads = [(self._holder(s.tensor), s) for s in self.recorder.grads.values()]
+        self.guards.close(self.recorder, used, {i for v, i in self.arrays.items() if v in live}, grads)
         self.guards.written_arguments = [b.ref for b, _ in updates if b.kind == "argument"]
         self.guards.written_state = [b.ref for b, _ in updates if b.kind == "state"]
         self.guards.written_places = [b.ref for b, _ in updates if b.kind == "place"]
@@ -365,20 +363,27 @@ class _Finish:
                 self.outputs.append(Output(final, name, "state"))
         return found
 
-    def _grads(self) -> list[tuple[Tensor, int | Given | None]]:
+    def _grads(self) -> list[tuple[Binding, int | Given | None]]:
         """What each written ``.grad`` is at the end."""
-        found: list[tuple[Tensor, int | Given | None]] = []
+        found: list[tuple[Binding, int | Given | None]] = []
         for slot in self.recorder.grads.values():
-            now = slot.tensor._grad
+            now, holder = slot.tensor._grad, self._holder(slot.tensor)
             if not slot.written or now is slot.initial:
                 continue
             if now is None:
-                found.append((slot.tensor, None))
+                found.append((holder, None))
             elif self.recorder.is_made(now):
-                found.append((slot.tensor, self._output(now, f"grad{len(self.outputs)}", "state")))
+                found.append((holder, self._output(now, f"grad{len(self.outputs)}", "state")))
             else:
-                found.append((slot.tensor, Given(self._origin(now))))
+                found.append((holder, Given(self._origin(now))))
         return found
+
+    def _flags(self) -> list[tuple[Binding, bool]]:
+        """Leaves from outside whose ``requires_grad`` is another at the end."""
+        return [
+            (self._holder(t), t._requires_grad) for t, before in self.recorder.flags.values()
+            if t._grad_fn is None and t._requires_grad is not before
+        ]  # fmt: skip
 
     def _changed_values(self) -> str | None:
         """Says so when the call changed Python values that it also read: a graph cannot repeat that."""
