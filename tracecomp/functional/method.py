@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tracecomp.functional.autocast import casts
-from tracecomp.functional.promotion import can_cast, type_word
+from tracecomp.functional.promotion import can_cast, dtype_argument, type_word
 from tracecomp.modes import grad_enabled, modes, no_grad, scope
 from tracecomp.tensor import Tensor, assign_, before_write
 
@@ -98,6 +98,22 @@ def _callable(fn: Callable[..., Any], name: str, composite: bool) -> Callable[..
     return casts(call)
 
 
+def needs_tensors(fn: Callable[..., Any], module: str) -> Callable[..., Any]:
+    """``fn`` as a function of ``module`` that raises TypeError when a positional argument should be a tensor."""
+    places = _tensor_places(fn)
+    name = fn.__name__
+
+    @functools.wraps(fn)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        for place in places:
+            if place < len(args) and not isinstance(args[place], Tensor):
+                _refuse(fn, name, place, args[place])
+        return fn(*args, **kwargs)
+
+    call.__module__ = module
+    return call
+
+
 def _tensor_places(fn: Callable[..., Any]) -> tuple[int, ...]:
     """Positions of the parameters that must be tensors."""
     code = inspect.unwrap(fn).__code__
@@ -121,6 +137,8 @@ def _with_keywords(fn: Callable[..., Any], name: str, args: tuple[Any, ...], kwa
     for other, ours in _RENAMED.items():
         if other in kwargs and other not in fn.__annotations__:
             kwargs[ours] = kwargs.pop(other)
+    if kwargs.get("dtype") is not None:
+        kwargs["dtype"] = dtype_argument(kwargs["dtype"], name)
     if "out" not in kwargs or "out" in fn.__annotations__:
         return fn(*args, **kwargs)
     out = kwargs.pop("out")
