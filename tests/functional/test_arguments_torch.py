@@ -29,6 +29,9 @@ EXPRESSIONS = (
     "t.nn.functional.pad(t.zeros(1, dtype=t.int8), (1, 1), value=300)",
     # and computed with
     "t.ones(1, dtype=t.int8) + 300", "t.ones(1, dtype=t.uint8) - 2", "t.ones(1, dtype=t.int8) < 300",
+    "t.tensor(2, dtype=t.uint8) << 2", "t.bitwise_left_shift(2, t.tensor([2], dtype=t.int8))",
+    "t.tensor(-2, dtype=t.int8) >> 9", "t.tensor([1]) - True", "1 - t.tensor([True])",
+    "t.tensor([1.]).sub_(t.tensor([True]))", "t.hypot(t.tensor([3]), t.tensor([4.]))", "t.flip(t.ones(2))",
     # nested sequences
     "t.tensor([1, [2]])", "t.tensor([[1], 2])", "t.tensor([[1, 2], [3, [4]]])", "t.tensor([[1, 2], [3]])",
     "t.tensor(None)", "t.tensor([None])", "t.tensor(2**70)", "t.manual_seed(2**70)",
@@ -40,6 +43,9 @@ EXPRESSIONS = (
     "t.nn.functional.binary_cross_entropy(t.tensor([.5]), t.tensor([2.]))",
     "t.nn.functional.binary_cross_entropy(t.tensor([float('nan')]), t.tensor([1.]))",
     "t.nn.functional.binary_cross_entropy(t.tensor([.5]), t.tensor([1]))",
+    "t.add(t.ones(2), 1, out=[t.ones(2)])", "t.imag(t.ones(1))", "t.ones(1).imag",
+    "t.nn.functional.gelu(t.ones(2), out=t.zeros(2))",
+    "t.linalg.solve_triangular(t.full((1, 1), float('nan')), t.ones(1, 1), upper=True, unitriangular=True)",
     # text
     "f'{t.tensor(3)} {t.tensor(2.5, requires_grad=True)} {t.tensor(2.5):.2f} {t.ones(2)}'", "~t.ones(1)",
     "t.bitwise_not(t.ones(1))", "f'{t.nn.Linear(1, 1, bias=False).state_dict()}'[:12]",

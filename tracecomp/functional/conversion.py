@@ -189,8 +189,14 @@ def conj_physical(input: Tensor) -> Tensor:
     return prim.cast(input, dtype=input.dtype)
 
 
-publish("real", property(conj), only_method=True)
-publish("real", conj)
+def imag(input: Tensor) -> Tensor:
+    """RuntimeError: tensors are real."""
+    raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
+
+
+for _name, _part in (("real", conj), ("imag", imag)):
+    publish(_name, property(_part), only_method=True)
+    publish(_name, _part)
 
 
 @function(method=False)

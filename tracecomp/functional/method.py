@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from tracecomp.functional.accepted import accepting
 from tracecomp.functional.autocast import casts
 from tracecomp.functional.promotion import can_cast, dtype_argument, type_word
 from tracecomp.modes import grad_enabled, modes, no_grad, scope
@@ -80,6 +81,7 @@ def _callable(fn: Callable[..., Any], name: str, composite: bool) -> Callable[..
             with scope(name):
                 return inner(*args, **kwargs)
 
+    fn = accepting(fn, name)
     places = _tensor_places(fn)
     rest = _varargs(fn)
 
@@ -99,16 +101,17 @@ def _callable(fn: Callable[..., Any], name: str, composite: bool) -> Callable[..
 
 
 def needs_tensors(fn: Callable[..., Any], module: str) -> Callable[..., Any]:
-    """``fn`` as a function of ``module`` that raises TypeError when a positional argument should be a tensor."""
-    places = _tensor_places(fn)
+    """``fn`` as a function of ``module``: with ``out``, and TypeError when a positional argument should be a tensor."""
     name = fn.__name__
+    fn = accepting(fn, name)
+    places = _tensor_places(fn)
 
     @functools.wraps(fn)
     def call(*args: Any, **kwargs: Any) -> Any:
         for place in places:
             if place < len(args) and not isinstance(args[place], Tensor):
                 _refuse(fn, name, place, args[place])
-        return fn(*args, **kwargs)
+        return _with_keywords(fn, name, args, kwargs) if kwargs else fn(*args, **kwargs)
 
     call.__module__ = module
     return call
@@ -150,7 +153,7 @@ def _with_keywords(fn: Callable[..., Any], name: str, args: tuple[Any, ...], kwa
 
 def store(out: Any, result: Any, name: str) -> Any:
     """Write ``result`` into ``out`` (a tensor, or as many as there are results) and return ``out``."""
-    if isinstance(out, tuple | list):
+    if isinstance(out, tuple | list) and isinstance(result, tuple | list):
         for target, value in zip(out, result, strict=True):
             store(target, value, name)
         return type(result)(*out) if hasattr(result, "_fields") else tuple(out)
