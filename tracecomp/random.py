@@ -28,7 +28,7 @@ class Generator:
         """Restart the stream at ``seed``, an integer of 64 bits."""
         seed = int(seed)
         if not -(1 << 63) <= seed <= _MASK:
-            raise RuntimeError("Overflow when unpacking long long")
+            raise ValueError("Overflow when unpacking long long")
         signed = seed - (1 << 64) if seed >= 1 << 63 else seed
         with no_grad():
             assign_(self.state, wrap(np.array([signed, 0], np.int64)))

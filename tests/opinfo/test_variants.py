@@ -88,3 +88,42 @@ def test_bad_inputs(op: Any) -> None:
                 fn(*args, **options)
             same = isinstance(caught.value, type(error))
             assert same or type(caught.value).__name__ == type(error).__name__.lstrip("_"), (caught.value, error)
+
+
+# Types that torch has no kernel for and that are taken here, with the right values.
+TAKEN = {
+    "clamp": "bools", "div": "bools", "gradient": "bools", "nn.functional.pad": "bools", "scatter_reduce": "bools",
+    "geometric": "drawn as bools", "index_reduce": "bools", "randint_like": "drawn as bools",
+    "nn.functional.unfold": "integers", "nn.functional.soft_margin_loss": "integers", "round": "decimals of integers",
+    "nn.functional.hinge_embedding_loss": "integers", "nn.functional.feature_alpha_dropout": "integers",
+    "pca_lowrank": "integers",
+}  # fmt: skip
+
+
+def of_type(x: Any, dtype: Any) -> Any:
+    """Arguments whose floating tensors become positive numbers of ``dtype``."""
+    if isinstance(x, torch.Tensor):
+        return x.detach().abs().add(1).to(dtype) if x.is_floating_point() else x
+    if isinstance(x, dict):
+        return {k: of_type(v, dtype) for k, v in x.items()}
+    return type(x)(of_type(v, dtype) for v in x) if type(x) in (list, tuple) else x
+
+
+@pytest.mark.parametrize(
+    "op",
+    [op for op in op_db if in_scope(op) and op.name not in TAKEN and not op.name.startswith("masked.")],
+    ids=lambda op: f"{op.name}-{op.variant_test_name}",
+)
+def test_types_without_kernel(op: Any) -> None:
+    fn = function(op.name, op.variant_test_name)
+    supported = op.supported_dtypes("cpu")
+    for dtype in (torch.int64, torch.bool):
+        if fn is None or dtype in supported or torch.float32 not in supported:
+            continue
+        for _, sample in zip(range(2), op.sample_inputs("cpu", torch.float32), strict=False):
+            args, options = of_type((sample.input, *sample.args), dtype), of_type(sample.kwargs, dtype)
+            try:
+                op(*args, **options)
+            except Exception as error:
+                with pytest.raises(RuntimeError if isinstance(error, RuntimeError) else type(error)):
+                    fn(*convert(args, {}), **convert(options, {}))

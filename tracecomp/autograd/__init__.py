@@ -1,6 +1,6 @@
 """Automatic differentiation with PyTorch's interface."""
 
-from tracecomp.autograd import functional, graph, profiler
+from tracecomp.autograd import forward_ad, functional, graph, profiler
 from tracecomp.autograd.anomaly import detect_anomaly, is_anomaly_enabled, set_detect_anomaly
 from tracecomp.autograd.api import backward, grad
 from tracecomp.autograd.function import Function, FunctionCtx, once_differentiable
@@ -10,7 +10,7 @@ from tracecomp.modes import enable_grad, grad_enabled, inference_mode, no_grad, 
 
 __all__ = [
     "Function", "FunctionCtx", "GradcheckError", "Variable", "backward", "detect_anomaly", "enable_grad",
-    "functional", "grad",
+    "forward_ad", "functional", "grad",
     "grad_enabled", "gradcheck", "gradgradcheck", "graph", "inference_mode", "is_anomaly_enabled", "no_grad",
     "once_differentiable", "profiler", "set_detect_anomaly", "set_grad_enabled",
 ]  # fmt: skip

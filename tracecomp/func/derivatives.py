@@ -6,11 +6,10 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tracecomp.autograd.api import grad as autograd_grad
+from tracecomp.autograd.forward_ad import gradients, push_forward, without
 from tracecomp.func.vmap import vmap
 from tracecomp.functional import names as T
 from tracecomp.modes import enable_grad
-from tracecomp.node import AccumulateGrad
 from tracecomp.ops.prim import prim
 from tracecomp.record.pytree import flatten, unflatten
 from tracecomp.tensor import Tensor
@@ -47,31 +46,7 @@ class _Level:
 
     def without(self, t: Any) -> Any:
         """``t`` detached, unless its history leads to a tensor that someone else differentiates."""
-        return t if not isinstance(t, Tensor) or self._leads_elsewhere(t) else t.detach()
-
-    def _leads_elsewhere(self, t: Tensor) -> bool:
-        if t.grad_fn is None:
-            return t.requires_grad and id(t) not in self.fresh
-        seen, stack = set(), [t.grad_fn]
-        while stack:
-            node = stack.pop()
-            if node in seen:
-                continue
-            seen.add(node)
-            if isinstance(node, AccumulateGrad) and id(node.variable) not in self.fresh:
-                return True
-            stack.extend(e[0] for e in node.edges if e is not None)
-        return False
-
-
-def _gradients(outs: Sequence[Tensor], inputs: Sequence[Tensor], cotangents: Sequence[Any]) -> list[Tensor | None]:
-    used = [(o, c) for o, c in zip(outs, cotangents, strict=True) if o.requires_grad]
-    if not used:
-        return [None] * len(inputs)
-    found = autograd_grad(
-        [o for o, _ in used], inputs, [c for _, c in used], create_graph=True, retain_graph=True, allow_unused=True
-    )
-    return list(found)
+        return without(t, self.fresh)
 
 
 def _chosen(argnums: Argnums, args: tuple[Any, ...]) -> Any:
@@ -110,7 +85,7 @@ def grad_and_value(func: Func, argnums: Argnums = 0, has_aux: bool = False) -> F
                     "grad_and_value(f)(*args): Expected f(*args) to return a scalar tensor, got tensor with "
                     f"{output.ndim} dims. Maybe you wanted to use the vjp or jacrev APIs instead?"
                 )
-            gradient = level.shaped(_gradients([output], level.inputs, [None]))
+            gradient = level.shaped(gradients([output], level.inputs, [None]))
         value = level.without(output)
         return gradient, ((value, _cut_off(level, aux)) if has_aux else value)
 
@@ -149,7 +124,7 @@ def vjp(func: Func, *primals: Any, has_aux: bool = False) -> Any:
         if flatten(cotangents[0] if len(cotangents) == 1 else cotangents, given) != structure:
             raise RuntimeError("vjp_fn: expected cotangents of the same structure as the outputs")
         with enable_grad():
-            found = level.shaped(_gradients(outs, level.inputs, given))
+            found = level.shaped(gradients(outs, level.inputs, given))
         return found
 
     value = unflatten(structure, [level.without(o) for o in outs])
@@ -177,11 +152,8 @@ def jvp(func: Func, primals: tuple[Any, ...], tangents: tuple[Any, ...], *, has_
 
 def _pushed(level: _Level, outs: Sequence[Tensor], tangents: Sequence[Any]) -> list[Tensor]:
     """Tangents of the outputs."""
-    vectors = [T.zeros_like(o).requires_grad_() for o in outs]
+    found, vectors = push_forward(outs, level.inputs, tangents)
     level.fresh.update(map(id, vectors))
-    back = _gradients(outs, level.inputs, vectors)
-    pairs = [(g, t) for g, t in zip(back, tangents, strict=True) if g is not None]
-    found = _gradients([g for g, _ in pairs], vectors, [t for _, t in pairs])
     return [T.zeros_like(o) if g is None else g for o, g in zip(outs, found, strict=True)]
 
 

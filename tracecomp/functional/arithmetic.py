@@ -56,12 +56,12 @@ def add(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
 
 @function("subtract", inplace=True)
 def sub(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
-    """``input - alpha * other``, broadcast; RuntimeError on two bools."""
+    """``input - alpha * other``, broadcast; RuntimeError for bools."""
     a, b = two("sub", input, other, numbers=True)
-    if result_dtype(a, b).kind == "bool":
+    if _is_bool(a) or _is_bool(b):
         raise RuntimeError(
-            "Subtraction, the `-` operator, with two bool tensors is not supported. "
-            "Use the `^` or `logical_xor()` operator instead."
+            "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, "
+            "use the `~` or `logical_not()` operator instead; for two masks use `^` or `logical_xor()`."
         )
     if alpha != 1:
         b = _scaled("sub", b, alpha, a, b)
@@ -72,6 +72,10 @@ def sub(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
 def rsub(input: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
     """``other - alpha * input``."""
     return sub(other, input, alpha=alpha)
+
+
+def _is_bool(x: Operand) -> bool:
+    return x.dtype.kind == "bool" if isinstance(x, Tensor) else isinstance(x, bool)
 
 
 @function("multiply", inplace=True)

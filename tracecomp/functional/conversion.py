@@ -11,7 +11,7 @@ from tracecomp import device as devices
 from tracecomp.functional.defaults import get_default_dtype, set_default_dtype
 from tracecomp.functional.method import function, publish
 from tracecomp.functional.promotion import can_cast as _can_cast
-from tracecomp.functional.promotion import cast, operand
+from tracecomp.functional.promotion import cast, dtype_argument, operand
 from tracecomp.functional.promotion import result_dtype as _result_dtype
 from tracecomp.ir import types
 from tracecomp.ir.types import DType, promote
@@ -48,6 +48,8 @@ def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
             dtype = arg
         elif isinstance(arg, Tensor):
             dtype = arg.dtype
+        elif isinstance(arg, type):
+            dtype = dtype_argument(arg, "to")
         elif isinstance(arg, bool) or arg is None:
             plain.append(arg)
         else:
@@ -187,8 +189,14 @@ def conj_physical(input: Tensor) -> Tensor:
     return prim.cast(input, dtype=input.dtype)
 
 
-publish("real", property(conj), only_method=True)
-publish("real", conj)
+def imag(input: Tensor) -> Tensor:
+    """RuntimeError: tensors are real."""
+    raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
+
+
+for _name, _part in (("real", conj), ("imag", imag)):
+    publish(_name, property(_part), only_method=True)
+    publish(_name, _part)
 
 
 @function(method=False)

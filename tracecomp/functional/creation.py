@@ -12,7 +12,7 @@ from tracecomp.device import check_device
 from tracecomp.functional.defaults import default_dtype
 from tracecomp.functional.dims import new_shape
 from tracecomp.functional.method import function
-from tracecomp.functional.promotion import Number, cast, scalar, scalar_dtype
+from tracecomp.functional.promotion import Number, cast, check_range, exact_scalar, scalar_dtype
 from tracecomp.ir.types import DType, from_numpy_dtype
 from tracecomp.modes import modes
 from tracecomp.ops.prim import prim
@@ -27,7 +27,7 @@ def finish(t: Tensor, requires_grad: bool = False, device: Any = None) -> Tensor
 
 def constant(shape: Sequence[int], value: Number, dtype: DType) -> Tensor:
     """A tensor of one value."""
-    return create("full", value=scalar(value, dtype), shape=tuple(shape), dtype=dtype)
+    return create("full", value=exact_scalar(value, dtype), shape=tuple(shape), dtype=dtype)
 
 
 def _first_leaf(data: Any) -> Any:
@@ -58,44 +58,36 @@ def array_of(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
     try:
         array = np.array(data)
     except ValueError:
-        raise ValueError(_ragged(data)) from None
+        raise (_ragged(data) or ValueError("expected sequences of equal length")) from None
     if array.dtype == object:
-        leaf = next((x for x in array.ravel() if not isinstance(x, int | float)), None)
-        if leaf is not None:
-            raise RuntimeError(f"Could not infer dtype of {type(leaf).__name__}")
-        raise RuntimeError("Overflow when unpacking long")
+        strange = [x for x in array.ravel() if not isinstance(x, int | float)]
+        if strange:
+            raise RuntimeError(f"Could not infer dtype of {type(strange[0]).__name__}")
+        raise ValueError("Overflow when unpacking long long")
     if array.dtype.kind in "US":
         raise TypeError(f"new(): invalid data type '{type(_first_leaf(data)).__name__}'")
+    plain = not isinstance(data, np.ndarray | np.generic)
     if dtype is None:
-        plain = not isinstance(data, np.ndarray | np.generic)
         leaf = _first_leaf(data)
         if plain and array.dtype == np.float64 and not isinstance(leaf, np.generic | np.ndarray):
             return array.astype(default_dtype().numpy)
         return np.ascontiguousarray(array).reshape(array.shape)
-    return _checked(array, dtype)
-
-
-def _checked(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
-    if dtype.kind == "int" and array.dtype.kind == "i" and array.size:
-        info = np.iinfo(dtype.numpy)
-        if array.max() > info.max or array.min() < info.min:
-            raise RuntimeError(f"value cannot be converted to type {dtype.name} without overflow")
+    if plain:
+        check_range(array, dtype)
     with np.errstate(all="ignore"):
         return np.ascontiguousarray(array.astype(dtype.numpy)).reshape(array.shape)
 
 
-def _ragged(data: Any, depth: int = 0) -> str:
-    first = len(data[0]) if hasattr(data[0], "__len__") else None
-    for item in data[1:]:
-        size = len(item) if hasattr(item, "__len__") else None
-        if size != first:
-            if first is None or size is None:
-                return f"expected sequence of length {first} at dim {depth + 1}, got a mix of numbers and sequences"
-            return f"expected sequence of length {first} at dim {depth + 1} (got {size})"
-    for item in data:
-        if hasattr(item, "__len__"):
-            return _ragged(item, depth + 1)
-    return f"expected sequences of equal length at dim {depth}"
+def _ragged(data: Any, depth: int = 0) -> Exception | None:
+    """What is wrong with nested sequences that are not an array; None when nothing is found."""
+    sizes = [len(item) if hasattr(item, "__len__") else None for item in data]
+    for size in sizes[1:]:
+        if None in (size, sizes[0]) and size != sizes[0]:
+            return TypeError(f"expected numbers or sequences at dim {depth + 1}, got a mix of both")
+        if size != sizes[0]:
+            return ValueError(f"expected sequence of length {sizes[0]} at dim {depth + 1} (got {size})")
+    parts = (_ragged(item, depth + 1) for item, size in zip(data, sizes, strict=True) if size is not None)
+    return next((found for found in parts if found), None)
 
 
 @function(method=False)
@@ -186,20 +178,7 @@ def _publish_filled(name: str, value: Number) -> None:
                              (new, f"new_{name}", {"only_method": True})):  # fmt: skip
         fn.__name__ = public
         fn.__doc__ = f"A tensor of {name}."
-        function(**form)(_size_keyword(fn))
-
-
-def _size_keyword(fn: Any) -> Any:
-    """Accept ``size=`` for the varargs of a factory."""
-
-    def run(*args: Any, **kwargs: Any) -> Tensor:
-        if "size" in kwargs:
-            args = (*args, kwargs.pop("size"))
-        result: Tensor = fn(*args, **kwargs)
-        return result
-
-    run.__name__, run.__doc__, run.__annotations__ = fn.__name__, fn.__doc__, fn.__annotations__
-    return run
+        function(**form)(fn)
 
 
 for _name, _value in (("zeros", 0), ("ones", 1), ("empty", 0)):

@@ -16,7 +16,7 @@ import numpy as np
 from tracecomp.functional.creation import array_of
 from tracecomp.functional.dims import Shape
 from tracecomp.functional.method import function, publish
-from tracecomp.functional.promotion import Number, cast, scalar, type_word
+from tracecomp.functional.promotion import Number, cast, exact_scalar, type_word
 from tracecomp.functional.shaping import to_shape
 from tracecomp.ir.types import bool_, broadcast_shapes, int64, uint8
 from tracecomp.modes import modes
@@ -243,7 +243,7 @@ def _value_tensor(value: Any, like: Tensor) -> Tensor:
     if isinstance(value, Tensor):
         return value
     if isinstance(value, bool | int | float):
-        number: Number = scalar(value, like.dtype)
+        number: Number = exact_scalar(value, like.dtype)
         return create("full", value=number, shape=(), dtype=like.dtype)
     return wrap(array_of(value, None))
 
@@ -362,7 +362,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
         return prim.where(mask, cast(value, input.dtype), input)
     if input.dtype.kind != "float" and isinstance(value, float) and not value.is_integer():
         raise RuntimeError(f"value cannot be converted to type {input.dtype.name} without overflow")
-    return prim.where(mask, scalar(value, input.dtype), input)
+    return prim.where(mask, exact_scalar(value, input.dtype), input)
 
 
 @function(inplace=True, composite=True)

@@ -109,7 +109,7 @@ def solve_triangular(
     a = triu(A) if upper else tril(A)
     if unitriangular:
         eye = identity(A)
-        a = prim.add(prim.mul(a, prim.sub(1.0, eye)), eye)
+        a = prim.where(prim.ne(eye, 0.0), eye, a)
     if left:
         return _solved(a, B)
     return matrix_transpose(_solved(matrix_transpose(a), matrix_transpose(B)))

@@ -102,7 +102,13 @@ def bitwise_not(input: Tensor) -> Tensor:
     return prim.logical_not(input) if input.dtype is bool_ else prim.bitwise_not(input)
 
 
-publish("__invert__", bitwise_not, only_method=True)
+def _invert(self: Tensor) -> Tensor:
+    if self.dtype.is_floating_point:
+        raise TypeError("~ (operator.invert) is only implemented on integer and Boolean-type tensors")
+    return bitwise_not(self)
+
+
+publish("__invert__", _invert, only_method=True)
 
 
 def _publish_bits(name: str, primitive: str, *, shift: bool = False) -> Callable[..., Tensor]:

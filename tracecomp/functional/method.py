@@ -11,8 +11,9 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from tracecomp.functional.accepted import accepting
 from tracecomp.functional.autocast import casts
-from tracecomp.functional.promotion import can_cast, type_word
+from tracecomp.functional.promotion import can_cast, dtype_argument, type_word
 from tracecomp.modes import grad_enabled, modes, no_grad, scope
 from tracecomp.tensor import Tensor, assign_, before_write
 
@@ -80,6 +81,7 @@ def _callable(fn: Callable[..., Any], name: str, composite: bool) -> Callable[..
             with scope(name):
                 return inner(*args, **kwargs)
 
+    fn = accepting(fn, name)
     places = _tensor_places(fn)
     rest = _varargs(fn)
 
@@ -96,6 +98,23 @@ def _callable(fn: Callable[..., Any], name: str, composite: bool) -> Callable[..
 
     call.__name__ = call.__qualname__ = name
     return casts(call)
+
+
+def needs_tensors(fn: Callable[..., Any], module: str) -> Callable[..., Any]:
+    """``fn`` as a function of ``module``: with ``out``, and TypeError when a positional argument should be a tensor."""
+    name = fn.__name__
+    fn = accepting(fn, name)
+    places = _tensor_places(fn)
+
+    @functools.wraps(fn)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        for place in places:
+            if place < len(args) and not isinstance(args[place], Tensor):
+                _refuse(fn, name, place, args[place])
+        return _with_keywords(fn, name, args, kwargs) if kwargs else fn(*args, **kwargs)
+
+    call.__module__ = module
+    return call
 
 
 def _tensor_places(fn: Callable[..., Any]) -> tuple[int, ...]:
@@ -121,6 +140,8 @@ def _with_keywords(fn: Callable[..., Any], name: str, args: tuple[Any, ...], kwa
     for other, ours in _RENAMED.items():
         if other in kwargs and other not in fn.__annotations__:
             kwargs[ours] = kwargs.pop(other)
+    if kwargs.get("dtype") is not None:
+        kwargs["dtype"] = dtype_argument(kwargs["dtype"], name)
     if "out" not in kwargs or "out" in fn.__annotations__:
         return fn(*args, **kwargs)
     out = kwargs.pop("out")
@@ -132,7 +153,7 @@ def _with_keywords(fn: Callable[..., Any], name: str, args: tuple[Any, ...], kwa
 
 def store(out: Any, result: Any, name: str) -> Any:
     """Write ``result`` into ``out`` (a tensor, or as many as there are results) and return ``out``."""
-    if isinstance(out, tuple | list):
+    if isinstance(out, tuple | list) and isinstance(result, tuple | list):
         for target, value in zip(out, result, strict=True):
             store(target, value, name)
         return type(result)(*out) if hasattr(result, "_fields") else tuple(out)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tracecomp.functional.method import function, publish
-from tracecomp.functional.promotion import Operand, as_float, bring, cast, not_implemented, operand, result_dtype
+from tracecomp.functional.promotion import Operand, as_float, bring_exact, cast, not_implemented, operand, result_dtype
 from tracecomp.ir.types import DType, bool_, int64
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor, create
@@ -233,9 +233,9 @@ def clamp(input: Tensor, min: Operand | None = None, max: Operand | None = None)
     dtype = result_dtype(input, *bounds)
     x = cast(input, dtype)
     if min is not None:
-        x = _limit(x, bring(operand(min, "clamp"), dtype), prim.lt, prim.ge)
+        x = _limit(x, bring_exact(operand(min, "clamp"), dtype), prim.lt, prim.ge)
     if max is not None:
-        x = _limit(x, bring(operand(max, "clamp"), dtype), prim.gt, prim.le)
+        x = _limit(x, bring_exact(operand(max, "clamp"), dtype), prim.gt, prim.le)
     return x
 
 
@@ -275,8 +275,8 @@ def where(condition: Tensor, input: Operand | None = None, other: Operand | None
     a, b = operand(input, "where"), operand(other, "where")
     dtype = result_dtype(a, b)
     if not isinstance(a, Tensor) and not isinstance(b, Tensor):
-        a = create("full", value=bring(a, dtype), shape=(), dtype=dtype)
-    return prim.where(mask, bring(a, dtype), bring(b, dtype))
+        a = create("full", value=bring_exact(a, dtype), shape=(), dtype=dtype)
+    return prim.where(mask, bring_exact(a, dtype), bring_exact(b, dtype))
 
 
 def _where_method(self: Tensor, condition: Tensor, other: Operand) -> Tensor:

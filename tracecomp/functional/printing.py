@@ -180,7 +180,7 @@ def _repr(self: Tensor, *, tensor_contents: Any = None) -> str:
 
 
 def _format(self: Tensor, spec: str) -> str:
-    if self.ndim == 0 and spec:
+    if self.ndim == 0 and type(self) is Tensor:
         return format(self._data.item(), spec)
     return object.__format__(self, spec)
 

@@ -6,12 +6,13 @@ Rules: https://docs.pytorch.org/docs/stable/tensor_attributes.html#type-promotio
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from tracecomp.functional.defaults import default_dtype
-from tracecomp.ir.types import DType, bool_, int64, promote
+from tracecomp.ir.types import DType, bool_, float32, float64, int64, promote
 from tracecomp.modes import modes
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor, create
@@ -56,6 +57,18 @@ def tensor_operand(value: Any, name: str, argument: str = "input") -> Tensor:
     return value
 
 
+_PYTHON_TYPES = {bool: bool_, int: int64, float: float64}
+
+
+def dtype_argument(value: Any, name: str) -> DType:
+    """A dtype, or that of Python's ``bool``, ``int`` and ``float``; TypeError naming the function otherwise."""
+    if isinstance(value, DType):
+        return value
+    if isinstance(value, type) and value in _PYTHON_TYPES:
+        return _PYTHON_TYPES[value]
+    raise TypeError(f"{name}(): argument 'dtype' must be torch.dtype, not {type(value).__name__}")
+
+
 def scalar_dtype(value: Number) -> DType:
     """The dtype of a Python scalar on its own."""
     if isinstance(value, bool):
@@ -95,15 +108,55 @@ def cast(x: Tensor, dtype: DType) -> Tensor:
 
 
 def scalar(value: Number, dtype: DType) -> Number:
-    """A Python scalar as a constant of ``dtype``; integers wrap around."""
+    """A Python scalar as a constant of ``dtype``; integers wrap around. RuntimeError for NaN or inf as an integer."""
     if dtype.kind == "float":
         return float(value)
     if dtype.kind == "bool":
         return bool(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise _overflow(dtype)
     number = int(value)
     bits = dtype.itemsize * 8
     low = -(1 << (bits - 1)) if dtype.signed else 0
     return (number - low) % (1 << bits) + low
+
+
+def exact_scalar(value: Number, dtype: DType) -> Number:
+    """A Python scalar that elements of ``dtype`` take; RuntimeError when it is out of the type's range.
+
+    Negative numbers wrap around in unsigned types, as in PyTorch.
+    """
+    if math.isfinite(value):
+        if dtype.kind == "int" and not _least(dtype) <= int(value) <= _greatest(dtype):
+            raise _overflow(dtype)
+        if dtype is float32 and abs(value) > _FLOAT32_MAX:
+            raise _overflow(dtype)
+    return scalar(value, dtype)
+
+
+_FLOAT32_MAX = float(np.finfo(np.float32).max)
+
+
+def _greatest(dtype: DType) -> int:
+    return (1 << (dtype.itemsize * 8 - dtype.signed)) - 1
+
+
+def _least(dtype: DType) -> int:
+    return -_greatest(dtype) - dtype.signed
+
+
+def check_range(array: np.ndarray[Any, Any], dtype: DType) -> None:
+    """RuntimeError unless integers of ``dtype`` can take all numbers of ``array`` by the rules of ``exact_scalar``."""
+    if dtype.kind != "int" or array.dtype.kind not in "if" or not array.size:
+        return
+    low, high = array.min(), array.max()
+    if not (math.isfinite(low) and math.isfinite(high) and _least(dtype) <= int(low) and int(high) <= _greatest(dtype)):
+        raise _overflow(dtype)
+
+
+def _overflow(dtype: DType) -> RuntimeError:
+    word = {"float32": "float", "int32": "int"}.get(dtype.name, f"{dtype.name}_t")
+    return RuntimeError(f"value cannot be converted to type {word} without overflow")
 
 
 def bring(x: Operand, dtype: DType) -> Operand:
@@ -113,6 +166,11 @@ def bring(x: Operand, dtype: DType) -> Operand:
     follow = getattr(x, "__tracecomp_tensor__", None)
     tensor = None if follow is None else follow()
     return scalar(x, dtype) if tensor is None else cast(tensor, dtype)
+
+
+def bring_exact(x: Operand, dtype: DType) -> Operand:
+    """``bring`` for scalars that are stored, not computed with; RuntimeError when ``dtype`` cannot hold one."""
+    return cast(x, dtype) if isinstance(x, Tensor) else exact_scalar(x, dtype)
 
 
 def common(*operands: Operand) -> tuple[Any, ...]:

@@ -45,6 +45,8 @@ def repeat(input: Tensor, *repeats: Any) -> Tensor:
 @function(composite=True)
 def flip(input: Tensor, *dims: Any) -> Tensor:
     """The order of elements reversed along ``dims``, as a copy."""
+    if not dims:
+        raise TypeError('flip() missing 1 required positional arguments: "dims"')
     axes = wrap_dims(as_shape(dims), input.ndim)
     return clone(prim.flip(input, axes=tuple(sorted(axes)) if input.ndim else ()))
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from tracecomp.functional.method import function, publish
 from tracecomp.functional.pointwise import abs, neg, positive
-from tracecomp.functional.promotion import Number, cast, scalar, with_zero_gradient
+from tracecomp.functional.promotion import Number, cast, exact_scalar, with_zero_gradient
 from tracecomp.functional.shaping import clone
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor, assign_, create, wrap
@@ -31,7 +31,7 @@ def _filled(x: Tensor, value: Any) -> Tensor:
                 f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} dimensions."
             )
         return prim.expand(cast(value, x.dtype), shape=tuple(x.shape))
-    return create("full", value=scalar(value, x.dtype), shape=tuple(x.shape), dtype=x.dtype)
+    return create("full", value=exact_scalar(value, x.dtype), shape=tuple(x.shape), dtype=x.dtype)
 
 
 @function()

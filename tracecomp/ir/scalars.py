@@ -39,9 +39,10 @@ def _shift(fn: Callable[..., Any], beyond: Callable[[Any], Any]) -> Callable[...
     """Shifts by a negative or too large count: like PyTorch on x86, the result of shifting everything out."""
 
     def run(a: Any, n: Any) -> Any:
-        bits = np.asarray(a).dtype.itemsize * 8
-        out = (n < 0) | (n >= bits)
-        return np.where(out, beyond(a), fn(a, np.where(out, 0, n)))
+        dtype = np.result_type(a, n)
+        a = np.asarray(a, dtype)
+        out = (n < 0) | (n >= dtype.itemsize * 8)
+        return np.where(out, beyond(a), fn(a, np.where(out, 0, n).astype(dtype)))
 
     return run
 
@@ -57,7 +58,7 @@ _SAME: dict[str, tuple[int, Callable[..., Any]]] = {
     # bits
     "and": (2, np.bitwise_and), "or": (2, np.bitwise_or), "xor": (2, np.bitwise_xor), "not": (1, np.invert),
     "shl": (2, _shift(np.left_shift, lambda a: np.zeros_like(a))),
-    "shr": (2, _shift(np.right_shift, lambda a: np.where(np.asarray(a) < 0, -1, 0).astype(np.asarray(a).dtype))),
+    "shr": (2, _shift(np.right_shift, lambda a: np.where(a < 0, -1, 0).astype(a.dtype))),
     "mulhi": (2, special.mulhi_unsigned),
     # functions
     "exp": (1, np.exp), "exp2": (1, np.exp2), "expm1": (1, np.expm1),

@@ -19,6 +19,9 @@ class StateDict(OrderedDict[str, Any]):
 
     _metadata: OrderedDict[str, dict[str, Any]]
 
+    def __repr__(self) -> str:
+        return repr(OrderedDict(self))
+
 
 class _Keys(NamedTuple):
     missing_keys: list[str]

@@ -277,7 +277,7 @@ def load(
     """Read what ``save`` or ``torch.save`` wrote, from a path or a binary file. Everything lands on the CPU.
 
     By default (``weights_only``) a file can hold tensors, containers and plain values only; ``weights_only=False`` runs
-    whatever code the file asks for. UnpicklingError for anything else, RuntimeError for a file that is not a zip.
+    whatever code the file asks for. UnpicklingError for anything else and for files that are not a zip.
     """
     if isinstance(f, str | os.PathLike):
         with open(f, "rb") as file:
@@ -287,7 +287,7 @@ def load(
 
 def _read_archive(file: BinaryIO, trust: bool, encoding: str) -> Any:
     if not zipfile.is_zipfile(file):
-        raise RuntimeError(
+        raise pickle.UnpicklingError(
             "load: the file is not a zip archive. Files of PyTorch before 1.6 have to be saved again by a newer one."
         )
     file.seek(0)

@@ -1,5 +1,6 @@
 """The layers as functions, under the names of torch.nn.functional."""
 
+from tracecomp.functional.method import needs_tensors
 from tracecomp.nn.functional.activation import (
     celu,
     celu_,
@@ -169,3 +170,6 @@ __all__ = [
     "tanhshrink", "threshold", "threshold_", "triplet_margin_loss", "triplet_margin_with_distance_loss", "unfold",
     "upsample", "upsample_bilinear", "upsample_nearest",
 ]  # fmt: skip
+
+for _name in __all__:
+    globals()[_name] = needs_tensors(globals()[_name], __name__)

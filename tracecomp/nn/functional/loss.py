@@ -9,6 +9,7 @@ from typing import Any
 
 from tracecomp.functional import names as T
 from tracecomp.functional.autocast import casts
+from tracecomp.functional.promotion import type_word
 from tracecomp.modes import scope
 from tracecomp.nn.functional.activation import logsigmoid
 from tracecomp.nn.functional.linear import pairwise_distance
@@ -131,13 +132,22 @@ def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
     reduce: bool | None = None, reduction: str = "mean",
 ) -> Tensor:  # fmt: skip
-    """Cross entropy of probabilities, logarithms at least -100. ValueError when sizes differ."""
+    """Cross entropy of probabilities, logarithms at least -100.
+
+    ValueError when sizes differ, RuntimeError when dtypes do or when numbers are not between 0 and 1 (looked at when
+    called eagerly or recorded, not in compiled calls).
+    """
     reduction = legacy_reduction(size_average, reduce, reduction)
     if input.shape != target.shape:
         raise ValueError(
             f"Using a target size ({_size(target)}) that is different to the input size ({_size(input)}) is "
             "deprecated. Please ensure they have the same size."
         )
+    if target.dtype is not input.dtype:
+        raise RuntimeError(f"Found dtype {type_word(target.dtype)} but expected {type_word(input.dtype)}")
+    for name, x in (("input", input), ("target", target)):
+        if x.numel() and not (x._data.min() >= 0 and x._data.max() <= 1):
+            raise RuntimeError(f"all elements of {name} should be between 0 and 1")
     with scope("binary_cross_entropy"):
         log_p = _log(input, input > math.exp(-100.0), lambda x: x.log())
         log_q = _log(input, input < 1, lambda x: (-x).log1p())

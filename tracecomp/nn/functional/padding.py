@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tracecomp.functional import names as T
+from tracecomp.functional.promotion import exact_scalar
 from tracecomp.modes import scope
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor
@@ -34,7 +35,7 @@ def constant_pad(input: Tensor, pad: Sequence[int], value: float = 0.0) -> Tenso
     low, high = [max(v, 0) for v in low], [max(v, 0) for v in high]
     if not any(low) and not any(high):
         return input.clone()
-    fill = value if input.dtype.is_floating_point else int(value)
+    fill = exact_scalar(value, input.dtype)
     return prim.pad(input, low=tuple(low), high=tuple(high), interior=(0,) * input.ndim, value=fill)
 
 

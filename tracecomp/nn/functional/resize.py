@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tracecomp.functional import names as T
+from tracecomp.functional.promotion import not_implemented
+from tracecomp.ir.types import uint8
 from tracecomp.modes import scope
 from tracecomp.nn.functional.adaptive import adaptive_avg_pool
 from tracecomp.ops.prim import prim
@@ -133,6 +135,8 @@ def interpolate(
             f"nearest-exact "
             f"(got {mode})"
         )
+    if not input.is_floating_point() and input.dtype is not uint8:
+        raise not_implemented("upsample_cpu", input.dtype)
     sizes, factors = _sizes(input, size, scale_factor)
     if recompute_scale_factor:
         if size is not None:
