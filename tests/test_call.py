@@ -368,6 +368,14 @@ def test_an_index_out_of_range_is_reported() -> None:
         assert c(tc.ones(4), tc.tensor([0, 3])).tolist() == [1.0, 1.0]
 
 
+def test_an_index_out_of_range_is_reported_where_a_scatter_became_a_comparison() -> None:
+    c = warm(lambda i: tc.zeros(2, 5).scatter(1, i, 1.0), tc.tensor([[1], [4]]))
+    for _ in range(3):
+        with pytest.raises(IndexError):
+            c(tc.tensor([[1], [5]]))
+        assert c(tc.tensor([[0], [4]])).tolist() == [[1.0, 0, 0, 0, 0], [0, 0, 0, 0, 1.0]]
+
+
 def test_references_do_not_change() -> None:
     w, x, out, label = nn.Parameter(tc.ones(4)), tc.ones(4), tc.zeros(4).add_(1), "label"
 
