@@ -46,7 +46,7 @@ def schedule_bilinear(nest: BilinearNest, machine: Machine) -> tuple[Stmt, ...]:
     if any(v.extent == 0 for v in nest.out):
         return ()
     if _prefers_dot(nest.plain or nest) or not nest.out:
-        return _dot_form(nest)
+        return _dot_form(nest, machine)
     vector = min(reversed(nest.out), key=lambda v: _lane_cost(nest, v))
     return _Tiled(nest, _plan(nest, vector, machine)).emit()
 
@@ -94,7 +94,21 @@ def _dot_cost(nest: BilinearNest) -> float:
     strides = {nest.lhs.stride(last), nest.rhs.stride(last)}
     if not strides <= {0, 1} or last.extent < NOMINAL_LANES:
         return float("inf")
-    return (2.0 + 24.0 / (_product(nest.reduce) / NOMINAL_LANES)) / _filled(last.extent)
+    two_sided = all(v is not None and v.extent > 2 for v in _sides(nest))
+    return ((0.65 if two_sided else 2.0) + 24.0 / (_product(nest.reduce) / NOMINAL_LANES)) / _filled(last.extent)
+
+
+def _sides(nest: BilinearNest) -> tuple[Var | None, Var | None]:
+    """The longest output variables that only the left operand, and that only the right one, moves with.
+
+    Of equally long ones that along which the operand's elements lie closest.
+    """
+
+    def longest(one: Operand, other: Operand) -> Var | None:
+        alone = [v for v in nest.out if one.depends(v) and not other.depends(v)]
+        return max(alone, key=lambda v: (v.extent, -abs(one.stride(v) or 0)), default=None)
+
+    return longest(nest.lhs, nest.rhs), longest(nest.rhs, nest.lhs)
 
 
 def _plan(nest: BilinearNest, vector: Var, machine: Machine) -> Plan:
@@ -157,8 +171,8 @@ def _cover(rows: int, columns: int, height: int, vectors: int, lanes: int) -> fl
     return total
 
 
-def _dot_form(nest: BilinearNest) -> tuple[Stmt, ...]:
-    """Every result by itself: lanes along the last summed variable, a few results at a time."""
+def _dot_form(nest: BilinearNest, machine: Machine) -> tuple[Stmt, ...]:
+    """Every result by itself: lanes along the last summed variable, a tile of results at a time."""
     last = nest.reduce[-1] if nest.reduce else None
     lanes = lanes_for(last.extent) if last else 1
     body: tuple[Stmt, ...] = (*nest.lhs.stmts, *nest.rhs.stmts, nest.update())
@@ -168,11 +182,45 @@ def _dot_form(nest: BilinearNest) -> tuple[Stmt, ...]:
             body = (Loop("serial", var, body),)
     content: tuple[Stmt, ...] = (Accumulate((_acc(nest, lanes),), body), *nest.after)
     both = (nest.lhs, nest.rhs)
-    tile = max(nest.out, key=lambda v: (sum(not o.depends(v) for o in both), v.extent), default=None)
-    others = [v for v in nest.out if v != tile]
-    if tile is not None:
-        content = tiles(tile, 4, content, "parallel" if not others and nest.work >= PARALLEL_WORK else "serial")
-    return _outer(others, content, nest.work)
+    shared = [v for v in nest.out if all(o.depends(v) for o in both)]
+    cut = _dot_tile(nest, max(1, lanes // machine.lanes(nest.acc.dtype.itemsize)), machine)
+    for var, height in cut[1:]:
+        content = tiles(var, height, content, suffix="f")
+    for var in reversed([v for v in nest.out if v not in shared and all(v != c for c, _ in cut)]):
+        content = (Loop("serial", var, content),)
+    parallel = nest.work >= PARALLEL_WORK
+    for var, height in cut[:1]:
+        content = tiles(var, height, content, "parallel" if parallel and not shared else "serial")
+    return _outer(shared, content, nest.work)
+
+
+def _dot_tile(nest: BilinearNest, registers: int, machine: Machine) -> list[tuple[Var, int]]:
+    """The output variables that a tile of results spans, the one to loop over outside first, and how far it goes.
+
+    One of each operand if possible, so that every loaded vector is used several times. ``registers``: of one result.
+    """
+    two = [v for v in _sides(nest) if v is not None]
+    if len(two) < 2:
+        one_sided = [v for v in nest.out if not (nest.lhs.depends(v) and nest.rhs.depends(v))]
+        two = sorted(one_sided, key=lambda v: v.extent)[-2:]
+    two = sorted(two, key=lambda v: -v.extent)
+    if len(two) < 2:
+        return [(v, min(4, v.extent)) for v in two]
+    apart = _sides(nest)[0] is not None and _sides(nest)[1] is not None
+
+    def cycles(a: int, b: int) -> float:
+        loads = a + b if apart else a * b + 1
+        covered = -(-two[0].extent // a) * -(-two[1].extent // b)
+        return covered * (registers * max(a * b, loads) + 0.1 * (a + b))
+
+    fitting = [
+        (a, b)
+        for a in range(1, min(two[0].extent, 12) + 1)
+        for b in range(1, min(two[1].extent, 12) + 1)
+        if (a * b + 1) * registers + 2 <= machine.registers
+    ]
+    a, b = min(fitting, key=lambda ab: cycles(*ab), default=(1, 1))
+    return [(two[0], a), (two[1], b)]
 
 
 def _outer(names: list[Var], body: tuple[Stmt, ...], work: int) -> tuple[Stmt, ...]:
