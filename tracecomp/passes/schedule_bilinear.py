@@ -8,6 +8,7 @@ lanes; which form is used depends on shapes and strides alone, never on the mach
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 
 from tracecomp.ir.index import Index, Var, index, linear, unravel
 from tracecomp.ir.loops import Acc, Accumulate, Buffer, Const, Let, Load, Local, Loop, Read, Stmt, Store, Update
@@ -24,6 +25,7 @@ NOMINAL_LANES = 16
 GATHER_COST = 20.0
 PACK_ROW_BYTES = 2048
 UNROLLED_TERMS = 4
+SLIDING_TERMS = 32
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,8 @@ class Plan:
     """The choice for one nest: lanes over ``vector``, a tile of ``tile``, ``packed`` the operand copied to a panel.
 
     ``whole`` is a second, short variable that joins the tile as a whole where the first alone leaves registers idle.
+    ``window``: summed variables along which neighbouring rows of the tile read the same vectors, written out so that
+    each is loaded once.
     """
 
     vector: Var | None
@@ -39,6 +43,7 @@ class Plan:
     height: int
     packed: str = ""
     whole: Var | None = None
+    window: tuple[Var, ...] = ()
 
 
 def schedule_bilinear(nest: BilinearNest, machine: Machine) -> tuple[Stmt, ...]:
@@ -117,14 +122,25 @@ def _plan(nest: BilinearNest, vector: Var, machine: Machine) -> Plan:
     tiles = tiles or [v for v in nest.out if v != vector and not (nest.lhs.depends(v) and nest.rhs.depends(v))]
     tile = max(reversed(tiles), key=lambda v: min(v.extent, 12), default=None)
     lanes = machine.lanes(nest.acc.dtype.itemsize)
-    height, vectors = _tile_size(tile.extent if tile else 1, vector.extent, lanes, machine.registers)
+    window = _window(nest, moving, tile) if tile is not None else ()
+    registers = machine.registers - (window[0].extent if window else 0)
+    height, vectors = _tile_size(tile.extent if tile else 1, vector.extent, lanes, registers)
     width = min(vectors * lanes, vector.extent)
     whole = None
-    if tile is not None and height == tile.extent:
+    if tile is not None and height == tile.extent and not window:
         room = (machine.registers - 6) // (height * vectors)
         fitting = [v for v in tiles if v != tile and v.extent <= room]
         whole = max(fitting, key=lambda v: v.extent, default=None)
-    return Plan(vector, tile, width, height, _packed(nest, moving, vector), whole)
+    return Plan(vector, tile, width, height, _packed(nest, moving, vector), whole, window)
+
+
+def _window(nest: BilinearNest, moving: Operand, tile: Var) -> tuple[Var, ...]:
+    """The last summed variables, from the one along which the moving operand is read like along the tile."""
+    step = moving.stride(tile)
+    for n, var in enumerate(nest.reduce):
+        if step and moving.stride(var) == step and _product(nest.reduce[n:]) <= SLIDING_TERMS:
+            return tuple(nest.reduce[n:])
+    return ()
 
 
 def _packed(nest: BilinearNest, moving: Operand, vector: Var) -> str:
@@ -317,6 +333,8 @@ class _Tiled:
         if self.plan.packed:
             operands[self.plan.packed] = self._from_panel(columns, column, lane)
         lhs, rhs = operands["lhs"], operands["rhs"]
+        if self.plan.window:
+            return (Loop("vector", lane, self._sliding(lhs, rhs, mapping, first, height)),)
         body: tuple[Stmt, ...] = (*lhs.stmts, *rhs.stmts, Update(ACCUMULATOR, (lhs.expr, rhs.expr)))
         whole = copier.stmts((Accumulate((_acc(nest),), _summed(nest.reduce, body)), *nest.after))
         whole = (Loop("vector", lane, whole),)
@@ -324,6 +342,31 @@ class _Tiled:
             short = Var(self._name("w"), self.plan.whole.extent)
             whole = (Loop("tile", short, Copier({self.plan.whole: index(short)}).stmts(whole)),)
         return (Loop("tile", unit, whole),) if height > 1 else Copier({unit: Index()}).stmts(whole)
+
+    def _sliding(
+        self, lhs: Operand, rhs: Operand, mapping: dict[Var, Index], first: Index, height: int
+    ) -> tuple[Stmt, ...]:
+        """Rows below each other by terms, in order of the place that is read; each row's terms stay in their order."""
+        nest, window = self.nest, self.plan.window
+        assert self.tile is not None
+        outer = nest.reduce[: -len(window)]
+        rows = [Copier({**mapping, self.tile: first + n}, f"_{self.copies}_{n}") for n in range(height)]
+        sums = [copier.stmt(Accumulate((_acc(nest),), ())) for copier in rows]
+        terms = []
+        for place in product(*(range(v.extent) for v in window)):
+            for n, copier in enumerate(rows):
+                own = Copier(
+                    {**copier.mapping, **{v: Index((), k) for v, k in zip(window, place, strict=True)}},
+                    copier.suffix + "".join(f"_{k}" for k in place),
+                )
+                own.names = dict(copier.names)
+                update = Update(ACCUMULATOR, (lhs.expr, rhs.expr))
+                terms.append(((n + place[0], place[1:], n), own.stmts((*lhs.stmts, *rhs.stmts, update))))
+        body = tuple(s for _, stmts in sorted(terms, key=lambda t: t[0]) for s in stmts)
+        for var in reversed(outer):
+            body = (Loop("serial", var, body),)
+        accs = tuple(a for s in sums if isinstance(s, Accumulate) for a in s.accs)
+        return (Accumulate(accs, body), *(s for copier in rows for s in copier.stmts(nest.after)))
 
     def _panel(self, columns: _Columns) -> Buffer:
         size = _product(self.panel_others) * columns.count * self.terms * columns.width
