@@ -368,6 +368,27 @@ def test_an_index_out_of_range_is_reported() -> None:
         assert c(tc.ones(4), tc.tensor([0, 3])).tolist() == [1.0, 1.0]
 
 
+def test_an_index_out_of_range_is_reported_where_a_scatter_became_a_comparison() -> None:
+    c = warm(lambda i: tc.zeros(2, 5).scatter(1, i, 1.0), tc.tensor([[1], [4]]))
+    for _ in range(3):
+        with pytest.raises(IndexError):
+            c(tc.tensor([[1], [5]]))
+        assert c(tc.tensor([[0], [4]])).tolist() == [[1.0, 0, 0, 0, 0], [0, 0, 0, 0, 1.0]]
+
+
+@pytest.mark.parametrize("name, shape", [("index_add", (4, 70)), ("scatter_add", (200,)), ("index_copy", (3,))])
+def test_nothing_is_written_to_an_index_out_of_range(name: str, shape: tuple[int, ...]) -> None:
+    x, count = tc.ones(*shape), shape[0] - 1
+    good, new = tc.arange(count), tc.ones(count, *shape[1:])
+    c = warm(lambda i: getattr(x, name)(0, i, new), good)
+    for bad in (shape[0], 10**12):
+        far = good.clone()
+        far[-1] = bad
+        with pytest.raises(IndexError):
+            c(far)
+    assert c(good).tolist() == getattr(x, name)(0, good, new).tolist()
+
+
 def test_references_do_not_change() -> None:
     w, x, out, label = nn.Parameter(tc.ones(4)), tc.ones(4), tc.zeros(4).add_(1), "label"
 

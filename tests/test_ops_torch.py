@@ -132,6 +132,9 @@ COUNTERPARTS: dict[str, Callable[..., Any]] = {
     "cummax": lambda x, *, axis: tuple(torch.cummax(x, axis)),
     "cummin": lambda x, *, axis: tuple(torch.cummin(x, axis)),
     "sort": lambda x, *, axis, descending: tuple(torch.sort(x, dim=axis, descending=descending, stable=True)),
+    "topk": lambda x, *, axis, count, descending: tuple(
+        r.narrow(axis, 0, count) for r in torch.sort(x, dim=axis, descending=descending, stable=True)
+    ),
     "cholesky": torch.linalg.cholesky,
     "matrix_solve": torch.linalg.solve,
     "matrix_inverse": torch.linalg.inv,

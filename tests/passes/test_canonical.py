@@ -227,16 +227,16 @@ DECOMPOSED = [
         '%0 = conv_transpose(%y, %w) {dilation=[1], groups=1, padding=[[1, 1]], size=[7], stride=[2]} : f32[1,2,7]',
         """%0 = permute(%w) {dims=[1, 0, 2]} : f32[2,3,3]
         %1 = flip(%0) {axes=[2]} : f32[2,3,3]
-        %2 = pad(%y) {high=[0, 0, 0], interior=[0, 0, 0], low=[0, 0, 1], value=0.0} : f32[1,3,5]
-        %3 = slice(%1) {starts=[0, 0, 0], steps=[1, 1, 2], stops=[2, 3, 3]} : f32[2,3,2]
-        %4 = conv(%2, %3) {dilation=[1], groups=1, padding=[[0, 0]], stride=[1]} : f32[1,2,4]
-        %5 = slice(%1) {starts=[0, 0, 1], steps=[1, 1, 1], stops=[2, 3, 2]} : f32[2,3,1]
-        %6 = conv(%y, %5) {dilation=[1], groups=1, padding=[[0, 0]], stride=[1]} : f32[1,2,4]
+        %2 = pad(%y) {high=[0, 0, 1], interior=[0, 0, 0], low=[0, 0, 0], value=0.0} : f32[1,3,5]
+        %3 = slice(%1) {starts=[0, 0, 1], steps=[1, 1, 1], stops=[2, 3, 2]} : f32[2,3,1]
+        %4 = conv(%y, %3) {dilation=[1], groups=1, padding=[[0, 0]], stride=[1]} : f32[1,2,4]
+        %5 = slice(%1) {starts=[0, 0, 0], steps=[1, 1, 2], stops=[2, 3, 3]} : f32[2,3,2]
+        %6 = conv(%2, %5) {dilation=[1], groups=1, padding=[[0, 0]], stride=[1]} : f32[1,2,4]
         %7 = concat(%4, %6) {axis=0} : f32[2,2,4]
         %8 = reshape(%7) {shape=[2, 1, 2, 4]} : f32[2,1,2,4]
         %9 = permute(%8) {dims=[1, 2, 3, 0]} : f32[1,2,4,2]
         %10 = reshape(%9) {shape=[1, 2, 8]} : f32[1,2,8]
-        %11 = slice(%10) {starts=[0, 0, 1], steps=[1, 1, 1], stops=[1, 2, 8]} : f32[1,2,7] """,
+        %11 = slice(%10) {starts=[0, 0, 0], steps=[1, 1, 1], stops=[1, 2, 7]} : f32[1,2,7] """,
     ),
 ]
 

@@ -207,6 +207,19 @@ SHAPES = [
         %1 = permute(%0) {dims=[1, 0]} : f32[4,3] """,
     ),
     Case(
+        "scatter_of_one_into_a_number", "i:u8[2,1] x:f32[2,1]",
+        """%0 = cast(%i) {dtype=i64} : i64[2,1]
+        %1 = full() {dtype=f32, shape=[2, 9], value=-2.5} : f32[2,9]
+        %2 = scatter(%1, %0, %x) {axis=1, mode="max"} : f32[2,9] """,
+        """%0 = cast(%i) {dtype=i64} : i64[2,1]
+        %1 = iota() {axis=0, dtype=i32, shape=[9]} : i32[9]
+        %2 = take(%1, %0) {axis=0} : i32[2,1]
+        %3 = reshape(%1) {shape=[1, 9]} : i32[1,9]
+        %4 = maximum(%x, -2.5:f32) : f32[2,1]
+        %5 = eq(%3, %2) : b1[2,9]
+        %6 = where(%5, %4, -2.5:f32) : f32[2,9] """,
+    ),
+    Case(
         "elementwise_of_expanded", "x:f32[3] y:f32[2,3]",
         """%0 = expand(%x) {shape=[2, 3]} : f32[2,3]
         %1 = exp(%0) : f32[2,3]

@@ -9,7 +9,7 @@ from tracecomp.codegen.address import tail_mask
 from tracecomp.codegen.emitter import Emitter, Value
 from tracecomp.ir.index import Var
 from tracecomp.ir.loops import Acc
-from tracecomp.ir.types import DType
+from tracecomp.ir.types import DType, bool_
 
 Key = tuple[tuple[int, ...], int]
 """Which accumulator: values of the variables it was declared under, and which part of its lanes."""
@@ -85,6 +85,10 @@ def total(e: Emitter, state: State, where: tuple[int, ...]) -> Value:
         parts = [combine(e, op, acc.dtype, a, [b]) for a, b in zip(parts[:half], parts[half:], strict=True)]
     result = parts[0]
     width = state.lane_width
+    if width > 1 and acc.dtype is bool_:
+        bits = e.mask_bits(result)
+        every = acc.op == "and"
+        return e.compare("icmp eq" if every else "icmp ne", bits, e.const(bits.elem, -1 if every else 0))
     while width > 1:
         half = width // 2
         low = e.shuffle(result, list(range(half)))

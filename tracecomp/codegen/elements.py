@@ -15,6 +15,8 @@ from tracecomp.ir.loops import Buffer, Call, Const, Expr, IndexValue, Load, Read
 
 Point = tuple[int, ...]
 _SHUFFLED_STRIDES = (-4, -3, -2, -1, 2, 3, 4)
+# Bytes over which lanes may lie apart and still be loaded one by one; of more, a gather instruction misses sooner.
+_NEAR = 1 << 18
 
 
 @dataclass(slots=True)
@@ -183,6 +185,8 @@ class Elements:
             o = self.clamped(o, None if where.width else where, buffer.size)
         if where is None and o.vector is None and o.stride in _SHUFFLED_STRIDES:
             return convert.from_memory(e, self._load_strided(load, o), load.dtype)
+        if where is None and (o.vector is not None or o.stride not in (0, 1)) and self._near(load):
+            return convert.from_memory(e, self._load_apart(load, o), load.dtype)
         masked = o.width > 0
         mask = where
         if masked:
@@ -226,6 +230,27 @@ class Elements:
                 merged = [lane if p < first else lanes + max(k, 0) for lane, (p, k) in enumerate(pairs)]
                 result = e.shuffle(result, merged, loaded)
         assert result is not None
+        return result
+
+    def _near(self, load: Load) -> bool:
+        """Whether the lanes of one vector, and those of the next ones, are read from little memory."""
+        reach = 0
+        for atom, factor in load.offset.terms:
+            if self.over_index(Index(((atom, 1),))):
+                if atom.bounds is None:
+                    return False
+                reach += abs(factor) * (atom.bounds[1] - atom.bounds[0])
+        return reach * load.dtype.itemsize <= _NEAR
+
+    def _load_apart(self, load: Load, o: Offset) -> Value:
+        """Lane by lane, which from a near cache takes half the time of a gather instruction."""
+        e, elem = self.e, convert.memory_elem(load.dtype)
+        result = Value("poison", elem, o.width)
+        for lane in range(self.active_lanes()):
+            own = [(e.lane(o.vector, lane), 1)] if o.vector is not None else []
+            piece = Offset(o.const + o.stride * lane, [*o.scalars, *own])
+            address = self.indexer.address(self.bases[load.buffer.name], elem, piece)
+            result = e.insert(result, self._placed(load, address, piece, None), lane)
         return result
 
     def _stable_depth(self, group: str) -> int:

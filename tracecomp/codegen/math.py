@@ -19,7 +19,7 @@ from tracecomp.ir.types import DType
 ULP: dict[str, tuple[float, float]] = {
     "exp": (1.0, 1.0), "exp2": (1.0, 1.0), "expm1": (2.0, 2.0), "log": (1.0, 1.0), "log2": (2.0, 2.0),
     "log10": (2.0, 2.0), "log1p": (2.0, 2.0), "sigmoid": (2.5, 2.5), "tanh": (3.0, 3.0), "erf": (1.5, 2.0),
-    "pow": (0.51, 1.5), "sin": (0.51, 2.0), "cos": (0.51, 2.0), "tan": (0.51, 3.0), "asin": (0.51, 2.5),
+    "pow": (0.51, 1.5), "sin": (1.6, 2.0), "cos": (1.6, 2.0), "tan": (0.51, 3.0), "asin": (0.51, 2.5),
     "acos": (0.51, 2.5), "atan": (0.51, 2.0), "atan2": (0.51, 2.5), "sinh": (0.51, 3.0), "cosh": (0.51, 2.0),
     "asinh": (0.51, 4.0), "acosh": (0.51, 4.0), "atanh": (0.51, 4.0), "erfc": (0.51, 4.0), "erfinv": (0.51, 4.0),
     "lgamma": (0.51, 4.0), "digamma": (0.51, 4.0), "hypot": (0.51, 1.5), "fmod": (0.0, 0.0), "mod": (0.51, 0.5),
@@ -44,12 +44,14 @@ _OF_BOTH: dict[str, Callable[..., Number]] = {
     "log2": exponential.log2,
     "log10": exponential.log10,
     "log1p": exponential.log1p,
+    "sin": trigonometric.sin,
+    "cos": trigonometric.cos,
 }
 """Functions of the module, for floats and doubles."""
 
 _OF_DOUBLES: dict[str, Callable[..., Number]] = {
     "pow": exponential.power, "sinh": exponential.sinh, "cosh": exponential.cosh, "asinh": exponential.asinh,
-    "acosh": exponential.acosh, "atanh": exponential.atanh, "sin": trigonometric.sin, "cos": trigonometric.cos,
+    "acosh": exponential.acosh, "atanh": exponential.atanh,
     "tan": trigonometric.tan, "asin": trigonometric.asin, "acos": trigonometric.acos, "atan": trigonometric.atan,
     "atan2": trigonometric.atan2, "erfc": special.erfc, "erfinv": special.erfinv, "lgamma": special.lgamma,
     "digamma": special.digamma, "fmod": remainders.fmod, "mod": remainders.remainder,

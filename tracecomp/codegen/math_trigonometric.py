@@ -1,4 +1,4 @@
-"""Circular functions and their inverses, for doubles.
+"""Circular functions and their inverses, for doubles; sine and cosine for floats too.
 
 Coefficients are minimax fits made for this file (Remez exchange in 45 digits).
 """
@@ -6,6 +6,7 @@ Coefficients are minimax fits made for this file (Remez exchange in 45 digits).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from tracecomp.codegen.emitter import Emitter, Value
 from tracecomp.codegen.numbers import Number, horner, where
@@ -19,6 +20,9 @@ _COS = (
     0.041666666666666664, -0.001388888888888887, 2.48015873015681e-05, -2.755731921392602e-07, 2.0876754041623585e-09,
     -1.147025668347403e-11, 4.736470580106486e-14,
 )  # fmt: skip
+# the same for floats: 2**-28, 2**-33
+_SIN_FLOAT = (-0.16666655242443085, 0.008332173340022564, -0.00019516656175255775)
+_COS_FLOAT = (0.04166664555668831, -0.001388736185617745, 2.4437729734927416e-05)
 # (atan(x) - x) / x**3 in x**2 on |x| < tan(pi/8): 2**-64
 _ATAN = (
     -0.33333333333333326, 0.19999999999997645, -0.14285714285385068, 0.1111111108799299, -0.09090908137829089,
@@ -32,7 +36,9 @@ _ASIN = (
     0.021784327618965572, -0.021108161692753317, 0.03269707713899047,
 )  # fmt: skip
 _PI_2 = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591815e-33)
+_PI_2_FLOAT = (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15)
 _FAST_LIMIT = 2.0**23
+_FAST_LIMIT_FLOAT = 2.0**17
 
 # 2/pi to 1280 bits
 _TWO_OVER_PI = int(
@@ -170,12 +176,46 @@ def _sin_quadrant(r: Number, q: Number) -> Number:
     return where((q & 2).equals(0), value, -value)
 
 
+def _of_float(x: Number, quarter: int, of_double: Callable[[Number], Number]) -> Number:
+    """sin(x + quarter * pi/2); where x is large, by way of doubles.
+
+    Below the limit the first step of the reduction is exact, and the others round the angle to its last place.
+    """
+    magic = 1.5 * 2.0**23
+    shifted = x.fma(2.0 / math.pi, magic)
+    minus_n = magic - shifted
+    r = x
+    for part in _PI_2_FLOAT:
+        r = minus_n.fma(part, r)
+    z = r * r
+    sine = (r * z).fma(horner(z, _SIN_FLOAT), r)
+    cosine = z.fma(z.fma(horner(z, _COS_FLOAT), -0.5), z.full(1.0))
+    q = shifted.bits() + quarter
+    value = where((q & 1).equals(0), sine, cosine)
+    value = (value.bits() ^ ((q & 2) << 30)).as_float()
+    large = ~(x.abs() < _FAST_LIMIT_FLOAT)
+
+    def exact() -> list[Value]:
+        far = of_double(x.convert("fpext", "double")).convert("fptrunc", "float")
+        return [where(large, far, value).v]
+
+    return Number(x.e, x.e.branch(large.any().v, exact, [value.v])[0])
+
+
 def sin(x: Number) -> Number:
-    r, q = reduce_angle(x)
-    return where(x.equals(0.0), x, _sin_quadrant(r, q))
+    value = _sin_of_double(x) if x.is_double else _of_float(x, 0, _sin_of_double)
+    return where(x.equals(0.0), x, value)
 
 
 def cos(x: Number) -> Number:
+    return _cos_of_double(x) if x.is_double else _of_float(x, 1, _cos_of_double)
+
+
+def _sin_of_double(x: Number) -> Number:
+    return _sin_quadrant(*reduce_angle(x))
+
+
+def _cos_of_double(x: Number) -> Number:
     r, q = reduce_angle(x)
     return _sin_quadrant(r, q + 1)
 

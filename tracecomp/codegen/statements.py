@@ -26,15 +26,14 @@ class Statements(Storing, Reducing):
         self.private_bytes = 0
 
     def body(self, body: tuple[Stmt, ...]) -> None:
-        pending = [s.name for s in body if isinstance(s, Update)]
-        separate = False
+        following = [s.name for s in body if isinstance(s, Update)]
+        updated: set[str] = set()
         for stmt in body:
             if isinstance(stmt, Update):
-                pending.remove(stmt.name)
-                separate = separate or stmt.name in pending
-            elif separate:
+                updated.add(following.pop(0))
+            elif following and following[0] in updated:
                 self._separate()
-                separate = False
+                updated.clear()
             self.stmt(stmt)
 
     def _separate(self) -> None:

@@ -62,19 +62,20 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
     axis = wrap_dim(dim, input.ndim)
     if k < 0 or k > (input.shape[axis] if input.ndim else 1):
         raise RuntimeError("selected index k out of range")
-    values, indices = sorted_pair(input, axis, descending=largest)
     if input.ndim == 0:
-        return TopkResult(values, indices)
-    return TopkResult(cut_range(values, axis, 0, k), cut_range(indices, axis, 0, k))
+        return TopkResult(*sorted_pair(input, axis))
+    return TopkResult(*prim.topk(input, axis=axis, count=k, descending=largest))
 
 
 def _at_rank(x: Tensor, axis: int, rank: Any, keepdim: bool) -> tuple[Tensor, Tensor]:
     """The element of that rank (a number, or one per row) in sorted order, and its position."""
     if x.ndim == 0:
         return sorted_pair(x, 0)
-    _, order = sorted_pair(x, axis)
-    chosen = isinstance(rank, int)
-    where = cut_range(order, axis, rank, rank + 1) if chosen else prim.gather(order, rank, axis=axis)
+    if isinstance(rank, int):
+        _, order = prim.topk(x, axis=axis, count=rank + 1, descending=False)
+        where = cut_range(order, axis, rank, rank + 1)
+    else:
+        where = prim.gather(sorted_pair(x, axis)[1], rank, axis=axis)
     return pick(x, where, axis, keepdim)
 
 

@@ -81,8 +81,8 @@ elementwise("log10", "logarithm to base 10", "log10", **_divided_by(lambda x: pr
 elementwise("log1p", "log(1 + x), accurate near 0", "log1p", **_divided_by(lambda x: prim.add(x, 1.0)),
             traits=("increasing", "costly"), ulp=2, domain="positive")  # fmt: skip
 
-elementwise("sin", "sine", "sin", **_of_input(lambda x: prim.cos(x)), traits=("costly",), ulp=2)
-elementwise("cos", "cosine", "cos", **_of_input(lambda x: prim.neg(prim.sin(x))), traits=("costly",), ulp=2)
+elementwise("sin", "sine", "sin", **_of_input(lambda x: prim.cos(x)), traits=("costly",), ulp=4)
+elementwise("cos", "cosine", "cos", **_of_input(lambda x: prim.neg(prim.sin(x))), traits=("costly",), ulp=4)
 elementwise("tan", "tangent", "tan", **_of_output(lambda y: prim.add(_square(y), 1.0)), traits=("costly",), ulp=4)
 elementwise("asin", "inverse sine", "asin", **_divided_by(lambda x: prim.sqrt(_one_minus(_square(x)))),
             traits=("increasing", "costly"), ulp=4, domain="unit")  # fmt: skip

@@ -1,4 +1,4 @@
-"""``sort``: stable, with NaN as the greatest value, as in PyTorch."""
+"""``sort`` and ``topk``: stable, with NaN as the greatest value, as in PyTorch."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tracecomp.ir.loops import (
     Buffer,
     Call,
     Expr,
+    If,
     IndexValue,
     Let,
     Load,
@@ -23,12 +24,14 @@ from tracecomp.ir.loops import (
     Stmt,
     Store,
     Update,
+    both,
     cast,
+    in_range,
 )
 from tracecomp.ir.op import Imperative, Op, Sample, register
 from tracecomp.ir.scalars import call, const
-from tracecomp.ir.types import Shape, TensorType, compute_dtype, int32, int64
-from tracecomp.ops.define import bad, check_axes, of
+from tracecomp.ir.types import Shape, TensorType, bool_, compute_dtype, int32, int64
+from tracecomp.ops.define import bad, check_axes, of, require
 from tracecomp.ops.prim import prim
 from tracecomp.ops.statements import Names, vectors
 
@@ -36,6 +39,13 @@ from tracecomp.ops.statements import Names, vectors
 def _infer(x: TensorType, *, axis: int, descending: bool) -> tuple[TensorType, TensorType]:
     check_axes("sort", (axis,), x.ndim)
     return x, TensorType(int64, x.shape)
+
+
+def _top_infer(x: TensorType, *, axis: int, count: int, descending: bool) -> tuple[TensorType, TensorType]:
+    check_axes("topk", (axis,), x.ndim)
+    require(0 <= count <= x.shape[axis], RuntimeError, "selected index k out of range")
+    shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
+    return TensorType(x.dtype, shape), TensorType(int64, shape)
 
 
 def _impl(x: Any, *, axis: int, descending: bool) -> Any:
@@ -47,12 +57,21 @@ def _impl(x: Any, *, axis: int, descending: bool) -> Any:
     return np.take_along_axis(x, order, axis), order.astype(np.int64, copy=False)
 
 
-def _vjp(grads: Any, outs: Any, ins: Any, *, axis: int, descending: bool) -> Any:
+def _top_impl(x: Any, *, axis: int, count: int, descending: bool) -> Any:
+    first = (slice(None),) * axis + (slice(count),)
+    return tuple(np.ascontiguousarray(r[first]) for r in _impl(x, axis=axis, descending=descending))
+
+
+def _vjp(grads: Any, outs: Any, ins: Any, *, axis: int, **attrs: Any) -> Any:
     g = grads[0]
-    zeros = prim.full(like=g, value=0.0, shape=tuple(g.shape), dtype=g.dtype)
+    zeros = prim.full(like=g, value=0.0, shape=tuple(ins[0].shape), dtype=g.dtype)
     return (prim.scatter(zeros, outs[1], g, axis=axis, mode="set"),)
 
 
+# So few first elements are kept in order while the line is read; for more of them it is sorted.
+_KEPT = 128
+# Elements of a line that are compared at once.
+_SCANNED = 16
 # Lines up to this length are sorted by counting, for each element, those before it; longer ones by radix.
 _BY_RANK = 256
 _DIGIT = 256
@@ -60,37 +79,44 @@ _BYTES = {"bool": 1, "uint8": 1, "int8": 1, "int16": 2, "int32": 4, "float16": 4
 
 
 class _Line:
-    """One line to sort: integer keys that stand in the wanted order, and how to write the result.
+    """One line to sort: integer keys that stand in the wanted order, and how to write the first ``count`` of them.
 
     Keys of up to 32 bits share an int64 with the element's place, so that all are different and one move carries both.
     """
 
-    def __init__(self, names: Names, source: Buffer, outs: Sequence[Buffer], size: int, descending: bool) -> None:
-        self.names, self.source, self.outs, self.size = names, source, outs, size
+    def __init__(
+        self, names: Names, source: Buffer, outs: Sequence[Buffer], size: int, count: int, descending: bool
+    ) -> None:
+        self.names, self.source, self.outs, self.size, self.count = names, source, outs, size, count
         self.descending = descending
         self.digits = _BYTES.get(source.dtype.name, 8)
         self.packed = self.digits <= 4
-        self.start = Index()
+        self.start = self.out = Index()
         self.inner = 1
 
     def let(self, value: Expr, over: Iterable[Var]) -> tuple[Let, Read]:
         name = self.names.let()
         return Let(name, value), Read(name, value.dtype, frozenset(over))
 
-    def key(self, i: Index, over: Iterable[Var]) -> tuple[list[Stmt], Expr]:
-        """Statements for, and the key of, element ``i``: int64, small before large."""
-        over = frozenset(over)
+    def order(self, i: Index, over: Iterable[Var]) -> tuple[list[Stmt], Expr]:
+        """Statements for, and the order of, element ``i``: small before large; int32 for elements of up to 32 bits."""
         first, x = self.let(Load(self.source, self.start + i * self.inner), over)
         value: Expr = cast(x, compute_dtype(x.dtype))
         if value.dtype.kind == "float":
             value = _ordered_bits(value)
-        value = cast(value, int64)
-        if self.descending:
-            value = call("not", value)
+        value = cast(value, int32 if self.packed else int64)
+        second, order = self.let(call("not", value) if self.descending else value, over)
+        return [first, second], order
+
+    def key(self, i: Index, over: Iterable[Var]) -> tuple[list[Stmt], Expr]:
+        """Statements for, and the key of, element ``i``: int64, small before large."""
+        over = frozenset(over)
+        stmts, order = self.order(i, over)
+        value = cast(order, int64)
         if self.packed:
             value = call("or", call("shl", value, const(32, int64)), IndexValue(i))
-        second, key = self.let(value, over)
-        return [first, second], key
+        last, key = self.let(value, over)
+        return [*stmts, last], key
 
     def digit(self, key: Expr, number: int) -> Expr:
         """Digit ``number`` of a key, the last one such that negative keys come first."""
@@ -101,10 +127,11 @@ class _Line:
 
     def write(self, at: Index, place: Expr, over: Iterable[Var]) -> list[Stmt]:
         """Put the element that stood at ``place`` to position ``at`` of the result."""
-        name, where = self.let(place, over)
+        name, where = self.let(cast(place, int64), over)
         value = Load(self.source, self.start + computed(where, (0, self.size - 1)) * self.inner)
-        to = self.start + at * self.inner
-        return [name, Store(self.outs[0], to, value), Store(self.outs[1], to, where)]
+        to = self.out + at * self.inner
+        wanted = in_range(at, self.count)
+        return [name, Store(self.outs[0], to, value, wanted), Store(self.outs[1], to, where, wanted)]
 
 
 def _ordered_bits(x: Expr) -> Expr:
@@ -139,9 +166,7 @@ def _by_rank(line: _Line) -> list[Stmt]:
         loop = Loop("serial", j, (other, Update(rank, (one,))))
         count = Accumulate((Acc(rank, "add", int64, const(0, int64)),), (loop,))
         at = computed(Read(rank, int64, frozenset(i.vars())), (0, size - 1))
-        to = line.start + at * line.inner
-        value = Load(line.source, line.start + i * line.inner)
-        return [mine, count, Store(line.outs[0], to, value), Store(line.outs[1], to, IndexValue(i))]
+        return [mine, count, *line.write(at, IndexValue(i), i.vars())]
 
     body += vectors(names, size, fill)
     body += vectors(names, size, place)
@@ -179,7 +204,7 @@ def _by_radix(line: _Line) -> list[Stmt]:
         found: Expr = Load(last, i)
         return line.write(i, call("and", found, mask) if line.packed else found, i.vars())
 
-    return [*body, *vectors(names, size, write)]
+    return [*body, *vectors(names, line.count, write)]
 
 
 def _counted(line: _Line, counts: Buffer, number: int, key: Expr, k: Var) -> tuple[list[Stmt], Index]:
@@ -202,20 +227,100 @@ def _running_places(line: _Line, counts: Buffer, number: int) -> Stmt:
     return Accumulate((Acc(total, "set", int64, const(0, int64)),), (Loop("serial", b, body),))
 
 
+class _Kept:
+    """The first ``count`` elements in order so far: their orders, behind one that is before all, and places."""
+
+    def __init__(self, line: _Line) -> None:
+        self.line = line
+        dtype = int32 if line.packed else int64
+        self.orders = Buffer("orders", dtype, line.count + 1)
+        self.places = Buffer("places", int32, line.count + 1)
+        self.before_all = const(-(2 ** (8 * dtype.itemsize - 1)), dtype)
+        self.last = Load(self.orders, Index(const=line.count))
+
+    def declared(self) -> list[Stmt]:
+        def fill(i: Index) -> list[Stmt]:
+            return [Store(self.orders, i, self.before_all), Store(self.places, i, const(0, int32))]
+
+        return [Local(self.orders), Local(self.places), *vectors(self.line.names, self.orders.size, fill)]
+
+    def insert(self, order: Expr, place: Index, filled: Index | None = None) -> Stmt:
+        """Put an element behind those that are not after it; all after it move up, the last one out.
+
+        ``filled``: how many are kept already; all of them unless given.
+        """
+        slot = self.line.names.var(self.line.count)
+        i = index(slot)
+
+        def stays(at: Index) -> Expr:
+            known = None if filled is None else call("lt", IndexValue(at - 1), IndexValue(filled))
+            found = both(call("le", Load(self.orders, at), order), known)
+            assert found is not None
+            return found
+
+        first, here = self.line.let(stays(i + 1), (slot,))
+        second, below = self.line.let(stays(i), (slot,))
+        stmts: list[Stmt] = [first, second]
+        for buffer, new in ((self.orders, order), (self.places, cast(IndexValue(place), int32))):
+            entering = call("select", below, new, Load(buffer, i))
+            moved, value = self.line.let(call("select", here, Load(buffer, i + 1), entering), (slot,))
+            stmts += [moved, Store(buffer, i + 1, value)]
+        return Loop("vector", slot, tuple(stmts))
+
+
+def _by_insertion(line: _Line) -> list[Stmt]:
+    """A line is read once; where a chunk of it has none that goes before the last one kept, nothing more is done.
+
+    An element goes behind its equals, so they stay in their old order.
+    """
+    names, kept = line.names, _Kept(line)
+    k = names.var(line.count)
+    stmts, order = line.order(index(k), (k,))
+    body = [*kept.declared(), Loop("serial", k, (*stmts, kept.insert(order, index(k), index(k))))]
+    whole, rest = divmod(line.size - line.count, _SCANNED)
+    if whole:
+        c = names.var(whole)
+        start = index(c) * _SCANNED + line.count
+        body.append(Loop("serial", c, tuple(_scan(line, kept, start, _SCANNED))))
+    if rest:
+        body += _scan(line, kept, Index(const=line.size - rest), rest)
+    return [*body, *vectors(names, line.count, lambda i: line.write(i, Load(kept.places, i + 1), i.vars()))]
+
+
+def _scan(line: _Line, kept: _Kept, start: Index, size: int) -> list[Stmt]:
+    """Insert those of ``size`` elements that go before the last one kept."""
+    lane, one, some = line.names.var(size), line.names.var(size), line.names.let()
+    stmts, order = line.order(start + index(lane), (*start.vars(), lane))
+    update = Update(some, (call("lt", order, kept.last),))
+    loop = Loop("vector", lane, (*stmts, update))
+    test = Accumulate((Acc(some, "or", bool_, const(False, bool_), _SCANNED),), (loop,))
+    place = start + index(one)
+    stmts, order = line.order(place, place.vars())
+    insert = If(call("lt", order, kept.last), (kept.insert(order, place),))
+    found = Read(some, bool_, frozenset(start.vars()))
+    return [test, If(found, (Loop("serial", one, (*stmts, insert)),))]
+
+
 def _statements(
     ins: Sequence[Buffer], outs: Sequence[Buffer], in_types: Sequence[TensorType], out_types: Any,
-    *, axis: int, descending: bool,
+    *, axis: int, descending: bool, count: int | None = None,
 ) -> list[Stmt]:  # fmt: skip
+    """Every line along ``axis`` in order, or the first ``count`` elements of it."""
     shape, names = in_types[0].shape, Names()
-    if in_types[0].numel == 0:
+    if in_types[0].numel == 0 or count == 0:
         return []
     size = shape[axis] if shape else 1
-    line = _Line(names, ins[0], outs, size, descending)
+    count = size if count is None else count
+    line = _Line(names, ins[0], outs, size, count, descending)
     for n in shape[axis + 1 :]:
         line.inner *= n
     number = names.var(in_types[0].numel // size)
-    line.start = index(number) // line.inner * (size * line.inner) + index(number) % line.inner
-    body = _by_rank(line) if size <= _BY_RANK else _by_radix(line)
+    outer, rest = index(number) // line.inner, index(number) % line.inner
+    line.start, line.out = outer * (size * line.inner) + rest, outer * (count * line.inner) + rest
+    if count < size and count <= _KEPT:
+        body = _by_insertion(line)
+    else:
+        body = _by_rank(line) if size <= _BY_RANK else _by_radix(line)
     return [Loop("parallel", number, tuple(body))]
 
 
@@ -238,6 +343,24 @@ register(
         ),
         errors=(
             bad(IndexError, "out of range", of("f32", 3), axis=1, descending=False),
+        ),
+    )
+)  # fmt: skip
+
+_COUNTS = (((7,), 0, 3), ((2, 5, 3), 1, 5), ((3, 90), 1, 7), ((3, 0), 1, 0), ((2, 300, 2), 1, 40), ((2, 300), 1, 150))
+
+register(
+    Op(
+        name="topk", kind="sort", doc="the first count of sort's results along axis",
+        infer=_top_infer, impl=_top_impl, vjp=_vjp, saves=("outs",), loop=Imperative(_statements),
+        attrs={"axis": int, "count": int, "descending": bool},
+        samples=tuple(
+            Sample(((s, d, domain),), {"axis": axis, "count": count, "descending": down})
+            for d, domain in _DTYPES for s, axis, count in _COUNTS for down in (False, True)
+        ),
+        errors=(
+            bad(IndexError, "out of range", of("f32", 3), axis=1, count=1, descending=False),
+            bad(RuntimeError, "selected index k out of range", of("f32", 3), axis=0, count=4, descending=False),
         ),
     )
 )  # fmt: skip

@@ -6,7 +6,22 @@ from collections.abc import Callable, Sequence
 from itertools import count
 
 from tracecomp.ir.index import Index, Var, computed, index, linear
-from tracecomp.ir.loops import Buffer, Check, Const, Expr, Let, Load, Loop, Read, Stmt, Store
+from tracecomp.ir.loops import (
+    Acc,
+    Accumulate,
+    Buffer,
+    Check,
+    Const,
+    Expr,
+    If,
+    Let,
+    Load,
+    Loop,
+    Read,
+    Stmt,
+    Store,
+    Update,
+)
 from tracecomp.ir.scalars import call
 from tracecomp.ir.types import Shape, TensorType, bool_, int64
 
@@ -67,12 +82,38 @@ def combine(mode: str, have: Expr, new: Expr) -> Expr:
     return call((_ON_BOOL if have.dtype is bool_ else _SCALAR)[mode], have, new)
 
 
-def loaded_index(names: Names, place: Load, size: int) -> tuple[list[Stmt], Index]:
-    """Statements that load and check an index, and the index."""
-    name = names.let()
-    value = Read(name, int64, frozenset(place.vars()))
-    inside = call("and", call("ge", value, Const(0, int64)), call("lt", value, Const(size, int64)))
-    return [Let(name, place), Check(inside)], computed(value, (0, max(size - 1, 0)))
+def indexed(
+    names: Names, size: int, at: Callable[[Index], Load], limit: int, body: Callable[[Index, Index], Sequence[Stmt]]
+) -> list[Stmt]:
+    """``body(i, index at i)`` for i below ``size``, in order.
+
+    Indices are checked by vectors, ahead of a chunk; of a chunk with one that is not in ``range(limit)`` nothing is
+    done, since the call has failed.
+    """
+
+    def chunk(start: Index, count: int) -> list[Stmt]:
+        lane, i, given, place, good = names.var(count), names.var(count), names.let(), names.let(), names.let()
+        loaded = at(start + index(lane))
+        value = Read(given, int64, frozenset(loaded.vars()))
+        inside = call("and", call("ge", value, Const(0, int64)), call("lt", value, Const(limit, int64)))
+        test = Loop("vector", lane, (Let(given, loaded), Update(good, (inside,))))
+        lanes = 1 << (count - 1).bit_length()
+        fine = Read(good, bool_, frozenset(loaded.vars()) - {lane})
+        here = start + index(i)
+        known = computed(Read(place, int64, frozenset(at(here).vars())), (0, max(limit - 1, 0)))
+        each = Loop("serial", i, (Let(place, at(here)), *body(here, known)))
+        return [
+            Accumulate((Acc(good, "and", bool_, Const(True, bool_), lanes),), (test,)),
+            Check(fine),
+            If(fine, (each,)),
+        ]
+
+    found: list[Stmt] = []
+    whole, rest = divmod(size, CHUNK)
+    if whole:
+        outer = names.var(whole)
+        found.append(Loop("serial", outer, tuple(chunk(index(outer) * CHUNK, CHUNK))))
+    return [*found, *(chunk(Index(const=whole * CHUNK), rest) if rest else [])]
 
 
 def scatter_statements(
@@ -81,15 +122,19 @@ def scatter_statements(
 ) -> list[Stmt]:  # fmt: skip
     """Copy the base; then, source element by source element in row-major order, combine it in."""
     names, (base, at, src), out = Names(), ins, outs[0]
-    whole, shape = in_types[0].shape, in_types[1].shape
+    whole, shape = in_types[0].shape or (1,), in_types[1].shape or (1,)
 
-    def body(position: tuple[Index, ...]) -> list[Stmt]:
-        source = linear(position, shape)
-        first, place = loaded_index(names, Load(at, source), whole[axis] if whole else 1)
-        target = linear((*position[:axis], place, *position[axis + 1 :]) if whole else (), whole)
-        return [*first, Store(out, target, combine(mode, Load(out, target), Load(src, source)))]
+    def row(lead: tuple[Index, ...]) -> list[Stmt]:
+        start = linear((*lead, Index()), shape)
 
-    return [*copy(names, base, out), *nest(names, shape, body)]
+        def element(i: Index, place: Index) -> list[Stmt]:
+            position = (*lead, i)
+            target = linear((*position[:axis], place, *position[axis + 1 :]), whole)
+            return [Store(out, target, combine(mode, Load(out, target), Load(src, start + i)))]
+
+        return indexed(names, shape[-1], lambda i: Load(at, start + i), whole[axis], element)
+
+    return [*copy(names, base, out), *nest(names, shape[:-1], row)]
 
 
 def put_statements(
@@ -103,15 +148,21 @@ def put_statements(
     for n in whole[axis + 1 :]:
         inner *= n
 
-    def body(position: tuple[Index, ...]) -> list[Stmt]:
+    listed = shape or (1,)
+
+    def row(position: tuple[Index, ...]) -> list[Stmt]:
         lead, where = position[:axis], position[axis:]
-        first, place = loaded_index(names, Load(at, linear(where, shape)), whole[axis])
-        source = linear(position, (*whole[:axis], *shape)) * inner
-        target = linear((*lead, place), whole[: axis + 1]) * inner
+        start = linear((*where, Index()), listed)
 
-        def element(i: Index) -> list[Stmt]:
-            return [Store(out, target + i, combine(mode, Load(out, target + i), Load(src, source + i)))]
+        def slice_at(i: Index, place: Index) -> list[Stmt]:
+            source = linear((*position, i), (*whole[:axis], *listed)) * inner
+            target = linear((*lead, place), whole[: axis + 1]) * inner
 
-        return [*first, *vectors(names, inner, element)]
+            def element(k: Index) -> list[Stmt]:
+                return [Store(out, target + k, combine(mode, Load(out, target + k), Load(src, source + k)))]
 
-    return [*copy(names, base, out), *nest(names, (*whole[:axis], *shape), body)]
+            return vectors(names, inner, element)
+
+        return indexed(names, listed[-1], lambda i: Load(at, start + i), whole[axis], slice_at)
+
+    return [*copy(names, base, out), *nest(names, (*whole[:axis], *listed[:-1]), row)]

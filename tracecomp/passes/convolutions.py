@@ -162,23 +162,27 @@ def transposed_convolution(g: Rewriter, a: Application) -> Replacement:
     """conv_transpose(y, w) -> interleave(conv(pad(y), flip(w) of each phase))"""
     y, w = a.inputs
     shape = geometry(a, w.shape[2:], y.shape[2:], a.type.shape[2:])
-    begin = tuple(lo // s for (lo, _), s in zip(shape.padding, shape.stride, strict=True))
-    ends = (lo + n for (lo, _), n in zip(shape.padding, a.type.shape[2:], strict=True))
-    count = tuple(-(-end // s) - b for end, s, b in zip(ends, shape.stride, begin, strict=True))
+    count = tuple(-(-n // s) for n, s in zip(a.type.shape[2:], shape.stride, strict=True))
     kernel = _input_major(g, w, shape)
-    along = [list(phases(k, s, d)) for k, s, d in zip(shape.kernel, shape.stride, shape.dilation, strict=True)]
-    spans = [[_span(p, b, n) for p in ps if p.count] for ps, b, n in zip(along, begin, count, strict=True)]
+    geometries = zip(shape.kernel, shape.stride, shape.dilation, shape.padding, strict=True)
+    along = [_phases_from(k, s, d, lo) for k, s, d, (lo, _) in geometries]
+    spans = [[_span(p, b, n) for p, b in ps if p.count] for ps, n in zip(along, count, strict=True)]
     low = [max(0, -min(start for start, _ in span)) for span in spans]
     high = [max(0, max(stop for _, stop in span) - n) for span, n in zip(spans, y.shape[2:], strict=True)]
     padded = pad_spatial(g, y, low, high)
     parts = []
     for chosen in product(*along):
-        reads = [_span(p, b, n) for p, b, n in zip(chosen, begin, count, strict=True)]
+        reads = [_span(p, b, n) for (p, b), n in zip(chosen, count, strict=True)]
         shifted = [(start + lo, stop + lo) for (start, stop), lo in zip(reads, low, strict=True)]
-        parts.append(_phase(g, padded, kernel, shape, shifted, count, chosen))
+        parts.append(_phase(g, padded, kernel, shape, shifted, count, [p for p, _ in chosen]))
     joined = _interleave(g, parts, shape.stride)
-    first = [lo - b * s for b, s, (lo, _) in zip(begin, shape.stride, shape.padding, strict=True)]
-    return slice_of(g, joined, (0, 0, *first), a.type.shape, (1,) * y.ndim)
+    return slice_of(g, joined, (0,) * y.ndim, a.type.shape, (1,) * y.ndim)
+
+
+def _phases_from(kernel: int, stride: int, dilation: int, low: int) -> list[tuple[Phase, int]]:
+    """The phases of results 0, 1, ... ``stride`` - 1, of which ``low`` are cut away before, and where they begin."""
+    every = list(phases(kernel, stride, dilation))
+    return [(every[(n + low) % stride], (n + low) // stride) for n in range(stride)]
 
 
 def _span(phase: Phase, begin: int, count: int) -> tuple[int, int]:

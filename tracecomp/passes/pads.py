@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tracecomp.ir.graph import Value
+from tracecomp.ir.types import bool_, int32
 from tracecomp.passes.rewrite import Application, Replacement, Rewriter, Rules, constant, made_by
 from tracecomp.passes.simplify import same_number
 from tracecomp.passes.views import slice_of
@@ -125,3 +126,24 @@ def _join(g: Rewriter, x: Value, y: Value, axis: int) -> Value | None:
         return None
     shape = tuple(n + y.shape[axis] if d == axis else n for d, n in enumerate(x.shape))
     return slice_of(g, first.inputs[0], first.attrs["starts"], shape, first.attrs["steps"])
+
+
+_WRITTEN = {"add": "add", "mul": "mul", "max": "maximum", "min": "minimum"}
+
+
+@RULES.on("scatter")
+def scatter_of_one_into_a_number(g: Rewriter, a: Application) -> Replacement:
+    """scatter(full(c), index, y) with one index per line -> where(position == index, y combined with c, c)"""
+    base, index, new = a.inputs
+    axis, shape = a.attrs["axis"], a.type.shape
+    one_each = bool(shape) and index.shape == (*shape[:axis], 1, *shape[axis + 1 :])
+    if constant(base) is None or not one_each or a.type.numel == 0 or a.type.dtype is bool_:
+        return None
+    n = shape[axis]
+    places = g.apply("iota", shape=(n,), axis=0, dtype=int32)
+    place = g.apply("take", places, index, axis=0)  # checks the index
+    along = g.reshape(places, tuple(n if d == axis else 1 for d in range(len(shape))))
+    op = _WRITTEN.get(a.attrs["mode"])
+    if op is not None:
+        new = g.apply(op, g.full(constant(base) or 0, new.shape, a.type.dtype), new)
+    return g.apply("where", g.apply("eq", along, place), new, base)

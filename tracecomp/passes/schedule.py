@@ -179,8 +179,10 @@ def _transposed(nest: Nest, load: Var, store: Var) -> tuple[Stmt, ...]:
     return _parallel_loops([v for v in nest.rows if v not in (load, store)], body, _work(nest))
 
 
-def tiles(var: Var, height: int, body: Iterable[Stmt], kind: str = "serial") -> tuple[Stmt, ...]:
-    """The loop over ``var`` as unrolled tiles of ``height`` and a rest."""
+def tiles(
+    var: Var, height: int, body: Iterable[Stmt], kind: str = "serial", suffix: str = "e"
+) -> tuple[Stmt, ...]:
+    """The loop over ``var`` as unrolled tiles of ``height`` and a rest, whose names end in ``suffix``."""
     body = tuple(body)
     whole, rest = divmod(var.extent, height)
     result: list[Stmt] = []
@@ -191,7 +193,7 @@ def tiles(var: Var, height: int, body: Iterable[Stmt], kind: str = "serial") -> 
         result.append(Loop(kind, counter, (tile,)) if whole > 1 else tile)
     if rest:
         unit = Var(f"{var.name}e", rest)
-        copier = Copier({var: index(unit) + whole * height}, "e" if whole else "")
+        copier = Copier({var: index(unit) + whole * height}, suffix if whole else "")
         result.append(Loop("tile", unit, copier.stmts(body)))
     return tuple(result)
 

@@ -8,6 +8,7 @@ lanes; which form is used depends on shapes and strides alone, never on the mach
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 
 from tracecomp.ir.index import Index, Var, index, linear, unravel
 from tracecomp.ir.loops import Acc, Accumulate, Buffer, Const, Let, Load, Local, Loop, Read, Stmt, Store, Update
@@ -24,6 +25,7 @@ NOMINAL_LANES = 16
 GATHER_COST = 20.0
 PACK_ROW_BYTES = 2048
 UNROLLED_TERMS = 4
+SLIDING_TERMS = 32
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,8 @@ class Plan:
     """The choice for one nest: lanes over ``vector``, a tile of ``tile``, ``packed`` the operand copied to a panel.
 
     ``whole`` is a second, short variable that joins the tile as a whole where the first alone leaves registers idle.
+    ``window``: summed variables along which neighbouring rows of the tile read the same vectors, written out so that
+    each is loaded once.
     """
 
     vector: Var | None
@@ -39,6 +43,7 @@ class Plan:
     height: int
     packed: str = ""
     whole: Var | None = None
+    window: tuple[Var, ...] = ()
 
 
 def schedule_bilinear(nest: BilinearNest, machine: Machine) -> tuple[Stmt, ...]:
@@ -46,7 +51,7 @@ def schedule_bilinear(nest: BilinearNest, machine: Machine) -> tuple[Stmt, ...]:
     if any(v.extent == 0 for v in nest.out):
         return ()
     if _prefers_dot(nest.plain or nest) or not nest.out:
-        return _dot_form(nest)
+        return _dot_form(nest, machine)
     vector = min(reversed(nest.out), key=lambda v: _lane_cost(nest, v))
     return _Tiled(nest, _plan(nest, vector, machine)).emit()
 
@@ -94,7 +99,21 @@ def _dot_cost(nest: BilinearNest) -> float:
     strides = {nest.lhs.stride(last), nest.rhs.stride(last)}
     if not strides <= {0, 1} or last.extent < NOMINAL_LANES:
         return float("inf")
-    return (2.0 + 24.0 / (_product(nest.reduce) / NOMINAL_LANES)) / _filled(last.extent)
+    two_sided = all(v is not None and v.extent > 2 for v in _sides(nest))
+    return ((0.65 if two_sided else 2.0) + 24.0 / (_product(nest.reduce) / NOMINAL_LANES)) / _filled(last.extent)
+
+
+def _sides(nest: BilinearNest) -> tuple[Var | None, Var | None]:
+    """The longest output variables that only the left operand, and that only the right one, moves with.
+
+    Of equally long ones that along which the operand's elements lie closest.
+    """
+
+    def longest(one: Operand, other: Operand) -> Var | None:
+        alone = [v for v in nest.out if one.depends(v) and not other.depends(v)]
+        return max(alone, key=lambda v: (v.extent, -abs(one.stride(v) or 0)), default=None)
+
+    return longest(nest.lhs, nest.rhs), longest(nest.rhs, nest.lhs)
 
 
 def _plan(nest: BilinearNest, vector: Var, machine: Machine) -> Plan:
@@ -103,14 +122,25 @@ def _plan(nest: BilinearNest, vector: Var, machine: Machine) -> Plan:
     tiles = tiles or [v for v in nest.out if v != vector and not (nest.lhs.depends(v) and nest.rhs.depends(v))]
     tile = max(reversed(tiles), key=lambda v: min(v.extent, 12), default=None)
     lanes = machine.lanes(nest.acc.dtype.itemsize)
-    height, vectors = _tile_size(tile.extent if tile else 1, vector.extent, lanes, machine.registers)
+    window = _window(nest, moving, tile) if tile is not None else ()
+    registers = machine.registers - (window[0].extent if window else 0)
+    height, vectors = _tile_size(tile.extent if tile else 1, vector.extent, lanes, registers)
     width = min(vectors * lanes, vector.extent)
     whole = None
-    if tile is not None and height == tile.extent:
+    if tile is not None and height == tile.extent and not window:
         room = (machine.registers - 6) // (height * vectors)
         fitting = [v for v in tiles if v != tile and v.extent <= room]
         whole = max(fitting, key=lambda v: v.extent, default=None)
-    return Plan(vector, tile, width, height, _packed(nest, moving, vector), whole)
+    return Plan(vector, tile, width, height, _packed(nest, moving, vector), whole, window)
+
+
+def _window(nest: BilinearNest, moving: Operand, tile: Var) -> tuple[Var, ...]:
+    """The last summed variables, from the one along which the moving operand is read like along the tile."""
+    step = moving.stride(tile)
+    for n, var in enumerate(nest.reduce):
+        if step and moving.stride(var) == step and _product(nest.reduce[n:]) <= SLIDING_TERMS:
+            return tuple(nest.reduce[n:])
+    return ()
 
 
 def _packed(nest: BilinearNest, moving: Operand, vector: Var) -> str:
@@ -157,8 +187,8 @@ def _cover(rows: int, columns: int, height: int, vectors: int, lanes: int) -> fl
     return total
 
 
-def _dot_form(nest: BilinearNest) -> tuple[Stmt, ...]:
-    """Every result by itself: lanes along the last summed variable, a few results at a time."""
+def _dot_form(nest: BilinearNest, machine: Machine) -> tuple[Stmt, ...]:
+    """Every result by itself: lanes along the last summed variable, a tile of results at a time."""
     last = nest.reduce[-1] if nest.reduce else None
     lanes = lanes_for(last.extent) if last else 1
     body: tuple[Stmt, ...] = (*nest.lhs.stmts, *nest.rhs.stmts, nest.update())
@@ -168,11 +198,45 @@ def _dot_form(nest: BilinearNest) -> tuple[Stmt, ...]:
             body = (Loop("serial", var, body),)
     content: tuple[Stmt, ...] = (Accumulate((_acc(nest, lanes),), body), *nest.after)
     both = (nest.lhs, nest.rhs)
-    tile = max(nest.out, key=lambda v: (sum(not o.depends(v) for o in both), v.extent), default=None)
-    others = [v for v in nest.out if v != tile]
-    if tile is not None:
-        content = tiles(tile, 4, content, "parallel" if not others and nest.work >= PARALLEL_WORK else "serial")
-    return _outer(others, content, nest.work)
+    shared = [v for v in nest.out if all(o.depends(v) for o in both)]
+    cut = _dot_tile(nest, max(1, lanes // machine.lanes(nest.acc.dtype.itemsize)), machine)
+    for var, height in cut[1:]:
+        content = tiles(var, height, content, suffix="f")
+    for var in reversed([v for v in nest.out if v not in shared and all(v != c for c, _ in cut)]):
+        content = (Loop("serial", var, content),)
+    parallel = nest.work >= PARALLEL_WORK
+    for var, height in cut[:1]:
+        content = tiles(var, height, content, "parallel" if parallel and not shared else "serial")
+    return _outer(shared, content, nest.work)
+
+
+def _dot_tile(nest: BilinearNest, registers: int, machine: Machine) -> list[tuple[Var, int]]:
+    """The output variables that a tile of results spans, the one to loop over outside first, and how far it goes.
+
+    One of each operand if possible, so that every loaded vector is used several times. ``registers``: of one result.
+    """
+    two = [v for v in _sides(nest) if v is not None]
+    if len(two) < 2:
+        one_sided = [v for v in nest.out if not (nest.lhs.depends(v) and nest.rhs.depends(v))]
+        two = sorted(one_sided, key=lambda v: v.extent)[-2:]
+    two = sorted(two, key=lambda v: -v.extent)
+    if len(two) < 2:
+        return [(v, min(4, v.extent)) for v in two]
+    apart = _sides(nest)[0] is not None and _sides(nest)[1] is not None
+
+    def cycles(a: int, b: int) -> float:
+        loads = a + b if apart else a * b + 1
+        covered = -(-two[0].extent // a) * -(-two[1].extent // b)
+        return covered * (registers * max(a * b, loads) + 0.1 * (a + b))
+
+    fitting = [
+        (a, b)
+        for a in range(1, min(two[0].extent, 12) + 1)
+        for b in range(1, min(two[1].extent, 12) + 1)
+        if (a * b + 1) * registers + 2 <= machine.registers
+    ]
+    a, b = min(fitting, key=lambda ab: cycles(*ab), default=(1, 1))
+    return [(two[0], a), (two[1], b)]
 
 
 def _outer(names: list[Var], body: tuple[Stmt, ...], work: int) -> tuple[Stmt, ...]:
@@ -269,6 +333,8 @@ class _Tiled:
         if self.plan.packed:
             operands[self.plan.packed] = self._from_panel(columns, column, lane)
         lhs, rhs = operands["lhs"], operands["rhs"]
+        if self.plan.window:
+            return (Loop("vector", lane, self._sliding(lhs, rhs, mapping, first, height)),)
         body: tuple[Stmt, ...] = (*lhs.stmts, *rhs.stmts, Update(ACCUMULATOR, (lhs.expr, rhs.expr)))
         whole = copier.stmts((Accumulate((_acc(nest),), _summed(nest.reduce, body)), *nest.after))
         whole = (Loop("vector", lane, whole),)
@@ -276,6 +342,31 @@ class _Tiled:
             short = Var(self._name("w"), self.plan.whole.extent)
             whole = (Loop("tile", short, Copier({self.plan.whole: index(short)}).stmts(whole)),)
         return (Loop("tile", unit, whole),) if height > 1 else Copier({unit: Index()}).stmts(whole)
+
+    def _sliding(
+        self, lhs: Operand, rhs: Operand, mapping: dict[Var, Index], first: Index, height: int
+    ) -> tuple[Stmt, ...]:
+        """Rows below each other by terms, in order of the place that is read; each row's terms stay in their order."""
+        nest, window = self.nest, self.plan.window
+        assert self.tile is not None
+        outer = nest.reduce[: -len(window)]
+        rows = [Copier({**mapping, self.tile: first + n}, f"_{self.copies}_{n}") for n in range(height)]
+        sums = [copier.stmt(Accumulate((_acc(nest),), ())) for copier in rows]
+        terms = []
+        for place in product(*(range(v.extent) for v in window)):
+            for n, copier in enumerate(rows):
+                own = Copier(
+                    {**copier.mapping, **{v: Index((), k) for v, k in zip(window, place, strict=True)}},
+                    copier.suffix + "".join(f"_{k}" for k in place),
+                )
+                own.names = dict(copier.names)
+                update = Update(ACCUMULATOR, (lhs.expr, rhs.expr))
+                terms.append(((n + place[0], place[1:], n), own.stmts((*lhs.stmts, *rhs.stmts, update))))
+        body = tuple(s for _, stmts in sorted(terms, key=lambda t: t[0]) for s in stmts)
+        for var in reversed(outer):
+            body = (Loop("serial", var, body),)
+        accs = tuple(a for s in sums if isinstance(s, Accumulate) for a in s.accs)
+        return (Accumulate(accs, body), *(s for copier in rows for s in copier.stmts(nest.after)))
 
     def _panel(self, columns: _Columns) -> Buffer:
         size = _product(self.panel_others) * columns.count * self.terms * columns.width
