@@ -19,7 +19,7 @@ EXPLORE = "TRACECOMP_RANDOM_PROGRAMS" in os.environ  # other programs at each ru
 INSTRUCTIONS = [
     "add", "mul", "tanh", "row", "column", "slice", "transpose", "flatten", "expand", "detach", "clone", "sum",
     "add_", "mul_", "copy_", "zero_", "setrow", "setitem", "mask_", "addself_", "nograd_mul_", "branch", "where",
-    "matmul", "relu_", "data_", "stack", "square",
+    "matmul", "relu_", "data_", "stack", "square", "keep", "kept", "keep_item", "item", "count", "average", "alternate",
 ]  # fmt: skip
 
 PROGRAM = st.lists(
@@ -29,6 +29,41 @@ PROGRAM = st.lists(
 
 def pick(values: list[Any], number: int) -> Any:
     return values[number % len(values)]
+
+
+class Kept:
+    """What programs keep in attributes from call to call."""
+
+    def __init__(self, torch: Any) -> None:
+        self.tensor = torch.zeros(2)
+        self.items = [torch.ones(3), torch.zeros(3)]
+        self.calls = 0
+        self.total = 0.0
+
+    def state(self) -> list[Any]:
+        return [self.tensor, *self.items]
+
+
+def keep(name: str, kept: Kept, a: Any, b: Any) -> Any:
+    """Keep something, or compute with what was kept."""
+    if name == "keep":
+        kept.tensor = b.detach().clone()
+    elif name == "keep_item":
+        kept.items[0], kept.items[1] = kept.items[1] * 0.5, kept.items[0] + b.detach().mean()
+    elif name == "kept":
+        return a + kept.tensor.sum() * kept.items[0].mean()
+    elif name == "item":
+        return a * b.detach().mean().item()
+    elif name == "count":
+        kept.calls += 1
+        return a + kept.calls
+    elif name == "average":
+        kept.calls += 2
+        kept.total += b.detach().sum().item()
+        return a * 0.5 + kept.total / kept.calls
+    elif kept.calls % 2:
+        return a * 2
+    return a
 
 
 def view_of(torch: Any, name: str, x: Any) -> Any:
@@ -73,16 +108,16 @@ def write(torch: Any, name: str, x: Any, y: Any) -> None:
             x.mul_(0.5)
 
 
-def step(torch: Any, program: list[Any], leaves: list[Any], x: Any) -> list[Any]:
+def step(torch: Any, program: list[Any], leaves: list[Any], kept: Kept, x: Any) -> list[Any]:
     """A training step: the program and backward."""
     for w in leaves:
         w.grad = None
-    loss, values = forward(torch, program, leaves, x)
+    loss, values = forward(torch, program, leaves, kept, x)
     loss.backward()
     return values
 
 
-def forward(torch: Any, program: list[Any], leaves: list[Any], x: Any) -> tuple[Any, list[Any]]:
+def forward(torch: Any, program: list[Any], leaves: list[Any], kept: Kept, x: Any) -> tuple[Any, list[Any]]:
     """The program: its loss, and copies of all values."""
     values = [*leaves, x]
     for name, i, j in program:
@@ -108,6 +143,8 @@ def forward(torch: Any, program: list[Any], leaves: list[Any], x: Any) -> tuple[
             values.append(torch.where(a > 0, a, b.sum()))
         elif name == "stack":
             values.append(torch.stack([a, a * 2]))
+        elif name in ("keep", "kept", "keep_item", "item", "count", "average", "alternate"):
+            values.append(keep(name, kept, a, b))
         elif name == "branch":
             values.append(a * 2 if a.sum() > 0 else a - 1)
         else:
@@ -124,9 +161,10 @@ class Case:
         base = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)
         self.leaves = [torch.tensor(base).requires_grad_(), torch.tensor(base[0] + 0.3).requires_grad_()]
         self.buffer = torch.zeros(3, 2)
+        self.kept = kept = Kept(torch)
 
         def run(x: Any) -> Any:
-            return (forward if outside else step)(torch, program, [*self.leaves, self.buffer], x)
+            return (forward if outside else step)(torch, program, [*self.leaves, self.buffer], kept, x)
 
         self.outside = outside
         self.run = wrap(run) if wrap else run
@@ -139,7 +177,8 @@ class Case:
                 values = self.differentiate(*values)
         except (RuntimeError, IndexError) as error:
             return type(error), str(error)
-        state = [*self.leaves, self.buffer, *(w.grad for w in self.leaves)]
+        numbers = self.torch.tensor([float(self.kept.calls), self.kept.total])
+        state = [*self.leaves, self.buffer, *(w.grad for w in self.leaves), *self.kept.state(), numbers]
         return [None if v is None else v.detach().numpy().copy() for v in [*values, *state]]
 
     def differentiate(self, loss: Any, values: list[Any]) -> list[Any]:
