@@ -12,6 +12,7 @@ import numpy as np
 from tracecomp.modes import modes
 from tracecomp.node import Node, look
 from tracecomp.outside import CompiledNode, Freed, Kept
+from tracecomp.profile import Profile, profile_backend
 from tracecomp.record.binding import read, reader, tensor_of
 from tracecomp.record.pytree import LEAF, unflatten
 from tracecomp.record.recording import Followed, Given, Made, Plain, Recording, Result
@@ -81,14 +82,7 @@ class Plan:
         path that may be another call's the program can also fail: then there is the error, and -1.
         """
         recording = self.recording
-        if self._array_arguments:
-            arrays = [leaves[i]._data if isinstance(leaves[i], Tensor) else leaves[i] for i in self._arguments]
-        else:
-            arrays = [leaves[i]._data for i in self._arguments]
-        if self._states:
-            arrays += [t._data for t in self._states]
-        if self._others:
-            arrays += [read_one(leaves) for read_one in self._others]
+        arrays = self._arrays(leaves)
         outputs = self._outputs(arrays)
         kept = None if recording.split is None else self._keep(leaves, arrays)
         try:
@@ -107,6 +101,26 @@ class Plan:
         if self._lone is not None:
             return len(recording.predicates), _new(outputs[self._lone])
         return len(recording.predicates), self._results(leaves, outputs, kept)
+
+    def _arrays(self, leaves: Sequence[Any]) -> list[Array]:
+        """What the graph's inputs are now."""
+        if self._array_arguments:
+            arrays = [leaves[i]._data if isinstance(leaves[i], Tensor) else leaves[i] for i in self._arguments]
+        else:
+            arrays = [leaves[i]._data for i in self._arguments]
+        if self._states:
+            arrays += [t._data for t in self._states]
+        if self._others:
+            arrays += [read_one(leaves) for read_one in self._others]
+        return arrays
+
+    def profile(self, leaves: Sequence[Any], calls: int) -> Profile:
+        """The times of the forward graph's kernels, on copies: nothing outside is written."""
+        arrays = [a.copy() for a in self._arrays(leaves)]
+        outputs = [np.empty(*t) for t in self.types]
+        for n, i in self._aliases:
+            outputs[n] = arrays[i]
+        return profile_backend(self.forward, arrays, outputs, calls)
 
     def _write(self, leaves: Sequence[Any], outputs: Sequence[Array]) -> None:
         """Give the state that the program writes its new values."""

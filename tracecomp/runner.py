@@ -13,6 +13,7 @@ from tracecomp import config, stored
 from tracecomp.dump import Dump
 from tracecomp.ir.graph import Graph, Value
 from tracecomp.ir.interpret import Interpreter
+from tracecomp.ir.loops import CallStep, call_steps
 from tracecomp.passes import Built, build
 from tracecomp.passes.explain import describe_built
 from tracecomp.passes.segments import has_external, segments
@@ -85,6 +86,15 @@ class Native:
         if not self._plain:
             arrays = [arrays[a] if isinstance(a, int) else a for a in self.places]
         self.executable.run(arrays, outputs, self.threads)
+
+    def steps(self) -> list[CallStep]:
+        """Every kernel call, in order."""
+        return list(call_steps(self.built.program.steps))
+
+    def timed(self, arrays: Sequence[Array], outputs: Sequence[Array]) -> list[float]:
+        """Run as ``run`` does; the seconds of each kernel call, in order."""
+        given = [*map(np.ascontiguousarray, (arrays[a] if isinstance(a, int) else a for a in self.places))]
+        return [seconds for _, seconds in self.executable.run_profiled(given, outputs, self.threads)]
 
     def explain(self) -> str:
         """What the passes decided, what fused and why the rest did not."""

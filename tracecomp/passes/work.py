@@ -1,11 +1,11 @@
-"""How much a loop does, read off its statements: whether threads should share it."""
+"""How much loops do, read off their statements: whether threads should share them, and for profiles."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from tracecomp.ir.loops import Check, Let, Loop, Stmt, Store, Update, children
+from tracecomp.ir.loops import Call, Check, Expr, Let, Loop, Stmt, Store, Update, children
 from tracecomp.passes import schedule
 from tracecomp.passes.cost import expr_cost
 
@@ -34,3 +34,23 @@ def _work(body: Iterable[Stmt], times: int) -> Iterator[float]:
                 yield times * (1 + sum(map(expr_cost, args)))
             case _:
                 yield from _work(children(stmt), times)
+
+
+def operations(body: Iterable[Stmt]) -> int:
+    """Scalar operations of a kernel: two for a multiply-add, one for any function."""
+    total = 0
+    for stmt in body:
+        match stmt:
+            case Loop(_, var, inner):
+                total += var.extent * operations(inner)
+            case Let(_, value) | Check(value) | Store(_, _, value):
+                total += _calls(value)
+            case Update(_, args):
+                total += len(args) + sum(map(_calls, args))
+            case _:
+                total += operations(children(stmt))
+    return total
+
+
+def _calls(expr: Expr) -> int:
+    return 1 + sum(map(_calls, expr.args)) if isinstance(expr, Call) else 0

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dis
 import sys
 import sysconfig
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any
@@ -83,7 +85,7 @@ class Watch:
         return self._before(frame, event, arg) if self._before is not None else None
 
     def _read(self, code: CodeType, space: dict[str, Any]) -> None:
-        for name in code.co_names:
+        for name in _globals_of(code):
             if name in space:
                 self.names.add(space, name, "global")
                 self._consider(space[name])
@@ -102,6 +104,13 @@ class Watch:
             self.function(value)
         elif _is_user_class(type(value)) or _is_module(value):
             self.object(value)
+
+
+@cache
+def _globals_of(code: CodeType) -> tuple[str, ...]:
+    """The global names that ``code`` reads or assigns (``co_names`` has those of attributes too)."""
+    kinds = ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL")
+    return tuple(dict.fromkeys(i.argval for i in dis.get_instructions(code) if i.opname in kinds))
 
 
 def _is_module(value: Any) -> bool:
