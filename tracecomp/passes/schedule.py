@@ -17,6 +17,7 @@ from tracecomp.passes.split_vars import merge_vars, merged, replaced, split, wan
 # Less than this takes about as long as waking a worker and its first chunk: 60 us.
 PARALLEL_WORK = 1 << 21
 MOVING_COST = 3.0
+LIGHT_COST = 8.0
 HEAVY_COST = 24.0
 MAX_SPLITS = 24
 BLOCK = 16
@@ -105,6 +106,9 @@ def _cost(nest: Nest) -> float:
 def _chunk(nest: Nest, machine: Machine) -> int:
     widest = max((b.dtype.itemsize for b in nest.params.buffers.values()), default=4)
     lanes = machine.lanes(max(widest, 4))
+    sums = max((len(item.accs) for item in nest.items if isinstance(item, Sweep)), default=0)
+    if sums and _cost(nest) <= LIGHT_COST:  # every row is read in runs long enough for the memory to keep up
+        return lanes * max(4, machine.registers // 2 // sums)
     return lanes * (2 if _cost(nest) > HEAVY_COST else 4)
 
 
