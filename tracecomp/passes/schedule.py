@@ -17,6 +17,7 @@ from tracecomp.passes.split_vars import merge_vars, merged, replaced, split, wan
 # Less than this takes about as long as waking a worker and its first chunk: 60 us.
 PARALLEL_WORK = 1 << 21
 MOVING_COST = 3.0
+LIGHT_COST = 8.0
 HEAVY_COST = 24.0
 MAX_SPLITS = 24
 BLOCK = 16
@@ -105,6 +106,9 @@ def _cost(nest: Nest) -> float:
 def _chunk(nest: Nest, machine: Machine) -> int:
     widest = max((b.dtype.itemsize for b in nest.params.buffers.values()), default=4)
     lanes = machine.lanes(max(widest, 4))
+    sums = max((len(item.accs) for item in nest.items if isinstance(item, Sweep)), default=0)
+    if sums and _cost(nest) <= LIGHT_COST:  # every row is read in runs long enough for the memory to keep up
+        return lanes * max(4, machine.registers // 2 // sums)
     return lanes * (2 if _cost(nest) > HEAVY_COST else 4)
 
 
@@ -155,19 +159,23 @@ def _vector_row(nest: Nest, machine: Machine) -> Var | None:
 
 
 def _transposed_pair(nest: Nest) -> tuple[Var, Var] | None:
-    """``(load, store)`` variables of a nest that reads along one row variable and writes along another."""
+    """``(load, store)`` variables of a nest that reads along one row variable and writes along another.
+
+    What is written along may be as short as 2 if it interleaves what is read: no gaps, so whole vectors are stored.
+    """
     if nest.inner:
         return None
     stmts = [s for item in nest.items if not isinstance(item, Sweep) for s in item]
     stores = [s.offset for s in stmts if isinstance(s, Store)]
     loads = [s.value.offset for s in stmts if isinstance(s, Let) and isinstance(s.value, Load)]
-    along = [v for v in nest.rows if v.extent >= 4 and all(o.coefficient(v) == 1 for o in stores)]
+    along = [v for v in nest.rows if v.extent >= 2 and all(o.coefficient(v) == 1 for o in stores)]
     for store in along:
         across = [o for o in loads if o.coefficient(store) not in (0, 1)]
         if not across or any(o.coefficient(store) == 1 for o in loads):
             continue
         for load in nest.rows:
-            if load.extent >= 4 and load != store and all(o.coefficient(load) == 1 for o in across):
+            wide = store.extent >= 4 or all(o.coefficient(load) == store.extent for o in stores)
+            if wide and load.extent >= 4 and load != store and all(o.coefficient(load) == 1 for o in across):
                 return load, store
     return None
 

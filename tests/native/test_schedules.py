@@ -1,0 +1,81 @@
+"""Shapes that choose particular schedules, compiled against eager numpy: the samples of operators are too small to."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tracecomp as tc
+from tracecomp.nn import functional as F
+
+
+def normal(*shape: int, seed: int = 0) -> tc.Tensor:
+    return tc.tensor(np.random.default_rng(seed).standard_normal(shape).astype(np.float32))
+
+
+def compiled(f, *args):  # type: ignore[no-untyped-def]
+    """The result of the native program: the third call."""
+    c = tc.compile(f)
+    for _ in range(2):
+        c(*args)
+    return c(*args)
+
+
+@pytest.mark.parametrize("width", [4, 17, 37])
+@pytest.mark.parametrize("count", [2, 3, 4, 5])
+def test_interleaved_rows(count: int, width: int) -> None:
+    x = normal(3, count, width)
+    assert np.array_equal(compiled(lambda x: x.permute(0, 2, 1) + 1, x).numpy(), x.numpy().swapaxes(1, 2) + 1)
+
+
+@pytest.mark.parametrize("step", [5, 7, 16, 61])
+def test_lanes_far_apart(step: int) -> None:
+    x = normal(9, 1003)
+    assert np.array_equal(compiled(lambda x: x[:, ::step] * 2, x).numpy(), x.numpy()[:, ::step] * 2)
+
+
+@pytest.mark.parametrize("rows, columns, inner", [(3, 3, 17), (4, 7, 64), (8, 50, 200), (13, 5, 333), (64, 3, 100)])
+def test_products_summed_in_lanes(rows: int, columns: int, inner: int) -> None:
+    x, w = normal(rows, inner), normal(columns, inner, seed=1)
+    want = x.numpy().astype(np.float64) @ w.numpy().astype(np.float64).T
+    np.testing.assert_allclose(compiled(lambda x, w: x @ w.t(), x, w).numpy(), want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "kernel, dilation, size", [(3, 1, (14, 14)), (3, 1, (31, 45)), (3, 2, (20, 19)), (5, 1, (9, 30))]
+)
+def test_depthwise_convolutions_and_their_gradients(kernel: int, dilation: int, size: tuple[int, int]) -> None:
+    x, w = normal(2, 6, *size), normal(6, 1, kernel, kernel, seed=1)
+
+    def f(x: tc.Tensor, w: tc.Tensor) -> tuple[tc.Tensor, ...]:
+        x, w = x.detach().requires_grad_(), w.detach().requires_grad_()
+        y = F.conv2d(x, w, groups=6, padding=1, dilation=dilation)
+        return y.detach(), *tc.autograd.grad((y * y).sum(), (x, w))
+
+    for have, want in zip(compiled(f, x, w), f(x, w), strict=True):
+        np.testing.assert_allclose(have.numpy(), want.numpy(), rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("stride, padding, kernel, side", [(2, 1, 3, 12), (2, 0, 3, 11), (3, 2, 4, 13), (2, 1, 2, 9)])
+def test_gradients_of_strided_convolutions(stride: int, padding: int, kernel: int, side: int) -> None:
+    x, w = normal(2, 3, side, side + 1), normal(5, 3, kernel, kernel, seed=1)
+
+    def f(x: tc.Tensor, w: tc.Tensor) -> tc.Tensor:
+        x = x.detach().requires_grad_()
+        y = F.conv2d(x, w, stride=stride, padding=padding)
+        return tc.autograd.grad((y * y).sum(), x)[0]
+
+    np.testing.assert_allclose(compiled(f, x, w).numpy(), f(x, w).numpy(), rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("size, count", [(40, 5), (1000, 5), (1003, 64), (700, 128), (700, 129)])
+@pytest.mark.parametrize("order", ["random", "rising", "falling", "equal"])
+def test_first_elements_in_order(order: str, size: int, count: int) -> None:
+    x = np.random.default_rng(0).integers(0, size, (3, size)).astype(np.float32)
+    x = {"random": x, "rising": np.sort(x), "falling": -np.sort(x), "equal": 0 * x}[order]
+    if order == "random":
+        x[:, ::50] = np.nan
+    values, places = compiled(lambda x: tuple(tc.topk(x, count)), tc.tensor(x))
+    want = np.argsort(-np.nan_to_num(x, nan=np.inf), axis=1, kind="stable")[:, :count]
+    assert np.array_equal(places.numpy(), want)
+    assert np.array_equal(values.numpy(), np.take_along_axis(x, want, 1), equal_nan=True)
