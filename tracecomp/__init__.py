@@ -48,6 +48,7 @@ _LATER = {
     "get_num_threads": "runtime.threads", "set_num_threads": "runtime.threads",
     "distributions": "distributions", "func": "func", "vmap": "func",
     "cond": "func.control", "while_loop": "func.control", "scan": "func.control", "amp": "amp", "autocast": "amp",
+    "get_autocast_dtype": "amp", "is_autocast_enabled": "amp",
 }  # fmt: skip
 _LATER |= dict.fromkeys(
     (

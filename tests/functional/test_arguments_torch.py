@@ -32,6 +32,12 @@ EXPRESSIONS = (
     "t.tensor(2, dtype=t.uint8) << 2", "t.bitwise_left_shift(2, t.tensor([2], dtype=t.int8))",
     "t.tensor(-2, dtype=t.int8) >> 9", "t.tensor([1]) - True", "1 - t.tensor([True])",
     "t.tensor([1.]).sub_(t.tensor([True]))", "t.hypot(t.tensor([3]), t.tensor([4.]))", "t.flip(t.ones(2))",
+    # positions
+    "t.arange(4).index_select(0, t.tensor([-1]))", "t.zeros(3).index_add(0, t.tensor([-1]), t.ones(1))",
+    "t.zeros(3).index_copy(0, t.tensor([-1]), t.ones(1))", "t.zeros(3).index_fill(0, t.tensor([-1]), 1.)",
+    "t.nn.functional.embedding(t.tensor([-1]), t.ones(2, 2))", "t.arange(4).take(t.tensor([-1]))",
+    "t.ones(3, 1, 3).gather(0, t.zeros(2, 3, 1, dtype=t.int64))", "t.tensor(1.).flatten(2)", "t.tensor(1.).flatten()",
+    "t.take_along_dim(t.arange(4), t.tensor([-1]), 0)", "t.tensor(2.).index_select(0, t.tensor([0]))",
     # nested sequences
     "t.tensor([1, [2]])", "t.tensor([[1], 2])", "t.tensor([[1, 2], [3, [4]]])", "t.tensor([[1, 2], [3]])",
     "t.tensor(None)", "t.tensor([None])", "t.tensor(2**70)", "t.manual_seed(2**70)",

@@ -39,6 +39,12 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
     x, at = _lift(input), _lift(places)
     if x.ndim != at.ndim:
         raise RuntimeError("Index tensor must have the same number of dimensions as input tensor")
+    for i, (have, want) in enumerate(zip(x.shape, at.shape, strict=True)):
+        if i != axis and want > have:
+            raise RuntimeError(
+                f"Size does not match at dimension {i} expected index {list(at.shape)} to be no larger than self "
+                f"{list(x.shape)} apart from dimension {axis}"
+            )
     return to_shape(in_range(prim.gather, x, at, axis=axis), tuple(index.shape))
 
 
@@ -161,13 +167,11 @@ def _combined(x: Tensor, part: Tensor, hits: Tensor, write: Any, reduce: str, in
 
 
 def _row_index(name: str, input: Tensor, dim: int, index: Any) -> tuple[int, Tensor]:
-    """The axis, and a checked 1-d index for it."""
+    """The axis, and a 1-d index for it; negative positions are out of bounds."""
     places = _index(name, index, (int64, int32))
     if places.ndim > 1:
         raise IndexError(f"{name}(): Index is supposed to be a vector")
-    axis = wrap_dim(dim, input.ndim)
-    size = input.shape[axis] if input.ndim else 1
-    return axis, normal_index(to_shape(places, (places.numel(),)), size, axis)
+    return wrap_dim(dim, input.ndim), to_shape(places, (places.numel(),))
 
 
 @function()
@@ -221,6 +225,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
         )
     axis, at = _row_index("index_fill", input, dim, index)
     x = _lift(input)
+    at = normal_index(at, x.shape[axis], axis)
     nowhere = create("full", value=False, shape=(x.shape[axis],), dtype=bool_)
     yes = create("full", value=True, shape=(at.numel(),), dtype=bool_)
     hit = prim.put(nowhere, at, yes, axis=0, mode="set")

@@ -69,9 +69,9 @@ def ravel(input: Tensor) -> Tensor:
 @function()
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Dimensions ``start_dim`` to ``end_dim`` merged into one."""
+    first, last = wrap_dim(start_dim, input.ndim), wrap_dim(end_dim, input.ndim)
     if input.ndim == 0:
         return prim.reshape(input, shape=(1,))
-    first, last = wrap_dim(start_dim, input.ndim), wrap_dim(end_dim, input.ndim)
     if first > last:
         raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
     if first == last:
