@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -282,3 +283,91 @@ def test_results_that_are_leaves_require_grad_and_have_their_gradients() -> None
         assert z.requires_grad
         assert z.is_leaf
         assert z.grad.tolist() == [4 * n, 4 * n]
+
+
+class Momentum(torch.optim.Optimizer):
+    """An optimizer as users write them: counters and tensors that are made anew, in ``state`` under the parameter."""
+
+    def __init__(self, params: Any, lr: float) -> None:
+        super().__init__(params, {"lr": lr})
+
+    @torch.no_grad()
+    def step(self) -> None:
+        for group in self.param_groups:
+            for p in group["params"]:
+                kept = self.state[p]
+                if not kept:
+                    kept["steps"], kept["mean"] = 0, torch.zeros_like(p)
+                kept["steps"] += 1
+                kept["mean"] = 0.9 * kept["mean"] + 0.1 * p.grad
+                p -= group["lr"] * kept["mean"] / (1 - 0.9 ** kept["steps"])
+
+
+def test_optimizers_with_state_of_their_own_and_a_schedule() -> None:
+    def run(compiled: bool) -> list[Any]:
+        torch.manual_seed(0)
+        model = nn.Linear(3, 3)
+        opt = Momentum(model.parameters(), 0.1)
+
+        def step(x: Any) -> Any:
+            opt.zero_grad()
+            loss = model(x).pow(2).mean()
+            loss.backward()
+            opt.step()
+            return loss.detach()
+
+        fn = torch.compile(step) if compiled else step
+        found = []
+        for n in range(8):
+            found += [float(fn(torch.ones(2, 3) * n)), *[float(opt.state[p]["steps"]) for p in model.parameters()]]
+            found += [v for p in model.parameters() for t in (p, opt.state[p]["mean"]) for v in t.flatten().tolist()]
+            opt.param_groups[0]["lr"] *= 0.5
+        if compiled:
+            assert fn.recordings <= 4, fn.misses
+            assert len(fn.graphs) == 1
+        return found
+
+    assert run(True) == pytest.approx(run(False), abs=1e-6)
+
+
+def test_counters_in_a_defaultdict() -> None:
+    seen = Holder(counts=defaultdict(int))
+
+    def step(x: Any) -> Any:
+        seen.counts["calls"] += 1
+        return x * seen.counts["calls"]
+
+    c = torch.compile(step)
+    for n in range(8):
+        assert c(torch.ones(3)).tolist() == [n + 1.0] * 3
+        assert seen.counts == {"calls": n + 1}
+        assert seen.counts.default_factory is int
+    assert c.recordings <= 4, c.misses
+
+
+def test_counters_in_a_container_of_a_users_type_are_refused() -> None:
+    class Counts(dict):  # type: ignore[type-arg]
+        pass
+
+    seen = Holder(counts=Counts(calls=0))
+
+    def step(x: Any) -> Any:
+        seen.counts["calls"] += 1
+        return x * seen.counts["calls"]
+
+    c = torch.compile(step)
+    with pytest.raises(CaptureError, match="changes Python values that it reads"):
+        for n in range(6):
+            assert c(torch.ones(3)).tolist() == [n + 1.0] * 3
+
+
+def test_a_dictionary_with_other_tensors_as_keys_is_another() -> None:
+    held = Holder(names={torch.ones(2): 1.0})
+
+    def step(x: Any) -> Any:
+        return x * sum(held.names.values())
+
+    c = torch.compile(step)
+    for value in (1.0, 1.0, 2.0, 3.0):
+        held.names = {torch.ones(2): value}
+        assert c(torch.ones(3)).tolist() == [value] * 3

@@ -14,10 +14,12 @@ from tracecomp.modes import ModuleChanges, modes
 from tracecomp.record.binding import Binding, tensor_of
 from tracecomp.record.number import Number, followed
 from tracecomp.record.places import Place, leaves_of, place_id, tensors_in
+from tracecomp.record.pytree import opened
 from tracecomp.record.recorder import GradSlot, Recorder
 from tracecomp.tensor import Tensor
 
 _PLAIN = (bool, int, float, complex, str, bytes, np.generic, type(None), DType, type(Ellipsis), slice, range)
+_CONTAINERS = (list, tuple, set, frozenset, dict)
 _MISSING = object()
 _MODULE_INTERNALS = ("_parameters", "_buffers", "_modules")
 _FROZEN_SIZE = 64
@@ -42,13 +44,17 @@ class ById:
         return f"<{type(self.value).__name__} object>"
 
 
+class Key(ById):
+    """Stands for a tensor that is the key of a dictionary: another tensor is another key."""
+
+
 def freeze(value: Any) -> Any:
     """A snapshot that compares equal while ``value`` means the same; ``_MISSING`` when it cannot be watched."""
     if type(value) is Number:
         value = value.value
     if isinstance(value, _PLAIN):
         return (type(value), value)
-    if isinstance(value, list | tuple | set | frozenset | dict):
+    if isinstance(value, _CONTAINERS):
         return (type(value), _freeze_items(value))
     if isinstance(value, np.ndarray) and value.size <= _FROZEN_ARRAY:
         return (np.ndarray, (value.dtype, value.shape, value.tobytes()))
@@ -64,20 +70,27 @@ def _freeze_items(value: Any) -> Any:
     parts = tuple(map(freeze, value.values() if isinstance(value, dict) else value))
     if any(p is _MISSING for p in parts):
         return len(value)
-    return (tuple(value), parts) if isinstance(value, dict) else parts
+    if not isinstance(value, dict):
+        return parts
+    return (tuple([Key(k) if isinstance(k, Tensor) else k for k in value]), parts)
 
 
 def alike(before: Any, now: Any) -> bool:
     """Whether two snapshots differ at most in which tensors and which numbers there are."""
     if type(before) is ById and type(now) is ById:
         return before == now or (isinstance(now.value, Tensor) and type(before.value) is type(now.value))
-    if isinstance(before, tuple) and isinstance(now, tuple) and before and before[0] in (set, frozenset):
-        return before == now
+    if isinstance(before, tuple) and before and _closed(before[0]):
+        return bool(before == now)
     if isinstance(before, tuple) and isinstance(now, tuple) and len(before) == len(now):
         if before and before[0] in (int, float) and before[0] is now[0]:
             return followed(before[1]) and followed(now[1])
         return all(map(alike, before, now))
     return bool(before == now)
+
+
+def _closed(kind: Any) -> bool:
+    """Whether the contents of containers of this type cannot be read and set one by one."""
+    return isinstance(kind, type) and issubclass(kind, _CONTAINERS) and not opened(kind)
 
 
 class Names:
@@ -197,7 +210,7 @@ class Guards:
         self.places = [_Held(place, follow) for place in places]
         self.place_tensors = [t for held in self.places for t in held.tensors]
         self.same_places = _sharing([*leaves, *self.place_tensors])
-        self.pinned: list[tuple[Place, Any]] = []
+        self.pinned: list[tuple[Place, list[Tensor]]] = []
         self._known = {place.id for place in places}
         self.names = Names(self._known)
         self.epoch = ModuleChanges.epoch
@@ -226,7 +239,7 @@ class Guards:
                 name = used.get(key) or recorder.names.get(key, "a tensor")
                 self.state.append((t, t._data.dtype, t._data.shape, before, name))
         self.pinned = [
-            (held.place, held.snapshot) for held in self.places
+            (held.place, held.tensors) for held in self.places
             if any(id(t) in recorder.grads or id(t) in flagged for t in held.tensors)
         ]  # fmt: skip
         for holder, slot in grads:
@@ -317,8 +330,8 @@ class Guards:
             miss = held.miss()
             if miss is not None:
                 return miss
-        for place, snapshot in self.pinned:
-            if freeze(place.value()) != snapshot:
+        for place, pinned in self.pinned:
+            if any(a is not b for a, b in zip(place.tensors(), pinned, strict=True)):
                 return f"{place.where}, whose .grad or requires_grad the program uses, became another tensor"
         tensors = [t for held in self.places for t in held.place.tensors()]
         if _sharing([*leaves, *tensors]) != self.same_places:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
 LEAF = "*"
+_MAPPINGS = (dict, OrderedDict, defaultdict)
 _leaf_kinds: set[type] = set()  # types found to be leaves, to answer for them at once
 
 
@@ -23,8 +24,9 @@ def flatten(value: Any, leaves: list[Any]) -> Any:
         return LEAF
     if kind is tuple or kind is list:
         return (kind, *[flatten(v, leaves) for v in value])
-    if kind is dict or kind is OrderedDict:
-        return (kind, tuple(value), *[flatten(v, leaves) for v in value.values()])
+    if kind in _MAPPINGS:
+        made_by = (kind, value.default_factory) if kind is defaultdict else kind
+        return (made_by, tuple(value), *[flatten(v, leaves) for v in value.values()])
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return (kind, *[flatten(v, leaves) for v in value])
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -33,6 +35,11 @@ def flatten(value: Any, leaves: list[Any]) -> Any:
     _leaf_kinds.add(kind)
     leaves.append(value)
     return LEAF
+
+
+def opened(kind: type) -> bool:
+    """Whether ``flatten`` takes containers of this type apart."""
+    return kind in (tuple, list, *_MAPPINGS) or (issubclass(kind, tuple) and hasattr(kind, "_fields"))
 
 
 def flatten_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Sequence[Any]]:
@@ -64,12 +71,13 @@ def _build(structure: Any, leaves: Iterator[Any]) -> Any:
     kind, *parts = structure
     if kind is tuple or kind is list:
         return kind([_build(p, leaves) for p in parts])
+    kind, *options = kind if isinstance(kind, tuple) else (kind,)
     if issubclass(kind, tuple):
         return kind(*[_build(p, leaves) for p in parts])
     names, *parts = parts
     values = [_build(p, leaves) for p in parts]
     if issubclass(kind, dict):
-        return kind(zip(names, values, strict=True))
+        return kind(*options, zip(names, values, strict=True))
     built = object.__new__(kind)
     for name, v in zip(names, values, strict=True):
         object.__setattr__(built, name, v)
@@ -79,7 +87,7 @@ def _build(structure: Any, leaves: Iterator[Any]) -> Any:
 def paths(value: Any, prefix: str = "") -> list[str]:
     """How each leaf is reached, in the order of ``flatten``: ``[0].x['w']``."""
     kind = type(value)
-    if kind is dict or kind is OrderedDict:
+    if kind in _MAPPINGS:
         items = [(f"{prefix}[{k!r}]", v) for k, v in value.items()]
     elif isinstance(value, tuple) and hasattr(value, "_fields"):
         items = [(f"{prefix}.{k}", v) for k, v in zip(value._fields, value, strict=True)]
