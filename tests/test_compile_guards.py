@@ -383,6 +383,30 @@ def test_too_many_paths_are_refused() -> None:
             c(torch.full((2,), float(i)))
 
 
+def test_a_path_of_its_own_now_and_then_is_recorded_each_time() -> None:
+    seen: list[str] = []
+
+    class Loop:
+        calls = 0
+
+        def step(self, x: Any) -> Any:
+            self.calls += 1
+            if self.calls % 5 == 0:
+                print(f"{x.sum().item():.1f}", file=Lines())
+            return x * 2
+
+    class Lines:
+        def write(self, text: str) -> None:
+            if text.strip():
+                seen.append(text)
+
+    step = compiled(Loop().step)
+    for n in range(1, 401):
+        assert step(torch.full((2,), float(n))).tolist() == [2 * n, 2 * n]
+    assert seen == [f"{2.0 * n:.1f}" for n in range(5, 401, 5)]
+    assert len(step.graphs) <= 64
+
+
 def test_error_in_the_program_leaves_the_eager_state() -> None:
     w = torch.zeros(2)
 

@@ -41,6 +41,12 @@ class Entry:
     fast: tuple[Any, ...] | None = None
     slow_calls: int = 0
 
+    def calls(self) -> int:
+        """How many calls the recording has served."""
+        if self.fast is not None:
+            self.recording.calls += take_calls(self.fast[0])
+        return self.recording.calls
+
 
 class Compiled:
     """A function or module whose calls are recorded once per kind of call and then run from the recording."""
@@ -63,6 +69,7 @@ class Compiled:
         self.eager_because = "disable=True" if disable else None
         self.recordings = 0
         self._unsettled = 0
+        self._served = self._unserved = 0
         self._follow = False
         self._places: dict[tuple[int, str], Place] = {}
         self._lock = Lock()
@@ -129,8 +136,7 @@ class Compiled:
         if self.eager_because is not None:
             lines.append(f"runs eagerly: {self.eager_because}")
         for e in self.entries:
-            if e.fast is not None:
-                e.recording.calls += take_calls(e.fast[0])
+            e.calls()
             lines.append(describe_recording(e.recording))
             if e.plan is not None:
                 lines += [backend.explain() for backend in e.plan.backends]
@@ -183,7 +189,7 @@ class Compiled:
             self.entries = [entry, *(e for e in self.entries if e is not entry)]
             code = call_code() if again and self.backend == "native" else None
             if code is not None and entry.plan is not None:
-                entry.recording.calls += take_calls(entry.fast[0]) if entry.fast is not None else 0
+                entry.calls()
                 entry.fast = fast_record(entry.plan, leaves, code)
                 if self.__call__ == self._general:
                     self.__call__ = code.builtin(self._general, self._chain)
@@ -201,9 +207,9 @@ class Compiled:
                 return self(*args, **kwargs)
             if reason is not None:
                 self.misses.append(reason)
-            if len(self.entries) >= MAX_RECORDINGS:
+            if not self._make_room():
                 return self._give_up(
-                    f"{MAX_RECORDINGS} recordings were made and the last call fitted none of them: {reason}. Values "
+                    f"{MAX_RECORDINGS} recordings were made in a row that no later call fitted: {reason}. Values "
                     "that steer Python (if, while, item) should be few; use where, cond or while_loop instead.",
                     args, kwargs,
                 )  # fmt: skip
@@ -226,6 +232,17 @@ class Compiled:
                 self.entries = [Entry(recording, follows=self._follow), *self._still_useful(recording)]
                 self._relink()
             return result
+
+    def _make_room(self) -> bool:
+        """Whether another recording is worthwhile; of too many, the one that fitted longest ago is dropped."""
+        served = sum(e.calls() for e in self.entries)
+        self._unserved = self._unserved + 1 if served == self._served else 0
+        if len(self.entries) >= MAX_RECORDINGS:
+            if self._unserved >= MAX_RECORDINGS:
+                return False
+            served -= self.entries.pop().calls()
+        self._served = served
+        return True
 
     def _learn_places(self, recording: Recording) -> bool:
         """Take over what has moved since ``recording``: later ones read it from its place. Whether there was any."""
