@@ -383,6 +383,24 @@ def test_too_many_paths_are_refused() -> None:
             c(torch.full((2,), float(i)))
 
 
+def test_flags_that_are_set_before_they_are_read() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3), torch.nn.Dropout(0.5))
+
+    def epoch(x: Any) -> Any:
+        model.train()
+        trained = model(x)
+        model.eval()
+        return trained.shape, model(x)
+
+    c = compiled(epoch)
+    for _ in range(5):
+        x = torch.randn(4, 3)
+        _, got = c(x)
+        assert not model.training
+        assert torch.allclose(got, model(x), atol=1e-6)
+    assert len(c.graphs) == 1
+
+
 def test_a_path_of_its_own_now_and_then_is_recorded_each_time() -> None:
     seen: list[str] = []
 

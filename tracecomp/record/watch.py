@@ -66,7 +66,8 @@ class Watch:
         self._objects.add(id(owner))
         kind = type(owner)
         if _is_module(owner):
-            self.recorder.module_ran(owner)
+            for module in owner.modules():
+                self.recorder.module_ran(module)
         elif hasattr(owner, "__dict__") and not isinstance(owner, type) and _is_user_class(kind):
             if existed:
                 self.names.own(vars(owner), f"attribute of {kind.__name__}:")
