@@ -20,7 +20,6 @@ from tracecomp.ir.loops import (
     Const,
     If,
     IndexValue,
-    Kernel,
     Let,
     Load,
     Local,
@@ -30,7 +29,8 @@ from tracecomp.ir.loops import (
     Store,
     Update,
     in_range,
-)  # fmt: skip
+)
+from tracecomp.ir.program import Kernel
 from tracecomp.ir.scalars import call
 from tracecomp.ir.types import float32, int64
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -74,7 +73,7 @@ def profile_backend(backend: Backend, arrays: Sequence[Array], outputs: Sequence
     threads = wanted(backend.threads) if backend.executable.image.parallel else 1
     kernels = []
     for n, step in enumerate(backend.steps()):
-        seconds = median(times[n] for times in timed)
+        seconds = float(np.median([times[n] for times in timed]))
         nbytes = sum(p.size * p.dtype.itemsize for p in step.kernel.params)
         work = operations(step.kernel.body)
         least = max(nbytes / peaks.bandwidth(threads), work / peaks.flops(threads))

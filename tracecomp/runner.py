@@ -13,7 +13,7 @@ from tracecomp import config, stored
 from tracecomp.dump import Dump
 from tracecomp.ir.graph import Graph, Value
 from tracecomp.ir.interpret import Interpreter
-from tracecomp.ir.loops import CallStep, call_steps
+from tracecomp.ir.program import CallStep, call_steps
 from tracecomp.passes import Built, build
 from tracecomp.passes.explain import describe_built
 from tracecomp.passes.segments import has_external, segments

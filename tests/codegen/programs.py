@@ -8,20 +8,8 @@ from typing import Any
 import numpy as np
 
 from tracecomp.ir.index import Var, index
-from tracecomp.ir.loops import (
-    Buffer,
-    Call,
-    CallStep,
-    Expr,
-    Kernel,
-    Load,
-    Loop,
-    Program,
-    Ref,
-    Slot,
-    Stmt,
-    Store,
-)
+from tracecomp.ir.loops import Buffer, Call, Expr, Load, Loop, Stmt, Store
+from tracecomp.ir.program import CallStep, Kernel, Program, Ref, Slot
 from tracecomp.ir.types import DType
 
 Array = np.ndarray[Any, Any]

@@ -16,27 +16,22 @@ from tracecomp.ir.loops import (
     Accumulate,
     Buffer,
     Call,
-    CallStep,
     Check,
     Const,
     If,
     IndexValue,
-    Kernel,
     Let,
     Load,
     Local,
     Loop,
-    Program,
     Read,
-    Ref,
-    RepeatStep,
-    Slot,
     Stmt,
     Store,
     Update,
     both,
     in_range,
 )
+from tracecomp.ir.program import CallStep, Kernel, Program, Ref, RepeatStep, Slot
 from tracecomp.ir.scalars import call
 from tracecomp.ir.types import DType, bool_, float32, float64, int64
 from tracecomp.runtime.executable import Executable

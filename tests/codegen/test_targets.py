@@ -14,7 +14,7 @@ from tracecomp.codegen import native
 from tracecomp.codegen.native import compile_object
 from tracecomp.codegen.program import emit_program
 from tracecomp.codegen.target import Target, vector_bits_of
-from tracecomp.ir.loops import Program
+from tracecomp.ir.program import Program
 from tracecomp.ir.types import DType, float16, float32, float64, int64
 from tracecomp.runtime.executable import Executable
 

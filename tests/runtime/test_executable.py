@@ -14,7 +14,8 @@ import pytest
 
 from tests.codegen.programs import elementwise
 from tracecomp.codegen import native
-from tracecomp.ir.loops import Const, Program
+from tracecomp.ir.loops import Const
+from tracecomp.ir.program import Program
 from tracecomp.ir.scalars import call
 from tracecomp.ir.types import float32
 from tracecomp.runtime import cache, threads

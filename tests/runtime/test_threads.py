@@ -14,24 +14,8 @@ from tests.codegen.programs import program
 from tests.runtime.test_executable import adding, result
 from tracecomp.codegen.statements import STACK_LOCAL_BYTES
 from tracecomp.ir.index import Index, Var, index
-from tracecomp.ir.loops import (
-    Acc,
-    Accumulate,
-    Buffer,
-    CallStep,
-    Const,
-    Kernel,
-    Let,
-    Load,
-    Local,
-    Loop,
-    Program,
-    Read,
-    Ref,
-    Slot,
-    Store,
-    Update,
-)
+from tracecomp.ir.loops import Acc, Accumulate, Buffer, Const, Let, Load, Local, Loop, Read, Store, Update
+from tracecomp.ir.program import CallStep, Kernel, Program, Ref, Slot
 from tracecomp.ir.scalars import call
 from tracecomp.ir.types import float32
 from tracecomp.runtime.executable import Executable

@@ -8,7 +8,8 @@ from tracecomp.codegen import sync
 from tracecomp.codegen.elements import Binding
 from tracecomp.codegen.emitter import Emitter, Module, Value
 from tracecomp.codegen.statements import Statements
-from tracecomp.ir.loops import Accumulate, Kernel, Let, Local, Loop, walk
+from tracecomp.ir.loops import Accumulate, Let, Local, Loop, walk
+from tracecomp.ir.program import Kernel
 
 
 @dataclass(slots=True)

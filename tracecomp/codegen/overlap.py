@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracecomp.ir.loops import CallStep, Ref
+from tracecomp.ir.program import CallStep, Ref
 
 
 def _space(ref: Ref) -> tuple[str, int]:

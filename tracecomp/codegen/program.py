@@ -13,20 +13,8 @@ from tracecomp.codegen.target import Target
 from tracecomp.errors import CompileError
 from tracecomp.ir.index import Index, Var
 from tracecomp.ir.loop_printer import kernel_key
-from tracecomp.ir.loops import (
-    CallStep,
-    Check,
-    Expr,
-    Program,
-    Ref,
-    RepeatStep,
-    Slot,
-    Step,
-    WhenStep,
-    WhileStep,
-    call_steps,
-    walk,
-)
+from tracecomp.ir.loops import Check, Expr, walk
+from tracecomp.ir.program import CallStep, Program, Ref, RepeatStep, Slot, Step, WhenStep, WhileStep, call_steps
 
 ALIGNMENT = 64
 ENTRY = "tc_entry"

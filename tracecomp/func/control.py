@@ -19,7 +19,7 @@ from tracecomp.functional import names as T
 from tracecomp.ir.graph import Graph, Origin, Value
 from tracecomp.ir.op import OPS
 from tracecomp.ir.types import TensorType
-from tracecomp.modes import modes
+from tracecomp.modes import modes, unrecorded
 from tracecomp.ops.prim import prim
 from tracecomp.random import default_generator
 from tracecomp.record.pytree import flatten, unflatten
@@ -196,7 +196,8 @@ def _trace(operator: str, role: str, func: Function, structure: Any, given: Sequ
 
 def _example(x: Tensor) -> Tensor:
     """A copy that requires grad: a carry may have a history from its second step on."""
-    return Tensor._wrap(np.array(x._data)).requires_grad_(modes.grad and x.dtype.is_floating_point)
+    with unrecorded():
+        return Tensor._wrap(np.array(x._data)).requires_grad_(modes.grad and x.dtype.is_floating_point)
 
 
 def _floating(values: Sequence[Value]) -> bool:

@@ -16,7 +16,7 @@ import numpy as np
 from tracecomp.func.batching import Batch, batched_node, whole
 from tracecomp.func.trace import DETACH, Trace, traced
 from tracecomp.ir.graph import Node, Value
-from tracecomp.modes import modes
+from tracecomp.modes import modes, unrecorded
 from tracecomp.ops.prim import prim
 from tracecomp.random import default_generator
 from tracecomp.record.pytree import flatten, unflatten
@@ -163,7 +163,8 @@ def _map(
 def _first(x: Tensor, axis: int) -> Tensor:
     """The first example, with memory of its own."""
     example = Tensor._wrap(np.array(x._data.take(0, axis=axis)))
-    return example.requires_grad_(x.requires_grad)
+    with unrecorded():
+        return example.requires_grad_(x.requires_grad)
 
 
 def _values(trace: Trace, func: Callable[..., Any], results: Sequence[Any]) -> list[Value]:

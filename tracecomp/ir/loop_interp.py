@@ -20,29 +20,21 @@ from tracecomp.ir.loops import (
     Accumulate,
     Buffer,
     Call,
-    CallStep,
     Check,
     Const,
     Expr,
     If,
     IndexValue,
-    Kernel,
     Let,
     Load,
     Local,
     Loop,
-    Program,
     Read,
-    Ref,
-    RepeatStep,
-    Slot,
-    Step,
     Stmt,
     Store,
     Update,
-    WhenStep,
-    WhileStep,
-)  # fmt: skip
+)
+from tracecomp.ir.program import CallStep, Kernel, Program, Ref, RepeatStep, Slot, Step, WhenStep, WhileStep
 from tracecomp.ir.scalars import SCALARS
 from tracecomp.ir.types import DType, bool_, compute_dtype
 

@@ -9,29 +9,21 @@ from tracecomp.ir.loops import (
     Accumulate,
     Buffer,
     Call,
-    CallStep,
     Check,
     Const,
     Expr,
     If,
     IndexValue,
-    Kernel,
     Let,
     Load,
     Local,
     Loop,
-    Program,
     Read,
-    Ref,
-    RepeatStep,
-    Step,
     Stmt,
     Store,
     Update,
-    WhenStep,
-    WhileStep,
-    step_bodies,
-)  # fmt: skip
+)
+from tracecomp.ir.program import CallStep, Kernel, Program, Ref, RepeatStep, Step, WhenStep, WhileStep, step_bodies
 
 _INFIX = {
     "add": "+", "sub": "-", "mul": "*", "div": "/",

@@ -16,21 +16,17 @@ from tracecomp.ir.loops import (
     Expr,
     If,
     IndexValue,
-    Kernel,
     Let,
     Load,
     Local,
     Loop,
-    Program,
     Read,
-    RepeatStep,
-    Step,
     Stmt,
     Store,
     Update,
-    call_steps,
     walk,
-)  # fmt: skip
+)
+from tracecomp.ir.program import Kernel, Program, RepeatStep, Step, call_steps
 from tracecomp.ir.scalars import SCALARS
 from tracecomp.ir.types import DType, bool_
 

@@ -1,4 +1,4 @@
-"""The loop IR: what a kernel does, as data. The grammar, in full:
+"""The loop IR: what a kernel does, as data. The grammar, in full (``ir/program.py`` has the lines of programs):
 
     program = slots, step*                           step  = call kernel(ref*) | repeat var: step*
                                                            | when ref: step* otherwise: step*
@@ -36,7 +36,7 @@ guarded by ``where`` is replaced by 0 for loads, and the store is left out, when
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tracecomp.ir.index import Index, Var, computed, index
@@ -202,109 +202,6 @@ class Check:
 Stmt = Let | Store | Loop | Accumulate | Update | Local | If | Check
 
 
-@dataclass(frozen=True, slots=True)
-class Kernel:
-    """A function over buffers. Between top-level statements all threads meet; ``writes`` names the written params.
-
-    ``notes`` are provenance for people: (scope or user line) strings; not part of the kernel's identity.
-    """
-
-    name: str
-    params: tuple[Buffer, ...]
-    writes: frozenset[str]
-    body: tuple[Stmt, ...]
-    notes: tuple[str, ...] = field(default=(), compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """Memory of a program.
-
-    ``space`` is "input" or "output" (``position`` in the call table), or "arena" (``position`` in bytes).
-    """
-
-    name: str
-    space: str
-    position: int
-    nbytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Ref:
-    """A slot at a byte offset that may depend on the variables of surrounding ``repeat`` steps."""
-
-    slot: Slot
-    offset: Index = field(default_factory=Index)
-
-
-@dataclass(frozen=True, slots=True)
-class CallStep:
-    """Run ``kernel`` on ``args``. ``label`` names the graph nodes it computes (for profiles and index errors)."""
-
-    kernel: Kernel
-    args: tuple[Ref, ...]
-    label: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class RepeatStep:
-    var: Var
-    steps: tuple[Step, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class WhenStep:
-    """Run ``then`` or ``otherwise``, by a bool in memory."""
-
-    condition: Ref
-    then: tuple[Step, ...]
-    otherwise: tuple[Step, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class WhileStep:
-    """Run ``test``, which leaves a bool at ``condition``; while it is true, run ``steps`` and ``test`` again."""
-
-    test: tuple[Step, ...]
-    condition: Ref
-    steps: tuple[Step, ...]
-
-
-Step = CallStep | RepeatStep | WhenStep | WhileStep
-
-
-@dataclass(frozen=True, slots=True)
-class Program:
-    """Everything one executable does. ``inputs`` and ``outputs`` are the slots of the call table, in order."""
-
-    name: str
-    inputs: tuple[Slot, ...]
-    outputs: tuple[Slot, ...]
-    arena_bytes: int
-    steps: tuple[Step, ...]
-
-
-def step_bodies(step: Step) -> tuple[tuple[Step, ...], ...]:
-    """The lists of steps nested in ``step``, in the order in which its calls are numbered."""
-    match step:
-        case RepeatStep(_, steps):
-            return (steps,)
-        case WhenStep(_, then, otherwise):
-            return (then, otherwise)
-        case WhileStep(test, _, steps):
-            return (test, steps)
-    return ()
-
-
-def call_steps(steps: tuple[Step, ...]) -> Iterator[CallStep]:
-    """Every kernel call, in order of their numbers."""
-    for step in steps:
-        if isinstance(step, CallStep):
-            yield step
-        for body in step_bodies(step):
-            yield from call_steps(body)
-
-
 def cast(value: Expr, dtype: DType) -> Expr:
     """``value`` converted to ``dtype``; the value itself when it has it already."""
     return value if value.dtype is dtype else Call("cast", (value,), dtype)
@@ -357,8 +254,7 @@ def walk(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
 
 
 __all__ = [
-    "Acc", "Accumulate", "Buffer", "Call", "CallStep", "Check", "Const", "Expr", "If", "Index", "IndexValue",
-    "Kernel", "Let", "Load", "Local", "Loop", "Program", "Read", "Ref", "RepeatStep", "Slot", "Step", "Stmt",
-    "Store", "Update", "Var", "WhenStep", "WhileStep", "both", "call_steps", "cast", "children", "in_range",
-    "index", "index_from", "step_bodies", "walk", "with_children",
+    "Acc", "Accumulate", "Buffer", "Call", "Check", "Const", "Expr", "If", "Index", "IndexValue", "Let", "Load",
+    "Local", "Loop", "Read", "Stmt", "Store", "Update", "Var", "both", "cast", "children", "in_range", "index",
+    "index_from", "walk", "with_children",
 ]  # fmt: skip

@@ -11,7 +11,7 @@ from tracecomp.dump import Dump
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.loop_printer import print_program
 from tracecomp.ir.loop_verify import verify_program
-from tracecomp.ir.loops import Program
+from tracecomp.ir.program import Program
 from tracecomp.passes import manager
 from tracecomp.passes.explain import describe_partition
 from tracecomp.passes.manager import Stage

@@ -8,8 +8,9 @@ from typing import Any
 
 from tracecomp.ir.graph import Node, Value, attrs_key
 from tracecomp.ir.index import Var, index
-from tracecomp.ir.loops import Kernel, Load, Stmt, Store
+from tracecomp.ir.loops import Load, Stmt, Store
 from tracecomp.ir.op import Imperative
+from tracecomp.ir.program import Kernel
 from tracecomp.passes.bilinear import build_bilinear
 from tracecomp.passes.evaluate import Params
 from tracecomp.passes.groups import Group, Partition

@@ -13,17 +13,7 @@ from typing import Any
 
 from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.index import Index, Var, index
-from tracecomp.ir.loops import (
-    CallStep,
-    Kernel,
-    Program,
-    Ref,
-    RepeatStep,
-    Slot,
-    Step,
-    WhenStep,
-    WhileStep,
-)
+from tracecomp.ir.program import CallStep, Kernel, Program, Ref, RepeatStep, Slot, Step, WhenStep, WhileStep
 from tracecomp.ir.types import TensorType, uint8
 from tracecomp.passes.fuse import Fuser
 from tracecomp.passes.groups import Partition

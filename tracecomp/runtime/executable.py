@@ -11,7 +11,7 @@ import numpy as np
 
 from tracecomp.codegen import native
 from tracecomp.codegen.program import ENTRY, emit_program
-from tracecomp.ir.loops import Program
+from tracecomp.ir.program import Program
 from tracecomp.runtime import threads
 from tracecomp.runtime.entry import load, new_call
 from tracecomp.runtime.image import Image

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 from tracecomp.codegen import native
 from tracecomp.codegen.program import emit_program
-from tracecomp.ir.loops import Program
+from tracecomp.ir.program import Program
 from tracecomp.runtime import cache
 
 

@@ -1,0 +1,112 @@
+"""Kernels, and programs: which kernels run on which memory, in what order. The grammar stands in ``ir/loops.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tracecomp.ir.index import Index, Var
+from tracecomp.ir.loops import Buffer, Stmt
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A function over buffers. Between top-level statements all threads meet; ``writes`` names the written params.
+
+    ``notes`` are provenance for people: (scope or user line) strings; not part of the kernel's identity.
+    """
+
+    name: str
+    params: tuple[Buffer, ...]
+    writes: frozenset[str]
+    body: tuple[Stmt, ...]
+    notes: tuple[str, ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Memory of a program.
+
+    ``space`` is "input" or "output" (``position`` in the call table), or "arena" (``position`` in bytes).
+    """
+
+    name: str
+    space: str
+    position: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A slot at a byte offset that may depend on the variables of surrounding ``repeat`` steps."""
+
+    slot: Slot
+    offset: Index = field(default_factory=Index)
+
+
+@dataclass(frozen=True, slots=True)
+class CallStep:
+    """Run ``kernel`` on ``args``. ``label`` names the graph nodes it computes (for profiles and index errors)."""
+
+    kernel: Kernel
+    args: tuple[Ref, ...]
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatStep:
+    var: Var
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WhenStep:
+    """Run ``then`` or ``otherwise``, by a bool in memory."""
+
+    condition: Ref
+    then: tuple[Step, ...]
+    otherwise: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WhileStep:
+    """Run ``test``, which leaves a bool at ``condition``; while it is true, run ``steps`` and ``test`` again."""
+
+    test: tuple[Step, ...]
+    condition: Ref
+    steps: tuple[Step, ...]
+
+
+Step = CallStep | RepeatStep | WhenStep | WhileStep
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Everything one executable does. ``inputs`` and ``outputs`` are the slots of the call table, in order."""
+
+    name: str
+    inputs: tuple[Slot, ...]
+    outputs: tuple[Slot, ...]
+    arena_bytes: int
+    steps: tuple[Step, ...]
+
+
+def step_bodies(step: Step) -> tuple[tuple[Step, ...], ...]:
+    """The lists of steps nested in ``step``, in the order in which its calls are numbered."""
+    match step:
+        case RepeatStep(_, steps):
+            return (steps,)
+        case WhenStep(_, then, otherwise):
+            return (then, otherwise)
+        case WhileStep(test, _, steps):
+            return (test, steps)
+    return ()
+
+
+def call_steps(steps: tuple[Step, ...]) -> Iterator[CallStep]:
+    """Every kernel call, in order of their numbers."""
+    for step in steps:
+        if isinstance(step, CallStep):
+            yield step
+        for body in step_bodies(step):
+            yield from call_steps(body)
