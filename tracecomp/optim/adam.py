@@ -29,8 +29,8 @@ def _decay(group: Group) -> Any:
 
 
 def _move(moment: Tensor, grad: Tensor, beta: Any) -> None:
-    """``moment`` towards ``grad`` by ``1 - beta``: PyTorch's lerp."""
-    moment.copy_(moment.lerp(grad, 1 - beta))
+    """``moment`` towards ``grad`` by ``1 - beta``."""
+    moment.copy_(moment + (grad - moment) * (1 - beta))
 
 
 def _decayed(param: Tensor, grad: Tensor, lr: Any, decay: Any, decoupled: bool) -> tuple[Tensor, Tensor]:
@@ -82,8 +82,8 @@ class Adam(Optimizer):
             state["max_exp_avg_sq"].copy_(T.maximum(state["max_exp_avg_sq"], square))
             square = state["max_exp_avg_sq"]
         size = lr / (1 - beta1**step)
-        denominator = square.sqrt() / (1 - beta2**step).sqrt() + eps
-        param.copy_(start + mean * -size / denominator)
+        correction = (1 - beta2**step).sqrt()  # on both sides of the fraction: one division per element
+        param.copy_(start + mean * (-size * correction) / (square.sqrt() + eps * correction))
 
 
 class AdamW(Adam):
