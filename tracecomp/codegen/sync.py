@@ -23,6 +23,10 @@ no worker ever runs a chunk with the wrong job's data, however late it is:
 Waiting spins for a bounded time, then sleeps in the kernel (futex). A sleeper counts itself in the word behind the one
 it watches, then looks again; who changes the word looks for sleepers afterwards (all sequentially consistent), so a
 wake cannot be missed and costs a system call only when somebody sleeps. Workers watch the job number.
+
+A system that wakes a thread where it slept may leave it waiting there behind the caller while another processor is
+idle. So workers note their processor before they wait, and who wakes them first forbids a worker that would meet the
+caller, or another worker, the processors that are taken.
 """
 
 from __future__ import annotations
@@ -35,12 +39,16 @@ PARALLEL_DECLARATION = f"declare void @{PARALLEL}(ptr, ptr, ptr, i64)"
 MAX_THREADS = 256
 POOL_BYTES = 256 + 64 * MAX_THREADS
 """The pool: 0 job number, 4 sleeping workers; 64 finished chunks, 68 whether the caller sleeps; 128 the job: function,
-arguments, extent, chunks, threads; 192 whether it is taken; from 256 the tickets, each in a cache line of its own."""
+arguments, extent, chunks, threads; 192 whether it is taken; from 256 a cache line for each thread: 0 its ticket, 8 the
+worker's number in the system, 12 the processor it was on."""
 
 CHUNKS_PER_THREAD = 4
 
 _SPINS = 500
-_FUTEX_CALL = {"x86_64": 202, "aarch64": 98}
+_SYSTEM_CALLS = {
+    "x86_64": {"FUTEX": 202, "GETTID": 186, "GETCPU": 309, "SETAFFINITY": 203, "GETAFFINITY": 204},
+    "aarch64": {"FUTEX": 98, "GETTID": 178, "GETCPU": 168, "SETAFFINITY": 122, "GETAFFINITY": 123},
+}
 _PAUSE = {"x86_64": "@llvm.x86.sse2.pause()", "aarch64": "@llvm.aarch64.hint(i32 1)"}
 _PAUSE_DECLARED = {"x86_64": "declare void @llvm.x86.sse2.pause()", "aarch64": "declare void @llvm.aarch64.hint(i32)"}
 
@@ -162,6 +170,13 @@ done:
 define void @tc_worker(ptr %pool, i64 %thread) #1 {
 entry:
   %p.finished = getelementptr i8, ptr %pool, i64 64
+  %line = shl i64 %thread, 6
+  %offset = add i64 %line, 264
+  %p.tid = getelementptr i8, ptr %pool, i64 %offset
+  %p.cpu = getelementptr i8, ptr %p.tid, i64 4
+  %tid.wide = call i64 (i64, ...) @syscall(i64 GETTID)
+  %tid = trunc i64 %tid.wide to i32
+  store atomic i32 %tid, ptr %p.tid monotonic, align 4
   br label %next
 next:
   %number = load atomic i32, ptr %pool acquire, align 4
@@ -173,8 +188,88 @@ report:
   call void @tc.wake(ptr %p.finished)
   br label %idle
 idle:
+  %r = call i64 (i64, ...) @syscall(i64 GETCPU, ptr %p.cpu, ptr null, ptr null)
   call void @tc.await(ptr %pool, i32 %number)
   br label %next
+}
+
+define internal void @tc.part(ptr %pool, i64 %threads) #1 {
+entry:
+  %p.cpu = alloca i32, align 4
+  %taken = alloca [16 x i64], align 8
+  %mask = alloca [16 x i64], align 8
+  store [16 x i64] zeroinitializer, ptr %taken, align 8
+  %g = call i64 (i64, ...) @syscall(i64 GETCPU, ptr %p.cpu, ptr null, ptr null)
+  %here = load i32, ptr %p.cpu, align 4
+  %known = icmp ult i32 %here, 1024
+  br i1 %known, label %first, label %done
+first:
+  call void @tc.mark(ptr %taken, i32 %here)
+  br label %worker
+worker:
+  %n = phi i64 [ 1, %first ], [ %n.next, %following ]
+  %more = icmp ult i64 %n, %threads
+  br i1 %more, label %look, label %done
+look:
+  %line = shl i64 %n, 6
+  %offset = add i64 %line, 264
+  %p.tid = getelementptr i8, ptr %pool, i64 %offset
+  %p.there = getelementptr i8, ptr %p.tid, i64 4
+  %tid = load atomic i32, ptr %p.tid monotonic, align 4
+  %there = load atomic i32, ptr %p.there monotonic, align 4
+  %is = icmp ne i32 %tid, 0
+  %valid = icmp ult i32 %there, 1024
+  %usable = and i1 %is, %valid
+  br i1 %usable, label %test, label %following
+test:
+  %word = lshr i32 %there, 6
+  %bit = and i32 %there, 63
+  %p.word = getelementptr i64, ptr %taken, i32 %word
+  %bits = load i64, ptr %p.word, align 8
+  %wide = zext i32 %bit to i64
+  %shifted = lshr i64 %bits, %wide
+  %meets = trunc i64 %shifted to i1
+  br i1 %meets, label %send, label %stays
+stays:
+  call void @tc.mark(ptr %taken, i32 %there)
+  br label %following
+send:
+  store [16 x i64] zeroinitializer, ptr %mask, align 8
+  %a = call i64 (i64, ...) @syscall(i64 GETAFFINITY, i64 0, i64 128, ptr %mask)
+  br label %clear
+clear:
+  %i = phi i64 [ 0, %send ], [ %i.next, %clear ]
+  %p.allowed = getelementptr i64, ptr %mask, i64 %i
+  %p.used = getelementptr i64, ptr %taken, i64 %i
+  %allowed = load i64, ptr %p.allowed, align 8
+  %used = load i64, ptr %p.used, align 8
+  %free = xor i64 %used, -1
+  %left = and i64 %allowed, %free
+  store i64 %left, ptr %p.allowed, align 8
+  %i.next = add i64 %i, 1
+  %again = icmp ult i64 %i.next, 16
+  br i1 %again, label %clear, label %move
+move:
+  %tid.wide = zext i32 %tid to i64
+  %s = call i64 (i64, ...) @syscall(i64 SETAFFINITY, i64 %tid.wide, i64 128, ptr %mask)
+  br label %following
+following:
+  %n.next = add i64 %n, 1
+  br label %worker
+done:
+  ret void
+}
+
+define internal void @tc.mark(ptr %set, i32 %cpu) #1 {
+  %word = lshr i32 %cpu, 6
+  %bit = and i32 %cpu, 63
+  %p.word = getelementptr i64, ptr %set, i32 %word
+  %old = load i64, ptr %p.word, align 8
+  %wide = zext i32 %bit to i64
+  %one = shl i64 1, %wide
+  %new = or i64 %old, %one
+  store i64 %new, ptr %p.word, align 8
+  ret void
 }
 
 define internal i32 @tc.post(ptr %pool, ptr %fn, ptr %args, i64 %extent, i64 %threads, i64 %chunks) #1 {
@@ -211,6 +306,14 @@ segment:
   %more = icmp ult i64 %s.next, %threads
   br i1 %more, label %segment, label %posted
 posted:
+  %p.sleepers = getelementptr i8, ptr %pool, i64 4
+  %asleep = load atomic i32, ptr %p.sleepers monotonic, align 4
+  %any = icmp ne i32 %asleep, 0
+  br i1 %any, label %part, label %announce
+part:
+  call void @tc.part(ptr %pool, i64 %threads)
+  br label %announce
+announce:
   store atomic i32 %number, ptr %pool seq_cst, align 4
   call void @tc.wake(ptr %pool)
   ret i32 %number
@@ -359,7 +462,7 @@ def shared_text(target: Target) -> str:
     """The module with ``tc_parallel``, ``tc_worker`` and ``tc_call``."""
     arch = target.triple.split("-", 1)[0]
     text = _AWAIT + _JOBS + _CALL + "\nattributes #1 = { nounwind }\n"
-    numbers = {"FUTEX": _FUTEX_CALL[arch], "SPINS": _SPINS, "CHUNKS": CHUNKS_PER_THREAD, "PAUSE": _PAUSE[arch]}
+    numbers = {**_SYSTEM_CALLS[arch], "SPINS": _SPINS, "CHUNKS": CHUNKS_PER_THREAD, "PAUSE": _PAUSE[arch]}
     for name, value in numbers.items():
         text = text.replace(name, str(value))
     return f"{_PAUSE_DECLARED[arch]}\n{text}"
