@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import queue
+import signal
 import subprocess
 import sys
 import tempfile
@@ -19,7 +20,7 @@ class Failed(Exception):
 
 
 class Process:
-    """A worker that answers one command at a time."""
+    """A worker that answers one command at a time, and is stopped in between: threads that spin disturb nobody."""
 
     def __init__(self, engine: str, threads: int, cache: Path, patience: float, place: int = 0) -> None:
         self.engine = engine
@@ -37,16 +38,20 @@ class Process:
         except Failed:
             self.stop()
             raise
+        self._process.send_signal(signal.SIGSTOP)
 
     def ask(self, do: str, **options: Any) -> dict[str, Any]:
         """The answer to a command; Failed when there is none."""
         assert self._process.stdin is not None
+        self._process.send_signal(signal.SIGCONT)
         try:
             self._process.stdin.write(json.dumps({"do": do, **options}) + "\n")
             self._process.stdin.flush()
         except OSError:
             raise Failed(self._last_words()) from None
-        return self._answer()
+        answer = self._answer()
+        self._process.send_signal(signal.SIGSTOP)
+        return answer
 
     def stop(self) -> None:
         """End the process."""
