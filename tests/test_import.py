@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -28,5 +27,5 @@ def test_import_takes_less_than_twice_the_time_of_numpy(tmp_path: Path) -> None:
     rounds = [
         (float(run(timed.format("numpy"), tmp_path)), float(run(timed.format("tracecomp"), tmp_path))) for _ in range(8)
     ]
-    numpy, own = (statistics.median(column) for column in zip(*rounds[1:], strict=True))  # the first fills the cache
+    numpy, own = map(min, zip(*rounds, strict=True))  # what other work on the machine adds is not the import's
     assert own < 2 * numpy, f"import tracecomp takes {own:.3f} s, numpy {numpy:.3f} s"
