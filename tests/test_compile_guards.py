@@ -155,23 +155,6 @@ def test_a_list_that_grows_is_not_lost() -> None:
         assert [c(torch.zeros(1)).item() for _ in range(6)] == [1, 2, 3, 4, 5, 6]
 
 
-def test_scheduler_inside_the_step_is_refused() -> None:
-    model = nn.Linear(2, 1)
-    opt = optim.SGD(model.parameters(), lr=0.1)
-    scheduler = optim.lr_scheduler.ExponentialLR(opt, gamma=0.5)
-
-    def step(x: Any) -> None:
-        opt.zero_grad()
-        model(x).sum().backward()
-        opt.step()
-        scheduler.step()
-
-    c = compiled(step)
-    with pytest.raises(CaptureError, match=r"changes Python values that it reads .*lr changed from"):
-        for _ in range(6):
-            c(torch.ones(1, 2))
-
-
 def test_module_attributes_and_mode_are_guarded() -> None:
     class Scaled(nn.Module):
         def __init__(self) -> None:

@@ -53,6 +53,7 @@ def _fits(plan: Plan, leaves: Sequence[Any]) -> bool:
         and not plan.forward.executable.image.parallel
         and guards.structure == flat_call(len(leaves))
         and not (recording.predicates or recording.split or recording.rebased or guards.arrays or guards.places)
+        and not recording.effects
         and not recording.requires_grad
         and all(b.kind == "state" for b in holders)
         and len(guards.tensors) <= _MAX_TENSORS

@@ -99,8 +99,12 @@ class Plan:
             self._write(leaves, outputs)
         recording.calls += 1
         if self._lone is not None:
-            return len(recording.predicates), _new(outputs[self._lone])
-        return len(recording.predicates), self._results(leaves, outputs, kept)
+            results: Any = _new(outputs[self._lone])
+        else:
+            results = self._results(leaves, outputs, kept)
+        for effect in recording.effects:
+            effect()
+        return len(recording.predicates), results
 
     def _arrays(self, leaves: Sequence[Any]) -> list[Array]:
         """What the graph's inputs are now."""

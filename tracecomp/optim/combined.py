@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tracecomp.optim.optimizer import Optimizer
-from tracecomp.optim.schedule import LRScheduler, set_lr
+from tracecomp.optim.schedule import LRScheduler, host_step, set_lr
 
 
 class SequentialLR(LRScheduler):
@@ -45,6 +45,7 @@ class SequentialLR(LRScheduler):
         schedulers[0]._first_step()
         self._last_lr = schedulers[0].get_last_lr()
 
+    @host_step
     def step(self, epoch: int | None = None) -> None:
         """Step the scheduler whose turn it is."""
         self.last_epoch += 1
@@ -86,6 +87,7 @@ class ChainedScheduler(LRScheduler):
         self.optimizer = optimizer
         self._last_lr = [group["lr"] for group in optimizer.param_groups]
 
+    @host_step
     def step(self, epoch: int | None = None) -> None:
         """Step every scheduler."""
         for scheduler in self._schedulers:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tracecomp.optim.optimizer import Optimizer
-from tracecomp.optim.schedule import LRScheduler, set_lr, spread
+from tracecomp.optim.schedule import LRScheduler, host_step, set_lr, spread
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
@@ -32,6 +32,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         height = (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2
         return [self.eta_min + (base - self.eta_min) * height for base in self.base_lrs]
 
+    @host_step
     def step(self, epoch: float | None = None) -> None:
         """Go to the next epoch, or to ``epoch``, which may be a fraction. ValueError if it is negative."""
         if epoch is None and self.last_epoch < 0:

@@ -12,7 +12,7 @@ from typing import Any
 from tracecomp.optim.combined import ChainedScheduler, SequentialLR
 from tracecomp.optim.cyclic import CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR
 from tracecomp.optim.optimizer import Optimizer
-from tracecomp.optim.schedule import LRScheduler, set_lr, spread
+from tracecomp.optim.schedule import LRScheduler, host_step, set_lr, spread
 
 __all__ = [
     "ChainedScheduler", "ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR", "ExponentialLR",
@@ -257,7 +257,8 @@ class ReduceLROnPlateau(LRScheduler):
         margin = abs(1 + sign * self.threshold) * best if self.threshold_mode == "rel" else best + sign * self.threshold
         return a > margin if self.mode == "max" else a < margin
 
-    def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
+    @host_step
+    def step(self, metrics: Any, epoch: int | None = None) -> None:
         """Look at the metric of one more epoch."""
         current = float(metrics)
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch

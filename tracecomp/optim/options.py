@@ -11,8 +11,9 @@ from tracecomp.modes import host, modes
 class _Derived(Mapping[str, Any]):
     """One value computed from a parameter group, as a mapping with one entry."""
 
-    def __init__(self, name: str, compute: Callable[[], Any]) -> None:
+    def __init__(self, name: str, group: dict[str, Any], compute: Callable[[], Any]) -> None:
         self._name = name
+        self.group = group
         self._compute = compute
 
     def __getitem__(self, key: str) -> Any:
@@ -37,13 +38,15 @@ def pair(group: dict[str, Any], key: str) -> tuple[Any, Any]:
     if modes.recorder is None:
         first, second = group[key]
         return first, second
-    first = host(_Derived(f"{key}_0", lambda: group[key][0]), f"{key}_0")
-    return first, host(_Derived(f"{key}_1", lambda: group[key][1]), f"{key}_1")
+    first = host(_Derived(f"{key}_0", group, lambda: group[key][0]), f"{key}_0")
+    return first, host(_Derived(f"{key}_1", group, lambda: group[key][1]), f"{key}_1")
 
 
 def active(group: dict[str, Any], key: str) -> bool:
     """Whether ``group[key]`` is neither 0 nor off; a recording holds only while that stays so."""
-    return bool(host(_Derived(key, lambda: _is_active(group[key])), key)) if modes.recorder else _is_active(group[key])
+    if modes.recorder is None:
+        return _is_active(group[key])
+    return bool(host(_Derived(key, group, lambda: _is_active(group[key])), key))
 
 
 def _is_active(value: Any) -> bool:

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
+from collections.abc import Callable
 from typing import Any
 
-from tracecomp.modes import no_grad
+from tracecomp.modes import modes, no_grad
 from tracecomp.optim.optimizer import Optimizer
 from tracecomp.tensor import Tensor
+
+
+def host_step(step: Callable[..., Any]) -> Callable[..., Any]:
+    """A schedule's step, which stays Python: a compiled call makes it again after its graph has run."""
+
+    @functools.wraps(step)
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        recorder = modes.recorder
+        if recorder is None:
+            return step(self, *args, **kwargs)
+        return recorder.effect(step, self, args, kwargs, self.optimizer.param_groups)
+
+    return run
 
 
 def set_lr(group: dict[str, Any], lr: Any) -> None:
@@ -85,6 +100,7 @@ class LRScheduler:
             set_lr(group, lr)
         self._last_lr = self._rates()
 
+    @host_step
     def step(self, epoch: int | None = None) -> None:
         """Go to the next epoch. UserWarning when no optimizer step came before the second call."""
         if self._step_count == 1 and self.optimizer._step_count < 1:
@@ -94,13 +110,13 @@ class LRScheduler:
                 "call them in the opposite order: `optimizer.step()` before `lr_scheduler.step()`. Failure to do this "
                 "will result in PyTorch skipping the first value of the learning rate schedule.",
                 UserWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         self._step_count += 1
         if epoch is None:
             self.last_epoch += 1
             self._apply(self.get_lr())
         else:
-            warnings.warn("The epoch parameter in `scheduler.step()` is deprecated.", UserWarning, stacklevel=2)
+            warnings.warn("The epoch parameter in `scheduler.step()` is deprecated.", UserWarning, stacklevel=3)
             self.last_epoch = epoch
             self._apply(self._closed_form())

@@ -6,8 +6,10 @@ the current value and counts writes; a view re-derives its value from the root w
 
 from __future__ import annotations
 
+import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ from tracecomp.errors import CaptureError, Source, user_source
 from tracecomp.ir.graph import Graph, Origin, Value
 from tracecomp.ir.op import Op
 from tracecomp.ir.types import TensorType, float64, from_numpy_dtype
-from tracecomp.modes import modes, no_grad
+from tracecomp.modes import modes, no_grad, unrecorded
 from tracecomp.node import Node, look, node_count, write
 from tracecomp.ops.autodiff import Sym, scalar_of
 from tracecomp.record.number import Number, dtype_of, followed
@@ -80,6 +82,8 @@ class Recorder:
         self.grads: dict[int, GradSlot] = {}
         self.hosts: dict[tuple[int, str], tuple[Any, str, Tensor]] = {}
         self.host_values: dict[tuple[int, str], float] = {}
+        self.effects: list[Callable[[], Any]] = []
+        self.stepped: set[int] = set()
         self.watched: dict[tuple[int, str], tuple[Any, str, Any]] = {}
         self.predicates: list[Predicate] = []
         self.modules: dict[int, Any] = {}
@@ -202,6 +206,10 @@ class Recorder:
 
     def host(self, owner: Any, key: str, value: Any) -> Any:
         """A number that every call reads again from ``owner``, as a 0-d float64 tensor; other values are guarded."""
+        if id(getattr(owner, "group", owner)) in self.stepped:
+            self._refuse(
+                f"reads {key}, at {user_source()}, after a schedule's step in the same call. Step the schedule last."
+            )
         if isinstance(value, bool) or not isinstance(value, int | float):
             self.watched.setdefault((id(owner), key), (owner, key, value))
             return value
@@ -213,6 +221,25 @@ class Recorder:
             found = self.hosts[id(owner), key] = (owner, key, t)
             self.host_values[id(owner), key] = value
         return found[2]
+
+    def effect(
+        self, step: Callable[..., Any], owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any], groups: Sequence[Any]
+    ) -> Any:
+        """Run ``step`` aside; later calls run it again after the graph. It may change the numbers in ``groups``."""
+        if any(type(x) not in (int, float, type(None)) for x in (*args, *kwargs.values())):
+            self._refuse(
+                f"{type(owner).__name__}.step at {user_source()} depends on a value of the compiled call. Return the "
+                "value and make this step outside."
+            )
+        self.effects.append(partial(step, owner, *args, **kwargs))
+        self.stepped.update(map(id, groups))
+        watch = sys.gettrace()
+        sys.settrace(None)
+        try:
+            with unrecorded():
+                return step(owner, *args, **kwargs)
+        finally:
+            sys.settrace(watch)
 
     def module_ran(self, module: Any) -> None:
         """Note a module whose attributes the program may have read."""

@@ -88,7 +88,7 @@ class Rebound:
 
 @dataclass
 class Recording:
-    """One path of a program for one kind of call."""
+    """One path of a program for one kind of call. ``effects`` are steps in Python that follow each run of the graph."""
 
     graph: Graph
     guards: Guards
@@ -102,6 +102,7 @@ class Recording:
     split: Split | None
     rebased: list[tuple[int, Binding, int | None]]
     rebound: list[Rebound]
+    effects: list[Callable[[], Any]]
     unsettled: str | None = None
     calls: int = 0
 
@@ -237,6 +238,7 @@ class _Finish:
         return Recording(
             graph, self.guards, inputs, structure, results, updates, grads, self._flags(), predicates, split,
             [(numbers[id(t)], self._origin(t), _position(roots, t)) for t in rebased], rebound,
+            self.recorder.effects,
             self._changed_values() or self._shared_memory(updates) or self._history_outside()
             or new_state(self.recorder, kept),
         )  # fmt: skip
@@ -389,6 +391,8 @@ class _Finish:
         """Says so when the call changed Python values that it also read: a graph cannot repeat that."""
         change = self.guards.changed()
         for owner, key, _ in self.recorder.hosts.values():
+            if id(getattr(owner, "group", owner)) in self.recorder.stepped:
+                continue
             before = self.recorder.host_values[id(owner), key]
             now = owner[key] if isinstance(owner, Mapping) else getattr(owner, key)
             if now != before:
