@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tracecomp as torch
@@ -185,6 +186,22 @@ def test_a_number_kept_elsewhere_is_refused_and_nothing_but_plain_numbers_is_lef
             c(torch.full((2,), float(n)))
     assert all(type(v) is float for v in log.lines)
     assert log.lines == [2.0 * n for n in range(len(log.lines))]
+
+
+def test_a_call_that_cannot_be_recorded_to_its_end_returns_plain_numbers() -> None:
+    def step(x: Any, leave: bool) -> Any:
+        total = x.sum().item()
+        if leave:
+            np.asarray(x * 2)
+        return total, total + 1
+
+    c = torch.compile(step, fullgraph=False)
+    for n in range(3):
+        c(torch.full((2,), float(n)), False)
+    with pytest.warns(UserWarning, match="runs eagerly from now on"):
+        found = c(torch.ones(2), True)
+    assert found == (2, 3)
+    assert [type(v) for v in found] == [float, float]
 
 
 def test_an_error_in_the_middle_leaves_plain_numbers() -> None:

@@ -208,8 +208,7 @@ class Guards:
         self.tensor_numbers = [i for i, *_ in self.tensors]
         self.distinct = len(set(self.same)) == len(self.same)
         self.places = [_Held(place, follow) for place in places]
-        self.place_tensors = [t for held in self.places for t in held.tensors]
-        self.same_places = _sharing([*leaves, *self.place_tensors])
+        self.same_places = _sharing([*leaves, *[t for held in self.places for t in held.tensors]])
         self.pinned: list[tuple[Place, list[Tensor]]] = []
         self._known = {place.id for place in places}
         self.names = Names(self._known)

@@ -149,7 +149,7 @@ def record(
         with watch:
             result = fn(*args, **kwargs)
         if recorder.stopped is not None:
-            return result, recorder.stopped
+            return _plain(result), recorder.stopped
         recording = _Finish(recorder, guards, leaves, arrays, result).recording(derive)
         result = _plain(result)
         recording.unsettled = recording.unsettled or _fill_in(recorder, places)
