@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from math import e, inf, nan, pi
 from typing import Any
 
@@ -23,6 +22,7 @@ from tracecomp.interop import einops as _einops
 from tracecomp.ir.types import DType as dtype
 from tracecomp.ir.types import bfloat16, float16, float32, float64, int8, int16, int32, int64, uint8
 from tracecomp.ir.types import bool_ as bool
+from tracecomp.later import later as _later
 from tracecomp.modes import (
     enable_grad,
     inference_mode,
@@ -39,7 +39,7 @@ globals().update(functional.PUBLIC)
 
 # Loaded when first used, so that importing the package and running eagerly stays cheap.
 _LATER = {
-    "Compiled": "compiled", "compile": "compiled", "compare": "inspect", "explain": "inspect",
+    "compiled": "compiled", "Compiled": "compiled", "compile": "compiled", "compare": "inspect", "explain": "inspect",
     "save": "utils.serialization", "load": "utils.serialization", "nn": "nn", "optim": "optim", "utils": "utils",
     "special": "special", "linalg": "linalg", "fft": "fft",
     "signal": "signal", "masked": "masked", "cuda": "cuda", "backends": "backends",
@@ -71,12 +71,7 @@ _LATER |= dict.fromkeys(
 )  # fmt: skip
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module 'tracecomp' has no attribute {name!r}")
-    module = import_module(f"tracecomp.{_LATER[name]}")
-    value = globals()[name] = module if _LATER[name] == name else getattr(module, name)
-    return value
+__getattr__ = _later(__name__, _LATER)
 
 
 def _assert(condition: Any, message: str) -> None:
@@ -88,7 +83,7 @@ def trace(first: Any, *args: Any, **kwargs: Any) -> Any:
     """The trace of a matrix; of a function, the graph of ``first(*args, **kwargs)`` (see ``compiled.trace``)."""
     if isinstance(first, Tensor):
         return functional.PUBLIC["trace"](first)
-    return import_module("tracecomp.compiled").trace(first, *args, **kwargs)
+    return __getattr__("compiled").trace(first, *args, **kwargs)
 
 
 float, double, half = float32, float64, float16

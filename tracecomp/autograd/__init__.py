@@ -1,12 +1,14 @@
 """Automatic differentiation with PyTorch's interface."""
 
-from tracecomp.autograd import forward_ad, functional, graph, profiler
 from tracecomp.autograd.anomaly import detect_anomaly, is_anomaly_enabled, set_detect_anomaly
 from tracecomp.autograd.api import backward, grad
 from tracecomp.autograd.function import Function, FunctionCtx, once_differentiable
 from tracecomp.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
 from tracecomp.autograd.variable import Variable
+from tracecomp.later import later as _later
 from tracecomp.modes import enable_grad, grad_enabled, inference_mode, no_grad, set_grad_enabled
+
+__getattr__ = _later(__name__, {name: name for name in ("forward_ad", "functional", "graph", "profiler")})
 
 __all__ = [
     "Function", "FunctionCtx", "GradcheckError", "Variable", "backward", "detect_anomaly", "enable_grad",

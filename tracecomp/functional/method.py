@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from types import CodeType
 from typing import Any
 
 from tracecomp.functional.accepted import accepting
@@ -82,8 +83,9 @@ def _callable(fn: Callable[..., Any], name: str, composite: bool) -> Callable[..
                 return inner(*args, **kwargs)
 
     fn = accepting(fn, name)
-    places = _tensor_places(fn)
-    rest = _varargs(fn)
+    code = inspect.unwrap(fn).__code__
+    places = _tensor_places(fn, code)
+    rest = code.co_varnames[code.co_argcount + code.co_kwonlyargcount] if code.co_flags & inspect.CO_VARARGS else ""
 
     @functools.wraps(fn)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -104,7 +106,7 @@ def needs_tensors(fn: Callable[..., Any], module: str) -> Callable[..., Any]:
     """``fn`` as a function of ``module``: with ``out``, and TypeError when a positional argument should be a tensor."""
     name = fn.__name__
     fn = accepting(fn, name)
-    places = _tensor_places(fn)
+    places = _tensor_places(fn, inspect.unwrap(fn).__code__)
 
     @functools.wraps(fn)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -117,9 +119,8 @@ def needs_tensors(fn: Callable[..., Any], module: str) -> Callable[..., Any]:
     return call
 
 
-def _tensor_places(fn: Callable[..., Any]) -> tuple[int, ...]:
+def _tensor_places(fn: Callable[..., Any], code: CodeType) -> tuple[int, ...]:
     """Positions of the parameters that must be tensors."""
-    code = inspect.unwrap(fn).__code__
     return tuple(i for i, p in enumerate(code.co_varnames[: code.co_argcount]) if fn.__annotations__.get(p) == "Tensor")
 
 
@@ -128,12 +129,6 @@ def _refuse(fn: Callable[..., Any], name: str, place: int, value: Any) -> None:
     raise TypeError(
         f"{name}(): argument '{argument}' (position {place + 1}) must be Tensor, not {type(value).__name__}"
     )
-
-
-def _varargs(fn: Callable[..., Any]) -> str:
-    """The name of ``*args``, or nothing."""
-    code = inspect.unwrap(fn).__code__
-    return code.co_varnames[code.co_argcount + code.co_kwonlyargcount] if code.co_flags & inspect.CO_VARARGS else ""
 
 
 def _with_keywords(fn: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

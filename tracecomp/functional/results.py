@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections import namedtuple
+from functools import cache
 from typing import Any
 
 
 def result_type_named(name: str, fields: str) -> Any:
     """A named tuple class for the results of function ``name``."""
-    base = namedtuple(name, fields)  # type: ignore[misc]
+    base = _tuple_of(fields)
 
     def show(self: Any) -> str:
         inner = ",\n".join(f"{field}={getattr(self, field)!r}" for field in fields.split())
         return f"torch.return_types.{name}(\n{inner})"
 
     return type(name, (base,), {"__slots__": (), "__repr__": show, "__module__": "tracecomp.return_types"})
+
+
+@cache
+def _tuple_of(fields: str) -> Any:
+    return namedtuple("fields", fields)
 
 
 MaxResult = result_type_named("max", "values indices")

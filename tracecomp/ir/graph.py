@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tracecomp.errors import Source
+from tracecomp.ir.immutable import immutable
 from tracecomp.ir.interpret import Observer, interpret
 from tracecomp.ir.op import OPS, Op
 from tracecomp.ir.printer import print_graph
@@ -59,7 +59,7 @@ class Value:
         return f"<value {self.type} of {self.node.op.name if self.node else 'input'}>"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Input:
     """A graph input. ``role``: argument, state, host or constant. ``data`` holds a constant's array."""
 
@@ -69,7 +69,7 @@ class Input:
     data: np.ndarray[Any, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Output:
     """A graph output. ``role``: result, state (``name`` is the state input it updates, or a slot) or predicate."""
 
@@ -78,7 +78,7 @@ class Output:
     role: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Origin:
     """Where a node comes from: the user's line, the scopes around it, the pass that made it ("" = recorded)."""
 

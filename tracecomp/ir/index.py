@@ -8,11 +8,12 @@ read off strides.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from tracecomp.ir.immutable import immutable
 
-@dataclass(frozen=True, slots=True)
+
+@immutable
 class Var:
     """A loop variable, running over ``range(extent)``."""
 
@@ -24,7 +25,7 @@ class Var:
         return (0, max(self.extent - 1, 0))
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class FloorDiv:
     """``index // divisor`` where it did not simplify."""
 
@@ -37,7 +38,7 @@ class FloorDiv:
         return b and (b[0] // self.divisor, b[1] // self.divisor)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Mod:
     """``index % divisor`` where it did not simplify; never negative."""
 
@@ -49,7 +50,7 @@ class Mod:
         return (0, self.divisor - 1)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Computed:
     """An integer known at run time: a scalar expression of the loop IR, with bounds when they are known."""
 

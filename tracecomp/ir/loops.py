@@ -36,14 +36,15 @@ guarded by ``where`` is replaced by 0 for loads, and the store is left out, when
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from tracecomp.ir.immutable import immutable
 from tracecomp.ir.index import Index, Var, computed, index
 from tracecomp.ir.types import DType, bool_, int64
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Buffer:
     """Dense memory of ``size`` elements. Parameters of a kernel are told apart by name."""
 
@@ -52,7 +53,7 @@ class Buffer:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Const:
     value: bool | int | float
     dtype: DType
@@ -64,7 +65,7 @@ class Const:
         return iter(())
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class IndexValue:
     """An index used as an int64 scalar."""
 
@@ -78,7 +79,7 @@ class IndexValue:
         return iter(self.index.vars())
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Load:
     """``buffer[offset]``; where ``where`` is false nothing is read and the value is zero."""
 
@@ -100,7 +101,7 @@ class Load:
             yield from self.where.vars()
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Read:
     """The value of a ``let`` or of a finished accumulator; ``over`` are the loop variables it was bound under."""
 
@@ -116,7 +117,7 @@ class Read:
         return iter(self.over)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Call:
     """A scalar operation of ``ir.scalars`` (``cast`` and ``bitcast`` go to ``dtype``)."""
 
@@ -135,13 +136,13 @@ class Call:
 Expr = Const | IndexValue | Load | Read | Call
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Let:
     name: str
     value: Expr
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Store:
     buffer: Buffer
     offset: Index
@@ -149,14 +150,14 @@ class Store:
     where: Expr | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Loop:
     kind: str
     var: Var
     body: tuple[Stmt, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Acc:
     """One accumulator. ``op``: add, mul, fma, max, min, and, or, set. ``lanes``: partial accumulators (1: none)."""
 
@@ -167,32 +168,32 @@ class Acc:
     lanes: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Accumulate:
     accs: tuple[Acc, ...]
     body: tuple[Stmt, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Update:
     name: str
     args: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Local:
     """Scratch memory for the statements that follow in the same body; contents undefined at first."""
 
     buffer: Buffer
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class If:
     condition: Expr
     body: tuple[Stmt, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Check:
     """The call fails with IndexError when the condition is false for an active element."""
 

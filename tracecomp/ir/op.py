@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tracecomp.ir.immutable import immutable
 from tracecomp.ir.loops import Expr
 from tracecomp.ir.types import TensorType
 
@@ -21,14 +22,14 @@ Infer = Callable[..., Any]
 Reader = Callable[..., Expr]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Pointwise:
     """Loop meaning of an elementwise operator: ``fn(*scalars, **attrs) -> Expr``."""
 
     fn: Callable[..., Expr]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Indexed:
     """Loop meaning by index: ``fn(index, out_type, reads, in_types, **attrs) -> Expr``.
 
@@ -40,7 +41,7 @@ class Indexed:
     fn: Callable[..., Expr]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Reduced:
     """Loop meaning of a reduction over the attribute ``axes``: combine with ``op`` from ``init(dtype)``.
 
@@ -53,7 +54,7 @@ class Reduced:
     element: Callable[..., Expr] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Bilinear:
     """Loop meaning of contractions and convolutions: out[o] = sum over r of lhs[f(o, r)] * rhs[g(o, r)], by FMA.
 
@@ -63,7 +64,7 @@ class Bilinear:
     fn: Callable[..., BilinearForm]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class BilinearForm:
     """Named iteration space of a bilinear operator, with affine operand positions.
 
@@ -80,7 +81,7 @@ class BilinearForm:
     rhs: tuple[dict[str, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Imperative:
     """Loop meaning as statements, for operators that no index form describes (scatter, sort, cumulative).
 
@@ -90,12 +91,12 @@ class Imperative:
     fn: Callable[..., Any]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Control:
     """An operator with regions; executed by the schedule itself (``scan``)."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Composed:
     """Loop meaning by other primitives: ``fn(*operands, **attrs)`` gives the result, written with ``ops.prim``.
 
@@ -105,7 +106,7 @@ class Composed:
     fn: Callable[..., Any]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class External:
     """No loop meaning: the host runs ``impl`` (LAPACK through numpy)."""
 
@@ -113,7 +114,7 @@ class External:
 LoopMeaning = Pointwise | Indexed | Reduced | Bilinear | Imperative | Control | Composed | External
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Sample:
     """Operands for one test call, as data: ``args`` are ``(shape, dtype short name, domain)`` or Python scalars.
 
@@ -124,7 +125,7 @@ class Sample:
     attrs: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class BadInput:
     """A call that must raise ``error`` with a message matching ``match``."""
 

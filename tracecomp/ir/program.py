@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tracecomp.ir.immutable import immutable
 from tracecomp.ir.index import Index, Var
 from tracecomp.ir.loops import Buffer, Stmt
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Kernel:
     """A function over buffers. Between top-level statements all threads meet; ``writes`` names the written params.
 
@@ -23,7 +24,7 @@ class Kernel:
     notes: tuple[str, ...] = field(default=(), compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Slot:
     """Memory of a program.
 
@@ -36,7 +37,7 @@ class Slot:
     nbytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Ref:
     """A slot at a byte offset that may depend on the variables of surrounding ``repeat`` steps."""
 
@@ -44,7 +45,7 @@ class Ref:
     offset: Index = field(default_factory=Index)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class CallStep:
     """Run ``kernel`` on ``args``. ``label`` names the graph nodes it computes (for profiles and index errors)."""
 
@@ -53,13 +54,13 @@ class CallStep:
     label: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class RepeatStep:
     var: Var
     steps: tuple[Step, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class WhenStep:
     """Run ``then`` or ``otherwise``, by a bool in memory."""
 
@@ -68,7 +69,7 @@ class WhenStep:
     otherwise: tuple[Step, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class WhileStep:
     """Run ``test``, which leaves a bool at ``condition``; while it is true, run ``steps`` and ``test`` again."""
 
@@ -80,7 +81,7 @@ class WhileStep:
 Step = CallStep | RepeatStep | WhenStep | WhileStep
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Program:
     """Everything one executable does. ``inputs`` and ``outputs`` are the slots of the call table, in order."""
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.ir.immutable import immutable
+
 Shape = tuple[int, ...]
 
 
@@ -134,7 +136,7 @@ def compute_dtype(t: DType) -> DType:
     return float32 if t in (float16, bfloat16) else t
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class TensorType:
     """Element type and shape of a value. Printed ``f32[64,784]``; a scalar is ``f32[]``."""
 

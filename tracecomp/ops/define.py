@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 from tracecomp.errors import at_user_line
@@ -137,6 +138,7 @@ def elementwise(
     )  # fmt: skip
 
 
+@cache
 def elementwise_samples(arity: int, dtypes: str, domain: str | tuple[str, ...]) -> tuple[Sample, ...]:
     """0-d, empty, broadcast and special-value samples for every element type of the class."""
     domains = (domain,) * arity if isinstance(domain, str) else domain
@@ -155,6 +157,7 @@ def elementwise_samples(arity: int, dtypes: str, domain: str | tuple[str, ...]) 
     return tuple(found)
 
 
+@cache
 def _elementwise_errors(arity: int, dtypes: str) -> tuple[BadInput, ...]:
     found = []
     good = _SAMPLE_DTYPES[dtypes][0]

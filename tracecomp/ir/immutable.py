@@ -1,0 +1,35 @@
+"""Classes whose objects are equal when their contents are, and never change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from operator import attrgetter
+from typing import Any, TypeVar, dataclass_transform
+
+T = TypeVar("T")
+
+
+@dataclass_transform(frozen_default=True)
+def immutable(cls: type[T]) -> type[T]:
+    """A dataclass with slots, compared and hashed by content; the type checker refuses assignments.
+
+    The methods besides ``__init__`` are shared code, and nothing checks assignments at run time, because importing
+    defines dozens of such classes and compiling makes many thousands of such objects.
+    """
+    cls = dataclass(eq=False, repr=False, slots=True)(cls)
+    names = [f.name for f in fields(cls)]  # type: ignore[arg-type]
+    contents: Any = attrgetter(*names) if names else lambda _: ()
+
+    def equal(self: T, other: object) -> Any:
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        return contents(self) == contents(other)
+
+    def show(self: T) -> str:
+        return f"{cls.__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
+
+    cls.__eq__ = equal  # type: ignore[assignment]
+    cls.__hash__ = lambda self: hash(contents(self))  # type: ignore[method-assign]
+    if cls.__repr__ is object.__repr__:
+        cls.__repr__ = show  # type: ignore[assignment]
+    return cls
