@@ -15,13 +15,15 @@ from tracecomp.fastcall import call_code, fast_record
 from tracecomp.ir.graph import Graph
 from tracecomp.locks import Lock
 from tracecomp.modes import modes
-from tracecomp.plan import Plan, same_value
+from tracecomp.plan import Plan, SizedPlan, same_value
 from tracecomp.profile import Profile
 from tracecomp.record.describe import describe_recording
 from tracecomp.record.number import followed
+from tracecomp.record.padding import NotSized
 from tracecomp.record.places import Place
 from tracecomp.record.pytree import flatten_call
 from tracecomp.record.recording import Recording, record
+from tracecomp.record.sized import sized
 from tracecomp.runner import BACKENDS
 from tracecomp.runtime.call import take_calls
 from tracecomp.runtime.memory import return_unused
@@ -37,7 +39,7 @@ class Entry:
 
     recording: Recording
     follows: bool
-    plan: Plan | None = None
+    plan: Plan | SizedPlan | None = None
     fast: tuple[Any, ...] | None = None
     slow_calls: int = 0
 
@@ -56,7 +58,7 @@ class Compiled:
 
     def __init__(
         self, fn: Any, *, fullgraph: bool = True, threads: int | None = None, backend: str = "native",
-        disable: bool = False,
+        dynamic: bool = False, disable: bool = False,
     ) -> None:  # fmt: skip
         if backend not in BACKENDS:
             raise ValueError(f"compile(): backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
@@ -64,6 +66,7 @@ class Compiled:
         self.fullgraph = fullgraph
         self.threads = threads
         self.backend = backend
+        self.dynamic = dynamic
         self.entries: list[Entry] = []
         self.misses: list[str] = []
         self.eager_because = "disable=True" if disable else None
@@ -117,6 +120,7 @@ class Compiled:
 
     def __reduce__(self) -> Any:
         options: dict[str, Any] = {"fullgraph": self.fullgraph, "threads": self.threads, "backend": self.backend}
+        options["dynamic"] = self.dynamic
         return functools.partial(Compiled, **options), (self.fn,)
 
     @property
@@ -138,6 +142,8 @@ class Compiled:
         for e in self.entries:
             e.calls()
             lines.append(describe_recording(e.recording))
+            if isinstance(e.plan, SizedPlan):
+                lines.append(e.plan.explain())
             if e.plan is not None:
                 lines += [backend.explain() for backend in e.plan.backends]
         return "\n".join(lines)
@@ -168,7 +174,7 @@ class Compiled:
     def _name(self) -> str:
         return getattr(self.fn, "__name__", type(self.fn).__name__)
 
-    def _plan(self, entry: Entry) -> Plan:
+    def _plan(self, entry: Entry) -> Plan | SizedPlan:
         if entry.plan is None:
             with self._lock:
                 if entry.plan is None:
@@ -188,7 +194,7 @@ class Compiled:
         with self._lock:
             self.entries = [entry, *(e for e in self.entries if e is not entry)]
             code = call_code() if again and self.backend == "native" else None
-            if code is not None and entry.plan is not None:
+            if code is not None and isinstance(entry.plan, Plan):
                 entry.calls()
                 entry.fast = fast_record(entry.plan, leaves, code)
                 if self.__call__ == self._general:
@@ -216,8 +222,9 @@ class Compiled:
             self.entries = [e for e in self.entries if not self._learn_places(e.recording)]
             places = list(self._places.values())
             result, recording = record(
-                self.fn, args, kwargs, self._name, self.fullgraph, places=places, follow=self._follow
-            )
+                self.fn, args, kwargs, self._name, self.fullgraph, places=places, follow=self._follow,
+                sized=self.dynamic,
+            )  # fmt: skip
             self.recordings += 1
             if isinstance(recording, str):
                 self._to_eager(recording)
@@ -229,9 +236,35 @@ class Compiled:
                     self._unsettled_for_good(f"every call of {self._name} {recording.unsettled}")
             else:
                 self._unsettled = 0
-                self.entries = [Entry(recording, follows=self._follow), *self._still_useful(recording)]
+                entry = Entry(recording, follows=self._follow)
+                self.entries = [entry, *self._for_every_size(entry), *self._still_useful(recording)]
                 self._relink()
             return result
+
+    def _for_every_size(self, new: Entry) -> list[Entry]:
+        """An entry that serves every size, when an earlier recording and ``new`` differ in nothing else."""
+        if not self.dynamic:
+            return []
+        reasons = []
+        for e in self.entries:
+            if isinstance(e.plan, SizedPlan):
+                continue
+            try:
+                plan = SizedPlan(sized(e.recording, new.recording), self.backend, self.threads)
+            except NotSized as reason:
+                reasons.append(f"this size was compiled by itself: {reason}")
+                continue
+            self.entries = [e for e in self.entries if not self._covers(plan.recording, e)]
+            return [Entry(plan.recording, new.follows, plan)]
+        self.misses += reasons[:1]
+        return []
+
+    @staticmethod
+    def _covers(new: Recording, old: Entry) -> bool:
+        """Whether ``old`` serves every size of the same path too."""
+        paths = [[seen for _, seen, _ in r.predicates] for r in (new, old.recording)]
+        same_call = new.guards.structure == old.recording.guards.structure
+        return isinstance(old.plan, SizedPlan) and same_call and paths[0] == paths[1]
 
     def _make_room(self) -> bool:
         """Whether another recording is worthwhile; of too many, the one that fitted longest ago is dropped."""
@@ -302,14 +335,17 @@ def compile(
     """``model`` (a function or module) recorded at its first call and run natively when a call fits; also a decorator.
 
     With ``fullgraph=False``, what cannot be captured runs eagerly after a warning instead of raising CaptureError.
-    ``backend`` is ``"native"`` or ``"interpret"``. Every shape is recorded by itself, whatever ``dynamic`` says;
+    ``backend`` is ``"native"`` or ``"interpret"``. Every shape is recorded by itself; with ``dynamic=True``, two calls
+    that differ in the first size of their arguments make a recording for every size, where the program allows it.
     ``mode`` and ``options`` are PyTorch's and change nothing here.
     """
     if model is None:
         return functools.partial(
-            compile, fullgraph=fullgraph, threads=threads, backend=backend, disable=disable
+            compile, fullgraph=fullgraph, threads=threads, backend=backend, dynamic=dynamic, disable=disable
         )
-    return Compiled(model, fullgraph=fullgraph, threads=threads, backend=backend, disable=disable)
+    return Compiled(
+        model, fullgraph=fullgraph, threads=threads, backend=backend, dynamic=bool(dynamic), disable=disable
+    )
 
 
 def trace(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Graph:

@@ -32,7 +32,7 @@ class TensorInterface:
     # ---- sizes
 
     def numel(self) -> int:
-        return self._data.size
+        return self._data.size if modes.recorder is None else self.shape.numel()
 
     nelement = numel
 
@@ -49,7 +49,7 @@ class TensorInterface:
         low, high = (-ndim, ndim - 1) if ndim else (-1, 0)
         if not low <= dim <= high or ndim == 0:
             raise IndexError(f"Dimension out of range (expected to be in range of [{low}, {high}], but got {dim})")
-        return self._data.shape[dim]
+        return self.shape[dim]
 
     def stride(self, dim: int | None = None) -> Any:
         """Strides in elements."""
@@ -134,7 +134,7 @@ class TensorInterface:
     def __len__(self) -> int:
         if self._data.ndim == 0:
             raise TypeError("len() of a 0-d tensor")
-        return len(self._data)
+        return int(self.shape[0])
 
 
 def _observe(t: TensorInterface, value: Any) -> Any:

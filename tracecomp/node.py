@@ -232,7 +232,11 @@ class OpNode(Node):
     def backward(self, grads: Grads) -> Grads:
         wanted = tuple([e is not None for e in self.edges])
         present = tuple([g is not None for g in grads])
-        program = derivative(self.op, self.attrs, self.types, self.out_types, wanted, present)
+        sized = modes.recorder is not None and modes.recorder.sized
+        types, outs = self.types, self.out_types
+        if sized:
+            types, outs = modes.recorder.types.get(self, (types, outs))
+        program = derivative(self.op, self.attrs, types, outs, wanted, present, sized)
         like = next(g for g in grads if g is not None)
         if modes.grad or modes.recorder is not None:
             slots: list[Any] = [self._saved(i, like) if i in program.reads else None for i in range(self._count)]

@@ -106,7 +106,7 @@ class _Kept:
     __slots__ = ("_array", "_tensor", "_version")
 
     def __init__(self, binding: Binding, array: Array, leaves: Sequence[Any]) -> None:
-        tensor = None if binding.kind == "host" else tensor_of(binding, leaves)
+        tensor = None if binding.kind in ("host", "size") else tensor_of(binding, leaves)
         self._array = array
         self._tensor = tensor if isinstance(tensor, Tensor) else None
         self._version = 0 if self._tensor is None else self._tensor._version

@@ -9,13 +9,17 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.locks import Lock
 from tracecomp.modes import modes
 from tracecomp.node import Node, look
 from tracecomp.outside import CompiledNode, Freed, Kept
 from tracecomp.profile import Profile, profile_backend
 from tracecomp.record.binding import read, reader, tensor_of
+from tracecomp.record.padding import Rows
 from tracecomp.record.pytree import LEAF, unflatten
 from tracecomp.record.recording import Followed, Given, Made, Plain, Recording, Result
+from tracecomp.record.sized import Sized
+from tracecomp.record.sizes import Stretched
 from tracecomp.runner import BACKENDS, Backend
 from tracecomp.tensor import Tensor
 
@@ -34,7 +38,7 @@ class Plan:
         self._arguments = [b.ref for b in inputs if b.kind == "argument"]
         self._array_arguments = bool(recording.guards.arrays)
         self._states = [b.ref for b in inputs if b.kind == "state"]
-        self._others = [reader(b) for b in inputs if b.kind in ("place", "grad", "host")]
+        self._others = [reader(b) for b in inputs if b.kind in ("place", "grad", "host", "size")]
         position = {id(b): i for i, b in enumerate(inputs)}
         pairs = [(out, position.get(id(b))) for b, out in recording.updates]
         self._aliases = [] if recording.predicates else [(out, i) for out, i in pairs if i is not None]
@@ -86,7 +90,7 @@ class Plan:
         outputs = self._outputs(arrays)
         kept = None if recording.split is None else self._keep(leaves, arrays)
         try:
-            self.forward.run(arrays, outputs)
+            self._run(arrays, outputs)
         except (IndexError, RuntimeError) as error:
             if recording.predicates:
                 return -1, error
@@ -105,6 +109,9 @@ class Plan:
         for effect in recording.effects:
             effect()
         return len(recording.predicates), results
+
+    def _run(self, arrays: Sequence[Array], outputs: list[Any]) -> None:
+        self.forward.run(arrays, outputs)
 
     def _arrays(self, leaves: Sequence[Any]) -> list[Array]:
         """What the graph's inputs are now."""
@@ -191,6 +198,83 @@ class Plan:
         for r, held in rebound:
             r.place.put(held, r.same_object)
         return results
+
+
+class Padded(Plan):
+    """A recording whose graph is made for some number of rows, and serves calls with fewer."""
+
+    def __init__(self, recording: Recording, stretched: Stretched, backend: str, threads: int | None) -> None:
+        super().__init__(recording, backend, threads)
+        self._stretched = stretched
+
+    def _run(self, arrays: Sequence[Array], outputs: list[Any]) -> None:
+        stretched = self._stretched
+        size = int(arrays[-1])
+        grown = [
+            a if rows is None else _extended(a, rows, stretched.rows)
+            for a, rows in zip(arrays[:-1], stretched.rows_in, strict=True)
+        ]
+        self.forward.run([*grown, arrays[-1]], outputs)
+        for n, rows in enumerate(stretched.rows_out):
+            if rows is not None:
+                meant = (slice(None),) * rows.axis + (slice(rows.factor * size + rows.offset),)
+                outputs[n] = np.ascontiguousarray(outputs[n][meant])
+
+
+def _extended(array: Array, rows: Rows, size: int) -> Array:
+    """``array`` with its last row repeated, as its padding."""
+    count = rows.factor * size + rows.offset
+    if len(array) == count:
+        return array
+    found = np.empty((count, *array.shape[1:]), array.dtype)
+    found[: len(array)] = array
+    found[len(array) :] = array[-1:]
+    return found
+
+
+class SizedPlan:
+    """A recording that serves every size, with a graph for each range of sizes."""
+
+    def __init__(self, sized: Sized, backend: str, threads: int | None) -> None:
+        self.recording = sized.recording
+        self._sized = sized
+        self._backend = backend
+        self._threads = threads
+        self._plans: dict[int, Padded] = {}
+        self._lock = Lock()
+
+    @property
+    def backends(self) -> list[Backend]:
+        return [b for plan in self._plans.values() for b in plan.backends]
+
+    def explain(self) -> str:
+        """Which sizes are served, and by how many graphs."""
+        made = ", ".join(map(str, sorted(self._plans))) or "none yet"
+        return f"runs for any size {self._sized.says}; compiled for up to this many rows: {made}"
+
+    def call(self, leaves: Sequence[Any]) -> tuple[int, Any]:
+        """As ``Plan.call``."""
+        found = self._plan(leaves).call(leaves)
+        self.recording.calls += 1
+        return found
+
+    def profile(self, leaves: Sequence[Any], calls: int) -> Profile:
+        """As ``Plan.profile``, with the padding that such a call has."""
+        raise RuntimeError("profile(): a call of any size has no profile; compile without dynamic=True for one size")
+
+    def _plan(self, leaves: Sequence[Any]) -> Padded:
+        rows = _enough(self._sized.size(leaves))
+        with self._lock:
+            if rows not in self._plans:
+                recording, stretched = self._sized.at(rows)
+                self._plans[rows] = Padded(recording, stretched, self._backend, self._threads)
+            return self._plans[rows]
+
+
+def _enough(size: int) -> int:
+    """The next power of two, or three quarters of it."""
+    most = 1 << max(size - 1, 0).bit_length()
+    return most // 4 * 3 if size <= most // 4 * 3 else most
 
 
 def _result(r: Made, t: Tensor, node: Node | None) -> Tensor:

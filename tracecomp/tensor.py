@@ -111,11 +111,15 @@ class Tensor(TensorFields, TensorInterface):
         recorder = modes.recorder
         if recorder is not None and recorder.numbers:
             operands, attrs = recorder.plain(operands), {k: recorder.plain(v) for k, v in attrs.items()}
+        if recorder is not None and recorder.sized:
+            operands = recorder.sized_operands(operands)
         arrays = [x._data if isinstance(x, Tensor) else x for x in operands]
         try:
             if op.kind in _ARITHMETIC:
                 with np.errstate(all="ignore"):
                     result = op.impl(*arrays, **attrs)
+            elif recorder is not None and recorder.sized:
+                result = op.impl(*arrays, **recorder.without_sizes(attrs))
             else:
                 result = op.impl(*arrays, **attrs)
         except Exception:
@@ -146,7 +150,7 @@ class Tensor(TensorFields, TensorInterface):
 
     @property
     def shape(self) -> Size:
-        return Size(self._data.shape)
+        return Size(self._data.shape if modes.recorder is None else modes.recorder.shape_of(self))
 
     @property
     def ndim(self) -> int:
@@ -414,6 +418,8 @@ def _track(op: Op, operands: tuple[Any, ...], attrs: dict[str, Any], arrays: lis
     types = [(dtype, ()) if isinstance(a, _SCALARS) else (a.dtype, a.shape) for a in arrays]
     out_types = tuple([(t._data.dtype, t._data.shape) for t in outs])
     node = op_node(op, attrs, operands, types, tuple(edges), outs, out_types)
+    if modes.recorder is not None and modes.recorder.sized:
+        modes.recorder.note_types(node, operands, outs)
     for i, t in enumerate(outs):
         if t._data.dtype.kind not in "biu":
             t._grad_fn, t._output_nr = node, i

@@ -57,6 +57,11 @@ def keep_dims(shape: Sequence[int], axes: Sequence[int]) -> Shape:
     return tuple(1 if i in axes else n for i, n in enumerate(shape))
 
 
+def as_index(n: Any) -> int:
+    """``n`` as an int; one that stands for a size of a recording stays what it is."""
+    return n if isinstance(n, int) and not isinstance(n, bool) else operator.index(n)
+
+
 def as_shape(args: Any) -> Shape:
     """A size given as varargs, one sequence, or one int."""
     if isinstance(args, int):
@@ -64,7 +69,7 @@ def as_shape(args: Any) -> Shape:
     if len(args) == 1 and hasattr(args[0], "__iter__") and getattr(args[0], "ndim", 1) != 0:
         args = tuple(args[0])
     try:
-        return tuple(operator.index(n) for n in args)
+        return tuple(as_index(n) for n in args)
     except TypeError:
         bad = next(n for n in args if not hasattr(n, "__index__"))
         raise TypeError(f"size must be a tuple of ints, but found element of type {type(bad).__name__}") from None

@@ -7,14 +7,13 @@ tensors for some dimensions of that view, with masks already turned into positio
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from tracecomp.functional.creation import array_of
-from tracecomp.functional.dims import Shape
+from tracecomp.functional.dims import Shape, as_index
 from tracecomp.functional.method import function, publish
 from tracecomp.functional.promotion import Number, cast, exact_scalar, type_word
 from tracecomp.functional.shaping import to_shape
@@ -52,10 +51,10 @@ def mask_positions(mask: Tensor) -> list[Tensor]:
 
 def normal_index(index: Tensor, size: int, axis: int) -> Tensor:
     """Non-negative positions in int64; IndexError when one is out of range."""
-    places = index._data
+    places, here = index._data, size.real
     negative = modes.recorder is not None or (places.size and places.min() < 0)
-    if places.size and (places.min() < -size or places.max() >= size):
-        bad = int(places[(places < -size) | (places >= size)].flat[0])
+    if places.size and (places.min() < -here or places.max() >= here):
+        bad = int(places[(places < -here) | (places >= here)].flat[0])
         raise IndexError(f"index {bad} is out of bounds for dimension {axis} with size {size}")
     index = cast(index, int64)
     return prim.where(prim.lt(index, 0), prim.add(index, size), index) if negative else index
@@ -131,7 +130,7 @@ def _resolve(x: Tensor, key: Any) -> tuple[Tensor, Advanced]:
             shape += x.shape[axis : axis + used]
             axis += used
         else:
-            starts[axis] = _integer(operator.index(item), x.shape[axis], axis)
+            starts[axis] = _integer(as_index(item), x.shape[axis], axis)
             stops[axis] = starts[axis] + 1
             axis += 1
     view = x
@@ -143,17 +142,25 @@ def _resolve(x: Tensor, key: Any) -> tuple[Tensor, Advanced]:
 
 
 def _slice(item: slice, size: int) -> tuple[int, int, int]:
-    step = 1 if item.step is None else operator.index(item.step)
+    step = 1 if item.step is None else as_index(item.step)
     if step <= 0:
         raise ValueError("step must be greater than zero")
-    start, stop, _ = slice(item.start, item.stop).indices(size)
+    start = 0 if item.start is None else _clamped(as_index(item.start), size)
+    stop = size if item.stop is None else _clamped(as_index(item.stop), size)
     return start, max(start, stop), step
+
+
+def _clamped(at: int, size: int) -> int:
+    """A bound of a slice, where it stands: negative ones count from the end."""
+    if at < 0:
+        at += size
+    return min(max(at, 0), size)
 
 
 def _integer(index: int, size: int, axis: int) -> int:
     if not -size <= index < size:
         raise IndexError(f"index {index} is out of bounds for dimension {axis} with size {size}")
-    return index % size
+    return index + size if index < 0 else index
 
 
 def _tensor_entry(item: Tensor, x: Tensor, axis: int, place: int) -> Advanced:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from tracecomp.aliasing import several_views
-from tracecomp.functional.dims import as_shape, wrap_dim
+from tracecomp.functional.dims import as_index, as_shape, wrap_dim
 from tracecomp.functional.method import function
 from tracecomp.functional.promotion import cast, result_dtype
 from tracecomp.functional.shaping import cut_range, flatten, select
@@ -116,7 +115,7 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
     """Pieces of a size (the last may be smaller), or of the listed sizes, as views."""
     if not isinstance(split_size_or_sections, int) and not hasattr(split_size_or_sections, "__index__"):
         return split_with_sizes(tensor, split_size_or_sections, dim)
-    size = operator.index(split_size_or_sections)
+    size = as_index(split_size_or_sections)
     if tensor.ndim == 0:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
     axis = wrap_dim(dim, tensor.ndim)

@@ -81,7 +81,7 @@ def mean(input: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: DType 
     """Mean over ``dim``; RuntimeError for integers without a floating ``dtype``."""
     x = _need_float("mean", input, dtype)
     axes = reduce_axes(dim, x.ndim)
-    return prim.div(reduced(prim.sum, x, axes, keepdim), float(count_of(x, axes)))
+    return prim.div(reduced(prim.sum, x, axes, keepdim), count_of(x, axes))
 
 
 @function(composite=True)
@@ -275,11 +275,11 @@ def _moments(
     axes = reduce_axes(dim, input.ndim)
     count = count_of(input, axes)
     kept = keep_dims(input.shape, axes)
-    center = to_shape(prim.div(prim.sum(input, axes=axes), float(count)), kept)
+    center = to_shape(prim.div(prim.sum(input, axes=axes), count), kept)
     deviation = prim.sub(input, center)
     total = reduced(prim.sum, prim.mul(deviation, deviation), axes, keepdim)
     average = center if keepdim else to_shape(center, tuple(total.shape))
-    return prim.div(total, builtins.max(float(count - correction), 0.0)), average
+    return prim.div(total, builtins.max(count - correction, 0)), average
 
 
 def _correction(dim: Any, unbiased: Any, correction: Any) -> tuple[Dim, Number]:

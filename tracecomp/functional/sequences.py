@@ -29,14 +29,14 @@ def arange(
         raise RuntimeError("step must be nonzero")
     if (step > 0 and start > end) or (step < 0 and start < end):
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
-    if not all(math.isfinite(x) for x in (start, end)):
+    if not all(isinstance(x, int) or math.isfinite(x) for x in (start, end)):
         raise RuntimeError(f"unsupported range: {start} -> {end}")
     if dtype is None:
         dtype = default_dtype() if any(isinstance(x, float) for x in (start, end, step)) else int64
     if dtype.is_floating_point:
         count = math.ceil((end - start) / step)
     else:
-        start, end, step = int(start), int(end), int(step)
+        start, end, step = (x if isinstance(x, int) else int(x) for x in (start, end, step))
         if step == 0:
             raise ValueError("step must be nonzero")
         count = max(0, -((start - end) // step))

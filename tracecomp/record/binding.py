@@ -18,7 +18,8 @@ class Binding:
     """What a graph input is read from.
 
     ``argument`` (leaf number), ``state`` (tensor), ``place`` (place, which of its tensors), ``grad`` (the binding of
-    the tensor whose gradient it is) or ``host`` (owner, key). Inputs of a recording are in this order.
+    the tensor whose gradient it is), ``host`` (owner, key) or ``size`` (the leaf whose first size it is). Inputs of a
+    recording are in this order.
     """
 
     kind: str
@@ -26,14 +27,16 @@ class Binding:
 
 
 def read(binding: Binding, leaves: Sequence[Any]) -> Array:
-    if binding.kind in ("place", "grad", "host"):
+    if binding.kind in ("place", "grad", "host", "size"):
         return reader(binding)(leaves)
     found = tensor_of(binding, leaves)
     return found._data if isinstance(found, Tensor) else found
 
 
 def reader(binding: Binding) -> Callable[[Any], Array]:
-    """A function that reads the array of a place, gradient or host input."""
+    """A function that reads the array of an input that is no argument and no state."""
+    if binding.kind == "size":
+        return lambda leaves: np.array(_array(leaves[binding.ref]).shape[0])
     if binding.kind != "host":
         return lambda leaves: _array(tensor_of(binding, leaves))
     owner, key = binding.ref
@@ -43,7 +46,7 @@ def reader(binding: Binding) -> Callable[[Any], Array]:
 
 
 def _array(value: Any) -> Array:
-    return value._data if isinstance(value, Tensor) else np.array(value)
+    return value._data if isinstance(value, Tensor) else np.asarray(value)
 
 
 def tensor_of(binding: Binding, leaves: Sequence[Any]) -> Any:

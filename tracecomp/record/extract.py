@@ -7,13 +7,16 @@ from collections.abc import Sequence
 from tracecomp.ir.graph import Graph, Input, Node, Output, Value
 
 
-def extract(name: str, source: Graph, inputs: Sequence[Input], outputs: Sequence[Output]) -> Graph:
+def extract(
+    name: str, source: Graph, inputs: Sequence[Input], outputs: Sequence[Output],
+    mapping: dict[Value, Value] | None = None,
+) -> Graph:  # fmt: skip
     """A graph that computes ``outputs`` (values of ``source``) from ``inputs`` (values of ``source``, cut there).
 
-    Constants that are read come along; inputs stand in the given order.
+    Constants that are read come along; inputs stand in the given order. ``mapping`` receives new values by old ones.
     """
     graph = Graph(name)
-    mapping: dict[Value, Value] = {}
+    mapping = {} if mapping is None else mapping
     for i in inputs:
         mapping[i.value] = graph.add_input(i.value.type, i.name, i.role, i.data)
     needed = needed_nodes([o.value for o in outputs], set(mapping))

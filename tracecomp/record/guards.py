@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping, Sequence, Set
+from collections.abc import Callable, Mapping, MutableMapping, Sequence, Set
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from tracecomp.functional.defaults import default_dtype
 from tracecomp.ir.types import DType
 from tracecomp.modes import ModuleChanges, modes
 from tracecomp.record.binding import Binding, tensor_of
+from tracecomp.record.extent import Extent
 from tracecomp.record.number import Number, followed
 from tracecomp.record.places import Place, leaves_of, place_id, tensors_in
 from tracecomp.record.pytree import opened
@@ -50,7 +52,7 @@ class Key(ById):
 
 def freeze(value: Any) -> Any:
     """A snapshot that compares equal while ``value`` means the same; ``_MISSING`` when it cannot be watched."""
-    if type(value) is Number:
+    if type(value) in (Number, Extent):
         value = value.value
     if isinstance(value, _PLAIN):
         return (type(value), value)
@@ -183,6 +185,22 @@ def _kind(kind: tuple[Any, tuple[int, ...], bool]) -> str:
     return f"a tensor {dtype}{list(shape)}{' that requires grad' if requires_grad else ''}"
 
 
+class _Growing(tuple[int, ...]):
+    """Equal to shapes that differ from it at most in a first size for which something ``holds``."""
+
+    holds: Callable[[int], bool]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, tuple) or len(other) != len(self) or other[1:] != self[1:]:
+            return False
+        return self.holds(other[0])
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = tuple.__hash__
+
+
 class Guards:
     """The conditions of one recording."""
 
@@ -206,6 +224,7 @@ class Guards:
                 snapshot = freeze(leaf)
                 self.values.append((i, ById(leaf) if snapshot is _MISSING else snapshot))
         self.tensor_numbers = [i for i, *_ in self.tensors]
+        self.one_size: list[int] = []
         self.distinct = len(set(self.same)) == len(self.same)
         self.places = [_Held(place, follow) for place in places]
         self.same_places = _sharing([*leaves, *[t for held in self.places for t in held.tensors]])
@@ -245,6 +264,26 @@ class Guards:
             if slot.read or (slot.initial is not None and id(slot.initial) in used):
                 self.grads.append((holder, slot.initial is not None, used.get(id(slot.tensor), "a tensor")))
 
+    def shapes(self) -> dict[int, tuple[int, ...]]:
+        """The shapes of tensor and array arguments."""
+        return {i: shape for i, _, shape, _ in (*self.tensors, *self.arrays)}
+
+    def for_sizes(self, leaves: Sequence[int], holds: Callable[[int], bool]) -> Guards:
+        """Guards that let the first size of ``leaves`` be any one for which something ``holds``."""
+        found = copy(self)
+
+        def shape(i: int, known: tuple[int, ...]) -> tuple[int, ...]:
+            if i not in leaves:
+                return known
+            growing = _Growing(known)
+            growing.holds = holds
+            return growing
+
+        found.tensors = [(i, dtype, shape(i, known), grad) for i, dtype, known, grad in self.tensors]
+        found.arrays = [(i, dtype, shape(i, known), contents) for i, dtype, known, contents in self.arrays]
+        found.one_size = list(leaves)
+        return found
+
     def miss(self, structure: Any, leaves: Sequence[Any]) -> str | None:
         """Why this call does not fit, or None when it does."""
         if structure != self.structure:
@@ -275,6 +314,8 @@ class Guards:
                 return f"argument {self.paths[i]} went from an array {dtype}{list(shape)} to {_short(a)}"
             if contents is not None and not np.array_equal(a, contents):
                 return f"the contents of the array {self.paths[i]} changed"
+        if len({len(leaves[i]) for i in self.one_size}) > 1:
+            return "the first sizes of the arguments differ"
         miss = self._sharing_miss(leaves) or self._world_miss(leaves)
         return miss or (self._places_miss(leaves) if self.places else None)
 

@@ -113,6 +113,11 @@ def _plain(x: Any) -> Any:
     return x.value if type(x) is Number else x
 
 
+def _number(x: Any) -> Any:
+    """A size that a recording follows as a number like others."""
+    return x if type(x) is Number or not hasattr(x, "number") else x.number()
+
+
 def _usable(*operands: Any) -> bool:
     """Whether arithmetic on ``operands`` can be recorded."""
     recorders = {id(x.recorder) for x in operands if type(x) is Number}
@@ -120,10 +125,11 @@ def _usable(*operands: Any) -> bool:
     return plain and recorders == {id(modes.recorder)}
 
 
-def _arithmetic(op: Callable[..., Any], *operands: Any) -> Any:
+def arithmetic(op: Callable[..., Any], *operands: Any) -> Any:
     """``op``, which Python and tensors have in common, on at least one Number."""
     if not all(isinstance(x, int | float) for x in operands):
         return NotImplemented
+    operands = tuple(map(_number, operands))
     if not _usable(*operands):
         return op(*map(_seen, operands))
     value = op(*map(_plain, operands))
@@ -138,6 +144,7 @@ def _arithmetic(op: Callable[..., Any], *operands: Any) -> Any:
 def _compare(op: Callable[..., Any], a: Any, b: Any) -> Any:
     if not isinstance(b, int | float):
         return NotImplemented
+    a, b = _number(a), _number(b)
     if not _usable(a, b):
         return op(_seen(a), _seen(b))
     dtype = float64 if isinstance(a, float) or isinstance(b, float) else int64
@@ -149,9 +156,10 @@ def _divided(op: Callable[..., Any], a: Any, b: Any) -> Any:
     """A quotient: whether the divisor is zero decides whether Python raises."""
     if op is not operator.truediv and (isinstance(a, float) or isinstance(b, float)):
         return op(_seen(a), _seen(b))
+    b = _number(b)
     if type(b) is Number:
         bool(b)
-    return _arithmetic(op, a, b)
+    return arithmetic(op, a, b)
 
 
 def replace_left(recorder: Recorder) -> str | None:
@@ -179,7 +187,7 @@ def replace_left(recorder: Recorder) -> str | None:
 
 def _define() -> None:
     for name in ("add", "sub", "mul", "pow"):
-        _binary(name, _arithmetic)
+        _binary(name, arithmetic)
     for name in ("truediv", "floordiv", "mod"):
         _binary(name, _divided)
     for name in ("lt", "le", "gt", "ge", "eq", "ne"):
@@ -187,7 +195,7 @@ def _define() -> None:
         setattr(Number, f"__{name}__", lambda self, other, op=op: _compare(op, self, other))
     for name in ("neg", "pos", "abs"):
         op = getattr(operator, name)
-        setattr(Number, f"__{name}__", lambda self, op=op: _arithmetic(op, self))
+        setattr(Number, f"__{name}__", lambda self, op=op: arithmetic(op, self))
 
 
 def _binary(name: str, apply: Callable[..., Any]) -> None:

@@ -14,13 +14,15 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.derivative import ArrayType
 from tracecomp.errors import CaptureError, Source, user_source
 from tracecomp.ir.graph import Graph, Origin, Value
 from tracecomp.ir.op import Op
-from tracecomp.ir.types import TensorType, float64, from_numpy_dtype
+from tracecomp.ir.types import TensorType, float64, from_numpy_dtype, int64
 from tracecomp.modes import modes, no_grad, unrecorded
 from tracecomp.node import Node, look, node_count, write
 from tracecomp.ops.autodiff import Sym, scalar_of
+from tracecomp.record.extent import Extent, Range, SizedGraph, without
 from tracecomp.record.number import Number, dtype_of, followed
 from tracecomp.record.places import Place
 from tracecomp.tensor import Size, Tensor, gradient_edge
@@ -65,12 +67,17 @@ class Predicate:
 class Recorder:
     """One recording in progress; ``modes.recorder`` of the thread that runs it."""
 
-    def __init__(self, name: str, strict: bool = True, follow: bool = False) -> None:
+    def __init__(self, name: str, strict: bool = True, follow: bool = False, sized: bool = False) -> None:
         self.strict = strict
         self.follow = follow
+        self.sized = sized
         self.open = True
         self.numbers: list[Number] = []
-        self.graph = Graph(name)
+        self.graph = SizedGraph(name) if sized else Graph(name)
+        self.ranges: dict[int, Range] = {}
+        self.leading: dict[int, list[int]] = {}
+        self.sizes: dict[int, Tensor] = {}
+        self.types: dict[Any, tuple[list[ArrayType], list[ArrayType]]] = {}
         self.cells: dict[int, Cell] = {}
         self.outside: dict[int, Tensor] = {}
         self.initial: dict[int, Value] = {}
@@ -154,6 +161,55 @@ class Recorder:
             return value
         with no_grad():
             return Number(self, t.detach().reshape(()).to(dtype_of(value)), value)
+
+    # ---- sizes that calls may change
+
+    def note_size(self, size: int, leaf: int) -> None:
+        """Note that argument ``leaf`` has the first size ``size``; arguments with the same one share it."""
+        same = next((i for i, r in self.ranges.items() if r.value == size), None)
+        if same is None:
+            self.ranges[leaf] = Range(size)
+        self.leading.setdefault(leaf if same is None else same, []).append(leaf)
+
+    def argument_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of an argument, its first size being one that calls may change."""
+        leaf = next((i for i, r in self.ranges.items() if shape and r.value == shape[0]), None)
+        return shape if leaf is None else (Extent(self, leaf, 1, 0), *shape[1:])
+
+    def shape_of(self, t: Tensor) -> tuple[int, ...]:
+        """The shape of ``t``, with Extents where calls may change it."""
+        shape: tuple[int, ...] = t._data.shape
+        cell = self._cell(t) if self.open and isinstance(self.graph, SizedGraph) else None
+        if cell is None or cell.value.shape != shape or not isinstance(self.graph, SizedGraph):
+            return shape
+        return self.graph.shape(cell.value)
+
+    def size_tensor(self, leaf: int) -> Tensor:
+        """The size in ``leaf`` as an input of the graph."""
+        if leaf not in self.sizes:
+            t = Tensor._wrap(np.array(self.ranges[leaf].value))
+            name = f"size{len(self.sizes) or ''}"
+            t._value = Cell(self, self.graph.add_input(TensorType(int64, ()), name, "host"))
+            self.sizes[leaf] = t
+        return self.sizes[leaf]
+
+    def sized_operands(self, operands: tuple[Any, ...]) -> tuple[Any, ...]:
+        """``operands`` with tensors in place of sizes."""
+        if not any(type(x) is Extent for x in operands):
+            return operands
+        dtype = next((x.dtype for x in reversed(operands) if isinstance(x, Tensor)), int64)
+        return tuple(x.tensor.to(dtype) if type(x) is Extent and x.live else x for x in operands)
+
+    @staticmethod
+    def without_sizes(attrs: dict[str, Any]) -> dict[str, Any]:
+        """``attrs`` with plain numbers in place of sizes."""
+        return {k: without(v) for k, v in attrs.items()}
+
+    def note_types(self, node: Any, operands: Sequence[Any], outs: Sequence[Tensor]) -> None:
+        """Note how the types that a derivative rule sees depend on sizes."""
+        shapes = [self.shape_of(x) if isinstance(x, Tensor) else () for x in operands]
+        types = [(dtype, shape) for (dtype, _), shape in zip(node.types, shapes, strict=True)]
+        self.types[node] = (types, [(t._data.dtype, self.shape_of(t)) for t in outs])
 
     def plain(self, value: Any) -> Any:
         """``value`` with plain numbers in place of followed ones, also in tuples and lists."""
@@ -281,6 +337,8 @@ class Recorder:
     def bind(self, t: Tensor, name: str, role: str) -> Cell:
         """Add an input that stands for ``t`` as it is when the program starts."""
         value = self.graph.add_input(TensorType(from_numpy_dtype(t._data.dtype), t._data.shape), name, role)
+        if role == "argument" and isinstance(self.graph, SizedGraph):
+            self.graph.shapes[value] = self.argument_shape(value.shape)
         self.initial[id(t)] = value
         edge = gradient_edge(t)
         self.requires_grad[id(t)] = edge is not None
@@ -313,6 +371,7 @@ class Recorder:
         self.open = False
         self.cells.clear()
         self.outside.clear()
+        self.types.clear()
         for ref, _ in self.made:
             t = ref()
             if t is not None:

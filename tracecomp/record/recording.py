@@ -11,11 +11,13 @@ from numpy.lib.array_utils import byte_bounds
 
 from tracecomp.autograd.engine import run_backward
 from tracecomp.errors import Source
-from tracecomp.ir.graph import Graph, Input, Output, Value
+from tracecomp.ir.graph import Graph, Input, Node, Output, Value
 from tracecomp.ir.types import TensorType, from_numpy_dtype
 from tracecomp.modes import modes
-from tracecomp.node import Node, View
+from tracecomp.node import Node as History
+from tracecomp.node import View
 from tracecomp.record.binding import Binding
+from tracecomp.record.extent import Extent, Range, SizedGraph
 from tracecomp.record.extract import extract, needed_nodes
 from tracecomp.record.guards import Guards
 from tracecomp.record.number import Number, replace_left
@@ -31,7 +33,7 @@ from tracecomp.tensor import Tensor
 Array = np.ndarray[Any, Any]
 
 
-KINDS = ("argument", "state", "place", "grad", "host")
+KINDS = ("argument", "state", "place", "grad", "host", "size")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +105,22 @@ class Recording:
     rebased: list[tuple[int, Binding, int | None]]
     rebound: list[Rebound]
     effects: list[Callable[[], Any]]
+    sizes: Sizes | None
     unsettled: str | None = None
     calls: int = 0
+
+
+@dataclass
+class Sizes:
+    """How a recording depends on the first sizes of arguments: the ``ranges`` of those in which argument.
+
+    ``leading`` are the arguments of each size; ``shapes`` and ``attrs`` hold Extents in place of numbers.
+    """
+
+    ranges: dict[int, Range]
+    leading: dict[int, list[int]]
+    shapes: dict[Value, tuple[int, ...]]
+    attrs: dict[Node, dict[str, Any]]
 
 
 @dataclass
@@ -127,17 +143,18 @@ class Split:
 
 def record(
     fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], name: str, strict: bool = True,
-    derive: bool = True, places: Sequence[Place] = (), follow: bool = False,
+    derive: bool = True, places: Sequence[Place] = (), follow: bool = False, sized: bool = False,
 ) -> tuple[Any, Recording | str]:  # fmt: skip
     """Run ``fn`` and record it: its result, and the recording (or why there is none).
 
     ``derive`` adds the derivative of results that require grad. ``places`` hold other tensors and numbers from call to
-    call. With ``follow``, numbers that Python reads are followed as far as they are only computed with.
+    call. With ``follow``, numbers that Python reads are followed as far as they are only computed with; with ``sized``,
+    first sizes of arguments are.
     """
     structure, leaves = flatten_call(args, kwargs)
     where = [p[3:] for p in paths((args, kwargs))]
     guards = Guards(structure, leaves, where, places, follow)
-    recorder = Recorder(name, strict, follow)
+    recorder = Recorder(name, strict, follow, sized)
     recorder.on_module = guards.watch_module
     watch = Watch(recorder, guards.names)
     watch.function(fn)
@@ -173,20 +190,25 @@ def _plain(result: Any) -> Any:
     """``result`` with plain numbers in place of followed ones."""
     leaves: list[Any] = []
     structure = flatten(result, leaves)
-    if not any(type(x) is Number for x in leaves):
+    if not any(type(x) in (Number, Extent) for x in leaves):
         return result
-    return unflatten(structure, [x.value if type(x) is Number else x for x in leaves])
+    return unflatten(structure, [x.value if type(x) in (Number, Extent) else x for x in leaves])
 
 
 def _bind_arguments(recorder: Recorder, leaves: Sequence[Any], where: Sequence[str]) -> dict[Value, int]:
     """Make inputs of tensor and array arguments; leaf numbers of the arrays."""
     arrays: dict[Value, int] = {}
     for i, leaf in enumerate(leaves):
+        array = leaf._data if isinstance(leaf, Tensor) else leaf
+        if isinstance(array, np.ndarray) and array.ndim:
+            recorder.note_size(len(array), i)
         if isinstance(leaf, Tensor) and id(leaf) not in recorder.arguments:
             recorder.bind(leaf, where[i], "argument")
         elif isinstance(leaf, np.ndarray) and leaf.dtype.kind in "biuf":
             kind = TensorType(from_numpy_dtype(leaf.dtype), leaf.shape)
             value = recorder.graph.add_input(kind, where[i], "argument")
+            if isinstance(recorder.graph, SizedGraph):
+                recorder.graph.shapes[value] = recorder.argument_shape(leaf.shape)
             arrays[value] = i
             recorder.array_arguments[leaf.__array_interface__["data"][0], leaf.shape] = value
     return arrays
@@ -233,12 +255,13 @@ class _Finish:
         split = None if split_at is None else self._split(*split_at, updated, self._history(roots))
         if split is not None:
             split.roots = [self.made[id(t)] if id(t) in self.made else numbers[id(t)] for t in roots]
-        graph, inputs = self._graph()
+        mapping: dict[Value, Value] = {}
+        graph, inputs = self._graph(mapping)
         self._close_guards(inputs, updates)
         return Recording(
             graph, self.guards, inputs, structure, results, updates, grads, self._flags(), predicates, split,
             [(numbers[id(t)], self._origin(t), _position(roots, t)) for t in rebased], rebound,
-            self.recorder.effects,
+            self.recorder.effects, self._sizes(mapping),
             self._changed_values() or self._shared_memory(updates) or self._history_outside()
             or new_state(self.recorder, kept),
         )  # fmt: skip
@@ -263,6 +286,8 @@ class _Finish:
             sources[t._value.value] = Binding("place", (place, n))
         for owner, name, t in recorder.hosts.values():
             sources[t._value.value] = Binding("host", (owner, name))
+        for leaf, t in recorder.sizes.items():
+            sources[t._value.value] = Binding("size", leaf)
         return sources
 
     def _holder(self, t: Tensor) -> Binding:
@@ -272,11 +297,20 @@ class _Finish:
             self.holders[id(t)] = Binding("argument", self.numbers[id(t)]) if given else Binding("state", t)
         return self.holders[id(t)]
 
-    def _graph(self) -> tuple[Graph, list[Binding]]:
+    def _sizes(self, mapping: Mapping[Value, Value]) -> Sizes | None:
+        """How the graph whose values ``mapping`` gives depends on sizes."""
+        recorder, graph = self.recorder, self.recorder.graph
+        if not isinstance(graph, SizedGraph) or graph.unclear:
+            return None
+        shapes = {mapping[v]: shape for v, shape in graph.shapes.items() if v in mapping}
+        attrs = {n: graph.attrs[old] for old in graph.attrs if (n := _mapped(old, mapping)) is not None}
+        return Sizes(recorder.ranges, recorder.leading, shapes, attrs)
+
+    def _graph(self, mapping: dict[Value, Value]) -> tuple[Graph, list[Binding]]:
         used = self._used([o.value for o in self.outputs], set())
         chosen = [i for i in self.recorder.graph.inputs if i.value in used and i.value in self.sources]
         chosen.sort(key=lambda i: KINDS.index(self.sources[i.value].kind))
-        graph = extract(self.recorder.graph.name, self.recorder.graph, chosen, self.outputs)
+        graph = extract(self.recorder.graph.name, self.recorder.graph, chosen, self.outputs, mapping)
         return graph, [self.sources[i.value] for i in chosen]
 
     def _used(self, values: Sequence[Value], cut: set[Value]) -> set[Value]:
@@ -321,7 +355,7 @@ class _Finish:
         ]  # fmt: skip
 
     def _result(self, v: Any, roots: Sequence[Tensor]) -> Result:
-        if type(v) is Number:
+        if type(v) in (Number, Extent):
             self.outputs.append(Output(self.recorder.value(v.tensor), f"n{len(self.outputs)}", "result"))
             return Followed(len(self.outputs) - 1)
         if not isinstance(v, Tensor):
@@ -461,7 +495,7 @@ class _Finish:
             wanted.append((self.sources[recorder.initial[key]], None if grad is None else recorder.value(grad)))
         return cotangents, wanted
 
-    def _differentiable_inputs(self) -> list[tuple[int, tuple[Node, int]]]:
+    def _differentiable_inputs(self) -> list[tuple[int, tuple[History, int]]]:
         recorder = self.recorder
         return [(key, edge) for key, edge in recorder.edges.items() if recorder.initial[key] in self.sources]
 
@@ -506,6 +540,11 @@ class _Finish:
             [(s, None if v is None else next(numbers)) for s, v in wanted],
             history[0], [(b, b in updated) for b in history[1]], [],
         )  # fmt: skip
+
+
+def _mapped(node: Node, mapping: Mapping[Value, Value]) -> Node | None:
+    new = mapping.get(node.outputs[0])
+    return None if new is None else new.node
 
 
 def _position(tensors: Sequence[Tensor], t: Tensor) -> int | None:

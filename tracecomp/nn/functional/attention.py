@@ -87,7 +87,7 @@ def multi_head_attention_forward(
     if single:
         query, key, value = query.unsqueeze(1), key.unsqueeze(1), value.unsqueeze(1)
         key_padding_mask = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)
-    length, batch, embed = query.shape
+    embed = query.shape[2]
     if embed != embed_dim_to_check:
         raise AssertionError(f"was expecting embedding dimension of {embed_dim_to_check}, but got {embed}")
     if is_causal and attn_mask is None:
@@ -102,7 +102,7 @@ def multi_head_attention_forward(
         mask = _heads_mask(attn_mask, key_padding_mask, q, num_heads, key.shape[0])
         k, v, mask = _extend(k, v, mask, bias_k, bias_v, add_zero_attn)
         out, attention = _attend(q, k, v, num_heads, mask, dropout_p if training else 0.0, static_k, static_v)
-        out = linear(out.reshape(length * batch, embed), out_proj_weight, out_proj_bias).reshape(length, batch, -1)
+        out = linear(out, out_proj_weight, out_proj_bias)
     if not need_weights:
         return (out.squeeze(1) if single else out), None
     shown = attention.mean(1) if average_attn_weights else attention

@@ -1,0 +1,125 @@
+"""Recordings for every size of a leading dimension, from a recording and another that confirms it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tracecomp.record.binding import Binding
+from tracecomp.record.padding import NotSized
+from tracecomp.record.recording import Given, Made, Recording
+from tracecomp.record.sizes import Stretched, check_same
+from tracecomp.tensor import Tensor
+
+
+@dataclass
+class Sized:
+    """``source`` for other sizes: ``recording`` has its guards for them, which ``says`` puts in words.
+
+    ``leaf`` is an argument that has the size.
+    """
+
+    source: Recording
+    recording: Recording
+    leaf: int
+    says: str
+
+    def size(self, leaves: Sequence[Any]) -> int:
+        """The size of a call."""
+        leaf = leaves[self.leaf]
+        return len(leaf._data if isinstance(leaf, Tensor) else leaf)
+
+    def at(self, rows: int) -> tuple[Recording, Stretched]:
+        """The recording with a graph for up to ``rows`` rows; NotSized when there is none."""
+        stretched = Stretched(self.source, self.leaf, rows)
+        inputs = [*self.recording.inputs, Binding("size", self.leaf)]
+        return replace(self.recording, graph=stretched.graph, inputs=inputs, calls=0), stretched
+
+
+def sized(first: Recording, second: Recording) -> Sized:
+    """``second`` for every size, if ``first`` is what that says for another size; NotSized says why not."""
+    leaf = _growing(first, second)
+    assert first.sizes is not None and second.sizes is not None
+    leaves, holds = second.sizes.leading[leaf], second.sizes.ranges[leaf]
+    least = min(holds.value, first.sizes.ranges[leaf].value)
+    if not holds.holds(first.sizes.ranges[leaf].value):
+        where = f"{holds.fixed_at} needs" if holds.fixed_at else "the path taken depends on"
+        raise NotSized(f"{where} the size itself")
+    _check_alike(first, second)
+    check_same(first, second, leaf)
+    guards = second.guards.for_sizes(leaves, lambda n: n >= least and holds.holds(n))
+    found = Sized(second, replace(second, guards=guards, calls=0), leaf, _says(second, leaf, least))
+    _check_rows(second, found.at(holds.value)[1])
+    return found
+
+
+def _says(recording: Recording, leaf: int, least: int) -> str:
+    assert recording.sizes is not None
+    holds = recording.sizes.ranges[leaf]
+    text = f"of {recording.guards.paths[leaf]} from {max(least, holds.low)} on"
+    if holds.high is not None:
+        text += f" to {holds.high}"
+    return text + "".join(f", not {n}" for n in sorted(holds.without) if n >= least)
+
+
+def _growing(first: Recording, second: Recording) -> int:
+    """The argument whose first size differs."""
+    if first.sizes is None or second.sizes is None or first.sizes.leading != second.sizes.leading:
+        raise NotSized("sizes of arguments that were equal are not, or numbers are equal to one by chance")
+    before, after = first.guards.shapes(), second.guards.shapes()
+    if first.guards.structure != second.guards.structure or before.keys() != after.keys():
+        raise NotSized("the arguments have another structure")
+    if any(before[i][1:] != after[i][1:] or len(before[i]) != len(after[i]) for i in before):
+        raise NotSized("other sizes of the arguments than the first differ")
+    differ = [i for i in first.sizes.leading if before[i] != after[i]]
+    if len(differ) != 1:
+        raise NotSized("the arguments differ in no size, or in several")
+    return differ[0]
+
+
+def _check_alike(first: Recording, second: Recording) -> None:
+    """That two recordings differ at most in their graphs."""
+    if first.split is not None or second.split is not None:
+        raise NotSized("gradients are taken outside of the call")
+    if first.effects or second.effects or first.rebased or second.rebased:
+        raise NotSized("the call steps a schedule, or gives an argument a history")
+    pairs = [
+        ([_bound(b) for b in first.inputs], [_bound(b) for b in second.inputs]),
+        (first.structure, second.structure),
+        (list(map(_shown, first.results)), list(map(_shown, second.results))),
+        ([(_bound(b), n) for b, n in first.updates], [(_bound(b), n) for b, n in second.updates]),
+        ([(_bound(b), _shown(n)) for b, n in first.grads], [(_bound(b), _shown(n)) for b, n in second.grads]),
+        ([(_bound(b), n) for b, n in first.requires_grad], [(_bound(b), n) for b, n in second.requires_grad]),
+        ([(n, seen) for n, seen, _ in first.predicates], [(n, seen) for n, seen, _ in second.predicates]),
+        ([(r.place, list(map(_shown, r.results))) for r in first.rebound],
+         [(r.place, list(map(_shown, r.results))) for r in second.rebound]),
+    ]  # fmt: skip
+    if any(a != b for a, b in pairs):
+        raise NotSized("the size changes what the call reads, returns or writes")
+
+
+def _bound(binding: Binding) -> Any:
+    if isinstance(binding.ref, Binding):
+        return (binding.kind, _bound(binding.ref))
+    ref = binding.ref
+    return (binding.kind, tuple(map(_identity, ref)) if isinstance(ref, tuple) else _identity(ref))
+
+
+def _identity(ref: Any) -> Any:
+    return ref if isinstance(ref, int | str) else id(getattr(ref, "group", ref))
+
+
+def _shown(result: Any) -> Any:
+    return (_bound(result.source), result.chain, result.linked, result.view) if isinstance(result, Given) else result
+
+
+def _check_rows(recording: Recording, stretched: Stretched) -> None:
+    """That only arguments and results grow."""
+    for binding, rows in zip(recording.inputs, stretched.rows_in, strict=True):
+        if rows is not None and binding.kind != "argument":
+            raise NotSized("the size changes the shape of state")
+    kept = [n for _, n in recording.updates]
+    kept += [r.number for b in recording.rebound for r in b.results if isinstance(r, Made)]
+    if any(stretched.rows_out[n] is not None for n in kept):
+        raise NotSized("the call writes values whose shape the size changes")
