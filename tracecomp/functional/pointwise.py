@@ -263,7 +263,7 @@ def relu(input: Tensor) -> Tensor:
     """max(0, input); the gradient at 0 is 0."""
     if input.dtype is bool_:
         raise RuntimeError("Boolean inputs not supported for relu")
-    return prim.where(prim.le(input, 0), 0, input)
+    return prim.relu(input)
 
 
 @function(method=False, composite=True)

@@ -67,6 +67,18 @@ elementwise("abs", "|x|; derivative 0 at 0", "abs", dtypes="number", **_of_input
             traits=("idempotent",))  # fmt: skip
 elementwise("sign", "-1, 0 or 1; 0 for NaN", "sign", dtypes="number", vjp=_zero, traits=("idempotent",))
 
+
+
+def _relu(x: Expr) -> Expr:
+    zero = scalars.const(0, x.dtype)
+    return scalars.call("select", scalars.call("le", x, zero), zero, x)
+
+
+elementwise("relu", "max(x, 0), NaN for NaN; its derivative reads the result", _relu, dtypes="number",
+            impl=lambda x: np.where(x <= 0, x.dtype.type(0), x),
+            vjp=lambda g, o, i: (prim.where(prim.le(o[0], 0), 0, g[0]),), saves=("outs",),
+            traits=("idempotent", "increasing"))  # fmt: skip
+
 elementwise("exp", "e**x", "exp", **_of_output(lambda y: y), traits=("increasing", "costly"), ulp=2)
 elementwise("exp2", "2**x", "exp2", **_of_output(lambda y: prim.mul(y, math.log(2))), traits=("increasing", "costly"),
             ulp=2)  # fmt: skip
