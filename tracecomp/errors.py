@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import FrameType
 
@@ -50,6 +51,7 @@ def user_frame(depth: int = 1) -> FrameType | None:
     return frame
 
 
+@cache
 def is_user_file(name: str) -> bool:
     """Whether code from the file ``name`` is neither this package's nor frozen into Python."""
     return not name.startswith((_PACKAGE, "<frozen"))
