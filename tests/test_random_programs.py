@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from typing import Any
 
 import numpy as np
@@ -208,7 +209,12 @@ def compare(got: Any, want: Any) -> None:
 @example(program=[("expand", 3, 0), ("setrow", 4, 0)])
 def test_eager_equals_torch(program: list[Any]) -> None:
     torch = pytest.importorskip("torch")
-    want, got = Case(torch, program).call(1), Case(tracecomp, program).call(1)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        want = Case(torch, program).call(1)
+    if any("on expanded tensors is deprecated" in str(w.message) for w in told):
+        return  # refused here, as other writes to elements that share memory
+    got = Case(tracecomp, program).call(1)
     if isinstance(want, tuple) and any(name == "copy_" for name, _, _ in program):
         return  # PyTorch sends zeros into the history that copy_ replaced, and so trips over writes to it
     compare(got, want)

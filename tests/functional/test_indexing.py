@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import tracecomp as torch
 from tests.functional.reference import same
 
 
@@ -116,3 +117,15 @@ def test_gradient_of_writing() -> None:
         return x.grad, v.grad
 
     same(program)
+
+
+def test_filling_an_expanded_tensor_writes_its_memory_once() -> None:
+    base = torch.ones(3, requires_grad=True)
+    row = base * 1
+    wide = row.expand(2, 3)
+    wide.fill_(5)
+    assert row.tolist() == [5, 5, 5]
+    wide[:, 1].zero_()
+    assert wide.tolist() == [[5, 0, 5], [5, 0, 5]]
+    wide.sum().backward()
+    assert base.grad.tolist() == [0, 0, 0]

@@ -24,6 +24,15 @@ def copy__(input: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     return input
 
 
+def _each_once(x: Tensor) -> Tensor:
+    """``x``, or the part of an expanded tensor that has each element of its memory once."""
+    stops = tuple(min(n, 1) if s == 0 else n for n, s in zip(x.shape, x._data.strides, strict=True))
+    if stops == x.shape:
+        return x
+    part: Tensor = prim.slice(x, starts=(0,) * x.ndim, stops=stops, steps=(1,) * x.ndim)
+    return part
+
+
 def _filled(x: Tensor, value: Any) -> Tensor:
     if isinstance(value, Tensor):
         if value.ndim:
@@ -43,14 +52,16 @@ def fill(input: Tensor, value: Any) -> Tensor:
 @function()
 def fill__(input: Tensor, value: Any) -> Tensor:
     """Every element becomes ``value``."""
-    assign_(input, _filled(input, value))
+    place = _each_once(input)
+    assign_(place, _filled(place, value))
     return input
 
 
 @function()
 def zero__(input: Tensor) -> Tensor:
     """Every element becomes 0."""
-    assign_(input, _filled(input, 0))
+    place = _each_once(input)
+    assign_(place, _filled(place, 0))
     return input
 
 
