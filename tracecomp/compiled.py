@@ -116,8 +116,11 @@ class Compiled:
         return getattr(self.fn, name)
 
     def __reduce__(self) -> Any:
-        options: dict[str, Any] = {"fullgraph": self.fullgraph, "threads": self.threads, "backend": self.backend}
-        return functools.partial(Compiled, **options), (self.fn,)
+        return self._alike(), (self.fn,)
+
+    def _alike(self) -> Callable[[Any], Compiled]:
+        """Compiles other functions with the options of this one."""
+        return functools.partial(Compiled, fullgraph=self.fullgraph, threads=self.threads, backend=self.backend)
 
     @property
     def _orig_mod(self) -> Any:
@@ -140,6 +143,8 @@ class Compiled:
             lines.append(describe_recording(e.recording))
             if e.plan is not None:
                 lines += [backend.explain() for backend in e.plan.backends]
+                if e.plan.again is not None:
+                    lines.append(e.plan.again.explain())
         return "\n".join(lines)
 
     def profile(self, *args: Any, calls: int = 10, **kwargs: Any) -> Profile:
@@ -173,7 +178,7 @@ class Compiled:
             with self._lock:
                 if entry.plan is None:
                     return_unused()
-                    entry.plan = Plan(entry.recording, self.backend, self.threads)
+                    entry.plan = Plan(entry.recording, self.backend, self.threads, self._alike())
         return entry.plan
 
     def _fitted(self, entry: Entry, leaves: Sequence[Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from sys import getrefcount
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from tracecomp.modes import modes
 from tracecomp.node import Node, look
-from tracecomp.outside import CompiledNode, Freed, Kept
+from tracecomp.outside import CompiledNode, Freed, Kept, differentiable
 from tracecomp.profile import Profile, profile_backend
 from tracecomp.record.binding import read, reader, tensor_of
 from tracecomp.record.pytree import LEAF, unflatten
@@ -24,9 +24,11 @@ _new = Tensor._wrap
 
 
 class Plan:
-    """A recording made ready to run."""
+    """A recording made ready to run. ``compile`` compiles other functions as its own was."""
 
-    def __init__(self, recording: Recording, backend: str, threads: int | None) -> None:
+    def __init__(
+        self, recording: Recording, backend: str, threads: int | None, compile: Callable[[Any], Any]
+    ) -> None:
         self.recording = recording
         self._make = BACKENDS[backend]
         self._threads = threads
@@ -45,6 +47,8 @@ class Plan:
         self._lone = _lone_result(recording)
         self.forward: Backend = self._make(graph, dict(self._aliases), threads)
         self._backward: Backend | None = None
+        self._compile = compile
+        self.again: Any = None
 
     def _reusable_grads(self) -> list[tuple[Tensor, int]]:
         """Gradients of state that each call replaces and does not read.
@@ -74,6 +78,13 @@ class Plan:
             assert self.recording.split is not None
             self._backward = self._make(self.recording.split.backward, {}, self._threads)
         return self._backward
+
+    def differentiable(self) -> Any:
+        """The backward pass as a compiled function, made when it is to be differentiated for the first time."""
+        if self.again is None:
+            assert self.recording.split is not None
+            self.again = self._compile(differentiable(self.recording.split, self.recording.graph.name))
+        return self.again
 
     def call(self, leaves: Sequence[Any]) -> tuple[int, Any]:
         """Run on argument ``leaves``: how many predicates held, and the results.
@@ -151,7 +162,8 @@ class Plan:
         split = self.recording.split
         if split is None or not modes.grad:
             return None
-        before = {id(b): read(b, leaves).copy() for b, overwritten in split.history_inputs if overwritten}
+        overwritten = [b for b, is_overwritten in split.history_inputs if is_overwritten and not isinstance(b, int)]
+        before = {id(b): read(b, leaves).copy() for b in overwritten}
         return Kept(self.recording.inputs, arrays, before)
 
     def _results(self, leaves: Sequence[Any], outputs: Sequence[Array], kept: Kept | None) -> Any:
@@ -162,7 +174,7 @@ class Plan:
             tensor_of(binding, leaves)._requires_grad = flag
         if kept is not None and recording.split is not None:
             kept.outputs = outputs
-            node = CompiledNode(self.derivative, recording.split, leaves, kept)
+            node = CompiledNode(self.derivative, self.differentiable, recording.split, leaves, kept)
         for n, binding, root in recording.rebased if modes.grad else ():
             _rebase(tensor_of(binding, leaves), outputs[n], node, root)
         for holder, new in recording.grads:

@@ -77,7 +77,7 @@ class FunctionNode(Node):
         self.ctx._to_save = ()
 
     def held(self) -> list[Tensor]:
-        return _tensors_within(self.ctx.__dict__)
+        return tensors_within(self.ctx.__dict__)
 
     def backward(self, grads: Grads) -> Grads:
         given: list[Any] = list(grads)
@@ -101,7 +101,7 @@ class FunctionNode(Node):
         return found[: self.inputs]
 
 
-def _tensors_within(start: Any) -> list[Tensor]:
+def tensors_within(start: Any) -> list[Tensor]:
     """Tensors that ``start`` leads to through containers, closures and attributes of objects that are no modules."""
     found: list[Tensor] = []
     seen: set[int] = set()

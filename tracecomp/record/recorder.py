@@ -328,6 +328,10 @@ class Recorder:
         """Whether ``t`` came into being in this recording."""
         return t._value is not None and t._value.recorder is self
 
+    def of_the_call(self, t: Tensor) -> bool:
+        """Whether another call would have another tensor in place of ``t``."""
+        return self.is_made(t) or id(t) in self.arguments or id(t) in self.places
+
     def _keep(self, t: Tensor, cell: Cell) -> None:
         if self.is_made(t):
             t._value = cell
