@@ -71,7 +71,9 @@ def vectors(
 
 
 def copy(names: Names, source: Buffer, target: Buffer) -> list[Stmt]:
-    """``target = source``, element by element, split among threads."""
+    """``target = source``, element by element, split among threads; nothing when they are the same memory."""
+    if source == target:
+        return []
     return vectors(names, target.size, lambda i: [Store(target, i, Load(source, i))], kind="parallel")
 
 
