@@ -361,9 +361,36 @@ def test_resizing_in_place_is_refused() -> None:
 
 def test_too_many_paths_are_refused() -> None:
     c = compiled(lambda x: x * round(x.sum().item(), 3))
-    with pytest.raises(CaptureError, match=r"where, cond or while_loop"):
+    with (
+        pytest.raises(CaptureError, match=r"64 recordings were made in a row .*Python needs the value there"),
+        pytest.warns(UserWarning, match=r"recorded 8 times for the number at .*test_compile_guards.py:\d+, now 16.0"),
+    ):
         for i in range(100):
             c(torch.full((2,), float(i)))
+
+
+def test_text_of_tensors_is_made_by_recorded_calls_only() -> None:
+    def step(x: Any) -> Any:
+        assert f"{x.sum():.1f}" == "2.0"
+        return x * 2
+
+    c = compiled(step)
+    with pytest.warns(UserWarning, match=r"a tensor is printed or formatted at .*test_compile_guards.py:\d+"):
+        c(torch.ones(2))
+    c(torch.ones(2))
+
+
+def test_lists_that_grow_are_told_by_their_length() -> None:
+    losses: list[float] = []
+
+    def step(x: Any) -> Any:
+        losses.append(x.sum().item())
+        return x
+
+    c = compiled(step)
+    with pytest.raises(CaptureError, match=r"closure variable losses changed from list\(6.0, 6.0, 6.0\) to list\(6.0"):
+        for _ in range(6):
+            c(torch.full((2,), 3.0))
 
 
 def test_flags_that_are_set_before_they_are_read() -> None:
@@ -402,8 +429,9 @@ def test_a_path_of_its_own_now_and_then_is_recorded_each_time() -> None:
                 seen.append(text)
 
     step = compiled(Loop().step)
-    for n in range(1, 401):
-        assert step(torch.full((2,), float(n))).tolist() == [2 * n, 2 * n]
+    with pytest.warns(UserWarning, match="recorded 8 times for the number at"):
+        for n in range(1, 401):
+            assert step(torch.full((2,), float(n))).tolist() == [2 * n, 2 * n]
     assert seen == [f"{2.0 * n:.1f}" for n in range(5, 401, 5)]
     assert len(step.graphs) <= 64
 

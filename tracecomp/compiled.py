@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -29,6 +30,11 @@ from tracecomp.runtime.memory import return_unused
 MAX_RECORDINGS = 64
 MAX_UNSETTLED = 4
 MAX_PLACES = 256
+MAX_VALUES = 8
+NEEDED = (
+    "Python needs the value there, as if, float(), round(), an index, math.isnan(), and print() or an f-string of a "
+    "number do. Return the tensor and do that outside, or use tensor operations (isnan, where, cond, while_loop)."
+)
 
 
 @dataclass
@@ -72,6 +78,7 @@ class Compiled:
         self._served = self._unserved = 0
         self._follow = False
         self._places: dict[tuple[int, str], Place] = {}
+        self._values: Counter[Source | None] = Counter()
         self._lock = Lock()
         self._chain: list[Any] = []
         self.__call__ = self._general
@@ -85,7 +92,7 @@ class Compiled:
         structure, leaves = flatten_call(args, kwargs)
         entries = self.entries
         known: dict[int, Any] = {}
-        reason = None
+        reason = new = None
         for entry in entries:
             recording = entry.recording
             miss = recording.guards.miss(structure, leaves)
@@ -104,7 +111,10 @@ class Compiled:
             known.update(enumerate([seen for _, seen, _ in recording.predicates[:held]]))
             known[held] = found
             self._follow = self._follow or followed(found)
-            reason = f"the value at {recording.predicates[held][2]} was {found}, a path not seen before"
+            new = (recording.predicates[held][2], found)
+            reason = f"the value at {new[0]} was {found}, a path not seen before"
+        if new is not None and followed(new[1]):
+            self._new_value(*new)
         return self._record(args, kwargs, entries, reason)
 
     def __get__(self, owner: Any, kind: type | None = None) -> Any:
@@ -214,8 +224,7 @@ class Compiled:
                 self.misses.append(reason)
             if not self._make_room():
                 return self._give_up(
-                    f"{MAX_RECORDINGS} recordings were made in a row that no later call fitted: {reason}. Values "
-                    "that steer Python (if, while, item) should be few; use where, cond or while_loop instead.",
+                    f"{MAX_RECORDINGS} recordings were made in a row that no later call fitted: {reason}. {NEEDED}",
                     args, kwargs,
                 )  # fmt: skip
             self.entries = [e for e in self.entries if not self._learn_places(e.recording)]
@@ -237,6 +246,15 @@ class Compiled:
                 self.entries = [Entry(recording, follows=self._follow), *self._still_useful(recording)]
                 self._relink()
             return result
+
+    def _new_value(self, source: Source | None, value: Any) -> None:
+        """Warn, once, when one line asks for ever new numbers, each of which takes a recording."""
+        self._values[source] += 1
+        if self._values[source] == MAX_VALUES:
+            warnings.warn(
+                f"{self._name} was recorded {MAX_VALUES} times for the number at {source}, now {value}. {NEEDED}",
+                UserWarning, stacklevel=4,
+            )  # fmt: skip
 
     def _make_room(self) -> bool:
         """Whether another recording is worthwhile; of too many, the one that fitted longest ago is dropped."""

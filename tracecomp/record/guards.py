@@ -10,7 +10,7 @@ import numpy as np
 from tracecomp.aliasing import refresh
 from tracecomp.functional.defaults import default_dtype
 from tracecomp.ir.types import DType
-from tracecomp.modes import ModuleChanges, modes
+from tracecomp.modes import ModuleChanges, modes, unrecorded
 from tracecomp.record.binding import Binding, tensor_of
 from tracecomp.record.number import Number, followed
 from tracecomp.record.places import Place, leaves_of, place_id, tensors_in
@@ -24,6 +24,7 @@ _MISSING = object()
 _MODULE_INTERNALS = ("_parameters", "_buffers", "_modules")
 _FROZEN_SIZE = 64
 _FROZEN_ARRAY = 65536
+_TEXT = 60
 
 
 class ById:
@@ -132,8 +133,7 @@ class Names:
                     continue
             elif type(value) is snapshot[0] and (value is snapshot[1] or freeze(value) == snapshot):
                 continue
-            before = snapshot.value if type(snapshot) is ById else snapshot[1]
-            return f"{where} {key} changed from {_short(before)} to {_short(value)}"
+            return f"{where} {key} changed from {_short(snapshot)} to {_short(value)}"
         return None
 
     def moved(self) -> list[Place]:
@@ -416,11 +416,29 @@ def _module_change(module: Any, before: dict[str, Any], known: Set[tuple[int, st
 
 
 def _short(value: Any) -> str:
-    if value is _MISSING:
-        return "nothing"
+    with unrecorded():
+        text = "nothing" if value is _MISSING else _shown(value)
+    return text if len(text) <= _TEXT else text[: _TEXT - 3] + "..."
+
+
+def _shown(value: Any) -> str:
+    """A value or a snapshot in words; without the elements of tensors."""
+    kind = type(value)
+    if kind is tuple and len(value) == 2 and isinstance(value[0], type):
+        kind, value = value
+    if issubclass(kind, dict) and type(value) is tuple:
+        value = dict(zip(*value, strict=True))
+    if isinstance(value, ById) and isinstance(value.value, Tensor):
+        value = value.value
     if isinstance(value, Tensor):
         return f"a tensor {value.dtype}{list(value._data.shape)}"
-    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], type):
-        value = value[1]
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    if not issubclass(kind, _CONTAINERS):
+        return repr(value)
+    count = value if isinstance(value, int) else len(value)
+    parts = []
+    if isinstance(value, dict):
+        parts = [f"{_shown(k)}: {_shown(v)}" for k, v in value.items()]
+    elif not isinstance(value, int):
+        parts = list(map(_shown, value))
+    text = f"{kind.__name__}({', '.join(parts)})"
+    return text if parts and len(text) <= _TEXT else f"{kind.__name__} of {count}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Sequence
 
+from tracecomp.autograd.function import tensors_within
 from tracecomp.errors import Source
 from tracecomp.node import Node, OpNode
 from tracecomp.record.recorder import Recorder
@@ -21,7 +22,7 @@ def was_freed(t: Tensor) -> bool:
 
 
 def reachable(tensors: Sequence[Tensor]) -> set[int]:
-    """The ids of ``tensors``, what they are views of, their gradients, and what their histories hold."""
+    """The ids of ``tensors``, what they are views of, their gradients, and what histories and hooks hold."""
     found: set[int] = set()
     nodes: set[Node] = set()
     stack = list(tensors)
@@ -34,6 +35,7 @@ def reachable(tensors: Sequence[Tensor]) -> set[int]:
         for node in history_of([t]) - nodes if t.grad_fn not in nodes else ():
             nodes.add(node)
             stack.extend(node.held())
+            stack.extend(tensors_within((node.tensor_hooks, node.pre_hooks, node.post_hooks)))
     return found
 
 
