@@ -62,3 +62,62 @@ def test_what_is_still_read_is_copied_first() -> None:
 
     for step in (from_itself, before_and_after, old_value_returned):
         kernels(step, bank, at(2, 1))
+
+
+W = tracecomp.tensor(np.random.default_rng(1).standard_normal((5, 5)).astype(np.float32))
+COMPUTED: dict[str, Callable[[Any], Any]] = {
+    "elementwise": lambda x: x.tanh() * 2,
+    "product": lambda x: (x @ W).tanh(),
+    "product by rows": lambda x: (x @ W).softmax(1),
+    "transposed": lambda x: x.T.contiguous().T.exp(),
+}
+
+
+@pytest.mark.parametrize("rows", [3, 40])
+@pytest.mark.parametrize("name", COMPUTED)
+def test_a_result_reads_the_state_that_its_own_kernel_overwrites(name: str, rows: int) -> None:
+    """``new`` takes the state's memory in the kernel that also computes how far it is from the old values."""
+    make = COMPUTED[name]
+
+    def step(state: Any, other: Any, x: Any) -> Any:
+        new = make(x)
+        moved = (new - state).abs()
+        state.copy_(new)
+        return moved, moved.max()
+
+    def apart(state: Any, other: Any, x: Any) -> Any:
+        new = make(x)
+        moved = (new - state).abs()
+        state.copy_(new)
+        return moved, moved
+
+    def swapped(state: Any, other: Any, x: Any) -> Any:
+        a, b = state + make(x), other - x
+        state.copy_(b * 2)
+        other.copy_(a * 3)
+        return a * b, a.sum()
+
+    for program in (step, apart, swapped):
+        run = tracecomp.compile(program)
+        pairs = [[tracecomp.zeros(rows, 5), tracecomp.ones(rows, 5)] for _ in range(2)]
+        for call in range(4):
+            x = tracecomp.tensor(np.random.default_rng(call).standard_normal((rows, 5)).astype(np.float32))
+            want, found = program(*pairs[0], x), run(*pairs[1], x)
+            for a, b in zip((*found, *pairs[1]), (*want, *pairs[0]), strict=True):
+                np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [3, 40])
+def test_a_carry_is_read_by_the_kernel_that_overwrites_it(rows: int) -> None:
+    def solve(x: Any) -> Any:
+        def advance(z: Any, gap: Any) -> Any:
+            new = (z @ (W * 0.2) + x).tanh()
+            return new, (new - z).abs().max()
+
+        return tracecomp.while_loop(lambda z, gap: gap > 1e-4, advance, (tracecomp.zeros(rows, 5), tracecomp.ones(())))
+
+    run = tracecomp.compile(solve)
+    for call in range(4):
+        x = tracecomp.tensor(np.random.default_rng(call).standard_normal((rows, 5)).astype(np.float32))
+        for a, b in zip(run(x), solve(x), strict=True):
+            np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-3, atol=1e-6)

@@ -76,6 +76,10 @@ class FunctionNode(Node):
             self.ctx._saved = None
         self.ctx._to_save = ()
 
+    def spent(self) -> bool:
+        saved = self.ctx._saved
+        return saved is None or any(map(_overwritten, saved))
+
     def held(self) -> list[Tensor]:
         return tensors_within(self.ctx.__dict__)
 
@@ -214,6 +218,12 @@ def _unpack(saved: Any) -> Tensor | None:
     if tensor._version != version:
         raise RuntimeError(modified(tensor, version))
     return tensor  # type: ignore[no-any-return]
+
+
+def _overwritten(saved: Any) -> bool:
+    if not isinstance(saved, tuple):
+        return False
+    return saved[0].overwritten() if isinstance(saved[0], SavedOut) else saved[0]._version != saved[1]
 
 
 def _zeros(pair: tuple[Any, tuple[int, ...]]) -> Tensor:

@@ -118,9 +118,10 @@ class Names:
         return None
 
     def add(self, mapping: MutableMapping[str, Any], key: str, where: str) -> None:
-        if (id(mapping), key) in self._seen or place_id(mapping, key) in self._known:
+        where_id = place_id(mapping, key)
+        if where_id in self._seen or where_id in self._known:
             return
-        self._seen.add((id(mapping), key))
+        self._seen.add(where_id)
         snapshot = freeze(mapping.get(key, _MISSING))
         if snapshot is not _MISSING:
             self.entries.append((mapping, key, snapshot, where))

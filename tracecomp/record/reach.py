@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tracecomp.autograd.function import tensors_within
 from tracecomp.errors import Source
-from tracecomp.node import Node, OpNode
+from tracecomp.node import Node
 from tracecomp.record.recorder import Recorder
 from tracecomp.tensor import Tensor
 
@@ -16,9 +16,9 @@ def edges(roots: Sequence[Tensor]) -> list[tuple[Node, int]]:
     return [(t.grad_fn, t._output_nr) for t in roots if t.grad_fn is not None]
 
 
-def was_freed(t: Tensor) -> bool:
-    """Whether the history of ``t`` was used up by a backward pass."""
-    return any(isinstance(n, OpNode) and n.ins is None for n in history_of([t]))
+def was_spent(t: Tensor) -> bool:
+    """Whether the history of ``t`` was used up by a backward pass, or what it saved was written to since."""
+    return any(n.spent() for n in history_of([t]))
 
 
 def reachable(tensors: Sequence[Tensor]) -> set[int]:

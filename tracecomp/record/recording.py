@@ -21,7 +21,7 @@ from tracecomp.record.guards import Guards
 from tracecomp.record.number import Number, replace_left
 from tracecomp.record.places import Place
 from tracecomp.record.pytree import flatten, flatten_call, paths, unflatten
-from tracecomp.record.reach import edges, new_state, was_freed
+from tracecomp.record.reach import edges, new_state, was_spent
 from tracecomp.record.recorder import Recorder
 from tracecomp.record.saving import choose_saved
 from tracecomp.record.template import Template
@@ -38,8 +38,8 @@ KINDS = ("argument", "state", "place", "grad", "host")
 class Made:
     """A result that is output ``number`` of the graph; ``root`` is its number among the differentiable results.
 
-    ``freed``: its history was used up in the call. ``leaf``: it requires grad without a history. ``grad`` is the number
-    of the output that is its gradient.
+    ``freed``: its history was used up in the call, or cannot be run any more. ``leaf``: it requires grad without a
+    history. ``grad`` is the number of the output that is its gradient.
     """
 
     number: int
@@ -216,7 +216,7 @@ class _Finish:
         tensors = dict.fromkeys([*[v for v in values if isinstance(v, Tensor)], *held])
         rebased = self._rebased_arguments() if derive else []
         found = [t for t in tensors if derive and self._differentiable(t)] + rebased
-        roots = [t for t in found if not was_freed(t)]
+        roots = [t for t in found if not was_spent(t)]
         results = [self._result(v, roots) for v in values]
         rebound = self._rebound(roots)
         updates = self._updates()
