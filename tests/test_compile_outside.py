@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tracecomp
+import tracecomp.utils.checkpoint
 from tests.test_compile import BACKENDS
 from tracecomp import nn
 
@@ -183,6 +184,41 @@ def test_a_hook_that_holds_tensors_of_the_call_is_refused_at_higher_orders() -> 
         assert tracecomp.autograd.grad(run(x), x)[0].item() == pytest.approx(value * np.exp(value))
     with pytest.raises(RuntimeError, match="a hook holds tensors of a compiled call"):
         tracecomp.autograd.grad(run(x), x, create_graph=True)
+
+
+def test_results_of_checkpoints_over_weights_written_before() -> None:
+    w = tracecomp.ones(3, requires_grad=True)
+    with tracecomp.no_grad():
+        w.mul_(2)
+
+    def step(x: Any) -> Any:
+        return tracecomp.utils.checkpoint.checkpoint(lambda x: (x * w).exp() * w, x).sum()
+
+    run = tracecomp.compile(step)
+    for seed in range(3):
+        found = []
+        for call in (step, run):
+            x = tracecomp.tensor(np.random.default_rng(seed).standard_normal(3).astype(np.float32), requires_grad=True)
+            found.append([t.numpy() for t in tracecomp.autograd.grad(call(x), (x, w))])
+        np.testing.assert_allclose(found[0], found[1], rtol=1e-5)
+    assert run.recordings == 1
+
+
+def test_a_result_whose_weights_were_written_since_cannot_be_differentiated() -> None:
+    w = tracecomp.ones(3, requires_grad=True)
+
+    def step(x: Any) -> Any:
+        loss = (w * w * x).sum()
+        with tracecomp.no_grad():
+            w.mul_(2)
+        return loss
+
+    run = tracecomp.compile(step)
+    for k in range(3):
+        loss = run(tracecomp.ones(3))
+        assert loss.item() == 3.0 * 4**k
+        with pytest.raises(RuntimeError):
+            loss.backward()
 
 
 def test_hooks_and_ended_gradients_count_at_every_order() -> None:

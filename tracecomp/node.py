@@ -228,7 +228,11 @@ class OpNode(Node):
         self.outs = ()
 
     def held(self) -> list[Tensor]:
-        return [getattr(x, "packed", x) for x in self.ins or () if hasattr(x, "_data") or isinstance(x, Packed)]
+        return [x for x in self.ins or () if hasattr(x, "_data")]
+
+    def packed(self) -> list[Packed]:
+        """What ``saved_tensors_hooks`` keep for this node."""
+        return [x for x in (*(self.ins or ()), *self.outs) if isinstance(x, Packed)]
 
     def result_moved(self, new: Tensor) -> None:
         """This node's result was written into ``new``, which saved results now share."""
@@ -256,7 +260,8 @@ class OpNode(Node):
     def _overwritten(self, slot: int) -> bool:
         assert self.ins is not None
         if slot < len(self.types):
-            return getattr(self.ins[slot], "_version", 0) != self.versions[slot]
+            x = self.ins[slot]
+            return hasattr(x, "_data") and x._version != self.versions[slot]
         saved = self.outs[slot - len(self.types)]
         return isinstance(saved, SavedOut) and saved.overwritten()
 

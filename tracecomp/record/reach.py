@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tracecomp.autograd.function import tensors_within
 from tracecomp.errors import Source
-from tracecomp.node import Node
+from tracecomp.node import Node, OpNode
 from tracecomp.record.recorder import Recorder
 from tracecomp.tensor import Tensor
 
@@ -35,7 +35,8 @@ def reachable(tensors: Sequence[Tensor]) -> set[int]:
         for node in history_of([t]) - nodes if t.grad_fn not in nodes else ():
             nodes.add(node)
             stack.extend(node.held())
-            stack.extend(tensors_within((node.tensor_hooks, node.pre_hooks, node.post_hooks)))
+            packed = [(x.packed, x.unpack) for x in node.packed()] if isinstance(node, OpNode) else []
+            stack.extend(tensors_within((node.tensor_hooks, node.pre_hooks, node.post_hooks, packed)))
     return found
 
 
