@@ -121,3 +121,31 @@ def test_a_carry_is_read_by_the_kernel_that_overwrites_it(rows: int) -> None:
         x = tracecomp.tensor(np.random.default_rng(call).standard_normal((rows, 5)).astype(np.float32))
         for a, b in zip(run(x), solve(x), strict=True):
             np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("count", [0, 1, 63, 64, 65, 130, 200])
+def test_nothing_is_written_when_one_position_is_out_of_range(count: int) -> None:
+    bank = tracecomp.zeros(300, 3)
+
+    def step(x: Any, i: Any) -> Any:
+        bank.index_add_(0, i, x)
+        return x.sum()
+
+    def other(x: Any, i: Any) -> Any:
+        bank.scatter_(0, i[:, None].expand(count, 3), x)
+        return x.sum()
+
+    x, good = tracecomp.ones(count, 3), tracecomp.arange(count)
+    for program in (step, other):
+        run = tracecomp.compile(program)
+        for _ in range(3):
+            bank.zero_()
+            run(x, good)
+            assert bank.sum().item() == 3 * count
+        bank.zero_()
+        for wrong in {0, count // 2, count - 1} if count else set():
+            bad = good.clone()
+            bad[wrong] = 300
+            with pytest.raises(IndexError):
+                run(x, bad)
+            assert bank.sum().item() == 0
