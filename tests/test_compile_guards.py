@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
+import functools
+import io
 import multiprocessing
 import threading
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -361,9 +364,90 @@ def test_resizing_in_place_is_refused() -> None:
 
 def test_too_many_paths_are_refused() -> None:
     c = compiled(lambda x: x * round(x.sum().item(), 3))
-    with pytest.raises(CaptureError, match=r"where, cond or while_loop"):
+    with (
+        pytest.raises(CaptureError, match=r"64 recordings were made in a row .*Python needs the value there"),
+        pytest.warns(UserWarning, match=r"recorded 8 times for the number at .*test_compile_guards.py:\d+, now 16.0"),
+    ):
         for i in range(100):
             c(torch.full((2,), float(i)))
+
+
+def test_text_of_tensors_is_made_by_recorded_calls_only() -> None:
+    def step(x: Any) -> Any:
+        assert f"{x.sum():.1f}" == "2.0"
+        return x * 2
+
+    c = compiled(step)
+    with pytest.warns(UserWarning, match=r"a tensor is printed or formatted at .*test_compile_guards.py:\d+"):
+        c(torch.ones(2))
+    c(torch.ones(2))
+
+
+def through_no_grad(scale: Callable[[], float]) -> Any:
+    return torch.no_grad()(lambda x: x * scale())
+
+
+def through_partial(scale: Callable[[], float]) -> Any:
+    return functools.partial(lambda a, x: x * scale() * a, 1.0)
+
+
+def through_a_list(scale: Callable[[], float]) -> Any:
+    return lambda x, fs=(scale,): x * fs[0]()
+
+
+def through_a_compiled_function(scale: Callable[[], float]) -> Any:
+    inner = torch.compile(lambda x: x * scale())
+    return lambda x: inner(x) + 0
+
+
+def through_a_hook(scale: Callable[[], float]) -> Any:
+    layer = torch.nn.Identity()
+    layer.register_forward_hook(lambda module, given, out: out * scale())
+    return lambda x: layer(x)
+
+
+def through_a_property(scale: Callable[[], float]) -> Any:
+    class Settings:
+        scale = property(lambda self: scale())
+
+    settings = Settings()
+    return lambda x: x * settings.scale
+
+
+WAYS = [
+    through_no_grad, through_partial, through_a_list, through_a_compiled_function, through_a_hook, through_a_property,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_closure_variables_count_however_the_function_is_reached(way: Callable[..., Any]) -> None:
+    def made(value: float) -> tuple[Callable[[], float], Callable[[float], None]]:
+        def write(new: float) -> None:
+            nonlocal value
+            value = new
+
+        return lambda: value, write
+
+    first, write = made(2.0)
+    second, _ = made(2.0)
+    c = torch.compile(way(lambda: first() * second()))
+    for _ in range(3):
+        assert c(torch.ones(2)).tolist() == [4.0, 4.0]
+    write(5.0)
+    assert c(torch.ones(2)).tolist() == [10.0, 10.0]
+
+
+def test_lists_that_grow_are_told_by_their_length() -> None:
+    losses: list[float] = []
+
+    def step(x: Any) -> Any:
+        losses.append(x.sum().item())
+        return x
+
+    c = compiled(step)
+    with pytest.raises(CaptureError, match=r"closure variable losses changed from list\(6.0, 6.0, 6.0\) to list\(6.0"):
+        for _ in range(6):
+            c(torch.full((2,), 3.0))
 
 
 def test_flags_that_are_set_before_they_are_read() -> None:
@@ -385,7 +469,7 @@ def test_flags_that_are_set_before_they_are_read() -> None:
 
 
 def test_a_path_of_its_own_now_and_then_is_recorded_each_time() -> None:
-    seen: list[str] = []
+    lines = io.StringIO()
 
     class Loop:
         calls = 0
@@ -393,18 +477,14 @@ def test_a_path_of_its_own_now_and_then_is_recorded_each_time() -> None:
         def step(self, x: Any) -> Any:
             self.calls += 1
             if self.calls % 5 == 0:
-                print(f"{x.sum().item():.1f}", file=Lines())
+                print(f"{x.sum().item():.1f}", file=lines)
             return x * 2
 
-    class Lines:
-        def write(self, text: str) -> None:
-            if text.strip():
-                seen.append(text)
-
     step = compiled(Loop().step)
-    for n in range(1, 401):
-        assert step(torch.full((2,), float(n))).tolist() == [2 * n, 2 * n]
-    assert seen == [f"{2.0 * n:.1f}" for n in range(5, 401, 5)]
+    with pytest.warns(UserWarning, match="recorded 8 times for the number at"):
+        for n in range(1, 401):
+            assert step(torch.full((2,), float(n))).tolist() == [2 * n, 2 * n]
+    assert lines.getvalue().split() == [f"{2.0 * n:.1f}" for n in range(5, 401, 5)]
     assert len(step.graphs) <= 64
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -191,6 +192,28 @@ BY_SIZE: dict[str, Program] = {
 def test_what_depends_on_the_size_is_right_at_every_size(name: str) -> None:
     _, pairs = run_both(lambda: BY_SIZE[name], rows(3), (*SIZES, 8, 16, 5, 4, 12, 64))
     compare(pairs)
+
+
+def test_gradients_taken_outside() -> None:
+    torch.manual_seed(0)
+    eager = nn.Sequential(nn.Linear(6, 33), nn.BatchNorm1d(33), nn.Tanh(), nn.Linear(33, 5))
+    model = copy.deepcopy(eager)
+    compiled = torch.compile(model, dynamic=True)
+    generator = np.random.default_rng(0)
+    for n in SIZES:
+        x, y = (torch.tensor(a) for a in labelled(6)(n, generator))
+        gradients = []
+        for m, given in ((eager, x.clone()), (compiled, x.clone())):
+            given.requires_grad_()
+            m.zero_grad()
+            F.cross_entropy(m(given), y).backward()
+            gradients.append([given.grad, *(p.grad.clone() for p in m.parameters())])
+        compare(list(zip(*gradients, strict=True)))
+    compare([(a, b) for a, b in zip(eager.buffers(), model.buffers(), strict=True)])
+    assert compiled.recordings == 2, compiled.explain()
+    loss = compiled(torch.ones(11, 6, requires_grad=True)).sum()
+    with pytest.raises(RuntimeError, match="dynamic=True, cannot be differentiated"):
+        torch.autograd.grad(loss, list(model.parameters()), create_graph=True)
 
 
 def test_arguments_must_keep_the_size_they_share() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -15,7 +16,8 @@ from tracecomp.fastcall import call_code, fast_record
 from tracecomp.ir.graph import Graph
 from tracecomp.locks import Lock
 from tracecomp.modes import modes
-from tracecomp.plan import Plan, SizedPlan, same_value
+from tracecomp.padded import SizedPlan
+from tracecomp.plan import Plan, same_value
 from tracecomp.profile import Profile
 from tracecomp.record.describe import describe_recording
 from tracecomp.record.number import followed
@@ -24,13 +26,18 @@ from tracecomp.record.places import Place
 from tracecomp.record.pytree import flatten_call
 from tracecomp.record.recording import Recording, record
 from tracecomp.record.sized import sized
-from tracecomp.runner import BACKENDS
+from tracecomp.runner import BACKENDS, Make
 from tracecomp.runtime.call import take_calls
 from tracecomp.runtime.memory import return_unused
 
 MAX_RECORDINGS = 64
 MAX_UNSETTLED = 4
 MAX_PLACES = 256
+MAX_VALUES = 8
+NEEDED = (
+    "Python needs the value there, as if, float(), round(), an index, math.isnan(), and print() or an f-string of a "
+    "number do. Return the tensor and do that outside, or use tensor operations (isnan, where, cond, while_loop)."
+)
 
 
 @dataclass
@@ -75,6 +82,7 @@ class Compiled:
         self._served = self._unserved = 0
         self._follow = False
         self._places: dict[tuple[int, str], Place] = {}
+        self._values: Counter[Source | None] = Counter()
         self._lock = Lock()
         self._chain: list[Any] = []
         self.__call__ = self._general
@@ -88,7 +96,7 @@ class Compiled:
         structure, leaves = flatten_call(args, kwargs)
         entries = self.entries
         known: dict[int, Any] = {}
-        reason = None
+        reason = new = None
         for entry in entries:
             recording = entry.recording
             miss = recording.guards.miss(structure, leaves)
@@ -107,7 +115,10 @@ class Compiled:
             known.update(enumerate([seen for _, seen, _ in recording.predicates[:held]]))
             known[held] = found
             self._follow = self._follow or followed(found)
-            reason = f"the value at {recording.predicates[held][2]} was {found}, a path not seen before"
+            new = (recording.predicates[held][2], found)
+            reason = f"the value at {new[0]} was {found}, a path not seen before"
+        if new is not None and followed(new[1]):
+            self._new_value(*new)
         return self._record(args, kwargs, entries, reason)
 
     def __get__(self, owner: Any, kind: type | None = None) -> Any:
@@ -119,9 +130,13 @@ class Compiled:
         return getattr(self.fn, name)
 
     def __reduce__(self) -> Any:
-        options: dict[str, Any] = {"fullgraph": self.fullgraph, "threads": self.threads, "backend": self.backend}
-        options["dynamic"] = self.dynamic
-        return functools.partial(Compiled, **options), (self.fn,)
+        return self._alike(), (self.fn,)
+
+    def _alike(self) -> Callable[[Any], Compiled]:
+        """Compiles other functions with the options of this one."""
+        return functools.partial(
+            Compiled, fullgraph=self.fullgraph, threads=self.threads, backend=self.backend, dynamic=self.dynamic
+        )
 
     @property
     def _orig_mod(self) -> Any:
@@ -142,10 +157,8 @@ class Compiled:
         for e in self.entries:
             e.calls()
             lines.append(describe_recording(e.recording))
-            if isinstance(e.plan, SizedPlan):
-                lines.append(e.plan.explain())
             if e.plan is not None:
-                lines += [backend.explain() for backend in e.plan.backends]
+                lines.append(e.plan.explain())
         return "\n".join(lines)
 
     def profile(self, *args: Any, calls: int = 10, **kwargs: Any) -> Profile:
@@ -174,12 +187,16 @@ class Compiled:
     def _name(self) -> str:
         return getattr(self.fn, "__name__", type(self.fn).__name__)
 
+    def _how(self) -> tuple[Make, int | None, Callable[[Any], Compiled]]:
+        """What plans need beside recordings."""
+        return BACKENDS[self.backend], self.threads, self._alike()
+
     def _plan(self, entry: Entry) -> Plan | SizedPlan:
         if entry.plan is None:
             with self._lock:
                 if entry.plan is None:
                     return_unused()
-                    entry.plan = Plan(entry.recording, self.backend, self.threads)
+                    entry.plan = Plan(entry.recording, *self._how())
         return entry.plan
 
     def _fitted(self, entry: Entry, leaves: Sequence[Any]) -> None:
@@ -215,8 +232,7 @@ class Compiled:
                 self.misses.append(reason)
             if not self._make_room():
                 return self._give_up(
-                    f"{MAX_RECORDINGS} recordings were made in a row that no later call fitted: {reason}. Values "
-                    "that steer Python (if, while, item) should be few; use where, cond or while_loop instead.",
+                    f"{MAX_RECORDINGS} recordings were made in a row that no later call fitted: {reason}. {NEEDED}",
                     args, kwargs,
                 )  # fmt: skip
             self.entries = [e for e in self.entries if not self._learn_places(e.recording)]
@@ -250,7 +266,7 @@ class Compiled:
             if isinstance(e.plan, SizedPlan):
                 continue
             try:
-                plan = SizedPlan(sized(e.recording, new.recording), self.backend, self.threads)
+                plan = SizedPlan(sized(e.recording, new.recording), *self._how())
             except NotSized as reason:
                 reasons.append(f"this size was compiled by itself: {reason}")
                 continue
@@ -265,6 +281,15 @@ class Compiled:
         paths = [[seen for _, seen, _ in r.predicates] for r in (new, old.recording)]
         same_call = new.guards.structure == old.recording.guards.structure
         return isinstance(old.plan, SizedPlan) and same_call and paths[0] == paths[1]
+
+    def _new_value(self, source: Source | None, value: Any) -> None:
+        """Warn, once, when one line asks for ever new numbers, each of which takes a recording."""
+        self._values[source] += 1
+        if self._values[source] == MAX_VALUES:
+            warnings.warn(
+                f"{self._name} was recorded {MAX_VALUES} times for the number at {source}, now {value}. {NEEDED}",
+                UserWarning, stacklevel=4,
+            )  # fmt: skip
 
     def _make_room(self) -> bool:
         """Whether another recording is worthwhile; of too many, the one that fitted longest ago is dropped."""

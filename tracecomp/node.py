@@ -91,6 +91,10 @@ class Node:
     def release(self) -> None:
         """Let go of saved values."""
 
+    def spent(self) -> bool:
+        """Whether ``backward`` would fail: what it reads was let go of, or written to since."""
+        return False
+
     def held(self) -> list[Tensor]:
         """The tensors that this node keeps alive."""
         return []
@@ -162,12 +166,15 @@ class SavedOut:
         self.storage: Storage = tensor._shared_storage()
         self.version = self.storage.version
 
+    def overwritten(self) -> bool:
+        return self.version != self.storage.version
+
     def restored(self, node: Node, number: int) -> Tensor:
         """The result as a tensor; RuntimeError when it was modified since."""
         result = self.make(self.array)
         result._storage = self.storage
         result._value = self.value
-        if self.version != self.storage.version:
+        if self.overwritten():
             raise RuntimeError(modified(result, self.version, node, number))
         if modes.grad:
             result._grad_fn, result._output_nr = node, number
@@ -221,7 +228,11 @@ class OpNode(Node):
         self.outs = ()
 
     def held(self) -> list[Tensor]:
-        return [getattr(x, "packed", x) for x in self.ins or () if hasattr(x, "_data") or isinstance(x, Packed)]
+        return [x for x in self.ins or () if hasattr(x, "_data")]
+
+    def packed(self) -> list[Packed]:
+        """What ``saved_tensors_hooks`` keep for this node."""
+        return [x for x in (*(self.ins or ()), *self.outs) if isinstance(x, Packed)]
 
     def result_moved(self, new: Tensor) -> None:
         """This node's result was written into ``new``, which saved results now share."""
@@ -244,6 +255,19 @@ class OpNode(Node):
         slots = [self._saved(i, like)._data if i in program.reads else None for i in range(self._count)]
         arrays = program.run([*slots, *[None if g is None else g._data for g in grads]], _run_on_arrays)
         return [None if a is None else like._wrap(np.asarray(a)) for a in arrays]
+
+    def spent(self) -> bool:
+        wanted, present = tuple([e is not None for e in self.edges]), (True,) * len(self.out_types)
+        reads = derivative(self.op, self.attrs, self.types, self.out_types, wanted, present).reads
+        return self.ins is None or any(map(self._overwritten, reads))
+
+    def _overwritten(self, slot: int) -> bool:
+        assert self.ins is not None
+        if slot < len(self.types):
+            x = self.ins[slot]
+            return hasattr(x, "_data") and x._version != self.versions[slot]
+        saved = self.outs[slot - len(self.types)]
+        return isinstance(saved, SavedOut) and saved.overwritten()
 
     @property
     def _count(self) -> int:

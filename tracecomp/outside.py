@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.autograd.engine import run_backward
 from tracecomp.modes import modes
 from tracecomp.node import FREED, Edge, Grads, Node, modified
 from tracecomp.record.binding import Binding, read, tensor_of
@@ -28,24 +27,26 @@ class Freed(Node):
 
 
 class CompiledNode(Node):
-    """``grad_fn`` of the results of a compiled call."""
+    """``grad_fn`` of the results of a compiled call.
 
-    __slots__ = ("derivative", "history", "saved", "split")
+    ``derivative`` gives the compiled backward graph; ``again`` gives the backward pass as a compiled function, for when
+    it is to be differentiated itself.
+    """
+
+    __slots__ = ("again", "derivative", "history", "saved", "split")
 
     def __init__(
-        self, derivative: Callable[[], Backend], split: Split, leaves: Sequence[Any], kept: Kept
-    ) -> None:
+        self, derivative: Callable[[], Backend], again: Callable[[], Callable[..., Grads]], split: Split,
+        leaves: Sequence[Any], kept: Kept,
+    ) -> None:  # fmt: skip
         tensors = [tensor_of(b, leaves) for b, _ in split.wanted]
         edges: tuple[Edge, ...] = tuple([gradient_edge(t) for t in tensors])
         super().__init__(edges, tuple([(kept.outputs[n].dtype, kept.outputs[n].shape) for n in split.roots]))
         self.derivative = derivative
+        self.again = again
         self.split = split
-        self.saved: list[Any] | None = [
-            kept.outputs[s] if isinstance(s, int) else kept.input(s, leaves) for s in split.saved
-        ]
-        self.history: list[Any] = [
-            kept.before[id(b)] if overwritten else kept.input(b, leaves) for b, overwritten in split.history_inputs
-        ]
+        self.saved: list[_Kept] | None = [kept.of(s, leaves) for s in split.saved]
+        self.history = [kept.old(b) if overwritten else kept.of(b, leaves) for b, overwritten in split.history_inputs]
 
     def release(self) -> None:
         self.saved = None
@@ -56,8 +57,9 @@ class CompiledNode(Node):
             raise RuntimeError(FREED)
         like = next(g for g in grads if g is not None)
         if modes.grad:
-            return self._differentiably(grads)
-        saved = [_array(s) for s in self.saved]
+            ends = [None if e is None else _end(e) for e in self.edges]
+            return self.again()(ends, [s.tensor() for s in self.history], list(grads))
+        saved = [s.array() for s in self.saved]
         given = [
             np.zeros(shape, dtype) if g is None else g._data
             for g, (dtype, shape) in zip(grads, self.out_types, strict=True)
@@ -67,16 +69,23 @@ class CompiledNode(Node):
         runner.run([*saved, *given], outputs)
         return [None if n is None else like._wrap(outputs[n]) for _, n in self.split.wanted]
 
-    def _differentiably(self, grads: Grads) -> Grads:
-        """The gradients with a history of their own: the nodes of the recorded call are built again and run."""
-        roots = self.split.history.build([_array(s) for s in self.history], self.edges)
-        pairs = [(r, g) for r, g in zip(roots, grads, strict=True) if g is not None]
-        targets = [e for e in self.edges if e is not None]
-        found = run_backward(
-            [r for r, _ in pairs], [g for _, g in pairs], keep_graph=True, create_graph=True, targets=targets,
-            accumulate=False, hook_targets=False,
-        )  # fmt: skip
-        return [None if e is None else found.get(e) for e in self.edges]
+
+def differentiable(split: Split, name: str) -> Callable[..., Grads]:
+    """The backward pass as a function of tensors that stand for the ends, of what it reads, and of result gradients."""
+
+    def backward(ends: Sequence[Tensor | None], inputs: Sequence[Tensor], grads: Grads) -> Grads:
+        return split.history.backward([None if t is None else gradient_edge(t) for t in ends], inputs, grads)
+
+    backward.__name__ = f"{name}_backward"
+    return backward
+
+
+def _end(edge: tuple[Node, int]) -> Tensor:
+    """A tensor whose gradient goes to ``edge``; its values are not read."""
+    dtype, shape = edge[0].out_types[edge[1]]
+    t = Tensor._wrap(np.broadcast_to(np.zeros((), dtype), shape))
+    t._grad_fn, t._output_nr = edge
+    return t
 
 
 class Kept:
@@ -89,24 +98,26 @@ class Kept:
         self.before = before
         self.outputs: Sequence[Array] = ()
 
-    def input(self, binding: Binding, leaves: Sequence[Any]) -> _Kept:
-        array = self.values.get(id(binding))
+    def of(self, source: Binding | int, leaves: Sequence[Any]) -> _Kept:
+        """An output of the call, or an input that it has not written."""
+        if isinstance(source, int):
+            return _Kept(self.outputs[source], None)
+        array = self.values.get(id(source))
         if array is None:
-            array = read(binding, leaves)
-        return _Kept(binding, array, leaves)
+            array = read(source, leaves)
+        return _Kept(array, None if source.kind in ("host", "size") else tensor_of(source, leaves))
 
-
-def _array(saved: Any) -> Array:
-    return saved.array() if isinstance(saved, _Kept) else saved
+    def old(self, source: Binding | int) -> _Kept:
+        """An input as it was before the call."""
+        return _Kept(self.before[id(source)], None)
 
 
 class _Kept:
-    """An input that backward reads, unchanged since the call."""
+    """What backward reads; the memory of ``tensor``, if one is given, unchanged since the call."""
 
     __slots__ = ("_array", "_tensor", "_version")
 
-    def __init__(self, binding: Binding, array: Array, leaves: Sequence[Any]) -> None:
-        tensor = None if binding.kind in ("host", "size") else tensor_of(binding, leaves)
+    def __init__(self, array: Array, tensor: Any) -> None:
         self._array = array
         self._tensor = tensor if isinstance(tensor, Tensor) else None
         self._version = 0 if self._tensor is None else self._tensor._version
@@ -115,3 +126,10 @@ class _Kept:
         if self._tensor is not None and self._tensor._version != self._version:
             raise RuntimeError(modified(self._tensor, self._version))
         return self._array
+
+    def tensor(self) -> Tensor:
+        """The array as a tensor, which shares the count of writes."""
+        t = Tensor._wrap(self.array())
+        if self._tensor is not None:
+            t._storage = self._tensor._shared_storage()
+        return t

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from sys import getrefcount
 from typing import Any
 
 import numpy as np
 
-from tracecomp.locks import Lock
 from tracecomp.modes import modes
 from tracecomp.node import Node, look
-from tracecomp.outside import CompiledNode, Freed, Kept
+from tracecomp.outside import CompiledNode, Freed, Kept, differentiable
 from tracecomp.profile import Profile, profile_backend
 from tracecomp.record.binding import read, reader, tensor_of
-from tracecomp.record.padding import Rows
 from tracecomp.record.pytree import LEAF, unflatten
 from tracecomp.record.recording import Followed, Given, Made, Plain, Recording, Result
-from tracecomp.record.sized import Sized
-from tracecomp.record.sizes import Stretched
-from tracecomp.runner import BACKENDS, Backend
+from tracecomp.runner import Backend, Make
 from tracecomp.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
@@ -28,11 +24,13 @@ _new = Tensor._wrap
 
 
 class Plan:
-    """A recording made ready to run."""
+    """A recording made ready to run: ``make`` is one of ``BACKENDS``, ``compile`` compiles functions as its own was."""
 
-    def __init__(self, recording: Recording, backend: str, threads: int | None) -> None:
+    def __init__(
+        self, recording: Recording, make: Make, threads: int | None, compile: Callable[[Any], Any]
+    ) -> None:
         self.recording = recording
-        self._make = BACKENDS[backend]
+        self._make = make
         self._threads = threads
         graph, inputs = recording.graph, recording.inputs
         self._arguments = [b.ref for b in inputs if b.kind == "argument"]
@@ -49,6 +47,8 @@ class Plan:
         self._lone = _lone_result(recording)
         self.forward: Backend = self._make(graph, dict(self._aliases), threads)
         self._backward: Backend | None = None
+        self._compile = compile
+        self.again: Any = None
 
     def _reusable_grads(self) -> list[tuple[Tensor, int]]:
         """Gradients of state that each call replaces and does not read.
@@ -72,12 +72,29 @@ class Plan:
         """What runs the forward graph and, once it was needed, the backward graph."""
         return [self.forward] if self._backward is None else [self.forward, self._backward]
 
+    def explain(self) -> str:
+        """What was decided for each graph."""
+        again = [] if self.again is None else [self.again.explain()]
+        return "\n".join([backend.explain() for backend in self.backends] + again)
+
     def derivative(self) -> Backend:
         """The compiled backward graph, compiled when first needed."""
         if self._backward is None:
             assert self.recording.split is not None
             self._backward = self._make(self.recording.split.backward, {}, self._threads)
         return self._backward
+
+    def differentiable(self) -> Any:
+        """The backward pass as a compiled function, made when it is to be differentiated for the first time."""
+        if self.recording.guards.one_size:
+            raise RuntimeError(
+                f"the backward pass of {self.recording.graph.name}, compiled with dynamic=True, cannot be "
+                "differentiated. Compile it without, or take the gradients inside of the compiled function."
+            )
+        if self.again is None:
+            assert self.recording.split is not None
+            self.again = self._compile(differentiable(self.recording.split, self.recording.graph.name))
+        return self.again
 
     def call(self, leaves: Sequence[Any]) -> tuple[int, Any]:
         """Run on argument ``leaves``: how many predicates held, and the results.
@@ -90,7 +107,7 @@ class Plan:
         outputs = self._outputs(arrays)
         kept = None if recording.split is None else self._keep(leaves, arrays)
         try:
-            self._run(arrays, outputs)
+            self.forward.run(arrays, outputs)
         except (IndexError, RuntimeError) as error:
             if recording.predicates:
                 return -1, error
@@ -109,9 +126,6 @@ class Plan:
         for effect in recording.effects:
             effect()
         return len(recording.predicates), results
-
-    def _run(self, arrays: Sequence[Array], outputs: list[Any]) -> None:
-        self.forward.run(arrays, outputs)
 
     def _arrays(self, leaves: Sequence[Any]) -> list[Array]:
         """What the graph's inputs are now."""
@@ -158,7 +172,8 @@ class Plan:
         split = self.recording.split
         if split is None or not modes.grad:
             return None
-        before = {id(b): read(b, leaves).copy() for b, overwritten in split.history_inputs if overwritten}
+        overwritten = [b for b, is_overwritten in split.history_inputs if is_overwritten and not isinstance(b, int)]
+        before = {id(b): read(b, leaves).copy() for b in overwritten}
         return Kept(self.recording.inputs, arrays, before)
 
     def _results(self, leaves: Sequence[Any], outputs: Sequence[Array], kept: Kept | None) -> Any:
@@ -169,7 +184,7 @@ class Plan:
             tensor_of(binding, leaves)._requires_grad = flag
         if kept is not None and recording.split is not None:
             kept.outputs = outputs
-            node = CompiledNode(self.derivative, recording.split, leaves, kept)
+            node = CompiledNode(self.derivative, self.differentiable, recording.split, leaves, kept)
         for n, binding, root in recording.rebased if modes.grad else ():
             _rebase(tensor_of(binding, leaves), outputs[n], node, root)
         for holder, new in recording.grads:
@@ -198,83 +213,6 @@ class Plan:
         for r, held in rebound:
             r.place.put(held, r.same_object)
         return results
-
-
-class Padded(Plan):
-    """A recording whose graph is made for some number of rows, and serves calls with fewer."""
-
-    def __init__(self, recording: Recording, stretched: Stretched, backend: str, threads: int | None) -> None:
-        super().__init__(recording, backend, threads)
-        self._stretched = stretched
-
-    def _run(self, arrays: Sequence[Array], outputs: list[Any]) -> None:
-        stretched = self._stretched
-        size = int(arrays[-1])
-        grown = [
-            a if rows is None else _extended(a, rows, stretched.rows)
-            for a, rows in zip(arrays[:-1], stretched.rows_in, strict=True)
-        ]
-        self.forward.run([*grown, arrays[-1]], outputs)
-        for n, rows in enumerate(stretched.rows_out):
-            if rows is not None:
-                meant = (slice(None),) * rows.axis + (slice(rows.factor * size + rows.offset),)
-                outputs[n] = np.ascontiguousarray(outputs[n][meant])
-
-
-def _extended(array: Array, rows: Rows, size: int) -> Array:
-    """``array`` with its last row repeated, as its padding."""
-    count = rows.factor * size + rows.offset
-    if len(array) == count:
-        return array
-    found = np.empty((count, *array.shape[1:]), array.dtype)
-    found[: len(array)] = array
-    found[len(array) :] = array[-1:]
-    return found
-
-
-class SizedPlan:
-    """A recording that serves every size, with a graph for each range of sizes."""
-
-    def __init__(self, sized: Sized, backend: str, threads: int | None) -> None:
-        self.recording = sized.recording
-        self._sized = sized
-        self._backend = backend
-        self._threads = threads
-        self._plans: dict[int, Padded] = {}
-        self._lock = Lock()
-
-    @property
-    def backends(self) -> list[Backend]:
-        return [b for plan in self._plans.values() for b in plan.backends]
-
-    def explain(self) -> str:
-        """Which sizes are served, and by how many graphs."""
-        made = ", ".join(map(str, sorted(self._plans))) or "none yet"
-        return f"runs for any size {self._sized.says}; compiled for up to this many rows: {made}"
-
-    def call(self, leaves: Sequence[Any]) -> tuple[int, Any]:
-        """As ``Plan.call``."""
-        found = self._plan(leaves).call(leaves)
-        self.recording.calls += 1
-        return found
-
-    def profile(self, leaves: Sequence[Any], calls: int) -> Profile:
-        """As ``Plan.profile``, with the padding that such a call has."""
-        raise RuntimeError("profile(): a call of any size has no profile; compile without dynamic=True for one size")
-
-    def _plan(self, leaves: Sequence[Any]) -> Padded:
-        rows = _enough(self._sized.size(leaves))
-        with self._lock:
-            if rows not in self._plans:
-                recording, stretched = self._sized.at(rows)
-                self._plans[rows] = Padded(recording, stretched, self._backend, self._threads)
-            return self._plans[rows]
-
-
-def _enough(size: int) -> int:
-    """The next power of two, or three quarters of it."""
-    most = 1 << max(size - 1, 0).bit_length()
-    return most // 4 * 3 if size <= most // 4 * 3 else most
 
 
 def _result(r: Made, t: Tensor, node: Node | None) -> Tensor:

@@ -147,4 +147,5 @@ def native(graph: Graph, aliases: Mapping[int, int], threads: int | None) -> Bac
     return (Hosted if has_external(graph) else Native)(graph, aliases, threads)
 
 
-BACKENDS: dict[str, Callable[..., Backend]] = {"native": native, "interpret": Interpreted}
+Make = Callable[[Graph, Mapping[int, int], int | None], Any]
+BACKENDS: dict[str, Make] = {"native": native, "interpret": Interpreted}

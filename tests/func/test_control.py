@@ -260,7 +260,6 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     "test": (lambda: tracecomp.while_loop(lambda x: x, lambda x: (x,), (one(3),)), "cond_fn must return"),
     "body": (lambda: tracecomp.while_loop(lambda x: YES, lambda x: x, (one(3),)), "body_fn must return a tuple"),
     "body shape": (lambda: tracecomp.while_loop(lambda x: YES, lambda x: (x[:1],), (one(3),)), "body_fn must return"),
-    "history": (lambda: tracecomp.while_loop(lambda x: YES, lambda x: (x,), (learnt(),)), "has no derivative"),
 }
 
 

@@ -28,17 +28,17 @@ def run_backward(
     create_graph: bool,
     targets: Sequence[Target] | None = None,
     accumulate: bool = True,
-    hook_targets: bool = True,
+    inside: bool = False,
 ) -> dict[Target, Tensor | None]:
     """Send ``grads`` from ``roots`` backwards. With ``targets``, only what leads to them runs, and theirs are returned.
 
-    ``hook_targets=False`` leaves out the tensor hooks of the targets themselves.
+    With ``inside``, the pass ends at the targets: their hooks and what leads on from one to another are left out.
     """
     before = modes.grad
     modes.grad = create_graph
     try:
         with np.errstate(all="ignore"):
-            return _Run(keep_graph, targets, accumulate, hook_targets).run(roots, grads)
+            return _Run(keep_graph, targets, accumulate, inside).run(roots, grads)
     finally:
         modes.grad = before
         if modes.recorder is not None:
@@ -49,12 +49,12 @@ class _Run:
     """One backward pass."""
 
     def __init__(
-        self, keep_graph: bool, targets: Sequence[Target] | None, accumulate: bool, hook_targets: bool
+        self, keep_graph: bool, targets: Sequence[Target] | None, accumulate: bool, inside: bool
     ) -> None:
         self.keep_graph = keep_graph
         self.accumulate = accumulate
         self.wanted = None if targets is None else set(targets)
-        self.unhooked = set() if hook_targets else {n for n, _ in targets or ()}
+        self.borders = {n for n, _ in targets or ()} if inside else set()
         self.ends: set[Node] = set()
         self.captured: dict[Target, Tensor | None] = {}
         self.buffers: Buffers = {}
@@ -62,11 +62,13 @@ class _Run:
     def run(self, roots: Sequence[Target], grads: Sequence[Tensor]) -> dict[Target, Tensor | None]:
         for (node, number), grad in zip(roots, grads, strict=True):
             self._arrive(node, number, grad)
-        waiting, order = _dependencies([node for node, _ in roots])
+        waiting, order = _dependencies([node for node, _ in roots], self.borders)
         needed = None
         if self.wanted is not None:
             needed = _leading_to({n for n, _ in self.wanted}, order)
-            self.ends = {n for n, _ in self.wanted if not any(e is not None and e[0] in needed for e in n.edges)}
+            self.ends = self.borders or {
+                n for n, _ in self.wanted if not any(e is not None and e[0] in needed for e in n.edges)
+            }
         ready = [(-node.number, node) for node in self.buffers if not waiting.get(node)]
         heapq.heapify(ready)
         while ready:
@@ -75,7 +77,7 @@ class _Run:
                 continue
             found = self._step(node)
             for k, edge in enumerate(node.edges):
-                if edge is None:
+                if edge is None or node in self.ends:
                     continue
                 child, number = edge
                 self._arrive(child, number, found[k] if k < len(found) else None)
@@ -94,7 +96,7 @@ class _Run:
 
     def _step(self, node: Node) -> Sequence[Tensor | None]:
         grads = self.buffers.pop(node)
-        if node not in self.unhooked:
+        if node not in self.borders:
             _tensor_hooks(node, grads)
         if node.pre_hooks:
             for hook in list(node.pre_hooks.values()):
@@ -210,8 +212,8 @@ def _validated(node: Node, grads: Sequence[Tensor | None]) -> list[Tensor | None
     return found
 
 
-def _dependencies(roots: Sequence[Node]) -> tuple[dict[Node, int], list[Node]]:
-    """How many gradients each node waits for, and every node reached."""
+def _dependencies(roots: Sequence[Node], borders: set[Node]) -> tuple[dict[Node, int], list[Node]]:
+    """How many gradients each node waits for, and every node reached; ``borders`` lead nowhere."""
     waiting: dict[Node, int] = {}
     seen = set(roots)
     stack = list(seen)
@@ -219,7 +221,7 @@ def _dependencies(roots: Sequence[Node]) -> tuple[dict[Node, int], list[Node]]:
     while stack:
         node = stack.pop()
         order.append(node)
-        for edge in node.edges:
+        for edge in node.edges if node not in borders else ():
             if edge is not None:
                 child = edge[0]
                 waiting[child] = waiting.get(child, 0) + 1

@@ -76,8 +76,12 @@ class FunctionNode(Node):
             self.ctx._saved = None
         self.ctx._to_save = ()
 
+    def spent(self) -> bool:
+        saved = self.ctx._saved
+        return saved is None or any(map(_overwritten, saved))
+
     def held(self) -> list[Tensor]:
-        return _tensors_within(self.ctx.__dict__)
+        return tensors_within(self.ctx.__dict__)
 
     def backward(self, grads: Grads) -> Grads:
         given: list[Any] = list(grads)
@@ -101,7 +105,7 @@ class FunctionNode(Node):
         return found[: self.inputs]
 
 
-def _tensors_within(start: Any) -> list[Tensor]:
+def tensors_within(start: Any) -> list[Tensor]:
     """Tensors that ``start`` leads to through containers, closures and attributes of objects that are no modules."""
     found: list[Tensor] = []
     seen: set[int] = set()
@@ -214,6 +218,12 @@ def _unpack(saved: Any) -> Tensor | None:
     if tensor._version != version:
         raise RuntimeError(modified(tensor, version))
     return tensor  # type: ignore[no-any-return]
+
+
+def _overwritten(saved: Any) -> bool:
+    if not isinstance(saved, tuple):
+        return False
+    return saved[0].overwritten() if isinstance(saved[0], SavedOut) else saved[0]._version != saved[1]
 
 
 def _zeros(pair: tuple[Any, tuple[int, ...]]) -> Tensor:

@@ -54,25 +54,19 @@ def cond(pred: Any, true_fn: Function, false_fn: Function, operands: Sequence[An
 def while_loop(cond_fn: Function, body_fn: Function, carried_inputs: Sequence[Any]) -> Any:
     """``carried_inputs`` replaced by ``body_fn(*carried_inputs)`` while ``cond_fn(*carried_inputs)`` holds, as a tuple.
 
-    RuntimeError when ``cond_fn`` does not return a bool tensor of no axes, when ``body_fn`` does not return what it
-    takes, and when gradients are asked for: a loop of unknown length keeps no history (``scan`` does).
+    Gradients reach the first carries and what ``body_fn`` reads; to go back, steps run again. RuntimeError when
+    ``cond_fn`` does not return a bool tensor of no axes, and when ``body_fn`` does not return what it takes.
     """
     if not callable(cond_fn) or not callable(body_fn):
         raise _error("while_loop: Expect cond_fn and body_fn to be callable.")
     structure, leaves = _arguments("while_loop", "carried_inputs", carried_inputs)
-    test = _trace("while_loop", "cond_fn", cond_fn, structure, leaves)
+    test = _trace("while_loop", "cond_fn", cond_fn, structure, leaves, differentiated=False)
     body = _trace("while_loop", "body_fn", body_fn, structure, leaves)
     if body.structure[1:] != structure[1:] or body.structure[0] not in (tuple, list):
         raise _error("while_loop: body_fn must return a tuple with the structure of carried_inputs")
     consts = _captured(test, body)
-    operands = (*leaves, *consts)
-    if modes.grad and any(x.requires_grad for x in operands):
-        raise _error(
-            "while_loop: an operand requires grad, but a loop of unknown length has no derivative. Use scan, or call "
-            "it under no_grad."
-        )
     attrs = {"test": test.graph(consts), "body": body.graph(consts), "carries": len(leaves)}
-    return unflatten(structure, _apply("while_loop", operands, attrs))
+    return unflatten(structure, _apply("while_loop", (*leaves, *consts), attrs))
 
 
 def scan(combine_fn: Function, init: Any, xs: Any, *, dim: int = 0, reverse: bool = False) -> tuple[Any, Any]:
@@ -172,7 +166,9 @@ class _Traced:
         return graph
 
 
-def _trace(operator: str, role: str, func: Function, structure: Any, given: Sequence[Tensor]) -> _Traced:
+def _trace(
+    operator: str, role: str, func: Function, structure: Any, given: Sequence[Tensor], differentiated: bool = True
+) -> _Traced:
     """``func`` traced on copies of ``given``, its arguments once nested in a tuple like ``structure``."""
     examples = [_example(x) for x in given]
     trace = Trace(role, modes.recorder)
@@ -188,7 +184,7 @@ def _trace(operator: str, role: str, func: Function, structure: Any, given: Sequ
     arguments = [trace.initial[id(x)] for x in examples]
     trace.forget()
     found = _Traced(trace.graph, arguments, values, results, captured)
-    tracked = any(x.requires_grad for x in (*given, *(t for t, _ in captured.values())))
+    tracked = differentiated and any(x.requires_grad for x in (*given, *(t for t, _ in captured.values())))
     if modes.grad and tracked and any(n.op is DETACH and _floating(n.outputs) for n in trace.graph.live_nodes()):
         raise _error(f"{operator}: {role} ends a gradient (detach, no_grad), which only works outside of it")
     return found

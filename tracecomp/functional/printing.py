@@ -11,6 +11,7 @@ import numpy as np
 from tracecomp.functional.defaults import default_dtype
 from tracecomp.functional.method import publish
 from tracecomp.ir.types import bool_, int64
+from tracecomp.modes import modes
 from tracecomp.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
@@ -176,11 +177,15 @@ def tensor_text(x: Tensor) -> str:
 
 
 def _repr(self: Tensor, *, tensor_contents: Any = None) -> str:
+    if modes.recorder is not None:
+        modes.recorder.shown()
     return tensor_text(self)
 
 
 def _format(self: Tensor, spec: str) -> str:
     if self.ndim == 0 and type(self) is Tensor:
+        if modes.recorder is not None:
+            modes.recorder.shown()
         return format(self._data.item(), spec)
     return object.__format__(self, spec)
 

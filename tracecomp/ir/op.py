@@ -85,10 +85,12 @@ class BilinearForm:
 class Imperative:
     """Loop meaning as statements, for operators that no index form describes (scatter, sort, cumulative).
 
-    ``fn(ins, outs, in_types, out_types, **attrs) -> list[Stmt]`` over operand and result ``Buffer`` objects.
+    ``fn(ins, outs, in_types, out_types, **attrs) -> list[Stmt]`` over operand and result ``Buffer`` objects. With
+    ``overwrites``, the only result may be the very memory of the first operand.
     """
 
     fn: Callable[..., Any]
+    overwrites: bool = False
 
 
 @immutable

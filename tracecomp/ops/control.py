@@ -17,20 +17,16 @@ from tracecomp.ops import contraction, creation, elementwise_binary, elementwise
 from tracecomp.ops.autodiff import Sym, vjp, zeros_like
 from tracecomp.ops.define import require
 from tracecomp.ops.prim import prim
-
-Types = tuple[TensorType, ...]
-
-
-def _inputs(body: Graph) -> list[Value]:
-    return [i.value for i in body.inputs if i.role != "constant"]
-
-
-def _input_types(body: Graph) -> Types:
-    return tuple(v.type for v in _inputs(body))
-
-
-def _output_types(body: Graph) -> Types:
-    return tuple(o.value.type for o in body.outputs)
+from tracecomp.ops.regions import (
+    Types,
+    backward_region,
+    float_places,
+    inline,
+    input_types,
+    inputs_of,
+    output_types,
+)
+from tracecomp.ops.reversal import while_vjp
 
 
 def _listed(types: Sequence[TensorType]) -> str:
@@ -40,18 +36,6 @@ def _listed(types: Sequence[TensorType]) -> str:
 @lru_cache(maxsize=256)
 def _prepared(body: Graph) -> Interpreter:
     return Interpreter(body)
-
-
-def inline(target: Graph, body: Graph, operands: Sequence[Value]) -> list[Value]:
-    """The results of ``body`` on ``operands``, its nodes added to ``target``."""
-    known = dict(zip(_inputs(body), operands, strict=True))
-    for given in body.inputs:
-        if given.role == "constant":
-            known[given.value] = target.add_input(given.value.type, given.name, "constant", given.data)
-    for node in body.nodes:
-        results = target.add(node.op, [known[v] for v in node.inputs], node.attrs)
-        known.update(zip(node.outputs, results, strict=True))
-    return [known[o.value] for o in body.outputs]
 
 
 def _scan_infer(
@@ -66,11 +50,11 @@ def _scan_infer(
     given = (*types[:carries], *(TensorType(t.dtype, t.shape[1:]) for t in types[carries : carries + xs]),
              *types[carries + xs :])  # fmt: skip
     require(
-        given == _input_types(body),
+        given == input_types(body),
         RuntimeError,
-        f"scan: the body takes ({_listed(_input_types(body))}), but each step gives it ({_listed(given)})",
+        f"scan: the body takes ({_listed(input_types(body))}), but each step gives it ({_listed(given)})",
     )
-    out = _output_types(body)
+    out = output_types(body)
     require(
         out[:carries] == given[:carries],
         RuntimeError,
@@ -84,7 +68,7 @@ def _scan_impl(*arrays: Any, body: Graph, carries: int, xs: int, length: int, re
     run = _prepared(body).run
     state = list(arrays[:carries])
     inputs, consts = arrays[carries : carries + xs], arrays[carries + xs :]
-    stacked = [np.empty((length, *t.shape), t.dtype.numpy) for t in _output_types(body)[carries:]]
+    stacked = [np.empty((length, *t.shape), t.dtype.numpy) for t in output_types(body)[carries:]]
     for step in reversed(range(length)) if reverse else range(length):
         results = run([*state, *(np.asarray(x[step]) for x in inputs), *consts])
         state = results[:carries]
@@ -93,15 +77,11 @@ def _scan_impl(*arrays: Any, body: Graph, carries: int, xs: int, length: int, re
     return (*(np.array(s) for s in state), *stacked)
 
 
-def _floats(types: Sequence[TensorType]) -> list[int]:
-    return [i for i, t in enumerate(types) if t.dtype.is_floating_point]
-
-
 @lru_cache(maxsize=256)
 def _with_history(body: Graph, missing: tuple[int, ...]) -> Graph:
     """The body, which also gives the carries numbered ``missing`` that it was given."""
     graph = Graph(f"{body.name}_history")
-    operands = [graph.add_input(v.type, f"in{i}") for i, v in enumerate(_inputs(body))]
+    operands = [graph.add_input(v.type, f"in{i}") for i, v in enumerate(inputs_of(body))]
     for value in inline(graph, body, operands):
         graph.add_output(value)
     for number in missing:
@@ -118,16 +98,16 @@ def _backward_body(body: Graph, carries: int, xs: int) -> Graph:
     computed again.
     """
     graph = Graph(f"{body.name}_backward")
-    types, out_types = _input_types(body), _output_types(body)
+    types, out_types = input_types(body), output_types(body)
     consts = types[carries + xs :]
 
     def inputs(prefix: str, wanted: Sequence[TensorType]) -> list[Value]:
         return [graph.add_input(t, f"{prefix}{i}") for i, t in enumerate(wanted)]
 
-    carry_grads = inputs("dcarry", [types[i] for i in _floats(types[:carries])])
-    sums = inputs("dconst", [consts[i] for i in _floats(consts)])
+    carry_grads = inputs("dcarry", [types[i] for i in float_places(types[:carries])])
+    sums = inputs("dconst", [consts[i] for i in float_places(consts)])
     operands = inputs("in", types[: carries + xs])
-    y_grads = inputs("dy", [out_types[carries:][i] for i in _floats(out_types[carries:])])
+    y_grads = inputs("dy", [out_types[carries:][i] for i in float_places(out_types[carries:])])
     stacked = inputs("y", out_types[carries:])
     operands += inputs("const", consts)
     results = inline(graph, body, operands)
@@ -193,10 +173,10 @@ def _scan_vjp(
 ) -> Any:
     if length == 0:
         return [*grads[:carries], *map(_zeros_or_none, ins[carries:])]
-    types = _input_types(body)
+    types = input_types(body)
     parts = (types[:carries], types[carries : carries + xs], types[carries + xs :])
-    carry_floats, x_floats, const_floats = map(_floats, parts)
-    y_floats = _floats(_output_types(body)[carries:])
+    carry_floats, x_floats, const_floats = map(float_places, parts)
+    y_floats = float_places(output_types(body)[carries:])
     consts = ins[carries + xs :]
     history = _histories(outs, ins, body, carries, xs, length, reverse)
     backward = prim.scan(
@@ -237,16 +217,16 @@ def _branch_types(name: str, predicate: TensorType, types: Types, branches: Sequ
     )
     for graph in branches:
         require(
-            _input_types(graph) == types,
+            input_types(graph) == types,
             RuntimeError,
-            f"{name}: {graph.name} takes ({_listed(_input_types(graph))}), but is given ({_listed(types)})",
+            f"{name}: {graph.name} takes ({_listed(input_types(graph))}), but is given ({_listed(types)})",
         )
         require(
-            _output_types(graph) == _output_types(branches[0]),
+            output_types(graph) == output_types(branches[0]),
             RuntimeError,
-            f"{name}: branches return ({_listed(_output_types(branches[0]))}) and ({_listed(_output_types(graph))})",
+            f"{name}: branches return ({_listed(output_types(branches[0]))}) and ({_listed(output_types(graph))})",
         )
-    return _output_types(branches[0])
+    return output_types(branches[0])
 
 
 def _cond_infer(predicate: TensorType, *types: TensorType, then: Graph, orelse: Graph) -> Types:
@@ -257,25 +237,12 @@ def _cond_impl(predicate: Any, *arrays: Any, then: Graph, orelse: Graph) -> Any:
     return tuple(_prepared(then if predicate else orelse).run(arrays))
 
 
-@lru_cache(maxsize=256)
-def _backward_branch(branch: Graph) -> Graph:
-    """From a branch's operands and the gradients of its results, the gradients of its operands (floats only)."""
-    graph = Graph(f"{branch.name}_backward")
-    operands = [graph.add_input(t, f"in{i}") for i, t in enumerate(_input_types(branch))]
-    results = [v for v in inline(graph, branch, operands) if v.dtype.is_floating_point]
-    given = [graph.add_input(v.type, f"dout{i}") for i, v in enumerate(results)]
-    wrt = [v for v in operands if v.dtype.is_floating_point]
-    for value, gradient in zip(wrt, vjp(graph, results, given, wrt), strict=True):
-        graph.add_output(zeros_like(Sym(graph, value)).value if gradient is None else gradient)
-    return graph
-
-
 def _cond_vjp(grads: Any, outs: Any, ins: Any, *, then: Graph, orelse: Graph) -> Any:
-    floats = _floats(_input_types(then))
-    given = [grads[i] for i in _floats(_output_types(then))]
+    floats = float_places(input_types(then))
+    given = [grads[i] for i in float_places(output_types(then))]
     by_operand: list[Any] = [None] * len(ins)
     if floats:
-        found = prim.cond(*ins, *given, then=_backward_branch(then), orelse=_backward_branch(orelse))
+        found = prim.cond(*ins, *given, then=backward_region(then), orelse=backward_region(orelse))
         for i, g in zip(floats, found if isinstance(found, tuple) else (found,), strict=True):
             by_operand[1 + i] = g
     return by_operand
@@ -283,20 +250,20 @@ def _cond_vjp(grads: Any, outs: Any, ins: Any, *, then: Graph, orelse: Graph) ->
 
 def _while_infer(*types: TensorType, test: Graph, body: Graph, carries: int) -> Types:
     require(
-        _input_types(test) == types == _input_types(body),
+        input_types(test) == types == input_types(body),
         RuntimeError,
-        f"while_loop: test takes ({_listed(_input_types(test))}), body ({_listed(_input_types(body))}), both are given "
+        f"while_loop: test takes ({_listed(input_types(test))}), body ({_listed(input_types(body))}), both are given "
         f"({_listed(types)})",
     )
     require(
-        _output_types(test) == (TensorType(bool_, ()),),
+        output_types(test) == (TensorType(bool_, ()),),
         RuntimeError,
-        f"while_loop: cond_fn must return one bool tensor of no axes, it returns ({_listed(_output_types(test))})",
+        f"while_loop: cond_fn must return one bool tensor of no axes, it returns ({_listed(output_types(test))})",
     )
     require(
-        _output_types(body) == types[:carries],
+        output_types(body) == types[:carries],
         RuntimeError,
-        f"while_loop: body_fn must return ({_listed(types[:carries])}), it returns ({_listed(_output_types(body))})",
+        f"while_loop: body_fn must return ({_listed(types[:carries])}), it returns ({_listed(output_types(body))})",
     )
     return types[:carries]
 
@@ -339,25 +306,28 @@ def _branch(op: str) -> Graph:
     return graph
 
 
-def _loop(name: str) -> Graph:
-    """Inputs x, k and n, for a loop that doubles x, and counts, while the count is below n."""
+def _loop(name: str, dtype: Any) -> Graph:
+    """Inputs x, k, n and w, for a loop that replaces x by x * w / (x * x + 1) while k, which counts, is below n."""
     graph = Graph(name)
-    graph.add_input(TensorType(float32, (3,)), "x")
+    graph.add_input(TensorType(dtype, (3,)), "x")
     graph.add_input(TensorType(int64, ()), "k")
     graph.add_input(TensorType(int64, ()), "n")
+    graph.add_input(TensorType(dtype, (3,)), "w")
     return graph
 
 
-def _loop_test() -> Graph:
-    test = _loop("test")
+def _loop_test(dtype: Any) -> Graph:
+    test = _loop("test", dtype)
     test.add_output(test.apply("lt", test.inputs[1].value, test.inputs[2].value))
     return test
 
 
-def _loop_body() -> Graph:
-    body = _loop("body")
-    body.add_output(body.apply("add", body.inputs[0].value, body.inputs[0].value))
-    body.add_output(body.apply("add", body.inputs[1].value, body.scalar(1, int64)))
+def _loop_body(dtype: Any) -> Graph:
+    body = _loop("body", dtype)
+    x, k, _, w = (i.value for i in body.inputs)
+    below = body.apply("add", body.apply("mul", x, x), body.scalar(1.0, dtype))
+    body.add_output(body.apply("div", body.apply("mul", x, w), below))
+    body.add_output(body.apply("add", k, body.scalar(1, int64)))
     return body
 
 
@@ -408,18 +378,23 @@ register(
     )
 )  # fmt: skip
 
-_WHILE = {"test": _loop_test, "body": _loop_body, "carries": 2}
+
+
+def _while(short: str, dtype: Any, n: int) -> Sample:
+    attrs = {"test": partial(_loop_test, dtype), "body": partial(_loop_body, dtype), "carries": 2}
+    numbers = (((), "i64", "index:2"), ((), "i64", f"index:{n}"))
+    return Sample((((3,), short, "any"), *numbers, ((3,), short, "any")), attrs)
+
 
 register(
     Op(
         name="while_loop", kind="control", doc="carries replaced by body(carries, consts) while test of them holds",
-        infer=_while_infer, impl=_while_impl, loop=Control(), attrs={"test": Graph, "body": Graph, "carries": int},
-        samples=tuple(
-            Sample((((3,), "f32", "any"), ((), "i64", "index:2"), ((), "i64", f"index:{n}")), _WHILE) for n in (1, 9, 5)
-        ),
+        infer=_while_infer, impl=_while_impl, vjp=while_vjp, saves=("ins",), loop=Control(),
+        attrs={"test": Graph, "body": Graph, "carries": int},
+        samples=tuple(_while(s, t, n) for s, t in (("f32", float32), ("f64", float64)) for n in (1, 9, 5)),
         errors=(
-            BadInput(Sample((((3,), "f32", "any"), ((), "i64", "any"), ((), "i32", "any")), _WHILE),
-                     RuntimeError, "both are given"),
+            BadInput(Sample((((3,), "f32", "any"), ((), "i64", "any"), ((), "i32", "any"), ((3,), "f32", "any")),
+                            _while("f32", float32, 1).attrs), RuntimeError, "both are given"),
         ),
     )
 )  # fmt: skip

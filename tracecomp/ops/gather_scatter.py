@@ -263,7 +263,7 @@ def _write_errors(src: Shape) -> tuple[BadInput, ...]:
 register(
     Op(
         name="scatter", kind="scatter", doc="base with src[p] put at index[p] along axis, and at p along the others",
-        infer=_scatter_infer, impl=_scatter_impl, loop=Imperative(scatter_statements),
+        infer=_scatter_infer, impl=_scatter_impl, loop=Imperative(scatter_statements, overwrites=True),
         vjp=_write_vjp("scatter", "gather"), saves=("ins", "outs"),
         attrs={"axis": int, "mode": str},
         samples=_write_samples(_GATHERS, lambda base, i, axis: i), errors=_write_errors((2,)),
@@ -273,7 +273,7 @@ register(
 register(
     Op(
         name="put", kind="scatter", doc="base with the slices of src written at index along axis",
-        infer=_put_infer, impl=_put_impl, loop=Imperative(put_statements),
+        infer=_put_infer, impl=_put_impl, loop=Imperative(put_statements, overwrites=True),
         vjp=_write_vjp("put", "take"), saves=("ins", "outs"),
         attrs={"axis": int, "mode": str},
         samples=_write_samples(_TAKES, lambda base, i, axis: (*base[:axis], *i, *base[axis + 1 :])),

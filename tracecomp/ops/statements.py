@@ -116,6 +116,24 @@ def indexed(
     return [*found, *(chunk(Index(const=whole * CHUNK), rest) if rest else [])]
 
 
+def written(names: Names, base: Buffer, at: Buffer, out: Buffer, limit: int, writes: Sequence[Stmt]) -> list[Stmt]:
+    """``out`` made of ``base`` by ``writes`` at the places ``at``; in one memory only if all are in range."""
+    if base != out:
+        return [*copy(names, base, out), *writes]
+    given, good = names.let(), names.let()
+
+    def test(i: Index) -> list[Stmt]:
+        value = Read(given, int64, frozenset(i.vars()))
+        inside = call("and", call("ge", value, Const(0, int64)), call("lt", value, Const(limit, int64)))
+        return [Let(given, Load(at, i)), Update(good, (inside,))]
+
+    lanes = min(CHUNK, 1 << (at.size - 1).bit_length()) if at.size else 1
+    fine = Read(good, bool_, frozenset())
+    tests = tuple(vectors(names, at.size, test))
+    acc = Acc(good, "and", bool_, Const(True, bool_), lanes)
+    return [Accumulate((acc,), tests), Check(fine), If(fine, tuple(writes))]
+
+
 def scatter_statements(
     ins: Sequence[Buffer], outs: Sequence[Buffer], in_types: Sequence[TensorType], out_types: Sequence[TensorType],
     *, axis: int, mode: str,
@@ -134,7 +152,7 @@ def scatter_statements(
 
         return indexed(names, shape[-1], lambda i: Load(at, start + i), whole[axis], element)
 
-    return [*copy(names, base, out), *nest(names, shape[:-1], row)]
+    return written(names, base, at, out, whole[axis], nest(names, shape[:-1], row))
 
 
 def put_statements(
@@ -165,4 +183,4 @@ def put_statements(
 
         return indexed(names, listed[-1], lambda i: Load(at, start + i), whole[axis], slice_at)
 
-    return [*copy(names, base, out), *nest(names, (*whole[:axis], *listed[:-1]), row)]
+    return written(names, base, at, out, whole[axis], nest(names, (*whole[:axis], *listed[:-1]), row))

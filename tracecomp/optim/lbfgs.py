@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tracecomp.errors import user_source
 from tracecomp.functional import names as T
-from tracecomp.modes import enable_grad, no_grad
+from tracecomp.modes import enable_grad, modes, no_grad
 from tracecomp.optim.optimizer import Optimizer
 from tracecomp.tensor import Tensor
 
@@ -177,6 +178,11 @@ class LBFGS(Optimizer):
         """Up to ``max_iter`` quasi-Newton steps; ``closure`` clears gradients, computes the loss and calls backward."""
         if closure is None:
             raise TypeError("LBFGS.step() missing 1 required positional argument: 'closure'")
+        if modes.recorder is not None:
+            modes.recorder.refuse(
+                f"LBFGS.step at {user_source()} depends on values at every turn: how often it calls the closure, how "
+                "far it moves. Compile the closure, and make the step outside."
+            )
         with no_grad():
             return self._minimize(closure)
 

@@ -106,10 +106,10 @@ def build_bilinear(group: Group, stored: list[Value], params: Params) -> Bilinea
     rhs = operand(root.inputs[1], form.rhs)
     flat = linear([index(v) for v in out], [v.extent for v in out])
     block = evaluator.block = Block()
-    for value in stored:
-        position = unravel(flat, value.shape)
-        expr = evaluator.read(value, position)
-        block.stmts.append(Store(params.written(value), linear(position, value.shape), expr))
+    places = [unravel(flat, v.shape) for v in stored]
+    found = [evaluator.read(v, at) for v, at in zip(stored, places, strict=True)]  # before any store: see nest.py
+    for value, at, expr in zip(stored, places, found, strict=True):
+        block.stmts.append(Store(params.written(value), linear(at, value.shape), expr))
     alone: list[Stmt] = [Store(Buffer("result", dtype, root.outputs[0].type.numel), flat, acc)]
     nest = _tidy(BilinearNest(out, reduce, lhs, rhs, block.stmts, params, acc))
     nest.plain = _tidy(BilinearNest(out, reduce, lhs, rhs, alone, params, acc))

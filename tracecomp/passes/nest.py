@@ -7,6 +7,7 @@ sweep is evaluated again, reloaded from its result, or, when it is costly, kept 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tracecomp.ir.graph import Node, Value
@@ -99,8 +100,7 @@ class _Builder:
                 if sweep.body:
                     items.append(sweep)
             else:
-                for node in roots[self.sweep]:
-                    self._store_full(node, row_block)
+                self._store_full(roots[self.sweep], row_block)
             self.evaluator.block = row_block
             self._store_rows(row_block)
         scratch = [b for _, b in self.kept.values() if b.name.startswith("s")]
@@ -177,8 +177,7 @@ class _Builder:
         block = self.evaluator.block = Block(row_block)
         accs = []
         finished: dict[Node, Read] = {}
-        for node in [n for n in roots if not isinstance(n.op.loop, Reduced)]:
-            self._store_full(node, block)
+        self._store_full([n for n in roots if not isinstance(n.op.loop, Reduced)], block)
         for node in roots:
             if isinstance(node.op.loop, Reduced):
                 acc, total = self._accumulate(node, node.op.loop, block)
@@ -199,15 +198,16 @@ class _Builder:
         acc = Acc(name, loop.op, dtype, Const(identity(loop.op, dtype), dtype), self.lanes)
         return acc, total
 
-    def _store_full(self, node: Node, block: Block) -> None:
-        value = node.outputs[0]
-        position = self._position(node)
-        expr = self.evaluator.read(value, position)
-        kept = self.kept.get(node)
-        if kept is not None and kept[1].name.startswith("s"):
-            block.stmts.append(Store(kept[1], self._inner_offset(), expr))
-        if value in self.stored:
-            block.stmts.append(Store(self.params.written(value), linear(position, value.shape), expr))
+    def _store_full(self, nodes: Sequence[Node], block: Block) -> None:
+        """Store results. All are evaluated first: what one of them overwrites, another may read."""
+        found = [self.evaluator.read(n.outputs[0], self._position(n)) for n in nodes]
+        for node, expr in zip(nodes, found, strict=True):
+            value, kept = node.outputs[0], self.kept.get(node)
+            if kept is not None and kept[1].name.startswith("s"):
+                block.stmts.append(Store(kept[1], self._inner_offset(), expr))
+            if value in self.stored:
+                offset = linear(self._position(node), value.shape)
+                block.stmts.append(Store(self.params.written(value), offset, expr))
 
     def _store_rows(self, block: Block) -> None:
         """Row results: stored in the row statements of the first sweep in which they are ready."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tracecomp.ir.graph import Graph, Value
+from tracecomp.ir.graph import Graph, Node, Value
+from tracecomp.ir.op import Imperative
 from tracecomp.passes.groups import Group, Partition
 from tracecomp.passes.lower import Task, copy_task, values_read, with_inlined
 from tracecomp.passes.reads import reads_aligned, storage
@@ -52,6 +53,8 @@ class Outputs:
             return False
         if target not in self.reads[group]:
             return True
+        if group.kind == "imperative":
+            return _changes_in_place(group.nodes[0], target)
         inside = set(with_inlined(group, self.partition).nodes)
         return not group.has_reduction and all(
             reads_aligned(v, target, inside, self.partition.opaque) for v in self.partition.stored[group]
@@ -75,3 +78,11 @@ class Outputs:
         target = Value(None, -1, like.type)
         self.home[target] = position
         return target
+
+
+def _changes_in_place(node: Node, target: Value) -> bool:
+    """Whether the statements of ``node`` may write its result over its first operand, which is ``target``."""
+    assert isinstance(node.op.loop, Imperative), node
+    first, *others = node.inputs
+    alone = all(storage(v) is not target for v in others)
+    return node.op.loop.overwrites and storage(first) is target and alone

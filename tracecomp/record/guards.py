@@ -11,7 +11,7 @@ import numpy as np
 from tracecomp.aliasing import refresh
 from tracecomp.functional.defaults import default_dtype
 from tracecomp.ir.types import DType
-from tracecomp.modes import ModuleChanges, modes
+from tracecomp.modes import ModuleChanges, modes, unrecorded
 from tracecomp.record.binding import Binding, tensor_of
 from tracecomp.record.extent import Extent
 from tracecomp.record.number import Number, followed
@@ -26,6 +26,7 @@ _MISSING = object()
 _MODULE_INTERNALS = ("_parameters", "_buffers", "_modules")
 _FROZEN_SIZE = 64
 _FROZEN_ARRAY = 65536
+_TEXT = 60
 
 
 class ById:
@@ -119,9 +120,10 @@ class Names:
         return None
 
     def add(self, mapping: MutableMapping[str, Any], key: str, where: str) -> None:
-        if (id(mapping), key) in self._seen or place_id(mapping, key) in self._known:
+        where_id = place_id(mapping, key)
+        if where_id in self._seen or where_id in self._known:
             return
-        self._seen.add((id(mapping), key))
+        self._seen.add(where_id)
         snapshot = freeze(mapping.get(key, _MISSING))
         if snapshot is not _MISSING:
             self.entries.append((mapping, key, snapshot, where))
@@ -134,8 +136,7 @@ class Names:
                     continue
             elif type(value) is snapshot[0] and (value is snapshot[1] or freeze(value) == snapshot):
                 continue
-            before = snapshot.value if type(snapshot) is ById else snapshot[1]
-            return f"{where} {key} changed from {_short(before)} to {_short(value)}"
+            return f"{where} {key} changed from {_short(snapshot)} to {_short(value)}"
         return None
 
     def moved(self) -> list[Place]:
@@ -457,11 +458,29 @@ def _module_change(module: Any, before: dict[str, Any], known: Set[tuple[int, st
 
 
 def _short(value: Any) -> str:
-    if value is _MISSING:
-        return "nothing"
+    with unrecorded():
+        text = "nothing" if value is _MISSING else _shown(value)
+    return text if len(text) <= _TEXT else text[: _TEXT - 3] + "..."
+
+
+def _shown(value: Any) -> str:
+    """A value or a snapshot in words; without the elements of tensors."""
+    kind = type(value)
+    if kind is tuple and len(value) == 2 and isinstance(value[0], type):
+        kind, value = value
+    if issubclass(kind, dict) and type(value) is tuple:
+        value = dict(zip(*value, strict=True))
+    if isinstance(value, ById) and isinstance(value.value, Tensor):
+        value = value.value
     if isinstance(value, Tensor):
         return f"a tensor {value.dtype}{list(value._data.shape)}"
-    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], type):
-        value = value[1]
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    if not issubclass(kind, _CONTAINERS):
+        return repr(value)
+    count = value if isinstance(value, int) else len(value)
+    parts = []
+    if isinstance(value, dict):
+        parts = [f"{_shown(k)}: {_shown(v)}" for k, v in value.items()]
+    elif not isinstance(value, int):
+        parts = list(map(_shown, value))
+    text = f"{kind.__name__}({', '.join(parts)})"
+    return text if parts and len(text) <= _TEXT else f"{kind.__name__} of {count}"

@@ -34,6 +34,15 @@ class Rows:
     factor: int
     offset: int
 
+    def count(self, size: int) -> int:
+        """How many entries are meant."""
+        return self.factor * size + self.offset
+
+    def size(self, array: Any) -> int:
+        """The size at which all entries of ``array`` are meant."""
+        found: int = (array.shape[self.axis] - self.offset) // self.factor
+        return found
+
 
 Operands = Sequence[Sym]
 Rule = Callable[["Padding", Op, Operands, dict[str, Any], "Rows | None"], Operands]

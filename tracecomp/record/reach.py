@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Sequence
 
+from tracecomp.autograd.function import tensors_within
 from tracecomp.errors import Source
 from tracecomp.node import Node, OpNode
 from tracecomp.record.recorder import Recorder
@@ -15,13 +16,13 @@ def edges(roots: Sequence[Tensor]) -> list[tuple[Node, int]]:
     return [(t.grad_fn, t._output_nr) for t in roots if t.grad_fn is not None]
 
 
-def was_freed(t: Tensor) -> bool:
-    """Whether the history of ``t`` was used up by a backward pass."""
-    return any(isinstance(n, OpNode) and n.ins is None for n in history_of([t]))
+def was_spent(t: Tensor) -> bool:
+    """Whether the history of ``t`` was used up by a backward pass, or what it saved was written to since."""
+    return any(n.spent() for n in history_of([t]))
 
 
 def reachable(tensors: Sequence[Tensor]) -> set[int]:
-    """The ids of ``tensors``, what they are views of, their gradients, and what their histories hold."""
+    """The ids of ``tensors``, what they are views of, their gradients, and what histories and hooks hold."""
     found: set[int] = set()
     nodes: set[Node] = set()
     stack = list(tensors)
@@ -34,6 +35,8 @@ def reachable(tensors: Sequence[Tensor]) -> set[int]:
         for node in history_of([t]) - nodes if t.grad_fn not in nodes else ():
             nodes.add(node)
             stack.extend(node.held())
+            packed = [(x.packed, x.unpack) for x in node.packed()] if isinstance(node, OpNode) else []
+            stack.extend(tensors_within((node.tensor_hooks, node.pre_hooks, node.post_hooks, packed)))
     return found
 
 

@@ -7,6 +7,7 @@ the current value and counts writes; a view re-derives its value from the root w
 from __future__ import annotations
 
 import sys
+import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -219,12 +220,20 @@ class Recorder:
 
     def leave(self, t: Tensor, how: str) -> None:
         """Refuse that a recorded value leaves the graph."""
-        self._refuse(
+        self.refuse(
             f"{how} at {user_source()}: inside a compiled function a tensor's values cannot leave for numpy, because "
             "later calls would not see it. Return the tensor, use tensor operations, or compile with fullgraph=False."
         )
 
-    def _refuse(self, message: str) -> None:
+    def shown(self) -> None:
+        """Warn that the text of a tensor is made by this call only."""
+        warnings.warn(
+            f"a tensor is printed or formatted at {user_source()}, inside a compiled function: only calls that are "
+            "recorded do so, later ones keep silent. Return the tensor and print it outside.",
+            UserWarning, stacklevel=4,
+        )  # fmt: skip
+
+    def refuse(self, message: str) -> None:
         """CaptureError; or, when not ``strict``, the rest of the call runs without being recorded."""
         if self.strict:
             raise CaptureError(message)
@@ -263,7 +272,7 @@ class Recorder:
     def host(self, owner: Any, key: str, value: Any) -> Any:
         """A number that every call reads again from ``owner``, as a 0-d float64 tensor; other values are guarded."""
         if id(getattr(owner, "group", owner)) in self.stepped:
-            self._refuse(
+            self.refuse(
                 f"reads {key}, at {user_source()}, after a schedule's step in the same call. Step the schedule last."
             )
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -283,7 +292,7 @@ class Recorder:
     ) -> Any:
         """Run ``step`` aside; later calls run it again after the graph. It may change the numbers in ``groups``."""
         if any(type(x) not in (int, float, type(None)) for x in (*args, *kwargs.values())):
-            self._refuse(
+            self.refuse(
                 f"{type(owner).__name__}.step at {user_source()} depends on a value of the compiled call. Return the "
                 "value and make this step outside."
             )
@@ -312,7 +321,7 @@ class Recorder:
         cell = self._cell(t)
         base = self.base(t)
         if cell is not None and cell.value.shape != t._data.shape:
-            self._refuse(
+            self.refuse(
                 f"the size of a tensor was changed in place before {user_source()}, from {cell.value.shape} to "
                 f"{tuple(t._data.shape)}: a graph cannot hold that. Make a new tensor of that size instead."
             )
@@ -386,6 +395,10 @@ class Recorder:
     def is_made(self, t: Tensor) -> bool:
         """Whether ``t`` came into being in this recording."""
         return t._value is not None and t._value.recorder is self
+
+    def of_the_call(self, t: Tensor) -> bool:
+        """Whether another call would have another tensor in place of ``t``."""
+        return self.is_made(t) or id(t) in self.arguments or id(t) in self.places
 
     def _keep(self, t: Tensor, cell: Cell) -> None:
         if self.is_made(t):

@@ -11,11 +11,11 @@ from numpy.lib.array_utils import byte_bounds
 
 from tracecomp.autograd.engine import run_backward
 from tracecomp.errors import Source
-from tracecomp.ir.graph import Graph, Input, Node, Output, Value
+from tracecomp.ir.graph import Graph, Input, Output, Value
+from tracecomp.ir.graph import Node as GraphNode
 from tracecomp.ir.types import TensorType, from_numpy_dtype
 from tracecomp.modes import modes
-from tracecomp.node import Node as History
-from tracecomp.node import View
+from tracecomp.node import Node, View
 from tracecomp.record.binding import Binding
 from tracecomp.record.extent import Extent, Range, SizedGraph
 from tracecomp.record.extract import extract, needed_nodes
@@ -23,7 +23,7 @@ from tracecomp.record.guards import Guards
 from tracecomp.record.number import Number, replace_left
 from tracecomp.record.places import Place
 from tracecomp.record.pytree import flatten, flatten_call, paths, unflatten
-from tracecomp.record.reach import edges, new_state, was_freed
+from tracecomp.record.reach import edges, new_state, was_spent
 from tracecomp.record.recorder import Recorder
 from tracecomp.record.saving import choose_saved
 from tracecomp.record.template import Template
@@ -40,8 +40,8 @@ KINDS = ("argument", "state", "place", "grad", "host", "size")
 class Made:
     """A result that is output ``number`` of the graph; ``root`` is its number among the differentiable results.
 
-    ``freed``: its history was used up in the call. ``leaf``: it requires grad without a history. ``grad`` is the number
-    of the output that is its gradient.
+    ``freed``: its history was used up in the call, or cannot be run any more. ``leaf``: it requires grad without a
+    history. ``grad`` is the number of the output that is its gradient.
     """
 
     number: int
@@ -120,7 +120,7 @@ class Sizes:
     ranges: dict[int, Range]
     leading: dict[int, list[int]]
     shapes: dict[Value, tuple[int, ...]]
-    attrs: dict[Node, dict[str, Any]]
+    attrs: dict[GraphNode, dict[str, Any]]
 
 
 @dataclass
@@ -129,16 +129,17 @@ class Split:
 
     ``saved`` tells what the backward graph's first inputs are: a forward input, or a numbered forward output. The other
     inputs are gradients of the differentiable results. ``wanted`` pairs inputs with outputs of the backward graph.
-    ``history`` serves further derivatives; its inputs come with whether the call itself overwrites them. ``roots`` are
-    the forward outputs that are differentiable results.
+    ``history`` serves further derivatives; its inputs come with whether the call overwrites what they are read from.
+    ``roots`` are the forward outputs that are differentiable results.
     """
 
     backward: Graph
     saved: list[Binding | int]
     wanted: list[tuple[Binding, int | None]]
     history: Template
-    history_inputs: list[tuple[Binding, bool]]
+    history_inputs: list[tuple[Binding | int, bool]]
     roots: list[int]
+    sizes: Sizes | None = None
 
 
 def record(
@@ -238,7 +239,7 @@ class _Finish:
         tensors = dict.fromkeys([*[v for v in values if isinstance(v, Tensor)], *held])
         rebased = self._rebased_arguments() if derive else []
         found = [t for t in tensors if derive and self._differentiable(t)] + rebased
-        roots = [t for t in found if not was_freed(t)]
+        roots = [t for t in found if not was_spent(t)]
         results = [self._result(v, roots) for v in values]
         rebound = self._rebound(roots)
         updates = self._updates()
@@ -252,7 +253,7 @@ class _Finish:
         split_at = self._derive(roots) if roots else None
         kept = [*tensors, *[n.tensor for n in self.recorder.numbers]]
         kept += [g for slot in self.recorder.grads.values() if (g := slot.tensor._grad) is not None]
-        split = None if split_at is None else self._split(*split_at, updated, self._history(roots))
+        split = None if split_at is None else self._split(*split_at, updated, edges(roots))
         if split is not None:
             split.roots = [self.made[id(t)] if id(t) in self.made else numbers[id(t)] for t in roots]
         mapping: dict[Value, Value] = {}
@@ -475,7 +476,9 @@ class _Finish:
 
     # ---- derivative
 
-    def _derive(self, roots: Sequence[Tensor]) -> tuple[list[Value], list[tuple[Binding, Value | None]]]:
+    def _derive(
+        self, roots: Sequence[Tensor]
+    ) -> tuple[list[Value], list[tuple[Binding, Value | None]], list[tuple[Node, int]]]:
         """Run the recorded part backwards from ``roots``, recording: gradients of the inputs that require them."""
         recorder = self.recorder
         seeds, cotangents = [], []
@@ -483,33 +486,35 @@ class _Finish:
             seed = Tensor._wrap(np.ones(root._data.shape, root._data.dtype))
             recorder.bind(seed, f"cotangent{k}", "argument")
             cotangents.append(recorder.initial[id(seed)])
+            if isinstance(recorder.graph, SizedGraph):
+                recorder.graph.shapes[cotangents[-1]] = recorder.shape_of(root)
             seeds.append(seed)
-        inputs = self._differentiable_inputs()
+        inputs = [(key, edge) for key, edge in recorder.edges.items() if recorder.initial[key] in self.sources]
+        ends = [edge for _, edge in inputs]
         found = run_backward(
-            edges(roots), seeds, keep_graph=True, create_graph=False, targets=[e for _, e in inputs], accumulate=False,
-            hook_targets=False,
-        )  # fmt: skip
+            edges(roots), seeds, keep_graph=True, create_graph=False, targets=ends, accumulate=False, inside=True
+        )
+        for key, t in recorder.state.items():  # hooks may have met more
+            self.sources.setdefault(recorder.initial[key], Binding("state", t))
         wanted: list[tuple[Binding, Value | None]] = []
         for key, edge in inputs:
             grad = found.get(edge)
             wanted.append((self.sources[recorder.initial[key]], None if grad is None else recorder.value(grad)))
-        return cotangents, wanted
+        return cotangents, wanted, ends
 
-    def _differentiable_inputs(self) -> list[tuple[int, tuple[History, int]]]:
+    def _history(
+        self, roots: Sequence[tuple[Node, int]], ends: Sequence[tuple[Node, int]], saved: dict[Value, Binding | int]
+    ) -> tuple[Template, list[Binding | int]]:
+        """The history of ``roots`` as a template, and what its inputs are read from: saved values if it can be."""
         recorder = self.recorder
-        return [(key, edge) for key, edge in recorder.edges.items() if recorder.initial[key] in self.sources]
-
-    def _history(self, roots: Sequence[Tensor]) -> tuple[Template, list[Binding]]:
-        """The history of ``roots`` as a template, and what its inputs are read from."""
-        recorder = self.recorder
-        inputs = [i for i in recorder.graph.inputs if i.value in self.sources]
-        targets = [edge for _, edge in self._differentiable_inputs()]
-        template = Template(recorder.graph, inputs, edges(roots), targets, recorder.value)
-        return template, [self.sources[i.value] for i in inputs]
+        sources = saved | {v: b for v, b in self.sources.items() if v not in saved}
+        inputs = [Input(v, f"in{k}", "argument") for k, v in enumerate(sources)]
+        template = Template(recorder.graph, inputs, roots, ends, recorder)
+        return template, [sources[v] for v in template.reads]
 
     def _split(
-        self, cotangents: list[Value], wanted: list[tuple[Binding, Value | None]], updated: set[Binding],
-        history: tuple[Template, list[Binding]],
+        self, cotangents: list[Value], wanted: list[tuple[Binding, Value | None]], ends: list[tuple[Node, int]],
+        updated: set[Binding], roots: Sequence[tuple[Node, int]],
     ) -> Split:
         """Cut the joint graph: forward keeps what backward reads of it."""
         graph = self.recorder.graph
@@ -519,8 +524,8 @@ class _Finish:
         reads = dict.fromkeys([v for n in graph.nodes if n in behind for v in n.inputs] + targets)
         constants = {i.value for i in graph.inputs if i.role == "constant"}
         given = {v for v, b in self.sources.items() if b not in updated}
-        read = [v for v in reads if v.node not in behind and v not in cotangents and v not in constants]
-        kept = choose_saved(graph, forward, read, lambda v: 0 if v in given or v in constants else v.type.nbytes)
+        needed = [v for v in reads if v.node not in behind and v not in cotangents and v not in constants]
+        kept = choose_saved(graph, forward, needed, lambda v: 0 if v in given or v in constants else v.type.nbytes)
         kept = [v for v in kept if v not in constants]
         saved: list[Binding | int] = []
         inputs = []
@@ -535,14 +540,16 @@ class _Finish:
         inputs += [Input(v, f"cotangent{k}", "argument") for k, v in enumerate(cotangents)]
         outs = [Output(v, f"grad{k}", "result") for k, v in enumerate(targets)]
         numbers = iter(range(len(targets)))
+        history, read = self._history(roots, ends, dict(zip(kept, saved, strict=True)))
+        mapping: dict[Value, Value] = {}
         return Split(
-            extract(f"{graph.name}_backward", graph, inputs, outs), saved,
+            extract(f"{graph.name}_backward", graph, inputs, outs, mapping), saved,
             [(s, None if v is None else next(numbers)) for s, v in wanted],
-            history[0], [(b, b in updated) for b in history[1]], [],
+            history, [(b, b in updated) for b in read], [], self._sizes(mapping),
         )  # fmt: skip
 
 
-def _mapped(node: Node, mapping: Mapping[Value, Value]) -> Node | None:
+def _mapped(node: GraphNode, mapping: Mapping[Value, Value]) -> GraphNode | None:
     new = mapping.get(node.outputs[0])
     return None if new is None else new.node
 

@@ -6,21 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tracecomp.ir.graph import Graph
 from tracecomp.record.binding import Binding
 from tracecomp.record.padding import NotSized
-from tracecomp.record.recording import Given, Made, Recording
+from tracecomp.record.recording import Given, Made, Recording, Split
 from tracecomp.record.sizes import Stretched, check_same
 from tracecomp.tensor import Tensor
 
 
 @dataclass
 class Sized:
-    """``source`` for other sizes: ``recording`` has its guards for them, which ``says`` puts in words.
+    """A recording with guards for more sizes, which ``says`` puts in words; ``leaf`` is an argument that has it."""
 
-    ``leaf`` is an argument that has the size.
-    """
-
-    source: Recording
     recording: Recording
     leaf: int
     says: str
@@ -30,11 +27,12 @@ class Sized:
         leaf = leaves[self.leaf]
         return len(leaf._data if isinstance(leaf, Tensor) else leaf)
 
-    def at(self, rows: int) -> tuple[Recording, Stretched]:
-        """The recording with a graph for up to ``rows`` rows; NotSized when there is none."""
-        stretched = Stretched(self.source, self.leaf, rows)
-        inputs = [*self.recording.inputs, Binding("size", self.leaf)]
-        return replace(self.recording, graph=stretched.graph, inputs=inputs, calls=0), stretched
+    def stretched(self, graph: Graph, rows: int) -> Stretched:
+        """The recording's graph, or that of its derivative, for up to ``rows`` rows; NotSized when there is none."""
+        split = self.recording.split
+        sizes = split.sizes if split is not None and graph is split.backward else self.recording.sizes
+        assert sizes is not None
+        return Stretched(graph, sizes, self.leaf, rows)
 
 
 def sized(first: Recording, second: Recording) -> Sized:
@@ -47,10 +45,15 @@ def sized(first: Recording, second: Recording) -> Sized:
         where = f"{holds.fixed_at} needs" if holds.fixed_at else "the path taken depends on"
         raise NotSized(f"{where} the size itself")
     _check_alike(first, second)
-    check_same(first, second, leaf)
+    size = first.sizes.ranges[leaf].value
+    check_same(first.graph, second.graph, second.sizes, leaf, size)
     guards = second.guards.for_sizes(leaves, lambda n: n >= least and holds.holds(n))
-    found = Sized(second, replace(second, guards=guards, calls=0), leaf, _says(second, leaf, least))
-    _check_rows(second, found.at(holds.value)[1])
+    found = Sized(replace(second, guards=guards, calls=0), leaf, _says(second, leaf, least))
+    _check_rows(second, found.stretched(second.graph, holds.value))
+    if first.split is not None and second.split is not None:
+        assert second.split.sizes is not None
+        check_same(first.split.backward, second.split.backward, second.split.sizes, leaf, size)
+        found.stretched(second.split.backward, holds.value)
     return found
 
 
@@ -80,11 +83,10 @@ def _growing(first: Recording, second: Recording) -> int:
 
 def _check_alike(first: Recording, second: Recording) -> None:
     """That two recordings differ at most in their graphs."""
-    if first.split is not None or second.split is not None:
-        raise NotSized("gradients are taken outside of the call")
     if first.effects or second.effects or first.rebased or second.rebased:
         raise NotSized("the call steps a schedule, or gives an argument a history")
     pairs = [
+        (_shown_split(first.split), _shown_split(second.split)),
         ([_bound(b) for b in first.inputs], [_bound(b) for b in second.inputs]),
         (first.structure, second.structure),
         (list(map(_shown, first.results)), list(map(_shown, second.results))),
@@ -112,6 +114,13 @@ def _identity(ref: Any) -> Any:
 
 def _shown(result: Any) -> Any:
     return (_bound(result.source), result.chain, result.linked, result.view) if isinstance(result, Given) else result
+
+
+def _shown_split(split: Split | None) -> Any:
+    if split is None:
+        return None
+    saved = [b if isinstance(b, int) else _bound(b) for b in split.saved]
+    return saved, [(_bound(b), n) for b, n in split.wanted], split.roots
 
 
 def _check_rows(recording: Recording, stretched: Stretched) -> None:

@@ -1,4 +1,4 @@
-"""One graph for every size, from a recording that knows how its shapes depend on the size of an argument.
+"""One graph for every size, from one that knows how its shapes depend on the size of an argument.
 
 The graph is made for some number of rows and computes with padding (``padding.py``), so its shapes are plain numbers;
 how many rows are meant is an input.
@@ -15,16 +15,13 @@ from tracecomp.ops.autodiff import Sym
 from tracecomp.ops.prim import prim
 from tracecomp.record.extent import Extent, evaluated
 from tracecomp.record.padding import NotSized, Padding, Rows
-from tracecomp.record.recording import Recording, Sizes
+from tracecomp.record.recording import Sizes
 
 _MAY_GROW = frozenset({"shape", "stops"})
 
 
-def check_same(first: Recording, second: Recording, leaf: int) -> None:
-    """That ``second``, when the size in ``leaf`` is that of ``first``, is ``first``; NotSized when it is not."""
-    a, b, sizes = first.graph, second.graph, second.sizes
-    assert first.sizes is not None and sizes is not None
-    size = first.sizes.ranges[leaf].value
+def check_same(a: Graph, b: Graph, sizes: Sizes, leaf: int, size: int) -> None:
+    """That ``b``, of which ``sizes`` tells, is ``a`` when the size in ``leaf`` is ``size``; NotSized when it is not."""
     if len(a.nodes) != len(b.nodes) or len(a.inputs) != len(b.inputs):
         raise NotSized("the size changes which operations there are")
     other: dict[Value, Value] = {}
@@ -62,17 +59,16 @@ def _check_type(a: Value, b: Value, sizes: Sizes, leaf: int, size: int) -> None:
 
 
 class Stretched:
-    """The graph of ``recording`` for ``rows`` as the size in ``leaf``; the size that is meant is its last open input.
+    """``source``, of which ``sizes`` tells, for ``rows`` as the size in ``leaf``.
 
-    ``rows_in`` and ``rows_out`` belong to its inputs, without constants and the size, and to its outputs.
+    The size that is meant is its last open input. ``rows_in`` and ``rows_out`` belong to its inputs, without constants
+    and the size, and to its outputs.
     """
 
-    def __init__(self, recording: Recording, leaf: int, rows: int) -> None:
-        assert recording.sizes is not None
-        source = recording.graph
+    def __init__(self, source: Graph, sizes: Sizes, leaf: int, rows: int) -> None:
         self.rows = rows
         self.graph = Graph(source.name)
-        self._sizes = recording.sizes
+        self._sizes = sizes
         self._leaf = leaf
         self._made: dict[Value, Sym] = {}
         opened = [i for i in source.inputs if i.role != "constant"]

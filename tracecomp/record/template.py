@@ -1,7 +1,8 @@
 """The autograd history of a recorded call as a template, to be built again on the values of later calls.
 
 A compiled backward graph is enough for gradients. To differentiate those again from outside, the eager nodes are
-made anew: what they saved is recomputed by the interpreter, and their edges end at the inputs of the call.
+made anew, on tensors: what they saved is recomputed, and their edges end at the inputs of the call. Recording that
+gives a function whose graphs are the next derivative's.
 """
 
 from __future__ import annotations
@@ -12,14 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.autograd.function import FunctionCtx, FunctionNode
+from tracecomp.autograd.engine import run_backward
+from tracecomp.autograd.function import FunctionCtx, FunctionNode, tensors_within
 from tracecomp.ir.graph import Graph, Input, Output, Value
-from tracecomp.ir.interpret import Interpreter
-from tracecomp.node import AccumulateGrad, CopySlices, Edge, Node, OpNode, Packed, SavedOut, View, op_node
-from tracecomp.record.extract import extract
-from tracecomp.tensor import Tensor, gradient_edge
+from tracecomp.modes import no_grad
+from tracecomp.node import AccumulateGrad, CopySlices, Edge, Grads, Node, OpNode, Packed, SavedOut, View, op_node
+from tracecomp.record.extract import extract, needed_nodes
+from tracecomp.record.pytree import flatten, unflatten
+from tracecomp.record.recorder import Recorder
+from tracecomp.tensor import Tensor, gradient_edge, wrap
 
-Array = np.ndarray[Any, Any]
 Target = tuple[Node, int]
 Mark = tuple[int, int] | None  # an edge: node number and result number; targets are numbered -1, -2, ...
 Build = Callable[["_Site"], Node]
@@ -34,28 +37,48 @@ class _Saved:
 
 
 class Template:
-    """Functions that make each node again, in order of creation; ``graph`` computes what the nodes saved."""
+    """Functions that make each node again, in order of creation; ``graph`` computes what the nodes saved.
+
+    ``reads`` are those of the values given as inputs that it takes.
+    """
 
     def __init__(
         self, source: Graph, inputs: Sequence[Input], roots: Sequence[Target], targets: Sequence[Target],
-        value_of: Callable[[Tensor], Value],
+        recorder: Recorder,
     ) -> None:  # fmt: skip
-        self._value_of = value_of
+        self._recorder = recorder
+        self._stale: str | None = None
         self._values: list[Value] = []
         self._targets = {t: (-1 - k, 0) for k, t in enumerate(targets)}
         nodes = sorted(_history([n for n, _ in roots], {n for n, _ in targets}), key=lambda n: n.number)
         self._numbers = {n: i for i, n in enumerate(nodes)}
         self._builders = [self._builder(n) for n in nodes]
         self._hooks = [(n.tensor_hooks, n.pre_hooks, n.post_hooks) for n in nodes]
+        self._check(self._hooks, "a hook")
         self._roots = [self._mark(r) for r in roots]
         outputs = [Output(v, f"v{k}", "result") for k, v in enumerate(self._values)]
+        used = _used(self._values, {i.value for i in inputs})
+        inputs = [i for i in inputs if i.value in used]
+        self.reads = [i.value for i in inputs]
         self.graph = extract(f"{source.name}_history", source, inputs, outputs)
-        self._interpreter = Interpreter(self.graph)
-        del self._value_of, self._values, self._targets, self._numbers
+        del self._recorder, self._values, self._targets, self._numbers
 
-    def build(self, arrays: Sequence[Array], ends: Sequence[Edge]) -> list[Target]:
-        """The roots of a new history on input ``arrays`` that ends at ``ends``, one per target."""
-        site = _Site(self._interpreter.run(arrays), ends)
+    def backward(self, ends: Sequence[Edge], inputs: Sequence[Tensor], grads: Grads) -> Grads:
+        """The gradients at ``ends``, one per target, of ``grads`` at the roots; with a history of their own."""
+        if self._stale is not None:
+            raise RuntimeError(self._stale)
+        roots = self._build(inputs, ends)
+        pairs = [(r, g) for r, g in zip(roots, grads, strict=True) if g is not None]
+        found = run_backward(
+            [r for r, _ in pairs], [g for _, g in pairs], keep_graph=True, create_graph=True,
+            targets=[e for e in ends if e is not None], accumulate=False, inside=True,
+        )  # fmt: skip
+        return [None if e is None else found.get(e) for e in ends]
+
+    def _build(self, inputs: Sequence[Tensor], ends: Sequence[Edge]) -> list[Target]:
+        """The roots of a new history on ``inputs`` that ends at ``ends``."""
+        with no_grad():
+            site = _Site(_computed(self.graph, inputs), ends)
         for make, hooks in zip(self._builders, self._hooks, strict=True):
             node = make(site)
             node.tensor_hooks, node.pre_hooks, node.post_hooks = hooks
@@ -69,8 +92,17 @@ class Template:
         return None if number is None else (number, edge[1])
 
     def _save(self, tensor: Tensor, mark: Mark) -> _Saved:
-        self._values.append(self._value_of(tensor))
+        self._values.append(self._recorder.value(tensor))
         return _Saved(len(self._values) - 1, mark)
+
+    def _check(self, holder: Any, what: str) -> None:
+        """Note when ``holder`` keeps tensors of the recorded call, which are not those of later calls."""
+        if any(self._recorder.of_the_call(t) for t in tensors_within(holder)):
+            self._stale = (
+                f"{what} holds tensors of a compiled call whose gradients are differentiated again outside of it: it "
+                "would see those of the call that was recorded. Differentiate inside of the compiled function, or "
+                "save tensors with save_for_backward."
+            )
 
     def _builder(self, node: Node) -> Build:
         marks = tuple(map(self._mark, node.edges))
@@ -110,13 +142,18 @@ class Template:
                 saved.append((self._save(s[0].restored(node, s[2]), None), s[2]))
             else:
                 saved.append((self._save(s[0], self._mark(gradient_edge(s[0]))), None))
-        ctx = {k: v for k, v in node.ctx.__dict__.items() if k not in ("_saved", "_to_save")}
+        left: list[Any] = []
+        kept = {k: v for k, v in node.ctx.__dict__.items() if k not in ("_saved", "_to_save")}
+        structure = flatten(kept, left)
+        self._check([v for v in left if not isinstance(v, Tensor)], f"the context of {node.name()}")
+        left = [self._save(v, self._mark(gradient_edge(v))) if isinstance(v, Tensor) else v for v in left]
         kind, function, inputs, out_types = type(node), node.function, node.inputs, node.out_types
 
         def make(site: _Site) -> Node:
             new = kind(function, FunctionCtx(), tuple(map(site.edge, marks)), inputs, ())
             new.out_types = out_types
-            new.ctx.__dict__.update(ctx)
+            found = [site.tensor(v) if isinstance(v, _Saved) else v for v in left]
+            new.ctx.__dict__.update(unflatten(structure, found))
             new.ctx._saved = tuple(site.function_saved(s, n, new) for s, n in saved)
             return new
 
@@ -124,10 +161,10 @@ class Template:
 
 
 class _Site:
-    """One building of a template: arrays of saved values, nodes made so far, edges to end at."""
+    """One building of a template: saved values, nodes made so far, edges to end at."""
 
-    def __init__(self, arrays: Sequence[Array], ends: Sequence[Edge]) -> None:
-        self.arrays = arrays
+    def __init__(self, values: Sequence[Tensor], ends: Sequence[Edge]) -> None:
+        self.values = values
         self.ends = ends
         self.made: list[Node] = []
 
@@ -138,7 +175,7 @@ class _Site:
         return self.ends[-1 - number] if number < 0 else (self.made[number], result)
 
     def tensor(self, saved: _Saved) -> Tensor:
-        t = Tensor._wrap(self.arrays[saved.slot])
+        t = self.values[saved.slot].detach()
         edge = self.edge(saved.mark)
         if edge is not None:
             t._grad_fn, t._output_nr = edge
@@ -167,3 +204,18 @@ def _history(roots: Sequence[Node], ends: set[Node]) -> set[Node]:
         found.add(node)
         stack.extend(e[0] for e in node.edges if e is not None)
     return found
+
+
+def _used(values: Sequence[Value], inputs: set[Value]) -> set[Value]:
+    """Those of ``inputs`` that ``values`` are computed from."""
+    return inputs & {*values, *(v for n in needed_nodes(values, inputs) for v in n.inputs)}
+
+
+def _computed(graph: Graph, inputs: Sequence[Tensor]) -> list[Tensor]:
+    """The outputs of ``graph`` on tensors."""
+    given = iter(inputs)
+    known = {i.value: next(given) if i.data is None else wrap(i.data) for i in graph.inputs}
+    for node in graph.nodes:
+        found = Tensor.__tracecomp_apply__(node.op, tuple([known[v] for v in node.inputs]), node.attrs)
+        known.update(zip(node.outputs, found if type(found) is tuple else (found,), strict=True))
+    return [known[o.value] for o in graph.outputs]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import gc
 import sys
 import sysconfig
 from collections.abc import Callable
@@ -35,7 +36,8 @@ class Watch:
         self.names = names
         self._codes: dict[int, CodeType] = {}
         self._objects: set[int] = set()
-        self._functions: dict[int, FunctionType] = {}
+        self._inner: set[int] = set()
+        self._sharing: dict[int, list[FunctionType]] = {}
         self._before: Callable[..., Any] | None = None
 
     def __enter__(self) -> None:
@@ -51,7 +53,6 @@ class Watch:
             self.object(fn.__self__)
             fn = fn.__func__
         if isinstance(fn, FunctionType):
-            self._functions.setdefault(id(fn.__code__), fn)
             names = fn.__code__.co_varnames[: fn.__code__.co_argcount]
             defaults = dict(zip(names[::-1], (fn.__defaults__ or ())[::-1], strict=False)) | (fn.__kwdefaults__ or {})
             for name in defaults:
@@ -81,6 +82,8 @@ class Watch:
             self._codes[id(code)] = code
             if is_user_code(code):
                 self._read(code, frame.f_globals)
+        if code.co_freevars and id(code) not in self._inner and is_user_code(code):
+            self._closure(frame)
         if code.co_argcount and code.co_varnames[0] == "self" and is_user_code(code):
             self.object(frame.f_locals.get("self"), existed=False)
         return self._before(frame, event, arg) if self._before is not None else None
@@ -90,15 +93,29 @@ class Watch:
             if name in space:
                 self.names.add(space, name, "global")
                 self._consider(space[name])
-        fn = self._functions.get(id(code))
-        for name, cell in zip(code.co_freevars, fn.__closure__ or () if fn else (), strict=False):
-            contents = Contents(cell)
-            self.names.add(contents, name, "closure variable")
-            self._consider(contents.get(name))
         for inner in code.co_consts:
             if isinstance(inner, CodeType) and id(inner) not in self._codes:
                 self._codes[id(inner)] = inner
+                self._inner.add(id(inner))
                 self._read(inner, space)
+
+    def _closure(self, frame: FrameType) -> None:
+        """Watch the closure variables of the function that runs.
+
+        A frame does not tell its function: it is among those that share the code and whose variables hold the same.
+        Functions made inside of the call are left out; what they hold is local to it.
+        """
+        code = frame.f_code
+        if id(code) not in self._sharing:
+            functions = [f for f in gc.get_referrers(code) if isinstance(f, FunctionType) and f.__code__ is code]
+            self._sharing[id(code)] = functions
+        held = frame.f_locals
+        for fn in self._sharing[id(code)]:
+            variables = {n: Contents(c) for n, c in zip(code.co_freevars, fn.__closure__ or (), strict=True)}
+            if all(held.get(name) is contents.get(name) for name, contents in variables.items()):
+                for name, contents in variables.items():
+                    self.names.add(contents, name, "closure variable")
+                    self._consider(contents.get(name))
 
     def _consider(self, value: Any) -> None:
         if isinstance(value, FunctionType | MethodType):

@@ -1,0 +1,151 @@
+"""Writes at run-time positions go into the memory of a state that nothing else reads, without a copy of the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracecomp
+
+
+def kernels(step: Callable[..., Any], bank: Any, *args: Any) -> list[str]:
+    """The kernels of ``step``, which writes into ``bank``; compiled calls leave there what eager ones do."""
+    first = bank.clone()
+    for _ in range(3):
+        step(*args)
+    expected = bank.numpy().copy()
+    bank.copy_(first)
+    run = tracecomp.compile(step)
+    for _ in range(3):
+        run(*args)
+    np.testing.assert_array_equal(bank.numpy(), expected)
+    return [call.kernel.name for call in run.entries[0].plan.forward.steps()]
+
+
+def at(*positions: int) -> Any:
+    return tracecomp.tensor(list(positions))
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda bank, x, i: bank.index_copy_(0, i, x),
+        lambda bank, x, i: bank.index_add_(0, i, x),
+        lambda bank, x, i: bank.__setitem__(i, x),
+        lambda bank, x, i: bank.scatter_(0, i[:, None].expand(2, 3), x),
+    ],
+)
+def test_nothing_is_copied(write: Callable[..., Any]) -> None:
+    bank = tracecomp.arange(300.0).reshape(100, 3)
+    found = kernels(lambda x, i: (write(bank, x, i), x.sum())[1], bank, tracecomp.ones(2, 3), at(5, 98))
+    assert not any("copy" in name for name in found), found
+
+
+def test_what_is_still_read_is_copied_first() -> None:
+    bank = tracecomp.arange(300.0).reshape(100, 3)
+
+    def from_itself(i: Any) -> Any:
+        bank.index_copy_(0, i, bank[1:3])
+
+    def before_and_after(i: Any) -> Any:
+        before = bank[5:7] * 1
+        bank.index_copy_(0, i, before + 1)
+        return before + bank[5:7]
+
+    def old_value_returned(i: Any) -> Any:
+        before = bank.clone()
+        bank.index_add_(0, i, bank[:2])
+        return before
+
+    for step in (from_itself, before_and_after, old_value_returned):
+        kernels(step, bank, at(2, 1))
+
+
+W = tracecomp.tensor(np.random.default_rng(1).standard_normal((5, 5)).astype(np.float32))
+COMPUTED: dict[str, Callable[[Any], Any]] = {
+    "elementwise": lambda x: x.tanh() * 2,
+    "product": lambda x: (x @ W).tanh(),
+    "product by rows": lambda x: (x @ W).softmax(1),
+    "transposed": lambda x: x.T.contiguous().T.exp(),
+}
+
+
+@pytest.mark.parametrize("rows", [3, 40])
+@pytest.mark.parametrize("name", COMPUTED)
+def test_a_result_reads_the_state_that_its_own_kernel_overwrites(name: str, rows: int) -> None:
+    """``new`` takes the state's memory in the kernel that also computes how far it is from the old values."""
+    make = COMPUTED[name]
+
+    def step(state: Any, other: Any, x: Any) -> Any:
+        new = make(x)
+        moved = (new - state).abs()
+        state.copy_(new)
+        return moved, moved.max()
+
+    def apart(state: Any, other: Any, x: Any) -> Any:
+        new = make(x)
+        moved = (new - state).abs()
+        state.copy_(new)
+        return moved, moved
+
+    def swapped(state: Any, other: Any, x: Any) -> Any:
+        a, b = state + make(x), other - x
+        state.copy_(b * 2)
+        other.copy_(a * 3)
+        return a * b, a.sum()
+
+    for program in (step, apart, swapped):
+        run = tracecomp.compile(program)
+        pairs = [[tracecomp.zeros(rows, 5), tracecomp.ones(rows, 5)] for _ in range(2)]
+        for call in range(4):
+            x = tracecomp.tensor(np.random.default_rng(call).standard_normal((rows, 5)).astype(np.float32))
+            want, found = program(*pairs[0], x), run(*pairs[1], x)
+            for a, b in zip((*found, *pairs[1]), (*want, *pairs[0]), strict=True):
+                np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [3, 40])
+def test_a_carry_is_read_by_the_kernel_that_overwrites_it(rows: int) -> None:
+    def solve(x: Any) -> Any:
+        def advance(z: Any, gap: Any) -> Any:
+            new = (z @ (W * 0.2) + x).tanh()
+            return new, (new - z).abs().max()
+
+        return tracecomp.while_loop(lambda z, gap: gap > 1e-4, advance, (tracecomp.zeros(rows, 5), tracecomp.ones(())))
+
+    run = tracecomp.compile(solve)
+    for call in range(4):
+        x = tracecomp.tensor(np.random.default_rng(call).standard_normal((rows, 5)).astype(np.float32))
+        for a, b in zip(run(x), solve(x), strict=True):
+            np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("count", [0, 1, 63, 64, 65, 130, 200])
+def test_nothing_is_written_when_one_position_is_out_of_range(count: int) -> None:
+    bank = tracecomp.zeros(300, 3)
+
+    def step(x: Any, i: Any) -> Any:
+        bank.index_add_(0, i, x)
+        return x.sum()
+
+    def other(x: Any, i: Any) -> Any:
+        bank.scatter_(0, i[:, None].expand(count, 3), x)
+        return x.sum()
+
+    x, good = tracecomp.ones(count, 3), tracecomp.arange(count)
+    for program in (step, other):
+        run = tracecomp.compile(program)
+        for _ in range(3):
+            bank.zero_()
+            run(x, good)
+            assert bank.sum().item() == 3 * count
+        bank.zero_()
+        for wrong in {0, count // 2, count - 1} if count else set():
+            bad = good.clone()
+            bad[wrong] = 300
+            with pytest.raises(IndexError):
+                run(x, bad)
+            assert bank.sum().item() == 0
