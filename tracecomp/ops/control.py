@@ -94,7 +94,7 @@ def _scan_impl(*arrays: Any, body: Graph, carries: int, xs: int, length: int, re
 
 
 def _floats(types: Sequence[TensorType]) -> list[int]:
-    return [i for i, t in enumerate(types) if t.dtype.is_floating_point]
+    return [i for i, t in enumerate(types) if t.dtype.differentiable]
 
 
 @lru_cache(maxsize=256)
@@ -131,8 +131,8 @@ def _backward_body(body: Graph, carries: int, xs: int) -> Graph:
     stacked = inputs("y", out_types[carries:])
     operands += inputs("const", consts)
     results = inline(graph, body, operands)
-    outputs = [v for v in results if v.dtype.is_floating_point]
-    wrt = [v for v in operands if v.dtype.is_floating_point]
+    outputs = [v for v in results if v.dtype.differentiable]
+    wrt = [v for v in operands if v.dtype.differentiable]
     found = vjp(graph, outputs, [*carry_grads, *y_grads], wrt)
     full = [zeros_like(Sym(graph, v)).value if g is None else g for v, g in zip(wrt, found, strict=True)]
     n_carry, n_const = len(carry_grads), len(sums)
@@ -224,7 +224,7 @@ def _scan_vjp(
 
 def _zeros_or_none(x: Any) -> Any:
     """Zeros like ``x``; None for what is not floating point."""
-    if not x.dtype.is_floating_point:
+    if not x.dtype.differentiable:
         return None
     return prim.full(like=x, value=0.0, shape=tuple(x.shape), dtype=x.dtype)
 
@@ -262,9 +262,9 @@ def _backward_branch(branch: Graph) -> Graph:
     """From a branch's operands and the gradients of its results, the gradients of its operands (floats only)."""
     graph = Graph(f"{branch.name}_backward")
     operands = [graph.add_input(t, f"in{i}") for i, t in enumerate(_input_types(branch))]
-    results = [v for v in inline(graph, branch, operands) if v.dtype.is_floating_point]
+    results = [v for v in inline(graph, branch, operands) if v.dtype.differentiable]
     given = [graph.add_input(v.type, f"dout{i}") for i, v in enumerate(results)]
-    wrt = [v for v in operands if v.dtype.is_floating_point]
+    wrt = [v for v in operands if v.dtype.differentiable]
     for value, gradient in zip(wrt, vjp(graph, results, given, wrt), strict=True):
         graph.add_output(zeros_like(Sym(graph, value)).value if gradient is None else gradient)
     return graph
