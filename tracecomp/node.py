@@ -175,7 +175,7 @@ class SavedOut:
 
 
 _SaveRule = tuple[bool, frozenset[int], bool]
-_NUMBERS = (bool, int, float)
+_NUMBERS = (bool, int, float, complex)
 _save_rules: dict[str, _SaveRule] = {}
 _classes: dict[str, type[OpNode]] = {}
 
@@ -253,7 +253,7 @@ class OpNode(Node):
             x, version = self.ins[slot], self.versions[slot]
             if isinstance(x, Packed):
                 return x.unpacked()
-            if isinstance(x, bool | int | float):
+            if isinstance(x, _NUMBERS):
                 return like._create("full", value=x, shape=(), dtype=from_numpy_dtype(self.types[slot][0]))
             if x._version != version:
                 raise RuntimeError(modified(x, version))
@@ -353,6 +353,7 @@ def _run_on_arrays(op: Op, operands: tuple[Any, ...], attrs: dict[str, Any]) -> 
 _TYPE_WORDS = {
     "bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long",
     "float16": "Half", "bfloat16": "BFloat16", "float32": "Float", "float64": "Double",
+    "complex64": "ComplexFloat", "complex128": "ComplexDouble",
 }  # fmt: skip
 
 

@@ -50,7 +50,7 @@ __all__ = [
 ]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
-_SCALARS = (bool, int, float)
+_SCALARS = (bool, int, float, complex)
 _ARITHMETIC = frozenset(
     ("elementwise", "reduction", "contraction", "convolution", "window", "cumulative", "scatter", "control")
 )
@@ -112,6 +112,8 @@ class Tensor(TensorFields, TensorInterface):
         if recorder is not None and recorder.numbers:
             operands, attrs = recorder.plain(operands), {k: recorder.plain(v) for k, v in attrs.items()}
         arrays = [x._data if isinstance(x, Tensor) else x for x in operands]
+        if any([a.dtype.kind == "c" for a in arrays if type(a) is np.ndarray]):
+            check_types(op, operands, attrs)
         try:
             if op.kind in _ARITHMETIC:
                 with np.errstate(all="ignore"):

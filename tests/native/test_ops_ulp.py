@@ -38,7 +38,9 @@ def run_natively(cases: list[Case]) -> list[list[Any]]:
             graph.add_output(value)
     built = build(graph)
     outs = [np.full(o.value.shape, 7, o.value.dtype.numpy) for o in graph.outputs]
-    Executable(built.program).run([*arrays, *built.constants], outs)
+    given = iter(arrays)
+    inputs: list[Any] = [i.data if i.role == "constant" else next(given) for i in built.graph.inputs]
+    Executable(built.program).run([*inputs, *built.constants], outs)
     taken = iter(outs)
     return [[next(taken) for _ in range(n)] for n in counts]
 

@@ -108,6 +108,11 @@ def _as_complex_infer(x: TensorType) -> TensorType:
     return TensorType(dtype.to_complex(), x.shape[:-1])
 
 
+def _as_real_impl(x: Any) -> Any:
+    x = np.asarray(x)
+    return as_strided(x.real, (*x.shape, 2), (*x.strides, x.itemsize // 2))
+
+
 def _as_complex_impl(x: Any) -> Any:
     dense = x if x.strides[-1] == x.itemsize else np.ascontiguousarray(x)
     return dense.view(from_numpy_dtype(x.dtype).to_complex().numpy)[..., 0]
@@ -115,7 +120,7 @@ def _as_complex_impl(x: Any) -> Any:
 
 _view("view_as_real", "real and imaginary part along a new last axis",
       _of_complex("view_as_real", lambda x: TensorType(x.dtype.to_real(), (*x.shape, 2))),
-      lambda x: as_strided(x.real, (*x.shape, 2), (*x.strides, x.itemsize // 2)),
+      _as_real_impl,
       lambda g: prim.view_as_complex(g), lambda base, new: prim.view_as_complex(new), packed,
       ("c64", "c128"), _SHAPES, (bad(RuntimeError, "only supported for complex", of("f32", 3)),))  # fmt: skip
 _view("view_as_complex", "real and imaginary part, along the last axis, as one complex number",
