@@ -99,12 +99,12 @@ class TensorInterface:
         array = self.numpy()
         return array if dtype is None else array.astype(dtype, copy=False)
 
-    def item(self) -> bool | int | float:
+    def item(self) -> Any:
         """The one element as a Python number; RuntimeError when there is not exactly one."""
         if self._data.size != 1:
             raise RuntimeError(f"a Tensor with {self._data.size} elements cannot be converted to Scalar")
         value = self._data.item()
-        return value if modes.recorder is None else modes.recorder.item(self, value)  # type: ignore[no-any-return]
+        return value if modes.recorder is None else modes.recorder.item(self, value)
 
     def tolist(self) -> Any:
         """Nested lists of Python numbers."""

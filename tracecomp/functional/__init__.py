@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tracecomp.functional import (
     arithmetic,
     bessel,
+    complexes,
     conversion,
     copies,
     creation,
@@ -50,6 +51,7 @@ __all__ = [
     "PUBLIC",
     "arithmetic",
     "bessel",
+    "complexes",
     "conversion",
     "copies",
     "creation",

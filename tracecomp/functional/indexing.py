@@ -242,8 +242,8 @@ def getitem(self: Tensor, key: Any) -> Tensor:
 def _value_tensor(value: Any, like: Tensor) -> Tensor:
     if isinstance(value, Tensor):
         return value
-    if isinstance(value, bool | int | float):
-        number: Number = exact_scalar(value, like.dtype)
+    if isinstance(value, bool | int | float | complex):
+        number: Any = exact_scalar(value, like.dtype)
         return create("full", value=number, shape=(), dtype=like.dtype)
     return wrap(array_of(value, None))
 
@@ -360,7 +360,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
                 f"{value.ndim} dimension(s)."
             )
         return prim.where(mask, cast(value, input.dtype), input)
-    if input.dtype.kind != "float" and isinstance(value, float) and not value.is_integer():
+    if not input.dtype.differentiable and isinstance(value, float) and not value.is_integer():
         raise RuntimeError(f"value cannot be converted to type {input.dtype.name} without overflow")
     return prim.where(mask, exact_scalar(value, input.dtype), input)
 

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from tracecomp.functional.accepted import accepting
+from tracecomp.functional.accepted import accepting, refuse_complex, takes_complex
 from tracecomp.functional.autocast import casts
 from tracecomp.functional.promotion import can_cast, dtype_argument, type_word
 from tracecomp.modes import grad_enabled, modes, no_grad, scope
@@ -84,13 +84,19 @@ def _callable(fn: Callable[..., Any], name: str, composite: bool) -> Callable[..
     fn = accepting(fn, name)
     places = _tensor_places(fn)
     rest = _varargs(fn)
+    real = not takes_complex(name)
 
     @functools.wraps(fn)
     def call(*args: Any, **kwargs: Any) -> Any:
         for place in places:
-            if place < len(args) and not isinstance(args[place], Tensor):
-                _refuse(fn, name, place, args[place])
+            if place < len(args):
+                if not isinstance(args[place], Tensor):
+                    _refuse(fn, name, place, args[place])
+                if real and args[place]._data.dtype.kind == "c":
+                    refuse_complex(name, args)
         if kwargs:
+            if real:
+                refuse_complex(name, kwargs.values())
             if rest in kwargs:
                 args = (*args, kwargs.pop(rest))
             return _with_keywords(fn, name, args, kwargs)
@@ -105,12 +111,15 @@ def needs_tensors(fn: Callable[..., Any], module: str) -> Callable[..., Any]:
     name = fn.__name__
     fn = accepting(fn, name)
     places = _tensor_places(fn)
+    real = not takes_complex(name)
 
     @functools.wraps(fn)
     def call(*args: Any, **kwargs: Any) -> Any:
         for place in places:
             if place < len(args) and not isinstance(args[place], Tensor):
                 _refuse(fn, name, place, args[place])
+        if real:
+            refuse_complex(name, (*args, *kwargs.values()))
         return _with_keywords(fn, name, args, kwargs) if kwargs else fn(*args, **kwargs)
 
     call.__module__ = module

@@ -41,6 +41,7 @@ def vector_norm(
     x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None
 ) -> Tensor:
     """The p-norm over ``dim`` (all dimensions by default)."""
+    x = x.abs() if x.dtype.is_complex else x
     if not x.dtype.is_floating_point:
         raise RuntimeError(
             f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {x.dtype.name.capitalize()}"
@@ -128,6 +129,7 @@ def norm(
     input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: DType | None = None
 ) -> Tensor:
     """The p-norm over ``dim``; "fro" is the 2-norm and "nuc" the sum of singular values."""
+    input = input.abs() if input.dtype.is_complex else input
     if not input.dtype.is_floating_point and dtype is None:
         raise RuntimeError(
             "linalg.vector_norm: Expected a floating point or complex tensor as input. Got "
