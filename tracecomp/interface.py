@@ -121,10 +121,10 @@ class TensorInterface:
         return value
 
     def __float__(self) -> float:
-        return float(self.item())
+        return float(_real(self.item()))
 
     def __int__(self) -> int:
-        return int(self.item())
+        return int(_real(self.item()))
 
     def __index__(self) -> int:
         if self._data.dtype.kind not in "biu" or self._data.size != 1:
@@ -135,6 +135,15 @@ class TensorInterface:
         if self._data.ndim == 0:
             raise TypeError("len() of a 0-d tensor")
         return len(self._data)
+
+
+def _real(value: Any) -> Any:
+    """A number that ``float`` and ``int`` take; RuntimeError for one with an imaginary part."""
+    if not isinstance(value, complex):
+        return value
+    if value.imag:
+        raise RuntimeError("value cannot be converted to type double without overflow")
+    return value.real
 
 
 def _observe(t: TensorInterface, value: Any) -> Any:

@@ -112,7 +112,7 @@ class Tensor(TensorFields, TensorInterface):
         if recorder is not None and recorder.numbers:
             operands, attrs = recorder.plain(operands), {k: recorder.plain(v) for k, v in attrs.items()}
         arrays = [x._data if isinstance(x, Tensor) else x for x in operands]
-        if op.parts is None and any([a.dtype.kind == "c" for a in arrays if type(a) is np.ndarray]):
+        if op.parts is None and any(a.dtype.kind == "c" for a in arrays if type(a) is np.ndarray):
             check_types(op, operands, attrs)
         try:
             if op.kind in _ARITHMETIC:

@@ -188,7 +188,7 @@ def float_power(input: Operand, exponent: Operand) -> Tensor:
     """:func:`pow` computed in float64."""
     base, power = two("float_power", input, exponent)
     wide = complex128 if result_dtype(base, power).is_complex else float64
-    return pow(*(cast(x, wide) if isinstance(x, Tensor) else wide.python(x) for x in (base, power)))  # type: ignore[arg-type]
+    return pow(*(cast(x, wide) if isinstance(x, Tensor) else wide.python(x) for x in (base, power)))
 
 
 @function("arctan2", inplace=True)
@@ -248,7 +248,7 @@ def _fitting(name: str, value: Number, kind: str) -> Number:
 
 
 @function(inplace=True, composite=True)
-def lerp(input: Tensor, end: Tensor, weight: Operand) -> Tensor:
+def lerp(input: Tensor, end: Tensor, weight: Tensor | Number) -> Tensor:
     """``input + weight * (end - input)``, accurate at both ends."""
     if input.dtype is not end.dtype:
         raise RuntimeError(f"expected dtype {input.dtype} for `end` but got dtype {end.dtype}")

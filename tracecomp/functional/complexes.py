@@ -1,4 +1,4 @@
-"""Complex tensors: their parts, views and conjugates, and functions of them as compositions of functions of the parts."""
+"""Complex tensors: parts, views and conjugates, and functions of them as compositions of functions of the parts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tracecomp.functional.method import function, publish
-from tracecomp.functional.promotion import cast, not_implemented
+from tracecomp.functional.promotion import cast, not_implemented, type_word
 from tracecomp.ir.types import DType, float32, float64
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor
@@ -22,25 +22,29 @@ def parts(z: Tensor) -> Parts:
 # ---- putting together and taking apart
 
 
-def _two_parts(name: str, a: Any, b: Any) -> None:
+def _check_parts(a: Tensor, b: Tensor) -> None:
     for x in (a, b):
-        if not isinstance(x, Tensor):
-            raise TypeError(f"{name}(): arguments must be Tensor, not {type(x).__name__}")
         if x.dtype not in (float32, float64):
-            raise RuntimeError(f"Expected both inputs to be Half, Float or Double tensors but got {a.dtype}, {b.dtype}")
+            raise RuntimeError(
+                f"Expected both inputs to be Half, Float or Double tensors but got {type_word(a.dtype)} and "
+                f"{type_word(b.dtype)}"
+            )
     if a.dtype is not b.dtype:
-        raise RuntimeError(f"Expected object of scalar type {a.dtype} but got scalar type {b.dtype} for second argument")
+        raise RuntimeError(
+            f"Expected object of scalar type {type_word(a.dtype)} but got scalar type {type_word(b.dtype)} for second "
+            "argument"
+        )
 
 
 def complex_(real: Tensor, imag: Tensor) -> Tensor:
     """real + i imag, of float32 or float64 tensors, broadcast."""
-    _two_parts("complex", real, imag)
+    _check_parts(real, imag)
     return prim.complex(real, imag)
 
 
 def polar(abs: Tensor, angle: Tensor) -> Tensor:
     """abs * (cos(angle) + i sin(angle)), broadcast."""
-    _two_parts("polar", abs, angle)
+    _check_parts(abs, angle)
     return prim.complex(prim.mul(abs, prim.cos(angle)), prim.mul(abs, prim.sin(angle)))
 
 

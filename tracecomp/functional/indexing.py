@@ -16,7 +16,7 @@ import numpy as np
 from tracecomp.functional.creation import array_of
 from tracecomp.functional.dims import Shape
 from tracecomp.functional.method import function, publish
-from tracecomp.functional.promotion import Number, cast, exact_scalar, type_word
+from tracecomp.functional.promotion import cast, exact_scalar, type_word
 from tracecomp.functional.shaping import to_shape
 from tracecomp.ir.types import bool_, broadcast_shapes, int64, uint8
 from tracecomp.modes import modes

@@ -205,5 +205,5 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     """Sum of products along ``dim``, broadcast."""
     a, b = common(x, y)
-    product = prim.mul(a, b)
+    product = prim.mul(a.conj(), b)
     return prim.sum(product, axes=reduce_axes(dim, product.ndim))

@@ -71,7 +71,7 @@ def _need_float(dtype: DType, kernel: str) -> DType:
 def _drawn(draw: Any, shape: Shape, dtype: DType, kernel: str, generator: Generator | None) -> Tensor:
     """Complex numbers have independent parts; those of normal ones have variance 1/2."""
     if not dtype.is_complex:
-        return draw(shape, _need_float(dtype, kernel), generator)  # type: ignore[no-any-return]
+        return draw(shape, _need_float(dtype, kernel), generator)
     pair = draw((*shape, 2), dtype.to_real(), generator)
     return prim.view_as_complex(prim.mul(pair, math.sqrt(0.5)) if draw is gaussian else pair)
 

@@ -30,7 +30,7 @@ class DType:
         return _numpy_dtype(self.name)
 
     @property
-    def python(self) -> type[bool] | type[int] | type[float] | type[complex]:
+    def python(self) -> Any:
         """The Python type of a scalar of this type."""
         return _PYTHON[self.kind]
 

@@ -45,7 +45,8 @@ register(
         loop=Indexed(_full_loop), attrs={"value": object, "shape": tuple, "dtype": DType},
         samples=tuple(
             Sample((), {"value": v, "shape": shape, "dtype": dtype_named(d)})
-            for v, d in ((1.5, "f32"), (-0.0, "f64"), (float("inf"), "f16"), (7, "i64"), (True, "b1"), (200, "u8"), (1 - 2j, "c64"), (2.5, "c128"))
+            for v, d in ((1.5, "f32"), (-0.0, "f64"), (float("inf"), "f16"), (7, "i64"), (True, "b1"), (200, "u8"),
+                         (1 - 2j, "c64"), (2.5, "c128"))
             for shape in ((2, 3), (), (0,))
         ),
         errors=(

@@ -152,7 +152,8 @@ def _cumprod_vjp(grads: Any, outs: Any, ins: Any, *, axis: int) -> Any:
 
 register(
     Op(
-        name="cumsum", kind="cumulative", doc="running sum along axis", infer=_infer("cumsum", "ring"), impl=_wide(np.add),
+        name="cumsum", kind="cumulative", doc="running sum along axis", infer=_infer("cumsum", "ring"),
+        impl=_wide(np.add),
         parts=each("cumsum"),
         vjp=lambda g, o, i, *, axis: (_backwards(g[0], axis),), saves=(),
         loop=_running("add", lambda t: const(-0.0 if t.kind == "float" else 0, t)), attrs={"axis": int},

@@ -204,7 +204,8 @@ _FROM_TO = [
 
 register(
     Op(
-        name="cast", kind="elementwise", doc="x converted to ``dtype``; floats to integers truncate, complex to real numbers drop the imaginary part",
+        name="cast", kind="elementwise", 
+        doc="x converted to ``dtype``; floats to integers truncate, complex to real numbers drop the imaginary part",
         infer=_cast_infer, impl=_cast_impl, vjp=_cast_vjp, saves=(),
         loop=Pointwise(lambda x, *, dtype: loops.cast(x, dtype)), parts=_cast_parts, attrs={"dtype": DType},
         samples=tuple(

@@ -104,7 +104,9 @@ register(
         attrs={"low": tuple, "high": tuple, "interior": tuple, "value": object},
         samples=tuple(
             Sample(((s, d, "any"),), {"low": a, "high": b, "interior": i, "value": v})
-            for d, v in (("f32", 0.0), ("f64", 2.0), ("f16", -1.5), ("i64", 7), ("b1", True), ("c64", 1.5), ("c128", 1j)) for s, a, b, i in _PADS
+            for d, v in (("f32", 0.0), ("f64", 2.0), ("f16", -1.5), ("i64", 7), ("b1", True), ("c64", 1.5),
+                         ("c128", 1j))
+            for s, a, b, i in _PADS
         ),
         errors=(
             bad(RuntimeError, "negative output size", of("f32", 3), low=(-4,), high=(0,), interior=(0,), value=0.0),

@@ -1,4 +1,4 @@
-"""Complex values as pairs of real ones: what ``Op.parts`` of most records is made of, and conjugates for derivatives."""
+"""Complex values as pairs of real ones: what ``Op.parts`` is made of, and conjugates for derivatives."""
 
 from __future__ import annotations
 
