@@ -157,11 +157,13 @@ def _sqrt(z: Tensor) -> Tensor:
     re, im = parts(z)
     zero = prim.bitwise_and(prim.eq(re, 0.0), prim.eq(im, 0.0))
     safe = prim.where(zero, 1.0, re)
-    large = prim.sqrt(prim.mul(prim.add(prim.hypot(safe, im), prim.abs(safe)), 0.5))
-    small = prim.div(prim.abs(im), prim.mul(large, 2.0))
     left = prim.lt(safe, 0.0)
+    far = prim.where(left, prim.neg(safe), safe)
+    large = prim.sqrt(prim.mul(prim.add(prim.hypot(safe, im), far), 0.5))
+    large = prim.where(left, prim.copysign(large, im), large)
+    small = prim.div(im, prim.mul(large, 2.0))
     root = prim.where(zero, 0.0, prim.where(left, small, large))
-    return prim.complex(root, prim.copysign(prim.where(left, large, small), im))
+    return prim.complex(root, prim.where(left, large, small))
 
 
 def _product_of(first: str, second: str, third: str, fourth: str, minus: bool) -> Callable[[Tensor], Tensor]:

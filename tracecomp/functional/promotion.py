@@ -232,7 +232,8 @@ def with_zero_gradient(result: Tensor, *inputs: Operand) -> Tensor:
     """``result`` as a function of ``inputs`` whose derivative is zero."""
     for x in inputs:
         if isinstance(x, Tensor) and x.requires_grad and modes.grad:
-            result = prim.add(result, prim.mul(cast(prim.sign(x), result.dtype), 0.0))
+            part = prim.real(x) if x.dtype.is_complex else x
+            result = prim.add(result, prim.mul(cast(prim.sign(part), result.dtype), 0.0))
     return result
 
 
