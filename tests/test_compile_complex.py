@@ -147,7 +147,8 @@ def test_bodies_carry_complex_values() -> None:
     start = tracecomp.ones(3, dtype=tracecomp.cfloat)
     same_compiled(lambda xs: tracecomp.scan(lambda c, x: (c * x, c + x), start, xs), X)
     for scale in (1.0, 1e-3):
-        same_compiled(lambda x: [tracecomp.cond(x.abs().sum() > 1, lambda t: t * 1j, lambda t: t - 1j, (x,))], X * scale)
+        chosen = lambda x: [tracecomp.cond(x.abs().sum() > 1, lambda t: t * 1j, lambda t: t - 1j, (x,))]  # noqa: E731
+        same_compiled(chosen, X * scale)
 
 
 def test_views_of_arguments_and_transposed_ones() -> None:

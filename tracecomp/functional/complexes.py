@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -178,12 +179,30 @@ def _product_of(first: str, second: str, third: str, fourth: str, minus: bool) -
     return run
 
 
+def _tanh(z: Tensor) -> Tensor:
+    """By the addition theorem, whose terms stay finite."""
+    re, im = parts(z)
+    t, u = prim.tanh(re), prim.tan(im)
+    square, other = prim.mul(t, t), prim.mul(u, u)
+    scale = prim.add(prim.mul(square, other), 1.0)
+    return prim.complex(
+        prim.div(prim.mul(t, prim.add(other, 1.0)), scale), prim.div(prim.mul(u, prim.sub(1.0, square)), scale)
+    )
+
+
+def _tan(z: Tensor) -> Tensor:
+    turned = _tanh(prim.mul(z, 1j))
+    return prim.complex(prim.imag(turned), prim.neg(prim.real(turned)))
+
+
 def _either(test: Callable[[Tensor], Tensor], join: str = "bitwise_or") -> Callable[[Tensor], Tensor]:
     return lambda z: getattr(prim, join)(*map(test, parts(z)))
 
 
 _OF_COMPLEX: dict[str, Callable[[Tensor], Tensor]] = {
     "abs": modulus, "angle": argument, "sgn": _sgn, "exp": _exp, "log": _log, "sqrt": _sqrt,
+    "tan": _tan, "tanh": _tanh, "exp2": lambda z: _exp(prim.mul(z, math.log(2))),
+    "log2": lambda z: prim.mul(_log(z), 1 / math.log(2)), "log10": lambda z: prim.mul(_log(z), 1 / math.log(10)),
     "rsqrt": lambda z: prim.div(1.0, _sqrt(z)),
     "sin": _product_of("sin", "cosh", "cos", "sinh", False), "cos": _product_of("cos", "cosh", "sin", "sinh", True),
     "sinh": _product_of("sinh", "cos", "cosh", "sin", False), "cosh": _product_of("cosh", "cos", "sinh", "sin", False),

@@ -359,6 +359,8 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
                 "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with "
                 f"{value.ndim} dimension(s)."
             )
+        if value.dtype.is_complex and not input.dtype.is_complex:
+            raise RuntimeError(f"value cannot be converted to type {input.dtype.name} without overflow")
         return prim.where(mask, cast(value, input.dtype), input)
     if not input.dtype.differentiable and isinstance(value, float) and not value.is_integer():
         raise RuntimeError(f"value cannot be converted to type {input.dtype.name} without overflow")
