@@ -33,7 +33,8 @@ DTYPES = {
 }  # fmt: skip
 OUT_OF_SCOPE = (
     "sparse.", "jiterator", "torch.ops", "torch._scaled", "to_sparse", "chalf", "_segment_reduce", "_chunk_cat",
-    "hash_tensor", "_batch_norm_with_update", "_native_batch_norm_legit", "_softmax_backward_data", "_unsafe_masked_index",
+    "hash_tensor", "_batch_norm_with_update", "_native_batch_norm_legit", "_softmax_backward_data",
+    "_unsafe_masked_index",
     "_upsample_bilinear2d_aa", "max_pool2d_with_indices_backward", "native_",
     "nn.functional.linear_cross_entropy/chunked",
 )  # fmt: skip
