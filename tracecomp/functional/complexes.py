@@ -37,20 +37,18 @@ def _check_parts(a: Tensor, b: Tensor) -> None:
         )
 
 
+@function(method=False)
 def complex_(real: Tensor, imag: Tensor) -> Tensor:
     """real + i imag, of float32 or float64 tensors, broadcast."""
     _check_parts(real, imag)
     return prim.complex(real, imag)
 
 
+@function(method=False, composite=True)
 def polar(abs: Tensor, angle: Tensor) -> Tensor:
     """abs * (cos(angle) + i sin(angle)), broadcast."""
     _check_parts(abs, angle)
     return prim.complex(prim.mul(abs, prim.cos(angle)), prim.mul(abs, prim.sin(angle)))
-
-
-function(method=False)(complex_)
-function(method=False, composite=True)(polar)
 
 
 @function(method=False)
@@ -85,7 +83,11 @@ def imag(input: Tensor) -> Tensor:
 
 def _written(part: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Any], None]:
     def write(self: Tensor, value: Any) -> None:
-        part(self).copy_(value) if isinstance(value, Tensor) else part(self).fill_(value)
+        seen = part(self)
+        if isinstance(value, Tensor):
+            seen.copy_(value)
+        else:
+            seen.fill_(value)
 
     return write
 

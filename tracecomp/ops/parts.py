@@ -35,7 +35,7 @@ def quotient(a: Pair, b: Pair) -> Pair:
     turned = prim.lt(prim.abs(b.re), prim.abs(b.im))
     large, small = prim.where(turned, b.im, b.re), prim.where(turned, b.re, b.im)
     first, second = prim.where(turned, a.im, a.re), prim.where(turned, a.re, a.im)
-    ratio = prim.div(prim.where(prim.eq(large, 0.0), 0.0, small), prim.where(prim.eq(large, 0.0), 1.0, large))
+    ratio = prim.div(small, prim.where(prim.eq(large, 0.0), 1.0, large))
     scale = prim.add(large, prim.mul(small, ratio))
     im = prim.sub(second, prim.mul(first, ratio))
     re = prim.add(first, prim.mul(second, ratio))
