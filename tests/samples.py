@@ -57,6 +57,8 @@ def draw(rng: np.random.Generator, shape: tuple[int, ...], short: str, domain: s
         return np.asarray(rng.integers(0, 2, shape)).astype(bool)
     if dtype.kind == "int":
         return _whole(rng, shape, dtype, domain)
+    if dtype.is_complex:
+        return np.asarray(_real(rng, shape, domain) + 1j * _real(rng, shape, domain)).astype(dtype.numpy)
     return np.asarray(_real(rng, shape, domain)).astype(dtype.numpy)
 
 

@@ -93,7 +93,7 @@ def test_write_is_assignment_through_the_view(op: Op) -> None:
     for number, case in enumerate(samples_of(op)):
         (base,) = case.arrays
         (seen,) = results(op, case.arrays, case.attrs)
-        new = draw(np.random.default_rng(number), seen.shape, type_of(base).dtype.short, "any")
+        new = draw(np.random.default_rng(number), seen.shape, type_of(seen).dtype.short, "any")
         graph = Graph("write")
         operands = [Sym(graph, graph.add_input(type_of(a), n)) for a, n in ((base, "base"), (new, "new"))]
         graph.add_output(op.write(*operands, **case.attrs).value)

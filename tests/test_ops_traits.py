@@ -25,7 +25,8 @@ def having(trait: str) -> list[Any]:
 
 
 def cases(op: Op) -> Iterator[Case]:
-    return (c for c in samples_of(op) if c.arrays[0].size)
+    """Samples with elements, real ones: no pass that reads traits meets complex numbers."""
+    return (c for c in samples_of(op) if c.arrays[0].size and c.arrays[0].dtype.kind != "c")
 
 
 def run(op: Op, *arrays: Any, **attrs: Any) -> Any:
@@ -51,8 +52,10 @@ def test_every_trait_is_known() -> None:
 @pytest.mark.parametrize("op", [pytest.param(op, id=op.name) for op in OPS.values() if op.kind == "view"])
 def test_overlapping_views_see_elements_several_times(op: Op) -> None:
     repeated = False
-    for case in cases(op):
-        x = np.arange(case.arrays[0].size).reshape(case.arrays[0].shape)
+    for case in samples_of(op):
+        like = case.arrays[0]
+        x = np.arange(like.size, dtype=np.float64).reshape(like.shape)
+        x = x + 1j * (x + 0.5) if like.dtype.kind == "c" else x
         seen = op.impl(x, **case.attrs)
         repeated |= np.unique(seen).size < seen.size
     assert repeated == ("overlapping" in op.traits)

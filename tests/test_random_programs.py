@@ -217,6 +217,8 @@ def test_eager_equals_torch(program: list[Any]) -> None:
     got = Case(tracecomp, program).call(1)
     if isinstance(want, tuple) and any(name == "copy_" for name, _, _ in program):
         return  # PyTorch sends zeros into the history that copy_ replaced, and so trips over writes to it
+    if isinstance(want, tuple) and want[1].startswith("a leaf Variable") and not isinstance(got, tuple):
+        return  # PyTorch takes a view made before its base had a history for a leaf, until something asks for its own
     compare(got, want)
 
 

@@ -20,7 +20,19 @@ from tracecomp.device import (
 )
 from tracecomp.interop import einops as _einops
 from tracecomp.ir.types import DType as dtype
-from tracecomp.ir.types import bfloat16, float16, float32, float64, int8, int16, int32, int64, uint8
+from tracecomp.ir.types import (
+    bfloat16,
+    complex64,
+    complex128,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+)
 from tracecomp.ir.types import bool_ as bool
 from tracecomp.later import later as _later
 from tracecomp.modes import (
@@ -87,6 +99,7 @@ def trace(first: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 float, double, half = float32, float64, float16
+cfloat, cdouble = complex64, complex128
 short, int, long = int16, int32, int64
 newaxis = None
 __version__ = "0.1.0"

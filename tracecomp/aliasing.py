@@ -181,8 +181,9 @@ def refresh(view: Tensor) -> None:
     dtype, shape = base._data.dtype, base._data.shape
     for op, attrs in view._chain:
         out = op.infer(TensorType(from_numpy_dtype(dtype), shape), **attrs)
-        node = op_node(op, attrs, (None,), [(dtype, shape)], (edge,), (), ((dtype, out.shape),))
-        edge, shape = (node, 0), out.shape
+        kind = out.dtype.numpy
+        node = op_node(op, attrs, (None,), [(dtype, shape)], (edge,), (), ((kind, out.shape),))
+        edge, dtype, shape = (node, 0), kind, out.shape
     view._grad_fn, view._output_nr = edge
     view._requires_grad = False
 
@@ -194,4 +195,4 @@ def check_types(op: Op, operands: tuple[Any, ...], attrs: dict[str, Any]) -> Non
         TensorType(x.dtype, x._data.shape) if hasattr(x, "_data") else TensorType(dtype, ())  # type: ignore[arg-type]
         for x in operands
     ]
-    op.infer(*types, **attrs)
+    op.result_types(types, attrs)

@@ -53,14 +53,14 @@ _CACHE_LIMIT = 8192
 
 def derivative(
     op: Op, attrs: dict[str, Any], types: Sequence[ArrayType], outs: Sequence[ArrayType], wanted: tuple[bool, ...],
-    present: tuple[bool, ...], sized: bool = False,
+    present: tuple[bool, ...], keep: bool = True,
 ) -> Derivative:  # fmt: skip
     """The derivative of ``op`` on operands of ``types``: gradients of the ``wanted`` operands.
 
-    ``present`` says which results have a gradient; the others count as zero. ``sized``: the types have sizes of one
-    recording, which no other must see.
+    ``present`` says which results have a gradient; the others count as zero. Kept for
+    later unless the types have sizes of one recording, which no other must see.
     """
-    if sized:
+    if not keep:
         return _trace(op, attrs, types, outs, wanted, present)
     key = (op, attrs_key(attrs), tuple(types), wanted, present)
     found = _cache.get(key)

@@ -99,12 +99,12 @@ class TensorInterface:
         array = self.numpy()
         return array if dtype is None else array.astype(dtype, copy=False)
 
-    def item(self) -> bool | int | float:
+    def item(self) -> Any:
         """The one element as a Python number; RuntimeError when there is not exactly one."""
         if self._data.size != 1:
             raise RuntimeError(f"a Tensor with {self._data.size} elements cannot be converted to Scalar")
         value = self._data.item()
-        return value if modes.recorder is None else modes.recorder.item(self, value)  # type: ignore[no-any-return]
+        return value if modes.recorder is None else modes.recorder.item(self, value)
 
     def tolist(self) -> Any:
         """Nested lists of Python numbers."""
@@ -121,10 +121,10 @@ class TensorInterface:
         return value
 
     def __float__(self) -> float:
-        return float(self.item())
+        return float(_real(self.item()))
 
     def __int__(self) -> int:
-        return int(self.item())
+        return int(_real(self.item()))
 
     def __index__(self) -> int:
         if self._data.dtype.kind not in "biu" or self._data.size != 1:
@@ -135,6 +135,15 @@ class TensorInterface:
         if self._data.ndim == 0:
             raise TypeError("len() of a 0-d tensor")
         return int(self.shape[0])
+
+
+def _real(value: Any) -> Any:
+    """A number that ``float`` and ``int`` take; RuntimeError for one with an imaginary part."""
+    if not isinstance(value, complex):
+        return value
+    if value.imag:
+        raise RuntimeError("value cannot be converted to type double without overflow")
+    return value.real
 
 
 def _observe(t: TensorInterface, value: Any) -> Any:

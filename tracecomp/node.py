@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracecomp.derivative import derivative
+from tracecomp.derivative import Derivative, derivative
 from tracecomp.errors import Source, user_source
 from tracecomp.ir.op import Op
 from tracecomp.ir.types import from_numpy_dtype
@@ -182,7 +182,7 @@ class SavedOut:
 
 
 _SaveRule = tuple[bool, frozenset[int], bool]
-_NUMBERS = (bool, int, float)
+_NUMBERS = (bool, int, float, complex)
 _save_rules: dict[str, _SaveRule] = {}
 _classes: dict[str, type[OpNode]] = {}
 
@@ -243,11 +243,7 @@ class OpNode(Node):
     def backward(self, grads: Grads) -> Grads:
         wanted = tuple([e is not None for e in self.edges])
         present = tuple([g is not None for g in grads])
-        sized = modes.recorder is not None and modes.recorder.sized
-        types, outs = self.types, self.out_types
-        if sized:
-            types, outs = modes.recorder.types.get(self, (types, outs))
-        program = derivative(self.op, self.attrs, types, outs, wanted, present, sized)
+        program = self._program(wanted, present)
         like = next(g for g in grads if g is not None)
         if modes.grad or modes.recorder is not None:
             slots: list[Any] = [self._saved(i, like) if i in program.reads else None for i in range(self._count)]
@@ -256,9 +252,16 @@ class OpNode(Node):
         arrays = program.run([*slots, *[None if g is None else g._data for g in grads]], _run_on_arrays)
         return [None if a is None else like._wrap(np.asarray(a)) for a in arrays]
 
+    def _program(self, wanted: tuple[bool, ...], present: tuple[bool, ...]) -> Derivative:
+        sized = None if modes.recorder is None else modes.recorder.sized_nodes.get(self)
+        if sized is not None:
+            attrs, types, outs = sized
+            return derivative(self.op, attrs, types, outs, wanted, present, keep=False)
+        return derivative(self.op, self.attrs, self.types, self.out_types, wanted, present)
+
     def spent(self) -> bool:
         wanted, present = tuple([e is not None for e in self.edges]), (True,) * len(self.out_types)
-        reads = derivative(self.op, self.attrs, self.types, self.out_types, wanted, present).reads
+        reads = self._program(wanted, present).reads
         return self.ins is None or any(map(self._overwritten, reads))
 
     def _overwritten(self, slot: int) -> bool:
@@ -281,7 +284,7 @@ class OpNode(Node):
             x, version = self.ins[slot], self.versions[slot]
             if isinstance(x, Packed):
                 return x.unpacked()
-            if isinstance(x, bool | int | float):
+            if isinstance(x, _NUMBERS):
                 return like._create("full", value=x, shape=(), dtype=from_numpy_dtype(self.types[slot][0]))
             if x._version != version:
                 raise RuntimeError(modified(x, version))
@@ -381,6 +384,7 @@ def _run_on_arrays(op: Op, operands: tuple[Any, ...], attrs: dict[str, Any]) -> 
 _TYPE_WORDS = {
     "bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long",
     "float16": "Half", "bfloat16": "BFloat16", "float32": "Float", "float64": "Double",
+    "complex64": "ComplexFloat", "complex128": "ComplexDouble",
 }  # fmt: skip
 
 

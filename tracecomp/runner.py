@@ -16,6 +16,8 @@ from tracecomp.ir.interpret import Interpreter
 from tracecomp.ir.program import CallStep, call_steps
 from tracecomp.passes import Built, build
 from tracecomp.passes.explain import describe_built
+from tracecomp.passes.pairs import in_parts, split_complex
+from tracecomp.passes.rewrite import Log
 from tracecomp.passes.segments import has_external, segments
 from tracecomp.runtime.executable import Executable
 
@@ -106,19 +108,22 @@ def _dense(array: Any) -> Array:
 
 
 class Hosted:
-    """A graph whose linear algebra routines the host runs, between parts compiled to machine code."""
+    """A graph some of whose operators the host runs, between parts compiled to machine code."""
 
     def __init__(self, graph: Graph, aliases: Mapping[int, int], threads: int | None) -> None:
         self.graph = graph
-        self._open = [i.value for i in graph.inputs if i.role != "constant"]
-        self._constants = {i.value: _dense(i.data) for i in graph.inputs if i.role == "constant"}
+        split = split_complex(graph, Log())
+        self._open = [i.value for i in split.inputs if i.role != "constant"]
+        self._constants = {i.value: _dense(i.data) for i in split.inputs if i.role == "constant"}
+        self._outputs = [o.value for o in split.outputs]
         self._parts = [
             (Native(s.work, {}, threads) if isinstance(s.work, Graph) else s.work, s.reads, s.writes)
-            for s in segments(graph)
+            for s in segments(split)
         ]
 
     def run(self, arrays: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Compute ``outputs`` from ``arrays``."""
+        arrays = [*map(in_parts, arrays)]
         known: dict[Value, Array] = {**self._constants, **dict(zip(self._open, arrays, strict=True))}
         for work, reads, writes in self._parts:
             given = [known[v] for v in reads]
@@ -129,7 +134,7 @@ class Hosted:
                 result = work.op.impl(*given, **work.attrs)
                 found = [*map(np.asarray, result)] if isinstance(result, tuple) else [np.asarray(result)]
             known.update(zip(writes, found, strict=True))
-        _write(outputs, [known[o.value] for o in self.graph.outputs], arrays)
+        _write([*map(in_parts, outputs)], [known[v] for v in self._outputs], arrays)
 
     def explain(self) -> str:
         """What was decided for each compiled part."""

@@ -50,7 +50,7 @@ __all__ = [
 ]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
-_SCALARS = (bool, int, float)
+_SCALARS = (bool, int, float, complex)
 _ARITHMETIC = frozenset(
     ("elementwise", "reduction", "contraction", "convolution", "window", "cumulative", "scatter", "control")
 )
@@ -114,6 +114,8 @@ class Tensor(TensorFields, TensorInterface):
         if recorder is not None and recorder.sized:
             operands = recorder.sized_operands(operands)
         arrays = [x._data if isinstance(x, Tensor) else x for x in operands]
+        if op.parts is None and any(a.dtype.kind == "c" for a in arrays if type(a) is np.ndarray):
+            check_types(op, operands, attrs)
         try:
             if op.kind in _ARITHMETIC:
                 with np.errstate(all="ignore"):
@@ -417,9 +419,12 @@ def _track(op: Op, operands: tuple[Any, ...], attrs: dict[str, Any], arrays: lis
         return
     types = [(dtype, ()) if isinstance(a, _SCALARS) else (a.dtype, a.shape) for a in arrays]
     out_types = tuple([(t._data.dtype, t._data.shape) for t in outs])
-    node = op_node(op, attrs, operands, types, tuple(edges), outs, out_types)
-    if modes.recorder is not None and modes.recorder.sized:
-        modes.recorder.note_types(node, operands, outs)
+    recorder = modes.recorder
+    sized = recorder is not None and recorder.sized
+    given = recorder.without_sizes(attrs) if sized else attrs
+    node = op_node(op, given, operands, types, tuple(edges), outs, out_types)
+    if sized:
+        recorder.note_node(node, attrs, operands, outs)
     for i, t in enumerate(outs):
         if t._data.dtype.kind not in "biu":
             t._grad_fn, t._output_nr = node, i

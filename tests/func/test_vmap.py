@@ -158,7 +158,8 @@ def test_rules_on_the_samples_of_every_primitive(op: Any) -> None:
             for batch, expected in zip(found, plain if isinstance(plain, tuple) else (plain,), strict=True):
                 for row in batch.value._data:
                     np.testing.assert_array_equal(np.isnan(row), np.isnan(expected))
-                    a, b = row.astype(float), np.asarray(expected).astype(float)
+                    wide = np.result_type(row, float)
+                    a, b = row.astype(wide), np.asarray(expected).astype(wide)
                     np.testing.assert_allclose(a, b, rtol=2e-3, atol=1e-4)
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from tests.functional.reference import same
 
-DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64")
+REAL = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64")
+DTYPES = (*REAL, "complex64", "complex128")
 FUNCTIONS = ("add", "mul", "true_divide", "eq", "maximum", "atan2", "floor_divide", "bitwise_and", "pow", "where")
 
 
@@ -23,6 +24,8 @@ def call(T: Any, name: str, a: Any, b: Any) -> Any:
 def test_pairs(name: str) -> None:
     for first, second in itertools.product(DTYPES, DTYPES):
         for shape in ((2,), ()):
+            if first == "float16" and second.startswith("complex") and not shape:
+                continue  # of half precision, which is not here
 
             def program(T: Any, first: str = first, second: str = second, shape: Any = shape) -> Any:
                 a = T.ones(2, dtype=getattr(T, first))
@@ -45,7 +48,7 @@ def test_python_scalars(scalar: Any) -> None:
 
 @pytest.mark.parametrize("name", ["sum", "prod", "cumsum", "mean", "std", "exp", "abs", "neg", "sign", "logical_not"])
 def test_unary(name: str) -> None:
-    for dtype in DTYPES:
+    for dtype in REAL if name in ("prod", "std") else DTYPES:
 
         def program(T: Any, dtype: str = dtype) -> Any:
             x = T.ones(2, 2, dtype=getattr(T, dtype))

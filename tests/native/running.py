@@ -45,6 +45,8 @@ def run_built(built: Built, executable: Executable, graph: Graph, arrays: Sequen
 
 def same_bits(a: Any, b: Any) -> bool:
     """Equal to the bit, any NaN equal to any other."""
+    if a.dtype.kind == "c":
+        return same_bits(a.real, b.real) and same_bits(a.imag, b.imag)
     if a.dtype.kind == "f":
         nan = np.isnan(a)
         return bool(np.array_equal(nan, np.isnan(b)) and a[~nan].tobytes() == b[~nan].tobytes())

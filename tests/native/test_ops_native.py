@@ -21,6 +21,9 @@ TERMS = 64.0
 
 def agree(op: Op, got: Any, want: Any, label: str) -> None:
     assert got.dtype == want.dtype and got.shape == want.shape, label
+    if got.dtype.kind == "c":
+        agree_complex(got, want, label)
+        return
     if got.dtype.kind != "f":
         assert np.array_equal(got, want), label
         return
@@ -30,6 +33,13 @@ def agree(op: Op, got: Any, want: Any, label: str) -> None:
     np.testing.assert_allclose(
         got.astype(np.float64), want.astype(np.float64), rtol=bound * epsilon, atol=scale + 1e-300, err_msg=label
     )
+
+
+def agree_complex(got: Any, want: Any, label: str) -> None:
+    """Up to rounding of terms as large as the largest element: real and imaginary parts are differences of products."""
+    bound = TERMS * np.finfo(want.dtype).eps
+    largest = float(np.max(np.abs(want), initial=0.0))
+    np.testing.assert_allclose(got, want, rtol=bound, atol=bound * largest, err_msg=label)
 
 
 @pytest.mark.parametrize("op", EVERY)

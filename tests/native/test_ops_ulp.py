@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import tracecomp.ops  # noqa: F401 - fills the registry
+from tests.native.test_ops_native import agree_complex
 from tests.samples import Case, samples_of
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.op import OPS, Op
@@ -37,7 +38,9 @@ def run_natively(cases: list[Case]) -> list[list[Any]]:
             graph.add_output(value)
     built = build(graph)
     outs = [np.full(o.value.shape, 7, o.value.dtype.numpy) for o in graph.outputs]
-    Executable(built.program).run([*arrays, *built.constants], outs)
+    given = iter(arrays)
+    inputs: list[Any] = [i.data if i.role == "constant" else next(given) for i in built.graph.inputs]
+    Executable(built.program).run([*inputs, *built.constants], outs)
     taken = iter(outs)
     return [[next(taken) for _ in range(n)] for n in counts]
 
@@ -45,6 +48,9 @@ def run_natively(cases: list[Case]) -> list[list[Any]]:
 def agree(case: Case, native: Any, numpy: Any, slack: Any) -> None:
     """Equal up to ``slack``, with NaN, infinities and signs of zeros in the same places."""
     assert native.dtype == numpy.dtype and native.shape == numpy.shape
+    if native.dtype.kind == "c":
+        agree_complex(native, numpy, str(case))
+        return
     if native.dtype.kind != "f":
         np.testing.assert_array_equal(native, numpy, err_msg=str(case))
         return

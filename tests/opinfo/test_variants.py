@@ -21,13 +21,15 @@ from tests.opinfo.run_opinfo import (  # noqa: E402
     in_scope,
     is_exact,
     op_db,
+    takes,
 )  # fmt: skip
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-ABSENT = {"stft", "istft", "as_strided_", "bfloat16", "matrix_exp"}
+ABSENT = {"as_strided_", "bfloat16", "matrix_exp"}
 # Memory that overlaps or cannot grow does not survive the conversion of arguments; the rest are checks of ``out``.
 UNCHECKED = ("single memory location", "resizable", "Expected out tensor", "tensor out", "_sizes.size()")
+UNCHECKED += ("argument 'out'",)
 
 
 def variants() -> Iterator[Any]:
@@ -44,7 +46,7 @@ def variants() -> Iterator[Any]:
 def test_method(op: Any, variant: Any, in_place: bool) -> None:
     method = getattr(tracecomp.Tensor, variant.__name__)
     for dtype in DTYPES.values():
-        if dtype not in op.supported_dtypes("cpu"):
+        if not takes(op, dtype):
             continue
         for _, sample in zip(range(3), op.sample_inputs("cpu", dtype), strict=False):
             if not isinstance(sample.input, torch.Tensor) or (in_place and sample.broadcasts_input):

@@ -35,13 +35,13 @@ def test_runs_every_pass_in_order() -> None:
     stages = manager.run(small(), Dump("t"))
     assert names(stages) == ["recorded", *(p.name for p in PIPELINE)]
     assert [n.op.name for n in stages[-1].graph.live_nodes()] == ["full", "mul"]
-    assert stages[1].log.hits["involution"] == 1
+    assert stages[names(stages).index("simplify")].log.hits["involution"] == 1
 
 
 def test_skip_and_stop_after() -> None:
-    with config.override(skip_passes=("simplify",), stop_after=2):
+    with config.override(skip_passes=("simplify",), stop_after=3):
         stages = manager.run(small(), Dump("t"))
-    assert names(stages) == ["recorded", "fold"]
+    assert names(stages) == ["recorded", "pairs", "fold"]
 
 
 def test_unknown_pass_to_skip() -> None:

@@ -52,6 +52,8 @@ def _candidates() -> Iterator[tuple[Any, ...]]:
     yield from ((x, x, (3,), (1,)), (image, flow), (image, 2.0, 2))
     yield from ((_floats(2, 2, 3), [2, 1, 4, 4]), (image, 2, 3), (image[:, :, 0], 2.0, 2), (image.unsqueeze(2), 2.0, 1))
     yield from ((m, 3, 0, 1), (m, (3,)), (m, (3, 3), (3, 1)), ("ij,jk->ik", m, m), (b, 3), (m, 1, True))
+    yield from ((_floats(3, 2),), (x * 1j,), (x * 1j, x * 1j), (x * 1j, 4), (m * 1j, 4))
+    yield (_floats(16), 4, None, None, None, True, "reflect", False, None, True)
 
 
 def calls(fn: Callable[..., Any]) -> Iterator[tuple[Any, ...]]:
@@ -71,10 +73,10 @@ def calls(fn: Callable[..., Any]) -> Iterator[tuple[Any, ...]]:
 
 
 def _copied(value: Any, leaves: list[Tensor] | None = None) -> Any:
-    """Copies; with ``leaves``, floating-point ones come from a leaf that requires grad and is added there."""
+    """Copies; with ``leaves``, floating and complex ones come from a leaf that requires grad and is added there."""
     if isinstance(value, Tensor):
         copy = value.clone()
-        if leaves is None or not copy.is_floating_point():
+        if leaves is None or not copy.dtype.differentiable:
             return copy
         leaves.append(copy.requires_grad_())
         return copy.clone()
@@ -110,7 +112,8 @@ def _gradient(fn: Callable[..., Any], args: tuple[Any, ...]) -> str:
             outs = [t for t in _tensors(fn(*_copied(args, leaves))) if t.requires_grad]
             if not outs:
                 return "no"
-            found = tracecomp.autograd.grad(sum(t.sum() for t in outs), leaves, allow_unused=True)
+            total = sum((tracecomp.view_as_real(t) if t.is_complex() else t).sum() for t in outs)
+            found = tracecomp.autograd.grad(total, leaves, allow_unused=True)
         except Exception:
             return "no"
     return "yes" if any(g is not None for g in found) else "no"
@@ -125,8 +128,9 @@ def _graph(fn: Callable[..., Any], args: tuple[Any, ...]) -> tuple[str, str]:
         return "composed", "no"
     nodes = [n for n in graph.live_nodes() if n.op.kind != "creation"]
     made = "primitive" if len(nodes) <= 1 else "composed"
-    if any(n.op.kind == "external" for n in nodes):
-        return made, "as a call of LAPACK"
+    hosted = [n.op.name for n in nodes if n.op.kind == "external"]
+    if hosted:
+        return made, f"as a call of {'FFT' if all(name.startswith('fft') for name in hosted) else 'LAPACK'}"
     if any(o.role == "predicate" for o in graph.outputs):
         return made, "one graph per value seen"
     return made, "yes"

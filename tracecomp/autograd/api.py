@@ -125,6 +125,8 @@ def _root_grads(outputs: Sequence[Tensor], given: Any, count: int) -> list[Tenso
         if g is None:
             if out.requires_grad and out.numel() != 1:
                 raise RuntimeError("grad can be implicitly created only for scalar outputs")
+            if out.dtype.is_complex:
+                raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {out.dtype}")
             g = create("full", value=1.0, shape=tuple(out.shape), dtype=out.dtype)
         elif not isinstance(g, Tensor):
             raise TypeError(f"gradients can be either Tensors or None, but got {type(g).__name__}")
@@ -132,6 +134,11 @@ def _root_grads(outputs: Sequence[Tensor], given: Any, count: int) -> list[Tenso
             raise RuntimeError(
                 f"Mismatch in shape: grad_output[{i}] has a shape of {g.shape} and output[{i}] has a shape of "
                 f"{out.shape}."
+            )
+        elif g.dtype.is_complex is not out.dtype.is_complex:
+            raise RuntimeError(
+                "For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in "
+                f"dtype: grad_output[{i}] has a dtype of {g.dtype} and output[{i}] has a dtype of {out.dtype}."
             )
         found.append(g)
     return found

@@ -68,7 +68,7 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
             "Trying to create a dual Tensor for forward AD but no level exists, make sure to enter_dual_level() first."
         )
     for name, x in (("primal", tensor), ("tangent", tangent)):
-        if not x.dtype.is_floating_point:
+        if not x.dtype.differentiable:
             raise ValueError(f"Expected {name} to be floating point or complex, but got: {x.dtype}")
     if tensor.shape != tangent.shape or tensor.dtype is not tangent.dtype:
         raise RuntimeError(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from tracecomp.autograd.api import grad
-from tracecomp.ir.types import float64
+from tracecomp.ir.types import complex128, float64
 from tracecomp.tensor import Tensor, wrap
 
 Array = np.ndarray[Any, Any]
@@ -31,7 +32,10 @@ def gradcheck(
     check_batched_grad: bool = False,
     fast_mode: bool = False,
 ) -> bool:
-    """Compare the Jacobians of ``func`` at float64 ``inputs`` with central differences of step ``eps``."""
+    """Compare the Jacobians of ``func`` at float64 or complex128 ``inputs`` with central differences of step ``eps``.
+
+    Real and imaginary parts count as variables of their own.
+    """
     try:
         _check(func, (inputs,) if isinstance(inputs, Tensor) else tuple(inputs), eps, atol, rtol)
     except GradcheckError:
@@ -61,7 +65,7 @@ def gradgradcheck(
     outs = _outputs(func(*ins))
     if grad_outputs is None:
         generator = np.random.default_rng(0)
-        given = [wrap(generator.standard_normal(o.shape).astype(o._data.dtype)).requires_grad_() for o in outs]
+        given = [wrap(_drawn(generator, o)).requires_grad_() for o in outs]
     else:
         given = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs)
 
@@ -74,9 +78,15 @@ def gradgradcheck(
     return gradcheck(gradient, (*ins, *given), eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception)
 
 
+def _drawn(generator: np.random.Generator, like: Tensor) -> Array:
+    x = generator.standard_normal(like.shape)
+    x = x + 1j * generator.standard_normal(like.shape) if like.dtype.is_complex else x
+    return np.asarray(x).astype(like._data.dtype)
+
+
 def _outputs(result: Any) -> list[Tensor]:
     listed = [result] if isinstance(result, Tensor) else list(result)
-    return [o for o in listed if isinstance(o, Tensor) and o.dtype.is_floating_point]
+    return [o for o in listed if isinstance(o, Tensor) and o.dtype.differentiable]
 
 
 def _check(func: Callable[..., Any], inputs: tuple[Any, ...], eps: float, atol: float, rtol: float) -> None:
@@ -87,8 +97,8 @@ def _check(func: Callable[..., Any], inputs: tuple[Any, ...], eps: float, atol: 
             "requires_grad=True."
         )
     for i, x in enumerate(checked):
-        if x.dtype is not float64:
-            raise ValueError(f"gradcheck: input {i} is {x.dtype}; finite differences need float64")
+        if x.dtype not in (float64, complex128):
+            raise ValueError(f"gradcheck: input {i} is {x.dtype}; finite differences need float64 or complex128")
     outs = _outputs(func(*inputs))
     for k, out in enumerate(outs):
         for i, x in enumerate(checked):
@@ -102,29 +112,43 @@ def _check(func: Callable[..., Any], inputs: tuple[Any, ...], eps: float, atol: 
 
 
 def _numerical(func: Callable[..., Any], inputs: tuple[Any, ...], x: Tensor, k: int, eps: float) -> Array:
-    """The Jacobian of output ``k`` in ``x``, one row per element of ``x``."""
+    """The Jacobian of output ``k`` in ``x``, one row per element of ``x``, or two per complex one."""
 
     def value() -> Array:
-        return _outputs(func(*inputs))[k]._data.astype(np.float64).ravel()
+        return _reals(_outputs(func(*inputs))[k]._data)
 
     rows = []
     for position in np.ndindex(x._data.shape):
         before = x._data[position]
-        x._data[position] = before + eps
-        high = value()
-        x._data[position] = before - eps
-        low = value()
-        x._data[position] = before
-        rows.append((high - low) / (2 * eps))
-    return np.array(rows).reshape(x.numel(), -1)
+        for unit in _units(x):
+            x._data[position] = before + eps * unit
+            high = value()
+            x._data[position] = before - eps * unit
+            low = value()
+            x._data[position] = before
+            rows.append((high - low) / (2 * eps))
+    return np.array(rows).reshape(len(rows), -1)
+
+
+def _units(x: Tensor) -> tuple[complex, ...]:
+    """The directions in which one element can move."""
+    return (1.0, 1j) if x.dtype.is_complex else (1.0,)
+
+
+def _reals(array: Array) -> Array:
+    """The elements in a row; real and imaginary parts after each other."""
+    if array.dtype.kind != "c":
+        return array.astype(np.float64).ravel()
+    return array.astype(np.complex128).ravel().view(np.float64)
 
 
 def _analytical(out: Tensor, x: Tensor) -> Array:
-    """The Jacobian by reverse mode, one row per element of ``x``."""
+    """The Jacobian by reverse mode, in the form of ``_numerical``."""
     columns = []
-    for k in range(out.numel()):
+    rows = x.numel() * len(_units(x))
+    for k, unit in product(range(out.numel()), _units(out)):
         seed = np.zeros(out._data.shape, out._data.dtype)
-        seed.ravel()[k] = 1.0
+        seed.ravel()[k] = unit
         found = grad(out, x, wrap(seed), retain_graph=True, allow_unused=True)[0] if out.requires_grad else None
-        columns.append(np.zeros(x.numel()) if found is None else found._data.astype(np.float64).ravel())
-    return np.array(columns).T.reshape(x.numel(), -1)
+        columns.append(np.zeros(rows) if found is None else _reals(found._data))
+    return np.array(columns).T.reshape(rows, -1)

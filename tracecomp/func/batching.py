@@ -80,7 +80,7 @@ def _elementwise(size: int, node: Node, operands: list[Any]) -> Any:
 
 
 def _over_axes(size: int, node: Node, operands: list[Any]) -> Any:
-    """Reductions: ``axes`` count from the example's first axis."""
+    """Reductions and transforms: ``axes`` count from the example's first axis."""
     axes = tuple(a + 1 for a in node.attrs["axes"])
     return getattr(prim, node.op.name)(operands[0].value, **{**node.attrs, "axes": axes})
 
@@ -256,4 +256,6 @@ _BY_NAME: dict[str, Rule] = {
     "pad": _leading(low=0, high=0, interior=0), "fold": _leading(shape=None),
     "conv_weight": _convolution_weight, "take": _take, "put": _put, "gather": _along_axis, "scatter": _along_axis,
     "scan": _scan, "cond": _cond,
+    **dict.fromkeys(("real", "imag", "view_as_real", "view_as_complex"), _every_operand),
+    **dict.fromkeys(("fft_c2c", "fft_r2c", "fft_c2r"), _over_axes),
 }  # fmt: skip

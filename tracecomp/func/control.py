@@ -193,11 +193,11 @@ def _trace(
 def _example(x: Tensor) -> Tensor:
     """A copy that requires grad: a carry may have a history from its second step on."""
     with unrecorded():
-        return Tensor._wrap(np.array(x._data)).requires_grad_(modes.grad and x.dtype.is_floating_point)
+        return Tensor._wrap(np.array(x._data)).requires_grad_(modes.grad and x.dtype.differentiable)
 
 
 def _floating(values: Sequence[Value]) -> bool:
-    return values[0].dtype.is_floating_point
+    return values[0].dtype.differentiable
 
 
 def _refuse_effects(operator: str, role: str, trace: Trace) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tracecomp.functional.complexes import power as complex_power
 from tracecomp.functional.method import function, publish, store_inplace
 from tracecomp.functional.promotion import (
     Number,
@@ -19,7 +20,7 @@ from tracecomp.functional.promotion import (
     scalar_dtype,
     with_zero_gradient,
 )
-from tracecomp.ir.types import bool_, float64
+from tracecomp.ir.types import bool_, complex128, float64
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor, create
 
@@ -27,7 +28,7 @@ from tracecomp.tensor import Tensor, create
 def two(name: str, a: Any, b: Any, numbers: bool = False) -> tuple[Operand, Operand]:
     """Checked operands, at least one of them a tensor; with ``numbers``, two numbers will do."""
     if not isinstance(a, Tensor) and not isinstance(b, Tensor):
-        if not numbers or not isinstance(a, bool | int | float):
+        if not numbers or not isinstance(a, bool | int | float | complex):
             raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(a).__name__}")
         a = create("full", value=a, shape=(), dtype=scalar_dtype(a))
     return operand(a, name, "input"), operand(b, name, "other")
@@ -36,7 +37,7 @@ def two(name: str, a: Any, b: Any, numbers: bool = False) -> tuple[Operand, Oper
 def _scaled(name: str, other: Operand, alpha: Number, *operands: Operand) -> Operand:
     """``alpha * other`` in the dtype of the result."""
     dtype = result_dtype(*operands)
-    if dtype.kind != "float" and isinstance(alpha, float):
+    if not dtype.differentiable and isinstance(alpha, float):
         raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
     if dtype.kind != "bool" and isinstance(alpha, bool):
         raise RuntimeError("Boolean alpha only supported for Boolean results.")
@@ -147,6 +148,11 @@ def pow(input: Operand, exponent: Operand) -> Tensor:
     """``input ** exponent``; RuntimeError for an integer to a negative Python power."""
     base, power = two("pow", input, exponent)
     dtype = result_dtype(base, power)
+    if dtype.is_complex:
+        x = bring(base, dtype)
+        x = x if isinstance(x, Tensor) else create("full", value=x, shape=(), dtype=dtype)
+        return complex_power(x, bring(power, dtype))
+    assert not isinstance(base, complex) and not isinstance(power, complex)
     if dtype is bool_:
         if isinstance(base, Tensor) and not isinstance(power, Tensor):
             return prim.bitwise_or(base, not power)
@@ -181,7 +187,8 @@ def _scalar_power(x: Tensor, power: Number) -> Tensor:
 def float_power(input: Operand, exponent: Operand) -> Tensor:
     """:func:`pow` computed in float64."""
     base, power = two("float_power", input, exponent)
-    return pow(*(cast(x, float64) if isinstance(x, Tensor) else float(x) for x in (base, power)))
+    wide = complex128 if result_dtype(base, power).is_complex else float64
+    return pow(*(cast(x, wide) if isinstance(x, Tensor) else wide.python(x) for x in (base, power)))
 
 
 @function("arctan2", inplace=True)
@@ -223,7 +230,7 @@ def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 
 @function(inplace=True, composite=True)
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
     """``input + value * tensor1 / tensor2``; RuntimeError on integer operands."""
-    if result_dtype(tensor1, tensor2).kind != "float":
+    if not result_dtype(tensor1, tensor2).differentiable:
         raise RuntimeError(
             "Integer division with addcdiv is no longer supported, and in a future release addcdiv will perform "
             "a true division of tensor1 and tensor2."
@@ -235,13 +242,13 @@ def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 
 
 
 def _fitting(name: str, value: Number, kind: str) -> Number:
-    if kind != "float" and isinstance(value, float):
+    if kind not in ("float", "complex") and isinstance(value, float):
         raise RuntimeError(f"{name}: value cannot be converted to an integer type without loss: {value}")
     return value
 
 
 @function(inplace=True, composite=True)
-def lerp(input: Tensor, end: Tensor, weight: Operand) -> Tensor:
+def lerp(input: Tensor, end: Tensor, weight: Tensor | Number) -> Tensor:
     """``input + weight * (end - input)``, accurate at both ends."""
     if input.dtype is not end.dtype:
         raise RuntimeError(f"expected dtype {input.dtype} for `end` but got dtype {end.dtype}")
@@ -299,7 +306,7 @@ def _operator(fn: Callable[..., Tensor], reverse: bool = False) -> Callable[[Ten
     """``fn`` as a binary operator method: foreign operands are left to the other side."""
 
     def run(self: Tensor, other: Any) -> Any:
-        if not isinstance(other, Tensor | bool | int | float):
+        if not isinstance(other, Tensor | bool | int | float | complex):
             try:
                 other = operand(other, fn.__name__)
             except TypeError:

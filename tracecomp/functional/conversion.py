@@ -21,7 +21,7 @@ from tracecomp.tensor import Tensor
 _CONVERSIONS = {
     "float": types.float32, "double": types.float64, "half": types.float16, "bfloat16": types.bfloat16,
     "int": types.int32, "long": types.int64, "short": types.int16, "char": types.int8, "byte": types.uint8,
-    "bool": types.bool_,
+    "bool": types.bool_, "cfloat": types.complex64, "cdouble": types.complex128,
 }  # fmt: skip
 
 
@@ -74,6 +74,7 @@ _TYPE_WORDS = {
     "FloatTensor": types.float32, "DoubleTensor": types.float64, "HalfTensor": types.float16,
     "BFloat16Tensor": types.bfloat16, "IntTensor": types.int32, "LongTensor": types.int64,
     "ShortTensor": types.int16, "CharTensor": types.int8, "ByteTensor": types.uint8, "BoolTensor": types.bool_,
+    "ComplexFloatTensor": types.complex64, "ComplexDoubleTensor": types.complex128,
 }  # fmt: skip
 
 
@@ -154,12 +155,6 @@ def is_floating_point(input: Tensor) -> bool:
 
 
 @function()
-def is_complex(input: Tensor) -> bool:
-    """False: tensors are real."""
-    return False
-
-
-@function()
 def is_signed(input: Tensor) -> bool:
     """Whether the dtype has negative numbers."""
     return input.dtype.is_signed
@@ -167,7 +162,7 @@ def is_signed(input: Tensor) -> bool:
 
 @function()
 def is_conj(input: Tensor) -> bool:
-    """False: tensors are real."""
+    """False: conjugation is never lazy."""
     return False
 
 
@@ -175,28 +170,6 @@ def is_conj(input: Tensor) -> bool:
 def is_neg(input: Tensor) -> bool:
     """False: negation is never lazy."""
     return False
-
-
-@function("resolve_neg", "resolve_conj")
-def conj(input: Tensor) -> Tensor:
-    """``input`` itself: tensors are real."""
-    return input
-
-
-@function(inplace=True)
-def conj_physical(input: Tensor) -> Tensor:
-    """A copy: tensors are real."""
-    return prim.cast(input, dtype=input.dtype)
-
-
-def imag(input: Tensor) -> Tensor:
-    """RuntimeError: tensors are real."""
-    raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
-
-
-for _name, _part in (("real", conj), ("imag", imag)):
-    publish(_name, property(_part), only_method=True)
-    publish(_name, _part)
 
 
 @function(method=False)
@@ -252,20 +225,20 @@ publish("get_default_dtype", get_default_dtype)
 
 
 class finfo:
-    """Limits of a floating dtype."""
+    """Limits of a floating dtype, or of the parts of a complex one."""
 
     def __init__(self, type: DType | None = None) -> None:
         dtype = type or get_default_dtype()
-        if not dtype.is_floating_point:
+        if not dtype.differentiable:
             raise TypeError(
                 f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle '{dtype.name}'"
             )
         info: Any = _BFLOAT16 if dtype is types.bfloat16 else np.finfo(dtype.numpy)
-        self.bits = dtype.itemsize * 8
+        self.bits = dtype.to_real().itemsize * 8
         self.eps, self.max, self.min = float(info.eps), float(info.max), float(info.min)
         self.tiny = self.smallest_normal = float(info.tiny)
         self.resolution = float(info.resolution)
-        self.dtype = dtype.name
+        self.dtype = dtype.to_real().name
 
     def __repr__(self) -> str:
         return (

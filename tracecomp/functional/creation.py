@@ -60,7 +60,7 @@ def array_of(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
     except ValueError:
         raise (_ragged(data) or ValueError("expected sequences of equal length")) from None
     if array.dtype == object:
-        strange = [x for x in array.ravel() if not isinstance(x, int | float)]
+        strange = [x for x in array.ravel() if not isinstance(x, int | float | complex)]
         if strange:
             raise RuntimeError(f"Could not infer dtype of {type(strange[0]).__name__}")
         raise ValueError("Overflow when unpacking long long")
@@ -69,8 +69,9 @@ def array_of(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
     plain = not isinstance(data, np.ndarray | np.generic)
     if dtype is None:
         leaf = _first_leaf(data)
-        if plain and array.dtype == np.float64 and not isinstance(leaf, np.generic | np.ndarray):
-            return array.astype(default_dtype().numpy)
+        if plain and array.dtype in (np.float64, np.complex128) and not isinstance(leaf, np.generic | np.ndarray):
+            kind = default_dtype() if array.dtype.kind == "f" else default_dtype().to_complex()
+            return array.astype(kind.numpy)
         return np.ascontiguousarray(array).reshape(array.shape)
     if plain:
         check_range(array, dtype)
@@ -103,7 +104,7 @@ def tensor(
     if isinstance(data, Tensor):
         copied = prim.cast(data.detach(), dtype=dtype or data.dtype)
         return finish(copied.detach(), requires_grad, device)
-    if isinstance(data, np.ndarray) and modes.recorder is not None and data.dtype.kind in "biuf":
+    if isinstance(data, np.ndarray) and modes.recorder is not None and data.dtype.kind in "biufc":
         return finish(prim.cast(wrap(data), dtype=dtype or from_numpy_dtype(data.dtype)), requires_grad, device)
     return finish(wrap(array_of(data, dtype)), requires_grad, device)
 

@@ -22,7 +22,7 @@ from tracecomp.tensor import Tensor, create
 def _running(name: str, primitive: Any, input: Tensor, dim: int, dtype: DType | None) -> Tensor:
     if not isinstance(dim, int):
         raise TypeError(f"{name}(): argument 'dim' must be int, not {type(dim).__name__}")
-    x = cast(input, dtype) if dtype is not None else input if input.dtype.is_floating_point else cast(input, int64)
+    x = cast(input, dtype) if dtype is not None else input if input.dtype.differentiable else cast(input, int64)
     axis = wrap_dim(dim, x.ndim)
     return prim.cast(x, dtype=x.dtype) if x.ndim == 0 or x.numel() == 0 else primitive(x, axis=axis)
 

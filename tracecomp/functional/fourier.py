@@ -1,130 +1,149 @@
-"""The transforms of ``torch.fft`` from real tensors to real tensors, as products with cosine and sine matrices.
-
-Transforms whose result is complex are not here: tensors are real.
-"""
+"""``torch.fft``: every transform is one of three primitives on resized operands (``ops/fourier.py``)."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from tracecomp.functional.dims import wrap_dim, wrap_dims
+from tracecomp.functional.dims import wrap_dim
 from tracecomp.functional.method import namespaced
-from tracecomp.functional.promotion import as_float, cast
-from tracecomp.functional.shaping import cut_range, movedim
-from tracecomp.ir.types import float64, int64
+from tracecomp.functional.promotion import as_float, cast, type_word
+from tracecomp.functional.shaping import cut_range
+from tracecomp.ir.types import float32, float64
+from tracecomp.ops.fourier import ADJOINT, NORMS
 from tracecomp.ops.prim import prim
-from tracecomp.tensor import Tensor, create
+from tracecomp.tensor import Tensor
 
-Pair = tuple[Tensor, Tensor | None]
-
-
-def _angles(rows: int, columns: int, n: int) -> Tensor:
-    """2 pi j k / n, with j k reduced modulo n first so that large products keep their precision."""
-    j = create("iota", shape=(rows, columns), axis=0, dtype=int64)
-    k = create("iota", shape=(rows, columns), axis=1, dtype=int64)
-    return prim.mul(prim.cast(prim.remainder(prim.mul(j, k), n), dtype=float64), 2 * math.pi / n)
+Plan = tuple[tuple[int, ...], list[int]]  # axes, and sizes along them
 
 
-def _along(x: Tensor, matrix: Tensor, axis: int) -> Tensor:
-    """``matrix`` applied to an axis."""
-    last = movedim(x, axis, -1)
-    labels = "abcdefgh"[: x.ndim - 1]
-    return movedim(prim.contract(last, matrix, spec=f"{labels}x,yx->{labels}y"), -1, axis)
+def _floating(x: Tensor) -> Tensor:
+    """``x`` in a type that has transforms."""
+    x = as_float(x)
+    if x.dtype.to_real() not in (float32, float64):
+        raise RuntimeError(f"Unsupported dtype {type_word(x.dtype)}")
+    return x
 
 
-def _sized(x: Tensor, axis: int, n: int) -> Tensor:
-    """Cut off or padded with zeros."""
+def _as_complex(x: Tensor) -> Tensor:
+    return cast(x, x.dtype.to_complex())
+
+
+def _real(name: str, x: Tensor) -> Tensor:
+    if x.dtype.is_complex:
+        raise RuntimeError(f"{name} expects a real input tensor, but got {type_word(x.dtype)}")
+    return _floating(x)
+
+
+def _norm(norm: str | None) -> str:
+    if norm not in (None, *NORMS):
+        raise RuntimeError(f'Invalid normalization mode: "{norm}"')
+    return norm or "backward"
+
+
+def sized(x: Tensor, axis: int, n: int) -> Tensor:
+    """Cut off, or padded with zeros, at the end of an axis."""
     have = x.shape[axis]
-    if n <= have:
+    if n == have:
+        return x
+    if n < have:
         return cut_range(x, axis, 0, n)
     high = tuple(n - have if i == axis else 0 for i in range(x.ndim))
     zero = (0,) * x.ndim
     return prim.pad(x, low=zero, high=high, interior=zero, value=0.0)
 
 
-def _scale(norm: str | None, n: int, forward: bool) -> float:
-    if norm not in (None, "backward", "forward", "ortho"):
-        raise RuntimeError(f'Invalid normalization mode: "{norm}"')
-    if norm == "ortho":
-        return 1 / math.sqrt(n)
-    return 1 / n if (norm == "forward") == forward else 1.0
+def _check_points(sizes: Sequence[int]) -> None:
+    for n in sizes:
+        if n < 1:
+            raise RuntimeError(f"Invalid number of data points ({n}) specified")
 
 
-def _complex_step(pair: Pair, axis: int, sign: int) -> Pair:
-    """The discrete transform exp(sign 2 pi i j k / n) along one axis of re + i im."""
-    re, im = pair
-    n = re.shape[axis]
-    angle = _angles(n, n, n)
-    cosine, sine = (cast(t, re.dtype) for t in (prim.cos(angle), prim.mul(prim.sin(angle), float(sign))))
-    real, imaginary = _along(re, cosine, axis), _along(re, sine, axis)
-    if im is not None:
-        real = prim.sub(real, _along(im, sine, axis))
-        imaginary = prim.add(imaginary, _along(im, cosine, axis))
-    return real, imaginary
-
-
-def _real_step(pair: Pair, axis: int, n: int, sign: int) -> Tensor:
-    """The real sequence of length ``n`` whose half spectrum is re + i im."""
-    half = n // 2 + 1
-    re = _sized(pair[0], axis, half)
-    angle = _angles(n, half, n)
-    place = create("iota", shape=(half,), axis=0, dtype=int64)
-    edge = prim.eq(place, 0)
-    if n % 2 == 0:
-        edge = prim.bitwise_or(edge, prim.eq(place, n // 2))
-    weight = prim.sub(2.0, prim.cast(edge, dtype=float64))
-    result = _along(re, cast(prim.mul(prim.cos(angle), weight), re.dtype), axis)
-    if pair[1] is None:
-        return result
-    sine = cast(prim.mul(prim.mul(prim.sin(angle), weight), float(sign)), re.dtype)
-    return prim.sub(result, _along(_sized(pair[1], axis, half), sine, axis))
-
-
-def _to_real(x: Tensor, s: Any, dim: Any, norm: str | None, forward: bool) -> Tensor:
-    """irfftn (or hfftn, if ``forward``) of a real tensor."""
-    x = as_float(x)
-    sizes = None if s is None else [int(n) for n in s]
+def _plan(x: Tensor, s: Any, dim: Any, halved: bool = False) -> Plan:
+    """Axes and sizes of a transform in several dimensions; ``halved``: of a result whose operand is a half spectrum."""
+    sizes = None if s is None else [int(n) for n in ([s] if isinstance(s, int) else s)]
     if dim is None:
         count = x.ndim if sizes is None else len(sizes)
-        axes: Sequence[int] = tuple(range(x.ndim - count, x.ndim))
+        if count > x.ndim:
+            raise RuntimeError(f"Got shape with {count} values but input tensor only has {x.ndim} dimensions.")
+        axes = tuple(range(x.ndim - count, x.ndim))
     else:
-        axes = wrap_dims([dim] if isinstance(dim, int) else dim, x.ndim)
+        axes = tuple(wrap_dim(d, x.ndim) for d in ([dim] if isinstance(dim, int) else dim))
+        if len(set(axes)) != len(axes):
+            raise RuntimeError("FFT dims must be unique")
+    if sizes is None:
+        sizes = [-1] * len(axes)
+    if len(sizes) != len(axes):
+        raise RuntimeError("When given, dim and shape arguments must have the same length")
+    whole = [2 * (x.shape[a] - 1) if halved and a == axes[-1] else x.shape[a] for a in axes]
+    found = [have if n == -1 else n for n, have in zip(sizes, whole, strict=True)]
+    _check_points(found)
+    return axes, found
+
+
+def _resized(x: Tensor, axes: Sequence[int], sizes: Sequence[int]) -> Tensor:
+    for axis, n in zip(axes, sizes, strict=True):
+        x = sized(x, axis, n)
+    return x
+
+
+def _complex(name: str, x: Tensor, plan: Plan, norm: str, forward: bool) -> Tensor:
+    """fft and ifft."""
+    axes, sizes = plan
+    x = _as_complex(_resized(_floating(x), axes, sizes))
+    return prim.fft_c2c(x, axes=axes, forward=forward, norm=norm) if axes else x.clone()
+
+
+def _to_half(name: str, x: Tensor, plan: Plan, norm: str, forward: bool) -> Tensor:
+    """rfft; or ihfft, which is its conjugate normalised as an inverse."""
+    axes, sizes = plan
+    x = _resized(_real(name, x), _some(name, axes), sizes)
+    found = prim.fft_r2c(x, axes=axes, norm=norm if forward else ADJOINT[norm])
+    return found if forward else prim.conj(found)
+
+
+def _from_half(name: str, x: Tensor, plan: Plan, norm: str, forward: bool) -> Tensor:
+    """irfft; or hfft, which is that of the conjugate normalised as a forward transform."""
+    axes, sizes = plan
+    x = _resized(_as_complex(_floating(x)), _some(name, axes), [*sizes[:-1], sizes[-1] // 2 + 1])
+    x = prim.conj(x) if forward else x
+    return prim.fft_c2r(x, axes=axes, size=sizes[-1], norm=ADJOINT[norm] if forward else norm)
+
+
+def _some(name: str, axes: Sequence[int]) -> Sequence[int]:
     if not axes:
-        raise RuntimeError("irfftn must transform at least one axis")
-    last = axes[-1]
-    lengths = [x.shape[a] for a in axes] if sizes is None else [x.shape[a] if n == -1 else n
-                                                                for a, n in zip(axes, sizes, strict=True)]  # fmt: skip
-    if sizes is None or sizes[-1] == -1:
-        lengths[-1] = 2 * (x.shape[last] - 1)
-    if any(n < 1 for n in lengths):
-        raise RuntimeError(f"Invalid number of data points ({min(lengths)}) specified")
-    sign = -1 if forward else 1
-    pair: Pair = (x, None)
-    for axis, n in zip(axes[:-1], lengths[:-1], strict=True):
-        re, im = pair
-        pair = _complex_step((_sized(re, axis, n), None if im is None else _sized(im, axis, n)), axis, sign)
-    result = _real_step(pair, last, lengths[-1], sign)
-    scale = _scale(norm, math.prod(lengths), forward)
-    return result if scale == 1.0 else prim.mul(result, scale)
+        raise RuntimeError(f"{name} must transform at least one axis")
+    return axes
 
 
-def _publish(name: str, forward: bool) -> None:
+Transform = Callable[[str, Tensor, Plan, str, bool], Tensor]
+
+
+def _publish(name: str, transform: Transform, forward: bool, doc: str) -> None:
+    halved = transform is _from_half
+
     def one(input: Tensor, n: int | None = None, dim: int = -1, norm: str | None = None) -> Tensor:
-        return _to_real(input, None if n is None else [n], wrap_dim(dim, input.ndim), norm, forward)
+        if not isinstance(dim, int):
+            raise TypeError(f"fft_{name}(): argument 'dim' must be int, not {type(dim).__name__}")
+        axis = wrap_dim(dim, input.ndim)
+        _check_points([] if n is None else [n])
+        return transform(name, input, _plan(input, n, axis, halved), _norm(norm), forward)
 
     def two(input: Tensor, s: Any = None, dim: Any = (-2, -1), norm: str | None = None) -> Tensor:
-        return _to_real(input, s, dim, norm, forward)
+        return transform(name + "2", input, _plan(input, s, dim, halved), _norm(norm), forward)
 
     def several(input: Tensor, s: Any = None, dim: Any = None, norm: str | None = None) -> Tensor:
-        return _to_real(input, s, dim, norm, forward)
+        return transform(name + "n", input, _plan(input, s, dim, halved), _norm(norm), forward)
 
-    what = "Forward transform of" if forward else "Inverse of the transform that gives"
-    for fn, suffix in ((one, ""), (two, "2"), (several, "n")):
-        fn.__name__, fn.__doc__ = name + suffix, f"{what} a half spectrum; ``input`` is real, so is the result."
+    for fn, suffix, where in ((one, "", "one dimension"), (two, "2", "the last two dimensions"),
+                              (several, "n", "several dimensions")):  # fmt: skip
+        fn.__name__, fn.__doc__ = name + suffix, f"{doc}, in {where}."
         namespaced("fft")(fn)
 
 
-_publish("irfft", False)
-_publish("hfft", True)
+_publish("fft", _complex, True, "Discrete Fourier transform")
+_publish("ifft", _complex, False, "Inverse discrete Fourier transform")
+_publish("rfft", _to_half, True, "Half of the transform of a real tensor, the rest of which is its conjugate")
+_publish("ihfft", _to_half, False, "Half of the inverse transform of a real tensor")
+_publish("irfft", _from_half, False, "The real tensor of which ``input`` is the half spectrum")
+_publish("hfft", _from_half, True, "The real transform of a signal of which ``input`` is one half")

@@ -15,7 +15,7 @@ import numpy as np
 from tracecomp.functional.creation import array_of
 from tracecomp.functional.dims import Shape, as_index
 from tracecomp.functional.method import function, publish
-from tracecomp.functional.promotion import Number, cast, exact_scalar, type_word
+from tracecomp.functional.promotion import cast, exact_scalar, type_word
 from tracecomp.functional.shaping import to_shape
 from tracecomp.ir.types import bool_, broadcast_shapes, int64, uint8
 from tracecomp.modes import modes
@@ -249,8 +249,8 @@ def getitem(self: Tensor, key: Any) -> Tensor:
 def _value_tensor(value: Any, like: Tensor) -> Tensor:
     if isinstance(value, Tensor):
         return value
-    if isinstance(value, bool | int | float):
-        number: Number = exact_scalar(value, like.dtype)
+    if isinstance(value, bool | int | float | complex):
+        number: Any = exact_scalar(value, like.dtype)
         return create("full", value=number, shape=(), dtype=like.dtype)
     return wrap(array_of(value, None))
 
@@ -366,8 +366,10 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
                 "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with "
                 f"{value.ndim} dimension(s)."
             )
+        if value.dtype.is_complex and not input.dtype.is_complex:
+            raise RuntimeError(f"value cannot be converted to type {input.dtype.name} without overflow")
         return prim.where(mask, cast(value, input.dtype), input)
-    if input.dtype.kind != "float" and isinstance(value, float) and not value.is_integer():
+    if not input.dtype.differentiable and isinstance(value, float) and not value.is_integer():
         raise RuntimeError(f"value cannot be converted to type {input.dtype.name} without overflow")
     return prim.where(mask, exact_scalar(value, input.dtype), input)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tracecomp.functional.arithmetic import install_operators
+from tracecomp.functional.complexes import modulus
 from tracecomp.functional.method import function, publish, store_inplace
 from tracecomp.functional.promotion import Operand, cast, common, not_implemented, operand, result_dtype
 from tracecomp.ir.types import bool_
@@ -148,17 +149,22 @@ def isclose(
     if rtol < 0 or atol < 0:
         raise RuntimeError(f"rtol and atol must be greater than or equal to zero, but got {rtol} and {atol}")
     close = prim.eq(input, other)
-    if equal_nan and input.dtype.is_floating_point:
-        close = prim.bitwise_or(close, prim.bitwise_and(prim.isnan(input), prim.isnan(other)))
+    if equal_nan and input.dtype.differentiable:
+        close = prim.bitwise_or(close, prim.bitwise_and(_isnan(input), _isnan(other)))
     if rtol == 0 and atol == 0:
         return close
     a, b = input, other
-    if not a.dtype.is_floating_point:
+    if not a.dtype.differentiable:
         a, b = cast(a, _float(a)), cast(b, _float(b))
-    error = prim.abs(prim.sub(a, b))
-    allowed = prim.add(prim.abs(prim.mul(b, rtol)), atol)
+    size = modulus if a.dtype.is_complex else prim.abs
+    error = size(prim.sub(a, b))
+    allowed = prim.add(size(prim.mul(b, rtol)), atol)
     finite = prim.lt(error, math.inf)
     return prim.bitwise_or(close, prim.bitwise_and(finite, prim.le(error, allowed)))
+
+
+def _isnan(x: Tensor) -> Tensor:
+    return prim.ne(x, x) if x.dtype.is_complex else prim.isnan(x)
 
 
 def _float(x: Tensor) -> Any:

@@ -20,6 +20,7 @@ from tracecomp.tensor import Tensor, create
 _WORDS = {
     "float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "int64": "long",
     "int32": "int", "int16": "short", "int8": "signed char", "uint8": "unsigned char", "bool": "bool",
+    "complex64": "c10::complex<float>", "complex128": "c10::complex<double>",
 }  # fmt: skip
 
 
@@ -92,7 +93,13 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
     return contract(input, vec, "mk,k->m")
 
 
-@function("vdot")
+@function()
+def vdot(input: Tensor, other: Tensor) -> Tensor:
+    """:func:`dot` with the conjugate of the first vector."""
+    return dot(input.conj(), other)
+
+
+@function()
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """Inner product of two vectors of one size."""
     if input.ndim != 1 or tensor.ndim != 1:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
-from tracecomp.functional.accepted import accepting
+from tracecomp.functional.accepted import accepting, refuse_complex, takes_complex
 from tracecomp.functional.autocast import casts
 from tracecomp.functional.promotion import can_cast, dtype_argument, type_word
 from tracecomp.modes import grad_enabled, modes, no_grad, scope
@@ -86,13 +86,19 @@ def _callable(fn: Callable[..., Any], name: str, composite: bool) -> Callable[..
     code = inspect.unwrap(fn).__code__
     places = _tensor_places(fn, code)
     rest = code.co_varnames[code.co_argcount + code.co_kwonlyargcount] if code.co_flags & inspect.CO_VARARGS else ""
+    real = not takes_complex(name)
 
     @functools.wraps(fn)
     def call(*args: Any, **kwargs: Any) -> Any:
         for place in places:
-            if place < len(args) and not isinstance(args[place], Tensor):
-                _refuse(fn, name, place, args[place])
+            if place < len(args):
+                if not isinstance(args[place], Tensor):
+                    _refuse(fn, name, place, args[place])
+                if real and args[place]._data.dtype.kind == "c":
+                    refuse_complex(name, args)
         if kwargs:
+            if real:
+                refuse_complex(name, kwargs.values())
             if rest in kwargs:
                 args = (*args, kwargs.pop(rest))
             return _with_keywords(fn, name, args, kwargs)
@@ -107,12 +113,15 @@ def needs_tensors(fn: Callable[..., Any], module: str) -> Callable[..., Any]:
     name = fn.__name__
     fn = accepting(fn, name)
     places = _tensor_places(fn, inspect.unwrap(fn).__code__)
+    real = not takes_complex(name)
 
     @functools.wraps(fn)
     def call(*args: Any, **kwargs: Any) -> Any:
         for place in places:
             if place < len(args) and not isinstance(args[place], Tensor):
                 _refuse(fn, name, place, args[place])
+        if real:
+            refuse_complex(name, (*args, *kwargs.values()))
         return _with_keywords(fn, name, args, kwargs) if kwargs else fn(*args, **kwargs)
 
     call.__module__ = module

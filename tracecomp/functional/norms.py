@@ -8,7 +8,7 @@ from typing import Any
 
 from tracecomp.functional.dims import Shape, keep_dims, reduce_axes, wrap_dim, wrap_dims
 from tracecomp.functional.method import function, namespaced
-from tracecomp.functional.promotion import cast, common, with_zero_gradient
+from tracecomp.functional.promotion import cast, common, not_implemented, with_zero_gradient
 from tracecomp.functional.reduction import any_zero, reduced, safe_sqrt
 from tracecomp.functional.shaping import cut_range, movedim, to_shape
 from tracecomp.ir.types import DType, broadcast_shapes
@@ -41,6 +41,7 @@ def vector_norm(
     x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None
 ) -> Tensor:
     """The p-norm over ``dim`` (all dimensions by default)."""
+    x = x.abs() if x.dtype.is_complex else x
     if not x.dtype.is_floating_point:
         raise RuntimeError(
             f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {x.dtype.name.capitalize()}"
@@ -128,6 +129,10 @@ def norm(
     input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: DType | None = None
 ) -> Tensor:
     """The p-norm over ``dim``; "fro" is the 2-norm and "nuc" the sum of singular values."""
+    if input.dtype.is_complex:
+        if p == "nuc":
+            raise not_implemented("linalg_svd", input.dtype)
+        input = input.abs()
     if not input.dtype.is_floating_point and dtype is None:
         raise RuntimeError(
             "linalg.vector_norm: Expected a floating point or complex tensor as input. Got "
@@ -203,5 +208,5 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     """Sum of products along ``dim``, broadcast."""
     a, b = common(x, y)
-    product = prim.mul(a, b)
+    product = prim.mul(a.conj(), b)
     return prim.sum(product, axes=reduce_axes(dim, product.ndim))

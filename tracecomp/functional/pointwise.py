@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from tracecomp.functional.complexes import of_complex
 from tracecomp.functional.method import function, publish
 from tracecomp.functional.promotion import Operand, as_float, bring_exact, cast, not_implemented, operand, result_dtype
 from tracecomp.ir.types import DType, bool_, int64
@@ -24,7 +25,8 @@ _FLOAT_UNARY = {
 
 def _publish_unary(name: str, aliases: tuple[str, ...]) -> None:
     def apply(input: Tensor) -> Tensor:
-        return getattr(prim, name)(as_float(input))
+        x = as_float(input)
+        return of_complex(name, x) if x.dtype.is_complex else getattr(prim, name)(x)
 
     apply.__name__ = name
     apply.__doc__ = f"Elementwise {name}; integers and bools become the default float dtype."
@@ -97,10 +99,16 @@ def abs(input: Tensor) -> Tensor:
     """Absolute value."""
     if input.dtype is bool_:
         raise not_implemented("abs_cpu", bool_)
-    return prim.abs(input)
+    return of_complex("abs", input) if input.dtype.is_complex else prim.abs(input)
 
 
-@function("sgn", inplace=True)
+@function(inplace=True)
+def sgn(input: Tensor) -> Tensor:
+    """:func:`sign`; of complex numbers the number of size 1 in their direction, 0 for 0."""
+    return of_complex("sgn", input) if input.dtype.is_complex else sign(input)
+
+
+@function(inplace=True)
 def sign(input: Tensor) -> Tensor:
     """-1, 0 or 1 with the sign of ``input``."""
     return prim.cast(input, dtype=bool_) if input.dtype is bool_ else prim.sign(input)
@@ -151,7 +159,9 @@ def rad2deg(x: Tensor) -> Tensor:
 
 @function()
 def angle(input: Tensor) -> Tensor:
-    """Pi for negative numbers, 0 for others, NaN for NaN."""
+    """The angle in the complex plane: of real numbers pi for negative ones, 0 for others, NaN for NaN."""
+    if input.dtype.is_complex:
+        return of_complex("angle", input)
     x = as_float(input)
     turned = prim.where(prim.lt(x, 0.0), prim.mul(prim.abs(prim.sign(x)), math.pi), prim.mul(x, 0.0))
     return prim.where(prim.isnan(x), x, prim.where(prim.ge(x, 0.0), 0.0, turned))
@@ -170,6 +180,8 @@ def _float_test(name: str, doc: str, test: Callable[[Tensor], Tensor], otherwise
     """Publish a bool test whose answer for integers is constant."""
 
     def apply(input: Tensor) -> Tensor:
+        if input.dtype.is_complex:
+            return of_complex(name, input)
         if not input.dtype.is_floating_point:
             return create("full", value=otherwise, shape=tuple(input.shape), dtype=bool_)
         return test(input)
@@ -187,7 +199,9 @@ _float_test("isneginf", "Whether each element is negative infinity.", lambda x: 
 
 @function()
 def isreal(input: Tensor) -> Tensor:
-    """True everywhere: tensors are real."""
+    """Whether the imaginary part is 0."""
+    if input.dtype.is_complex:
+        return prim.eq(prim.imag(input), 0.0)
     return create("full", value=True, shape=tuple(input.shape), dtype=bool_)
 
 

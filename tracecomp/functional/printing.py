@@ -97,6 +97,18 @@ class Formatter:
         return shown.rjust(self.width)
 
 
+class ComplexFormatter:
+    """One width and notation for all real parts, one for all imaginary parts."""
+
+    def __init__(self, shown: Array) -> None:
+        self.real, self.imag = Formatter(shown.real), Formatter(shown.imag)
+        self.width = self.real.width + self.imag.width + 1
+
+    def text(self, value: complex) -> str:
+        imag = self.imag.text(value.imag).lstrip() + "j"
+        return self.real.text(value.real) + ("" if imag.startswith("-") else "+") + imag
+
+
 def _edges(array: Array) -> Array:
     """The elements a summary shows."""
     for axis, n in enumerate(array.shape):
@@ -106,7 +118,10 @@ def _edges(array: Array) -> Array:
     return array
 
 
-def _vector(array: Array, indent: int, summarize: bool, formatter: Formatter) -> str:
+AnyFormatter = Formatter | ComplexFormatter
+
+
+def _vector(array: Array, indent: int, summarize: bool, formatter: AnyFormatter) -> str:
     per_line = max(1, (options.linewidth - indent) // (formatter.width + 2))
     k = options.edgeitems
     if summarize and not k:
@@ -120,7 +135,7 @@ def _vector(array: Array, indent: int, summarize: bool, formatter: Formatter) ->
     return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
 
 
-def _nested(array: Array, indent: int, summarize: bool, formatter: Formatter) -> str:
+def _nested(array: Array, indent: int, summarize: bool, formatter: AnyFormatter) -> str:
     if array.ndim == 0:
         return formatter.text(array.item())
     if array.ndim == 1:
@@ -142,7 +157,7 @@ def _suffixes(x: Tensor) -> list[str]:
             found.append(f"size={tuple(x.shape)}")
         if x.dtype is not default_dtype():
             found.append(f"dtype={x.dtype}")
-    elif x.dtype not in (default_dtype(), int64, bool_):
+    elif x.dtype not in (default_dtype(), default_dtype().to_complex(), int64, bool_):
         found.append(f"dtype={x.dtype}")
     grad_fn = x.grad_fn
     if grad_fn is not None:
@@ -162,7 +177,8 @@ def tensor_text(x: Tensor) -> str:
         if x.dtype.is_floating_point and x.dtype.itemsize == 2:
             array = array.astype(np.float32)
         summarize = array.size > options.threshold
-        formatter = Formatter(_edges(array) if summarize else array)
+        kind = ComplexFormatter if x.dtype.is_complex else Formatter
+        formatter = kind(_edges(array) if summarize else array)
         body = _nested(array, len(prefix), summarize, formatter)
     text = prefix + body
     last = len(text) - text.rfind("\n") + 1

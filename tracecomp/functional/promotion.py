@@ -12,20 +12,21 @@ from typing import Any
 import numpy as np
 
 from tracecomp.functional.defaults import default_dtype
-from tracecomp.ir.types import DType, bool_, float32, float64, int64, promote
+from tracecomp.ir.types import DType, bool_, complex128, float32, float64, int64, promote
 from tracecomp.modes import modes
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor, create
 
 Number = bool | int | float
-Operand = Tensor | Number
+Operand = Tensor | bool | int | float | complex
 
-_CATEGORY = {"bool": 0, "int": 1, "float": 2}
+_CATEGORY = {"bool": 0, "int": 1, "float": 2, "complex": 3}
 
 
 _WORDS = {
     "bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long",
     "float16": "Half", "bfloat16": "BFloat16", "float32": "Float", "float64": "Double",
+    "complex64": "ComplexFloat", "complex128": "ComplexDouble",
 }  # fmt: skip
 
 
@@ -41,10 +42,10 @@ def not_implemented(kernel: str, dtype: DType) -> NotImplementedError:
 
 def operand(value: Any, name: str, argument: str = "other") -> Operand:
     """``value`` as a tensor or Python number; TypeError naming the function otherwise."""
-    if isinstance(value, Tensor | bool | int | float):
+    if isinstance(value, Tensor | bool | int | float | complex):
         return value
-    if isinstance(value, np.generic) and not isinstance(value, np.complexfloating):
-        number: Number = value.item()
+    if isinstance(value, np.generic):
+        number: Operand = value.item()
         return number
     if hasattr(value, "__index__"):
         return int(value)
@@ -57,11 +58,11 @@ def tensor_operand(value: Any, name: str, argument: str = "input") -> Tensor:
     return value
 
 
-_PYTHON_TYPES = {bool: bool_, int: int64, float: float64}
+_PYTHON_TYPES = {bool: bool_, int: int64, float: float64, complex: complex128}
 
 
 def dtype_argument(value: Any, name: str) -> DType:
-    """A dtype, or that of Python's ``bool``, ``int`` and ``float``; TypeError naming the function otherwise."""
+    """A dtype, or that of Python's ``bool``, ``int``, ``float`` and ``complex``; TypeError naming the function."""
     if isinstance(value, DType):
         return value
     if isinstance(value, type) and value in _PYTHON_TYPES:
@@ -69,10 +70,12 @@ def dtype_argument(value: Any, name: str) -> DType:
     raise TypeError(f"{name}(): argument 'dtype' must be torch.dtype, not {type(value).__name__}")
 
 
-def scalar_dtype(value: Number) -> DType:
+def scalar_dtype(value: Number | complex) -> DType:
     """The dtype of a Python scalar on its own."""
     if isinstance(value, bool):
         return bool_
+    if isinstance(value, complex):
+        return default_dtype().to_complex()
     return int64 if isinstance(value, int) else default_dtype()
 
 
@@ -80,6 +83,8 @@ def _stronger(high: DType | None, low: DType | None) -> DType | None:
     """Combine a stronger with a weaker class of operands."""
     if high is None or low is None:
         return low if high is None else high
+    if low.is_complex and high.is_floating_point:
+        return high.to_complex()
     return promote(high, low) if _CATEGORY[low.kind] > _CATEGORY[high.kind] else high
 
 
@@ -107,8 +112,14 @@ def cast(x: Tensor, dtype: DType) -> Tensor:
     return x if x.dtype is dtype else prim.cast(x, dtype=dtype)
 
 
-def scalar(value: Number, dtype: DType) -> Number:
+def scalar(value: Number | complex, dtype: DType) -> Any:
     """A Python scalar as a constant of ``dtype``; integers wrap around. RuntimeError for NaN or inf as an integer."""
+    if dtype.is_complex:
+        return complex(value)
+    if isinstance(value, complex):
+        if value.imag:
+            raise RuntimeError(f"value cannot be converted to type {_c_name(dtype)} without overflow")
+        value = value.real
     if dtype.kind == "float":
         return float(value)
     if dtype.kind == "bool":
@@ -121,11 +132,13 @@ def scalar(value: Number, dtype: DType) -> Number:
     return (number - low) % (1 << bits) + low
 
 
-def exact_scalar(value: Number, dtype: DType) -> Number:
+def exact_scalar(value: Number | complex, dtype: DType) -> Any:
     """A Python scalar that elements of ``dtype`` take; RuntimeError when it is out of the type's range.
 
     Negative numbers wrap around in unsigned types, as in PyTorch.
     """
+    if isinstance(value, complex):
+        return scalar(value, dtype)
     if math.isfinite(value):
         if dtype.kind == "int" and not _least(dtype) <= int(value) <= _greatest(dtype):
             raise _overflow(dtype)
@@ -154,9 +167,12 @@ def check_range(array: np.ndarray[Any, Any], dtype: DType) -> None:
         raise _overflow(dtype)
 
 
+def _c_name(dtype: DType) -> str:
+    return {"float32": "float", "float64": "double", "int32": "int", "bool": "bool"}.get(dtype.name, f"{dtype.name}_t")
+
+
 def _overflow(dtype: DType) -> RuntimeError:
-    word = {"float32": "float", "int32": "int"}.get(dtype.name, f"{dtype.name}_t")
-    return RuntimeError(f"value cannot be converted to type {word} without overflow")
+    return RuntimeError(f"value cannot be converted to type {_c_name(dtype)} without overflow")
 
 
 def bring(x: Operand, dtype: DType) -> Operand:
@@ -182,7 +198,7 @@ def common(*operands: Operand) -> tuple[Any, ...]:
 
 
 def _agree(operands: tuple[Operand, ...]) -> bool:
-    """Whether two operands obviously need no promotion: of one dtype, or floating with a Python float."""
+    """Whether two operands obviously need no promotion: of one dtype, or floating or complex with a Python float."""
     if len(operands) != 2:
         return False
     a, b = operands
@@ -190,18 +206,18 @@ def _agree(operands: tuple[Operand, ...]) -> bool:
         return False
     if isinstance(b, Tensor):
         return a._data.dtype is b._data.dtype
-    return type(b) is float and a._data.dtype.kind == "f"
+    return type(b) is float and a._data.dtype.kind in "fc"
 
 
 def float_dtype(dtype: DType) -> DType:
-    """``dtype`` if floating, else the default dtype: what division and transcendental functions give."""
-    return dtype if dtype.is_floating_point else default_dtype()
+    """``dtype`` if floating or complex, else the default dtype: what division and transcendental functions give."""
+    return dtype if dtype.differentiable else default_dtype()
 
 
 def common_float(*operands: Operand) -> tuple[Any, ...]:
     """The operands in their promoted dtype, integers becoming the default float."""
     first = operands[0]
-    if _agree(operands) and isinstance(first, Tensor) and first._data.dtype.kind == "f":
+    if _agree(operands) and isinstance(first, Tensor) and first._data.dtype.kind in "fc":
         return operands
     dtype = float_dtype(result_dtype(*operands))
     return tuple(bring(x, dtype) for x in operands)
@@ -209,14 +225,15 @@ def common_float(*operands: Operand) -> tuple[Any, ...]:
 
 def as_float(x: Tensor) -> Tensor:
     """``x``, integers and bools becoming the default float."""
-    return x if x.dtype.is_floating_point else prim.cast(x, dtype=default_dtype())
+    return x if x.dtype.differentiable else prim.cast(x, dtype=default_dtype())
 
 
 def with_zero_gradient(result: Tensor, *inputs: Operand) -> Tensor:
     """``result`` as a function of ``inputs`` whose derivative is zero."""
     for x in inputs:
         if isinstance(x, Tensor) and x.requires_grad and modes.grad:
-            result = prim.add(result, prim.mul(cast(prim.sign(x), result.dtype), 0.0))
+            part = prim.real(x) if x.dtype.is_complex else x
+            result = prim.add(result, prim.mul(cast(prim.sign(part), result.dtype), 0.0))
     return result
 
 

@@ -34,7 +34,7 @@ def count_of(x: Tensor, axes: Shape) -> int:
 def _sum_dtype(x: Tensor, dtype: DType | None) -> Tensor:
     if dtype is not None:
         return cast(x, dtype)
-    return x if x.dtype.is_floating_point else cast(x, int64)
+    return x if x.dtype.differentiable else cast(x, int64)
 
 
 @function()
@@ -68,7 +68,7 @@ def prod(input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype:
 def _need_float(name: str, x: Tensor, dtype: DType | None) -> Tensor:
     if dtype is not None:
         x = cast(x, dtype)
-    if not x.dtype.is_floating_point:
+    if not x.dtype.differentiable:
         raise RuntimeError(
             f"{name}(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. "
             f"Got: {type_word(x.dtype)}"

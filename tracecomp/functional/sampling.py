@@ -68,6 +68,14 @@ def _need_float(dtype: DType, kernel: str) -> DType:
     return dtype
 
 
+def _drawn(draw: Any, shape: Shape, dtype: DType, kernel: str, generator: Generator | None) -> Tensor:
+    """Complex numbers have independent parts; those of normal ones have variance 1/2."""
+    if not dtype.is_complex:
+        return draw(shape, _need_float(dtype, kernel), generator)
+    pair = draw((*shape, 2), dtype.to_real(), generator)
+    return prim.view_as_complex(prim.mul(pair, math.sqrt(0.5)) if draw is gaussian else pair)
+
+
 _KERNELS = {"rand": (uniform, "check_uniform_bounds"), "randn": (gaussian, "normal_kernel_cpu")}
 
 
@@ -79,14 +87,14 @@ def _publish_sampler(name: str) -> None:
         device: Any = None, requires_grad: bool = False, pin_memory: bool = False, names: Any = None,
     ) -> Tensor:  # fmt: skip
         shape = new_shape(size)
-        return finish(draw(shape, _need_float(dtype or default_dtype(), kernel), generator), requires_grad, device)
+        return finish(_drawn(draw, shape, dtype or default_dtype(), kernel, generator), requires_grad, device)
 
     def like(
         input: Tensor, *, dtype: DType | None = None, generator: Generator | None = None, layout: Any = None,
         device: Any = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
     ) -> Tensor:  # fmt: skip
-        kind = _need_float(dtype or input.dtype, kernel)
-        return finish(draw(tuple(input.shape), kind, generator), requires_grad, device)
+        found = _drawn(draw, tuple(input.shape), dtype or input.dtype, kernel, generator)
+        return finish(found, requires_grad, device)
 
     def flexible(*size: Any, **options: Any) -> Tensor:
         if "size" in options:

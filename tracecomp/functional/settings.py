@@ -131,7 +131,7 @@ def new(input: Tensor, *args: Any) -> Tensor:
 
 
 def _contains(self: Tensor, element: Any) -> bool:
-    if not isinstance(element, Tensor | bool | int | float):
+    if not isinstance(element, Tensor | bool | int | float | complex):
         raise RuntimeError(
             f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}."
         )

@@ -132,8 +132,9 @@ def t(input: Tensor) -> Tensor:
 
 @function()
 def adjoint(input: Tensor) -> Tensor:
-    """The last two dimensions swapped."""
-    return matrix_transpose(input, "adjoint()")
+    """The last two dimensions swapped, and the conjugate of complex tensors."""
+    found = matrix_transpose(input, "adjoint()")
+    return prim.conj(found) if input.dtype.is_complex else found
 
 
 def matrix_transpose(x: Tensor, name: str = "tensor.mT") -> Tensor:
@@ -148,9 +149,9 @@ def _reversed(x: Tensor) -> Tensor:
 
 
 publish("T", property(_reversed, doc="All dimensions reversed."), only_method=True)
-publish("H", property(t, doc="The transposed matrix."), only_method=True)
+publish("H", property(lambda x: t(x).conj(), doc="The transposed matrix, conjugate if complex."), only_method=True)
 publish("mT", property(matrix_transpose, doc="The last two dimensions swapped."), only_method=True)
-publish("mH", property(matrix_transpose, doc="The last two dimensions swapped."), only_method=True)
+publish("mH", property(adjoint, doc="The last two dimensions swapped, conjugate if complex."), only_method=True)
 
 
 @function("moveaxis")
@@ -236,7 +237,7 @@ def sum_to_size(input: Tensor, *size: Any) -> Tensor:
     axes = tuple(i for i in range(input.ndim) if i < lead or (shape[i - lead] == 1 and input.shape[i] != 1))
     if shape and not axes:
         return input
-    x = input if input.dtype.is_floating_point else prim.cast(input, dtype=int64)
+    x = input if input.dtype.differentiable else prim.cast(input, dtype=int64)
     return to_shape(prim.sum(x, axes=axes), shape)
 
 

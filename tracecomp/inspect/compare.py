@@ -20,6 +20,8 @@ from tracecomp.passes import manager
 from tracecomp.passes.fuse import Fuser
 from tracecomp.passes.groups import Group
 from tracecomp.passes.manager import PIPELINE, Stage
+from tracecomp.passes.pairs import in_parts, split_complex
+from tracecomp.passes.rewrite import Log
 from tracecomp.passes.segments import has_external, segments
 
 Array = np.ndarray[Any, Any]
@@ -122,8 +124,11 @@ class _Comparing:
         self.moved: list[Array] = []
 
     def run(self, graph: Graph, eager: Sequence[Array | None]) -> list[Array]:
-        """Fill the result; returns the outputs of the recorded graph."""
+        """Fill the result; returns the outputs of the recorded graph, complex ones as in memory."""
         result = self.result
+        graph = split_complex(graph, Log())
+        self.arrays = [*map(in_parts, self.arrays)]
+        eager = [None if e is None else in_parts(e) for e in eager]
         result.outputs += [f"{self.part}{o.role} {o.name} {o.value.type}" for o in graph.outputs]
         self.report("interpreting the recorded graph")
         recorded = interpret(graph, self.arrays)

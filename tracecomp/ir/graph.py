@@ -133,7 +133,7 @@ class Graph:
         """The single result of the operator called ``name``."""
         return self.add(OPS[name], inputs, attrs)[0]
 
-    def scalar(self, value: bool | int | float, dtype: DType) -> Value:
+    def scalar(self, value: bool | int | float | complex, dtype: DType) -> Value:
         """A 0-d constant."""
         return self.apply("full", value=dtype.python(value), shape=(), dtype=dtype)
 
@@ -184,6 +184,8 @@ def attrs_key(attrs: dict[str, Any]) -> Any:
 def _attr_key(value: Any) -> Any:
     if isinstance(value, float):
         return struct.pack("<d", value)
+    if isinstance(value, complex):
+        return struct.pack("<dd", value.real, value.imag)
     if isinstance(value, bool):
         return ("bool", value)
     if isinstance(value, list | tuple):

@@ -110,10 +110,23 @@ class Composed:
 
 @immutable
 class External:
-    """No loop meaning: the host runs ``impl`` (LAPACK through numpy)."""
+    """No loop meaning: the host runs ``impl`` (LAPACK and Fourier transforms through numpy)."""
 
 
-LoopMeaning = Pointwise | Indexed | Reduced | Bilinear | Imperative | Control | Composed | External
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """No loop meaning of its own: an operator between real and complex values, whose ``parts`` say everything."""
+
+
+LoopMeaning = Pointwise | Indexed | Reduced | Bilinear | Imperative | Control | Composed | External | Paired
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A complex operand or result as two real ones, in the world that primitives run in."""
+
+    re: Any
+    im: Any
 
 
 @immutable
@@ -146,6 +159,8 @@ class Op:
     elementwise rules may return the broadcast shape: the caller sums to the operand's shape. ``None``: not
     differentiable. ``saves`` says what the rule reads besides shapes: ``"ins"``, ``"outs"``, or positions of operands.
     ``write(base, new, **attrs)``, for views, is the base with the viewed elements replaced.
+    ``parts(*operands, **attrs)`` is the meaning on complex values: operands and results that are complex are ``Pair``.
+    ``None``: the operator takes no complex operands, unless the host runs it.
     """
 
     name: str
@@ -157,6 +172,7 @@ class Op:
     vjp: Callable[..., Sequence[Any]] | None = None
     saves: tuple[int | str, ...] = ("ins", "outs")
     write: Callable[..., Any] | None = None
+    parts: Callable[..., Any] | None = None
     attrs: dict[str, Any] = field(default_factory=dict)
     traits: frozenset[str] = frozenset()
     ulp: float = 0.0
@@ -170,8 +186,17 @@ class Op:
     def __repr__(self) -> str:
         return f"<op {self.name}>"
 
+    @property
+    def takes_complex(self) -> bool:
+        """Whether complex operands are not refused at once; ``infer`` may still do so."""
+        return self.parts is not None or isinstance(self.loop, Control | External)
+
     def result_types(self, types: Iterable[TensorType], attrs: dict[str, Any]) -> tuple[TensorType, ...]:
+        types = tuple(types)
         result = self.infer(*types, **attrs)
+        if not self.takes_complex and any(t.dtype.is_complex for t in types):
+            listed = ", ".join(map(str, types))
+            raise NotImplementedError(f'"{self.name}" not implemented for complex operands: {listed}')
         return result if isinstance(result, tuple) else (result,)
 
 

@@ -14,10 +14,13 @@ from tracecomp.ir.graph import Graph, Value
 from tracecomp.ir.op import OPS
 from tracecomp.ir.types import DType, TensorType, dtype_named
 
+_REAL = r"(?:inf|nan|\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)"
+_COMPLEX = re.compile(rf"(-?{_REAL})([-+]{_REAL})j")
 _TOKEN = re.compile(
-    r"""(?P<space>[ \t\r]+|\#[^\n]*)|(?P<newline>\n)|(?P<string>"(?:[^"\\]|\\.)*")|(?P<value>%\w+)
-    |(?P<number>-?(?:inf\b|nan\b|\d+(?:\.\d*)?(?:[eE][-+]?\d+)?))|(?P<word>[A-Za-z_]\w*)|(?P<dots>\.\.\.)
-    |(?P<mark>[\[\](){}=,:])""",
+    rf"""(?P<space>[ \t\r]+|\#[^\n]*)|(?P<newline>\n)|(?P<string>"(?:[^"\\]|\\.)*")|(?P<value>%\w+)
+    |(?P<complex>-?{_REAL}[-+]{_REAL}j\b)|(?P<number>-?(?:inf\b|nan\b|(?=\d){_REAL}))
+    |(?P<word>[A-Za-z_]\w*)|(?P<dots>\.\.\.)
+    |(?P<mark>[\[\](){{}}=,:])""",
     re.VERBOSE,
 )
 _ROLES_IN = ("argument", "state", "host", "constant")
@@ -203,6 +206,10 @@ class _Parser:
             self.at += 1
             is_float = any(c in text for c in ".eE") or "inf" in text or "nan" in text
             return (math.nan if text == "nan" else float(text)) if is_float else int(text)
+        if kind == "complex":
+            self.at += 1
+            real, imag = _COMPLEX.fullmatch(text).groups()  # type: ignore[union-attr]
+            return complex(float(real), float(imag))
         if kind == "string":
             return self.string()
         if text in ("true", "false"):

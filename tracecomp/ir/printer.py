@@ -100,6 +100,9 @@ def _literal(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, np.floating):
         return _literal(float(str(value)))
+    if isinstance(value, complex | np.complexfloating):
+        real, imag = _literal(value.real), _literal(value.imag)
+        return f"{real}{'' if imag.startswith('-') else '+'}{imag}j"
     if isinstance(value, int | float | np.integer):
         return repr(value.item() if isinstance(value, np.integer) else value)
     if isinstance(value, str):

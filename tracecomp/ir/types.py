@@ -18,7 +18,7 @@ Shape = tuple[int, ...]
 class DType:
     """An element type. One object exists per type, so ``is`` compares.
 
-    ``kind`` is ``"bool"``, ``"int"`` or ``"float"``; ``short`` is the name in printed IR (``f32``).
+    ``kind`` is ``"bool"``, ``"int"``, ``"float"`` or ``"complex"``; ``short`` is the name in printed IR (``f32``).
     """
 
     name: str
@@ -32,9 +32,9 @@ class DType:
         return _numpy_dtype(self.name)
 
     @property
-    def python(self) -> type[bool] | type[int] | type[float]:
+    def python(self) -> Any:
         """The Python type of a scalar of this type."""
-        return {"bool": bool, "int": int, "float": float}[self.kind]
+        return _PYTHON[self.kind]
 
     @property
     def is_floating_point(self) -> bool:
@@ -42,7 +42,20 @@ class DType:
 
     @property
     def is_complex(self) -> bool:
-        return False
+        return self.kind == "complex"
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether gradients pass through values of this type."""
+        return self.kind in ("float", "complex")
+
+    def to_real(self) -> DType:
+        """The type of the real part: itself, unless complex."""
+        return _REAL.get(self, self)
+
+    def to_complex(self) -> DType:
+        """The complex type with parts of this type; that of float32 parts for narrower types and integers."""
+        return self if self.is_complex else _COMPLEX.get(self, complex64)
 
     @property
     def is_signed(self) -> bool:
@@ -66,9 +79,15 @@ bfloat16 = DType("bfloat16", "bf16", "float", 2)
 float32 = DType("float32", "f32", "float", 4)
 float64 = DType("float64", "f64", "float", 8)
 
+complex64 = DType("complex64", "c64", "complex", 8)
+complex128 = DType("complex128", "c128", "complex", 16)
+
 DTYPES: tuple[DType, ...] = (
-    bool_, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64,
+    bool_, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64, complex64, complex128,
 )  # fmt: skip
+_PYTHON: dict[str, Any] = {"bool": bool, "int": int, "float": float, "complex": complex}
+_COMPLEX = {float32: complex64, float64: complex128}
+_REAL = {c: r for r, c in _COMPLEX.items()}
 _BY_NAME = {t.name: t for t in DTYPES} | {t.short: t for t in DTYPES}
 
 
@@ -118,6 +137,9 @@ def promote(a: DType, b: DType) -> DType:
         return b
     if b.kind == "bool":
         return a
+    if a.is_complex or b.is_complex:
+        wide = float64 in (a.to_real(), b.to_real())
+        return complex128 if wide else complex64
     if a.kind != b.kind:
         return a if a.kind == "float" else b
     if a.kind == "float":

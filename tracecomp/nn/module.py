@@ -254,7 +254,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
             options.setdefault(key, value)
         other = options.pop("other", options.pop("tensor", None))
         dtype = options.get("dtype") or (other.dtype if other is not None else None)
-        if dtype is not None and not dtype.is_floating_point:
+        if dtype is not None and not dtype.differentiable:
             raise TypeError(
                 f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}"
             )
@@ -264,7 +264,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
             if is_lazy(t):
                 return t
             moved = t if device is None else t.to(device)
-            return moved.to(dtype) if dtype is not None and t.is_floating_point() else moved
+            return moved.to(dtype) if dtype is not None and t.dtype.differentiable else moved
 
         return self._apply(convert)
 

@@ -1,6 +1,7 @@
 """Every primitive operator, one record each; importing this package fills the registry ``ir.op.OPS``."""
 
 from tracecomp.ops import (
+    complexes,
     contraction,
     control,
     convolution,
@@ -9,6 +10,7 @@ from tracecomp.ops import (
     elementwise_binary,
     elementwise_unary,
     factorization,
+    fourier,
     gather_scatter,
     linalg,
     pad_concat,
@@ -20,6 +22,7 @@ from tracecomp.ops import (
 )
 
 __all__ = [
+    "complexes",
     "contraction",
     "control",
     "convolution",
@@ -28,6 +31,7 @@ __all__ = [
     "elementwise_binary",
     "elementwise_unary",
     "factorization",
+    "fourier",
     "gather_scatter",
     "linalg",
     "pad_concat",

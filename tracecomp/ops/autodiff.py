@@ -48,11 +48,9 @@ def operand_values(graph: Graph, operands: tuple[Any, ...]) -> list[Value]:
     return [x.value if isinstance(x, Sym) else graph.scalar(scalar_of(x, dtype), dtype) for x in operands]  # type: ignore[arg-type]
 
 
-def scalar_of(value: bool | int | float, dtype: DType | None) -> bool | int | float:
+def scalar_of(value: bool | int | float | complex, dtype: DType | None) -> bool | int | float | complex:
     """A Python scalar in the Python type that stands for ``dtype``."""
-    if dtype is None or dtype.kind == "float":
-        return float(value)
-    return bool(value) if dtype.kind == "bool" else int(value)
+    return float(value) if dtype is None else dtype.python(value)  # type: ignore[arg-type]
 
 
 def sum_to(x: Any, shape: tuple[int, ...]) -> Any:
@@ -103,7 +101,7 @@ def _backward(graph: Graph, node: Node, grads: dict[Value, Value]) -> None:
     given = [Sym(graph, grads[v]) if v in grads else zeros_like(o) for v, o in zip(node.outputs, outs, strict=True)]
     assert node.op.vjp is not None
     for operand, gradient in zip(ins, node.op.vjp(given, outs, ins, **node.attrs), strict=True):
-        if gradient is not None and operand.dtype.is_floating_point:
+        if gradient is not None and operand.dtype.differentiable:
             _accumulate(graph, grads, operand.value, sum_to(gradient, operand.shape).value)
 
 

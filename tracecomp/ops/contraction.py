@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.ir.op import Bilinear, BilinearForm, Op, Sample, register
+from tracecomp.ir.op import Bilinear, BilinearForm, Op, Pair, Sample, register
 from tracecomp.ir.types import Shape, TensorType, compute_dtype, from_numpy_dtype
 from tracecomp.ops.define import bad, check_dtype, of, require
+from tracecomp.ops.parts import conj, product
 from tracecomp.ops.prim import prim
 
 
@@ -47,7 +48,7 @@ def _sizes(spec: str, lhs: tuple[int, ...], rhs: tuple[int, ...]) -> dict[str, i
 
 
 def _infer(lhs: TensorType, rhs: TensorType, *, spec: str) -> TensorType:
-    dtype = check_dtype("contract", (lhs, rhs), "number")
+    dtype = check_dtype("contract", (lhs, rhs), "ring")
     sizes = _sizes(spec, lhs.shape, rhs.shape)
     return TensorType(dtype, tuple(sizes[c] for c in parse_spec(spec)[2]))
 
@@ -89,9 +90,13 @@ def _impl(x: Any, y: Any, *, spec: str) -> Any:
 def _vjp(grads: Any, outs: Any, ins: Any, *, spec: str) -> Any:
     a, b, out = parse_spec(spec)
     return (
-        prim.contract(grads[0], ins[1], spec=f"{out},{b}->{a}"),
-        prim.contract(ins[0], grads[0], spec=f"{a},{out}->{b}"),
+        prim.contract(grads[0], conj(ins[1]), spec=f"{out},{b}->{a}"),
+        prim.contract(conj(ins[0]), grads[0], spec=f"{a},{out}->{b}"),
     )
+
+
+def _parts(a: Pair, b: Pair, *, spec: str) -> Pair:
+    return product(lambda x, y: prim.contract(x, y, spec=spec))(a, b)
 
 
 def _form(in_types: Any, out_type: TensorType, *, spec: str) -> BilinearForm:
@@ -116,10 +121,10 @@ _CASES = (
 register(
     Op(
         name="contract", kind="contraction", doc="sum over labels absent from the result of products of two operands",
-        infer=_infer, impl=_impl, vjp=_vjp, saves=("ins",), loop=Bilinear(_form), attrs={"spec": str},
+        infer=_infer, impl=_impl, vjp=_vjp, saves=("ins",), loop=Bilinear(_form), parts=_parts, attrs={"spec": str},
         samples=tuple(
             Sample(((s, d, "any"), (t, d, "any")), {"spec": spec})
-            for d in ("f32", "f64", "f16", "i64") for spec, s, t in _CASES
+            for d in ("f32", "f64", "f16", "i64", "c64", "c128") for spec, s, t in _CASES
         ),
         errors=(
             bad(RuntimeError, "cannot be multiplied", of("f32", 2, 3), of("f32", 4, 5), spec="mk,kn->mn"),

@@ -111,8 +111,8 @@ def _backward_body(body: Graph, carries: int, xs: int) -> Graph:
     stacked = inputs("y", out_types[carries:])
     operands += inputs("const", consts)
     results = inline(graph, body, operands)
-    outputs = [v for v in results if v.dtype.is_floating_point]
-    wrt = [v for v in operands if v.dtype.is_floating_point]
+    outputs = [v for v in results if v.dtype.differentiable]
+    wrt = [v for v in operands if v.dtype.differentiable]
     found = vjp(graph, outputs, [*carry_grads, *y_grads], wrt)
     full = [zeros_like(Sym(graph, v)).value if g is None else g for v, g in zip(wrt, found, strict=True)]
     n_carry, n_const = len(carry_grads), len(sums)
@@ -204,7 +204,7 @@ def _scan_vjp(
 
 def _zeros_or_none(x: Any) -> Any:
     """Zeros like ``x``; None for what is not floating point."""
-    if not x.dtype.is_floating_point:
+    if not x.dtype.differentiable:
         return None
     return prim.full(like=x, value=0.0, shape=tuple(x.shape), dtype=x.dtype)
 

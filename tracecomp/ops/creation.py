@@ -20,7 +20,7 @@ def _check_shape(name: str, shape: Shape) -> None:
     )
 
 
-def _full_infer(*, value: bool | int | float, shape: Shape, dtype: DType) -> TensorType:
+def _full_infer(*, value: Any, shape: Shape, dtype: DType) -> TensorType:
     _check_shape("full", shape)
     if dtype.kind == "int":
         info = np.iinfo(dtype.numpy)
@@ -29,7 +29,7 @@ def _full_infer(*, value: bool | int | float, shape: Shape, dtype: DType) -> Ten
     return TensorType(dtype, shape)
 
 
-def _full_impl(*, value: bool | int | float, shape: Shape, dtype: DType) -> Any:
+def _full_impl(*, value: Any, shape: Shape, dtype: DType) -> Any:
     return np.full(shape, value, dtype.numpy)
 
 
@@ -45,7 +45,8 @@ register(
         loop=Indexed(_full_loop), attrs={"value": object, "shape": tuple, "dtype": DType},
         samples=tuple(
             Sample((), {"value": v, "shape": shape, "dtype": dtype_named(d)})
-            for v, d in ((1.5, "f32"), (-0.0, "f64"), (float("inf"), "f16"), (7, "i64"), (True, "b1"), (200, "u8"))
+            for v, d in ((1.5, "f32"), (-0.0, "f64"), (float("inf"), "f16"), (7, "i64"), (True, "b1"), (200, "u8"),
+                         (1 - 2j, "c64"), (2.5, "c128"))
             for shape in ((2, 3), (), (0,))
         ),
         errors=(

@@ -28,6 +28,7 @@ from tracecomp.ir.op import BadInput, Imperative, Op, Sample, register
 from tracecomp.ir.scalars import call, const
 from tracecomp.ir.types import DType, Shape, TensorType, compute_dtype, from_numpy_dtype, int64
 from tracecomp.ops.define import check_axes, check_dtype
+from tracecomp.ops.parts import each
 from tracecomp.ops.prim import prim
 from tracecomp.ops.reduction import shift
 from tracecomp.ops.statements import Names, vectors
@@ -37,10 +38,10 @@ _SHAPES: tuple[tuple[Shape, int], ...] = (
 )  # fmt: skip
 
 
-def _samples(domain: str) -> tuple[Sample, ...]:
+def _samples(domain: str, *more: str) -> tuple[Sample, ...]:
     found = [
         Sample(((shape, short, domain),), {"axis": axis})
-        for short in ("f32", "f64", "f16", "i64", "i32")
+        for short in ("f32", "f64", "f16", "i64", "i32", *more)
         for shape, axis in _SHAPES
     ]
     return (*found, *(Sample((((2, 12), s, "special"),), {"axis": 1}) for s in ("f32", "f64")))
@@ -105,9 +106,9 @@ def _wide(ufunc: Any) -> Callable[..., Any]:
     return impl
 
 
-def _infer(name: str) -> Callable[..., TensorType]:
+def _infer(name: str, dtypes: str = "number") -> Callable[..., TensorType]:
     def infer(x: TensorType, *, axis: int) -> TensorType:
-        check_dtype(name, (x,), "number")
+        check_dtype(name, (x,), dtypes)
         check_axes(name, (axis,), x.ndim)
         return x
 
@@ -151,10 +152,12 @@ def _cumprod_vjp(grads: Any, outs: Any, ins: Any, *, axis: int) -> Any:
 
 register(
     Op(
-        name="cumsum", kind="cumulative", doc="running sum along axis", infer=_infer("cumsum"), impl=_wide(np.add),
+        name="cumsum", kind="cumulative", doc="running sum along axis", infer=_infer("cumsum", "ring"),
+        impl=_wide(np.add),
+        parts=each("cumsum"),
         vjp=lambda g, o, i, *, axis: (_backwards(g[0], axis),), saves=(),
         loop=_running("add", lambda t: const(-0.0 if t.kind == "float" else 0, t)), attrs={"axis": int},
-        samples=_samples("any"), errors=_errors("cumsum"),
+        samples=_samples("any", "c64", "c128"), errors=_errors("cumsum"),
     )
 )  # fmt: skip
 

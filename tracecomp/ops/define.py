@@ -15,6 +15,7 @@ from tracecomp.ir.types import DTYPES, DType, TensorType, broadcast_shapes, dtyp
 _TORCH_NAMES = {
     "bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long",
     "float16": "Half", "bfloat16": "BFloat16", "float32": "Float", "float64": "Double",
+    "complex64": "ComplexFloat", "complex128": "ComplexDouble",
 }  # fmt: skip
 
 _KINDS: dict[str, tuple[str, ...]] = {
@@ -24,8 +25,13 @@ _KINDS: dict[str, tuple[str, ...]] = {
     "bits": ("bool", "int"),
     "number": ("int", "float"),
     "any": ("bool", "int", "float"),
+    "complex": ("complex",),
+    "field": ("float", "complex"),
+    "ring": ("int", "float", "complex"),
+    "every": ("bool", "int", "float", "complex"),
 }
 # Classes of element types that an operator may accept; "wide" are the floats that compute in their own precision.
+# "field", "ring" and "every" are "float", "number" and "any" with complex numbers.
 CLASSES: dict[str, frozenset[DType]] = {
     name: frozenset(t for t in DTYPES if t.kind in kinds) for name, kinds in _KINDS.items()
 } | {"wide": frozenset((float32, float64))}
@@ -38,6 +44,9 @@ _SAMPLE_DTYPES: dict[str, tuple[str, ...]] = {
     "wide": ("f32", "f64"),
     "number": ("f32", "f64", "f16", "i64", "u8"),
     "any": ("f32", "f64", "f16", "i64", "u8", "b1"),
+    "field": ("f32", "f64", "f16", "c64", "c128"),
+    "ring": ("f32", "f64", "f16", "i64", "u8", "c64", "c128"),
+    "every": ("f32", "f64", "f16", "i64", "u8", "b1", "c64", "c128"),
 }
 
 
@@ -72,7 +81,7 @@ def broadcast(name: str, types: Sequence[TensorType]) -> tuple[int, ...]:
 
 def is_tensor(x: Any) -> bool:
     """Whether an operand is a tensor of some world, not a Python scalar."""
-    return not isinstance(x, bool | int | float)
+    return not isinstance(x, bool | int | float | complex)
 
 
 def check_axes(name: str, axes: Sequence[int], ndim: int) -> None:
@@ -108,6 +117,7 @@ def elementwise(
     impl: Callable[..., Any] | None = None,
     vjp: Callable[..., Sequence[Any]] | None = None,
     saves: tuple[int | str, ...] = (),
+    parts: Callable[..., Any] | None = None,
     traits: Sequence[str] = (),
     ulp: float = 0.0,
     domain: str | tuple[str, ...] = "any",
@@ -132,7 +142,7 @@ def elementwise(
     return register(
         Op(
             name=name, kind="elementwise", doc=doc, infer=infer, impl=impl, loop=Pointwise(fn), vjp=vjp, saves=saves,
-            traits=frozenset(traits), ulp=ulp,
+            parts=parts, traits=frozenset(traits), ulp=ulp,
             samples=elementwise_samples(arity, dtypes, domain), errors=_elementwise_errors(arity, dtypes),
         )
     )  # fmt: skip

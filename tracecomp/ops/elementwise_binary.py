@@ -9,9 +9,10 @@ import numpy as np
 from tracecomp.errors import at_user_line
 from tracecomp.ir import scalars, special
 from tracecomp.ir.loops import Expr
-from tracecomp.ir.op import Op, Pointwise, Sample, register
+from tracecomp.ir.op import Op, Pair, Pointwise, Sample, register
 from tracecomp.ir.types import TensorType, bool_
 from tracecomp.ops.define import bad, broadcast, check_dtype, elementwise, is_tensor, of, require
+from tracecomp.ops.parts import conj, each, product, quotient
 from tracecomp.ops.prim import prim
 
 
@@ -38,18 +39,19 @@ def _both(first: Any, second: Any) -> Any:
     return vjp
 
 
-elementwise("add", "a + b; bools: or", _logical("add", "or"), impl=np.add, arity=2, dtypes="any",
-            vjp=_both(lambda g, a, b, o: g, lambda g, a, b, o: g),
+elementwise("add", "a + b; bools: or", _logical("add", "or"), impl=np.add, arity=2, dtypes="every",
+            vjp=_both(lambda g, a, b, o: g, lambda g, a, b, o: g), parts=each("add"),
             traits=("commutative", "associative", "identity:-0.0"))  # fmt: skip
-elementwise("sub", "a - b", "sub", arity=2, dtypes="number",
+elementwise("sub", "a - b", "sub", arity=2, dtypes="ring", parts=each("sub"),
             vjp=_both(lambda g, a, b, o: g, lambda g, a, b, o: prim.neg(g)),
             traits=("right_identity:0.0",))  # fmt: skip
-elementwise("mul", "a * b; bools: and", _logical("mul", "and"), impl=np.multiply, arity=2, dtypes="any",
-            vjp=_both(lambda g, a, b, o: prim.mul(g, b), lambda g, a, b, o: prim.mul(g, a)), saves=("ins",),
+elementwise("mul", "a * b; bools: and", _logical("mul", "and"), impl=np.multiply, arity=2, dtypes="every",
+            vjp=_both(lambda g, a, b, o: prim.mul(g, conj(b)), lambda g, a, b, o: prim.mul(g, conj(a))), saves=("ins",),
+            parts=product(lambda a, b: prim.mul(a, b)),
             traits=("commutative", "associative", "identity:1"))  # fmt: skip
-elementwise("div", "a / b", "div", arity=2, domain=("any", "nonzero"), saves=("ins",),
-            vjp=_both(lambda g, a, b, o: prim.div(g, b),
-                      lambda g, a, b, o: prim.mul(prim.neg(g), prim.div(prim.div(a, b), b))),
+elementwise("div", "a / b", "div", arity=2, dtypes="field", parts=quotient, domain=("any", "nonzero"), saves=("ins",),
+            vjp=_both(lambda g, a, b, o: prim.div(g, conj(b)),
+                      lambda g, a, b, o: prim.mul(prim.neg(g), conj(prim.div(prim.div(a, b), b)))),
             traits=("right_identity:1",))  # fmt: skip
 
 
@@ -133,9 +135,22 @@ elementwise("minimum", "the smaller; NaN if either is; ties share the gradient",
             impl=np.minimum, arity=2, dtypes="any", saves=("ins",), vjp=lambda g, o, i: _larger("gt")(g, o, i),
             traits=("associative", "idempotent"))  # fmt: skip
 
-for _name, _sign in (("eq", "=="), ("ne", "!="), ("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">=")):
-    elementwise(_name, f"a {_sign} b", _name, arity=2, dtypes="any", result=bool_,
-                traits=("commutative",) if _name in ("eq", "ne") else ())  # fmt: skip
+
+def _compared(name: str, joined: str) -> Any:
+    """Complex numbers by both parts."""
+
+    def parts(a: Pair, b: Pair) -> Any:
+        compare = getattr(prim, name)
+        return getattr(prim, joined)(compare(a.re, b.re), compare(a.im, b.im))
+
+    return parts
+
+
+for _name, _sign, _joined in (("eq", "==", "bitwise_and"), ("ne", "!=", "bitwise_or")):
+    elementwise(_name, f"a {_sign} b", _name, arity=2, dtypes="every", result=bool_, traits=("commutative",),
+                parts=_compared(_name, _joined))  # fmt: skip
+for _name, _sign in (("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">=")):
+    elementwise(_name, f"a {_sign} b", _name, arity=2, dtypes="any", result=bool_)
 
 _BITWISE: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("bitwise_and", "and", ("idempotent",)),
@@ -168,7 +183,7 @@ def _where_infer(condition: TensorType, a: TensorType, b: TensorType) -> TensorT
         RuntimeError,
         f"where expected condition to be a boolean tensor, but got a tensor with dtype {condition.dtype}",
     )
-    dtype = check_dtype("where", (a, b), "any")
+    dtype = check_dtype("where", (a, b), "every")
     return TensorType(dtype, broadcast("where", (condition, a, b)))
 
 
@@ -186,9 +201,10 @@ register(
     Op(
         name="where", kind="elementwise", doc="a where the condition holds, else b", infer=_where_infer, impl=np.where,
         loop=Pointwise(lambda c, a, b: scalars.call("select", c, a, b)), vjp=_where_vjp, saves=(0,),
+        parts=each("where"),
         samples=tuple(
             Sample(((s, "b1", "any"), (t, d, "any"), (u, d, "any")))
-            for d in ("f32", "f64", "f16", "i64", "b1")
+            for d in ("f32", "f64", "f16", "i64", "b1", "c64", "c128")
             for s, t, u in (((2, 3), (2, 3), (2, 3)), ((3, 1), (4,), ()), ((), (2,), (1, 2)), ((0,), (1,), ()))
         ),
         errors=(

@@ -9,9 +9,11 @@ import numpy as np
 
 from tracecomp.ir import loops, scalars
 from tracecomp.ir.loops import Expr
-from tracecomp.ir.op import Op, Pointwise, Sample, register
+from tracecomp.ir.op import Op, Pair, Pointwise, Sample, register
 from tracecomp.ir.types import DType, TensorType, bool_, compute_dtype, dtype_named, from_numpy_dtype
+from tracecomp.ops.autodiff import zeros_like
 from tracecomp.ops.define import elementwise, of
+from tracecomp.ops.parts import each
 from tracecomp.ops.prim import prim
 
 
@@ -62,7 +64,8 @@ def trigamma(x: Any) -> Any:
     return prim.where(low, prim.sub(reflected, total), total)
 
 
-elementwise("neg", "-x", "neg", dtypes="number", vjp=lambda g, o, i: (prim.neg(g[0]),), traits=("involution",))
+elementwise("neg", "-x", "neg", dtypes="ring", vjp=lambda g, o, i: (prim.neg(g[0]),), parts=each("neg"),
+            traits=("involution",))  # fmt: skip
 elementwise("abs", "|x|; derivative 0 at 0", "abs", dtypes="number", **_of_input(lambda x: prim.sign(x)),
             traits=("idempotent",))  # fmt: skip
 elementwise("sign", "-1, 0 or 1; 0 for NaN", "sign", dtypes="number", vjp=_zero, traits=("idempotent",))
@@ -176,13 +179,27 @@ def _cast_infer(x: TensorType, *, dtype: DType) -> TensorType:
 
 
 def _cast_impl(x: Any, *, dtype: DType) -> Any:
+    array = np.asarray(x)
+    if array.dtype.kind == "c" and dtype.kind in ("int", "float"):
+        array = array.real
     with np.errstate(all="ignore"):
-        return np.asarray(x).astype(dtype.numpy)
+        return array.astype(dtype.numpy)
+
+
+def _cast_parts(x: Any, *, dtype: DType) -> Any:
+    if not dtype.is_complex:
+        nonzero = dtype is bool_
+        return prim.bitwise_or(prim.ne(x.re, 0.0), prim.ne(x.im, 0.0)) if nonzero else prim.cast(x.re, dtype=dtype)
+    part = dtype.to_real()
+    if isinstance(x, Pair):
+        return Pair(prim.cast(x.re, dtype=part), prim.cast(x.im, dtype=part))
+    re = prim.cast(x, dtype=part)
+    return Pair(re, zeros_like(re))
 
 
 def _cast_vjp(grads: Any, outs: Any, ins: Any, *, dtype: DType) -> Any:
     source = ins[0].dtype
-    if not source.is_floating_point or not dtype.is_floating_point:
+    if not source.differentiable or not dtype.differentiable:
         return (None,)
     return (prim.cast(grads[0], dtype=source),)
 
@@ -192,13 +209,17 @@ _FROM_TO = [
     for a in ("f32", "f64", "f16", "i64", "i32", "u8", "b1")
     for b in ("f32", "f64", "f16", "i64", "i16", "b1")
     if a != b
-]
+] + [
+    *((a, b) for a in ("c64", "c128") for b in ("c64", "c128", "f32", "f64", "f16", "i64", "b1") if a != b),
+    *((a, b) for a in ("f32", "f64", "f16", "i64", "b1") for b in ("c64", "c128")),
+]  # fmt: skip
 
 register(
     Op(
-        name="cast", kind="elementwise", doc="x converted to ``dtype``; floats to integers truncate",
+        name="cast", kind="elementwise", 
+        doc="x converted to ``dtype``; floats to integers truncate, complex to real numbers drop the imaginary part",
         infer=_cast_infer, impl=_cast_impl, vjp=_cast_vjp, saves=(),
-        loop=Pointwise(lambda x, *, dtype: loops.cast(x, dtype)), attrs={"dtype": DType},
+        loop=Pointwise(lambda x, *, dtype: loops.cast(x, dtype)), parts=_cast_parts, attrs={"dtype": DType},
         samples=tuple(
             Sample((of(a, *shape),), {"dtype": dtype_named(b)}) for a, b in _FROM_TO for shape in ((2, 3), (), (0, 2))
         ),

@@ -12,6 +12,7 @@ from tracecomp.ir.loops import Expr, index_from
 from tracecomp.ir.op import BadInput, Imperative, Indexed, Op, Sample, register
 from tracecomp.ir.types import Shape, TensorType, int64
 from tracecomp.ops.define import bad, check_axes, of, require
+from tracecomp.ops.parts import each
 from tracecomp.ops.prim import prim
 from tracecomp.ops.statements import put_statements, scatter_statements
 from tracecomp.ops.view import SAMPLE_DTYPES
@@ -64,7 +65,8 @@ _TAKES: tuple[tuple[Shape, Shape, int], ...] = (
 register(
     Op(
         name="take", kind="gather", doc="x at index along axis; index's axes stand in axis's place",
-        infer=_take_infer, impl=_take_impl, vjp=_take_vjp, saves=(1,), loop=Indexed(_take_loop), attrs={"axis": int},
+        infer=_take_infer, impl=_take_impl, vjp=_take_vjp, saves=(1,), loop=Indexed(_take_loop),
+        parts=each("take"), attrs={"axis": int},
         samples=tuple(
             Sample(((x, d, "any"), (i, "i64", f"index:{x[axis]}")), {"axis": axis})
             for d in SAMPLE_DTYPES for x, i, axis in _TAKES
@@ -129,7 +131,7 @@ register(
     Op(
         name="gather", kind="gather", doc="x at index[p] along axis, and at p along the others, for every place p",
         infer=_gather_infer, impl=_gather_impl, vjp=_gather_vjp, saves=(1,), loop=Indexed(_gather_loop),
-        attrs={"axis": int},
+        parts=each("gather"), attrs={"axis": int},
         samples=tuple(
             Sample(((x, d, "any"), (i, "i64", f"index:{x[axis]}")), {"axis": axis})
             for d in SAMPLE_DTYPES for x, i, axis in _GATHERS
@@ -160,6 +162,8 @@ def _check_write(name: str, base: TensorType, src: TensorType, mode: str) -> Non
     require(mode in MODES, RuntimeError, f"{name}: reduce argument must be one of {MODES}, got {mode!r}")
     same = base.dtype is src.dtype
     require(same, RuntimeError, f"{name}(): Expected self.dtype to be equal to src.dtype: {base}, {src}")
+    linear = mode in ("set", "add") or not base.dtype.is_complex
+    require(linear, NotImplementedError, f"{name}: mode {mode!r} is not implemented for complex operands: {base}")
 
 
 def _scatter_infer(base: TensorType, at: TensorType, src: TensorType, *, axis: int, mode: str) -> TensorType:
@@ -242,8 +246,8 @@ def _write_samples(cases: Any, source: Callable[[Shape, Shape, int], Shape]) -> 
             ((base, d, "any"), (i, "i64", f"index:{base[axis]}"), (source(base, i, axis), d, "any")),
             {"axis": axis, "mode": mode},
         )
-        for d in ("f32", "f64", "f16", "i64")
-        for mode in MODES
+        for d in ("f32", "f64", "f16", "i64", "c64", "c128")
+        for mode in (MODES if d[0] != "c" else ("set", "add"))
         for base, i, axis in cases
     ]
     once = (((6,), "f64", "any"), ((4,), "i64", "distinct:6"), ((4,), "f64", "any"))
@@ -264,7 +268,7 @@ register(
     Op(
         name="scatter", kind="scatter", doc="base with src[p] put at index[p] along axis, and at p along the others",
         infer=_scatter_infer, impl=_scatter_impl, loop=Imperative(scatter_statements, overwrites=True),
-        vjp=_write_vjp("scatter", "gather"), saves=("ins", "outs"),
+        vjp=_write_vjp("scatter", "gather"), saves=("ins", "outs"), parts=each("scatter"),
         attrs={"axis": int, "mode": str},
         samples=_write_samples(_GATHERS, lambda base, i, axis: i), errors=_write_errors((2,)),
     )
@@ -274,7 +278,7 @@ register(
     Op(
         name="put", kind="scatter", doc="base with the slices of src written at index along axis",
         infer=_put_infer, impl=_put_impl, loop=Imperative(put_statements, overwrites=True),
-        vjp=_write_vjp("put", "take"), saves=("ins", "outs"),
+        vjp=_write_vjp("put", "take"), saves=("ins", "outs"), parts=each("put"),
         attrs={"axis": int, "mode": str},
         samples=_write_samples(_TAKES, lambda base, i, axis: (*base[:axis], *i, *base[axis + 1 :])),
         errors=_write_errors((2,)),

@@ -8,10 +8,11 @@ import numpy as np
 
 from tracecomp.ir.index import Index, index
 from tracecomp.ir.loops import Call, Const, Expr, IndexValue, both, in_range
-from tracecomp.ir.op import Indexed, Op, Sample, register
+from tracecomp.ir.op import Indexed, Op, Pair, Sample, register
 from tracecomp.ir.scalars import call
 from tracecomp.ir.types import Shape, TensorType, bool_, int64
 from tracecomp.ops.define import bad, check_axes, of, require
+from tracecomp.ops.parts import each
 from tracecomp.ops.prim import prim
 from tracecomp.ops.view import SAMPLE_DTYPES, slice_shape
 
@@ -75,6 +76,10 @@ def _pad_loop(
     return inside_or(reads[0], [p for p, _ in found], both(*(c for _, c in found)), fill)
 
 
+def _pad_parts(x: Pair, *, value: complex, **where: Ints) -> Pair:
+    return Pair(prim.pad(x.re, value=value.real, **where), prim.pad(x.im, value=value.imag, **where))
+
+
 def _pad_vjp(grads: Any, outs: Any, ins: Any, *, low: Ints, high: Ints, interior: Ints, value: float) -> Any:
     shape = tuple(ins[0].shape)
     zeros = (0,) * len(shape)
@@ -95,10 +100,13 @@ register(
     Op(
         name="pad", kind="pad", doc="value around (low, high; negative: cut off) and between (interior) the elements",
         infer=_pad_infer, impl=_pad_impl, vjp=_pad_vjp, saves=(), loop=Indexed(_pad_loop),
+        parts=_pad_parts,
         attrs={"low": tuple, "high": tuple, "interior": tuple, "value": object},
         samples=tuple(
             Sample(((s, d, "any"),), {"low": a, "high": b, "interior": i, "value": v})
-            for d, v in (("f32", 0.0), ("f64", 2.0), ("f16", -1.5), ("i64", 7), ("b1", True)) for s, a, b, i in _PADS
+            for d, v in (("f32", 0.0), ("f64", 2.0), ("f16", -1.5), ("i64", 7), ("b1", True), ("c64", 1.5),
+                         ("c128", 1j))
+            for s, a, b, i in _PADS
         ),
         errors=(
             bad(RuntimeError, "negative output size", of("f32", 3), low=(-4,), high=(0,), interior=(0,), value=0.0),
@@ -164,6 +172,7 @@ register(
     Op(
         name="concat", kind="concat", doc="operands one after another along axis",
         infer=_concat_infer, impl=lambda *xs, axis: np.concatenate(xs, axis), vjp=_concat_vjp, saves=(),
+        parts=each("concat"),
         loop=Indexed(_concat_loop), attrs={"axis": int},
         samples=tuple(
             Sample(tuple((s, d, "any") for s in shapes), {"axis": axis})
@@ -221,6 +230,7 @@ register(
     Op(
         name="slice_update", kind="scatter", doc="base with the elements of a slice replaced by new",
         infer=_update_infer, impl=_update_impl, vjp=_update_vjp, saves=(), loop=Indexed(_update_loop),
+        parts=each("slice_update"),
         attrs={"starts": tuple, "stops": tuple, "steps": tuple},
         samples=tuple(
             Sample(((base, d, "any"), (slice_shape(a, b, s), d, "any")), {"starts": a, "stops": b, "steps": s})

@@ -11,6 +11,7 @@ import numpy as np
 from tracecomp.ir.op import BadInput, Composed, LoopMeaning, Op, Reduced, Sample, register
 from tracecomp.ir.types import DType, Shape, TensorType, bool_, compute_dtype, dtype_named, from_numpy_dtype, int64
 from tracecomp.ops.define import CLASSES, check_axes, check_dtype, require
+from tracecomp.ops.parts import each
 from tracecomp.ops.prim import prim
 
 Axes = tuple[int, ...]
@@ -54,6 +55,7 @@ def reduction(
     result: DType | None = None,
     vjp: Callable[..., Sequence[Any]] | None = None,
     saves: tuple[int | str, ...] = (),
+    parts: Callable[..., Any] | None = None,
     traits: Sequence[str] = (),
     empty: bool = True,
 ) -> Op:
@@ -74,7 +76,7 @@ def reduction(
                                         ((2, 3), (0, 1)), ((), ()), ((2, 0), (0,)), ((3, 1), (1,))]  # fmt: skip
     if empty:
         shapes.append(((2, 0, 3), (1,)))
-    shorts = [s for s in ("f32", "f64", "f16", "i64", "i32", "b1") if dtype_named(s) in CLASSES[dtypes]]
+    shorts = [s for s in ("f32", "f64", "f16", "i64", "i32", "b1", "c64", "c128") if dtype_named(s) in CLASSES[dtypes]]
     samples = [Sample(((shape, short, "any"),), {"axes": axes}) for short in shorts for shape, axes in shapes]
     samples += [Sample((((3, 20), s, "special"),), {"axes": (1,)}) for s in shorts if s.startswith("f")]
     errors = [BadInput(Sample((((2, 3), shorts[0], "any"),), {"axes": (2,)}), IndexError, "Dimension out of range")]
@@ -82,7 +84,7 @@ def reduction(
         bad = Sample((((2, 0), shorts[0], "any"),), {"axes": (1,)})
         errors.append(BadInput(bad, IndexError, "non-zero size"))
     return register(
-        Op(name=name, kind="reduction", doc=doc, infer=infer, impl=impl, loop=loop, vjp=vjp, saves=saves,
+        Op(name=name, kind="reduction", doc=doc, infer=infer, impl=impl, loop=loop, vjp=vjp, saves=saves, parts=parts,
            attrs={"axes": tuple}, traits=frozenset(traits), samples=tuple(samples), errors=tuple(errors))
     )  # fmt: skip
 
@@ -156,7 +158,7 @@ def _arg_composed(extreme: str) -> Callable[..., Any]:
     return compose
 
 
-reduction("sum", "sum over axes", Reduced("add"), _wide(np.sum), dtypes="number", vjp=_sum_vjp)
+reduction("sum", "sum over axes", Reduced("add"), _wide(np.sum), dtypes="ring", vjp=_sum_vjp, parts=each("sum"))
 reduction("prod", "product over axes", Reduced("mul"), _wide(np.prod), dtypes="number", vjp=_product_vjp, saves=(0,))
 reduction("max", "largest over axes; NaN if any is", Reduced("max"), lambda x, *, axes: np.max(x, axis=axes),
           dtypes="number", vjp=_extreme_vjp, saves=("ins", "outs"), traits=("exact",), empty=False)  # fmt: skip

@@ -37,7 +37,7 @@ def inline(target: Graph, body: Graph, operands: Sequence[Value]) -> list[Value]
 
 
 def float_places(types: Sequence[TensorType]) -> list[int]:
-    return [i for i, t in enumerate(types) if t.dtype.is_floating_point]
+    return [i for i, t in enumerate(types) if t.dtype.differentiable]
 
 
 @lru_cache(maxsize=256)
@@ -45,9 +45,9 @@ def backward_region(branch: Graph) -> Graph:
     """From a branch's operands and the gradients of its results, the gradients of its operands (floats only)."""
     graph = Graph(f"{branch.name}_backward")
     operands = [graph.add_input(t, f"in{i}") for i, t in enumerate(input_types(branch))]
-    results = [v for v in inline(graph, branch, operands) if v.dtype.is_floating_point]
+    results = [v for v in inline(graph, branch, operands) if v.dtype.differentiable]
     given = [graph.add_input(v.type, f"dout{i}") for i, v in enumerate(results)]
-    wrt = [v for v in operands if v.dtype.is_floating_point]
+    wrt = [v for v in operands if v.dtype.differentiable]
     for value, gradient in zip(wrt, vjp(graph, results, given, wrt), strict=True):
         graph.add_output(zeros_like(Sym(graph, value)).value if gradient is None else gradient)
     return graph

@@ -43,7 +43,7 @@ def while_vjp(grads: Any, outs: Any, ins: Any, *, test: Graph, body: Graph, carr
     totals = [*(grads[i] for i in carry_floats), *(_zeros(consts[i]) for i in const_floats)]
     found = _looped((*numbers, *slots, *start, *totals), consts, _going_back(body, carries), _backwards(body, carries))
     gradients = iter(found[len(found) - len(totals) :])
-    return [next(gradients) if t.dtype.is_floating_point else None for t in types]
+    return [next(gradients) if t.dtype.differentiable else None for t in types]
 
 
 def _looped(carried: Sequence[Any], consts: Sequence[Any], test: Graph, body: Graph) -> tuple[Any, ...]:
@@ -90,7 +90,7 @@ def _going_back(body: Graph, carries: int) -> Graph:
 
 def _backward_types(body: Graph, carries: int) -> Types:
     types = input_types(body)
-    slots, totals = map(_slots_type, types[:carries]), [t for t in types if t.dtype.is_floating_point]
+    slots, totals = map(_slots_type, types[:carries]), [t for t in types if t.dtype.differentiable]
     return (_COUNT, _COUNT, _COUNT, _STEPS, *slots, *types[:carries], *totals, *types[carries:])
 
 

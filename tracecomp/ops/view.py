@@ -15,10 +15,11 @@ from tracecomp.ir.op import BadInput, Indexed, Op, Sample, register
 from tracecomp.ir.types import Shape, TensorType, int64
 from tracecomp.ops.autodiff import sum_to
 from tracecomp.ops.define import check_axes, require
+from tracecomp.ops.parts import each
 from tracecomp.ops.prim import prim
 
 Ints = tuple[int, ...]
-SAMPLE_DTYPES = ("f32", "f64", "f16", "i64", "b1")
+SAMPLE_DTYPES = ("f32", "f64", "f16", "i64", "b1", "c64", "c128")
 
 
 def view(
@@ -45,7 +46,7 @@ def view(
         Op(
             name=name, kind="view", doc=doc, infer=infer, impl=impl, loop=Indexed(loop),
             vjp=lambda grads, outs, ins, **kw: (vjp(grads[0], tuple(ins[0].shape), **kw),), saves=(),
-            write=write, attrs=attrs, traits=frozenset(traits),
+            write=write, parts=each(name), attrs=attrs, traits=frozenset(traits),
             samples=tuple(Sample(((s, d, "any"),), a) for d in SAMPLE_DTYPES for s, a in cases),
             errors=tuple(BadInput(Sample(((s, "f32", "any"),), a), e, m) for s, a, e, m in errors),
         )

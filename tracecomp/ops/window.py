@@ -14,6 +14,7 @@ from tracecomp.ir.scalars import call, const
 from tracecomp.ir.types import Shape, TensorType, compute_dtype, from_numpy_dtype
 from tracecomp.ops.define import bad, check_dtype, of, require
 from tracecomp.ops.pad_concat import inside_or, regular
+from tracecomp.ops.parts import each
 from tracecomp.ops.prim import prim
 from tracecomp.ops.view import windows_shape
 
@@ -21,7 +22,7 @@ Ints = tuple[int, ...]
 
 
 def _infer(x: TensorType, *, shape: Shape, sizes: Ints, strides: Ints, dilations: Ints) -> TensorType:
-    dtype = check_dtype("fold", (x,), "number")
+    dtype = check_dtype("fold", (x,), "ring")
     k, lead = len(sizes), len(shape) - len(sizes)
     require(
         lead >= 0 and k == len(strides) == len(dilations) and all(v > 0 for v in (*sizes, *strides, *dilations)),
@@ -87,11 +88,11 @@ def _windowed(shape: Shape, sizes: Ints, strides: Ints, dilations: Ints) -> Shap
 register(
     Op(
         name="fold", kind="window", doc="sum of overlapping windows: the adjoint of windows",
-        infer=_infer, impl=_impl, vjp=_vjp, saves=(), loop=Indexed(_loop),
+        infer=_infer, impl=_impl, vjp=_vjp, saves=(), loop=Indexed(_loop), parts=each("fold"),
         attrs=dict.fromkeys(_ATTRS, tuple),
         samples=tuple(
             Sample((of(d, *_windowed(*case)),), dict(zip(_ATTRS, case, strict=True)))
-            for d in ("f32", "f64", "f16", "i64") for case in _CASES
+            for d in ("f32", "f64", "f16", "i64", "c64", "c128") for case in _CASES
         ),
         errors=(
             bad(RuntimeError, "expected windows", of("f32", 4, 2), **dict(zip(_ATTRS, _CASES[0], strict=True))),

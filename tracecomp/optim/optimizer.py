@@ -169,9 +169,20 @@ class Optimizer:
 
     def _update_one(self, param: Tensor, grad: Tensor, options: Any) -> None:
         state = self.state[param]
-        self._update(param, grad, state, options)
+        update = self._update_parts if param.dtype.is_complex else self._update
+        update(param, grad, state, options)
         if not state:
             del self.state[param]
+
+    def _update_parts(self, param: Tensor, grad: Tensor, state: dict[str, Any], options: Any) -> None:
+        """Move real and imaginary parts as parameters of their own; what is kept of them is complex again."""
+        seen = {k: _as_real(v) for k, v in state.items()}
+        parts, pair = dict(seen), _as_real(param)
+        self._update(pair, _as_real(grad), parts, options)
+        for key, value in parts.items():
+            if value is not seen.get(key):
+                paired = isinstance(value, Tensor) and value.shape == pair.shape
+                state[key] = T.view_as_complex(value) if paired else value
 
     def _hooks_of(self, table: str) -> Iterable[Callable[..., Any]]:
         return tuple(getattr(self, table).values())
@@ -261,3 +272,7 @@ def _restore(param: Tensor, value: Any, key: str = "") -> Any:
     if isinstance(value, list | tuple):
         return type(value)(_restore(param, v) for v in value)
     return value
+
+
+def _as_real(x: Any) -> Any:
+    return T.view_as_real(x) if isinstance(x, Tensor) and x.dtype.is_complex else x

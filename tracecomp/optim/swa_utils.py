@@ -35,7 +35,7 @@ def _multi(average: Average) -> Callable[[list[Tensor], list[Tensor], Any], None
     def run(averages: list[Tensor], values: list[Tensor], count: Any) -> None:
         with no_grad():
             for old, new in zip(averages, values, strict=True):
-                old.copy_(average(old, new, count) if old.is_floating_point() else new)
+                old.copy_(average(old, new, count) if old.dtype.differentiable else new)
 
     return run
 

@@ -14,7 +14,7 @@ from tracecomp.errors import CompileError
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.printer import print_graph
 from tracecomp.ir.verify import verify
-from tracecomp.passes import canonical, dead_code, fold, hoist, layout, scan_sums, split
+from tracecomp.passes import canonical, dead_code, fold, hoist, layout, pairs, scan_sums, split
 from tracecomp.passes.rewrite import Log
 
 
@@ -28,6 +28,7 @@ class Pass:
 
 
 PIPELINE: tuple[Pass, ...] = (
+    Pass("pairs", pairs.split_complex, "complex values as pairs of real ones"),
     Pass("simplify", canonical.simplify, "bit-exact algebra on scalars and shapes"),
     Pass("fold", fold.fold_constants, "compute what depends on constants only"),
     Pass("decompose", canonical.decompose, "padding, transposed convolutions and composed operators, spelled out"),

@@ -1,4 +1,4 @@
-"""Cuts a graph at operators that the host runs (LAPACK), so that what lies between them becomes machine code."""
+"""Cuts a graph at operators that the host runs (LAPACK, FFT), so that what lies between them becomes machine code."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tracecomp.errors import CompileError
 from tracecomp.ir.graph import Graph, Node, Value
-from tracecomp.ir.op import External
+from tracecomp.ir.op import External, Paired
 
 
 @dataclass(frozen=True)
@@ -19,33 +19,36 @@ class Segment:
     writes: tuple[Value, ...]
 
 
-def is_external(node: Node) -> bool:
-    return isinstance(node.op.loop, External)
-
-
 def has_external(graph: Graph) -> bool:
     """Whether the host runs some live node; CompileError when one stands in a loop or branch."""
     found = False
     for node in graph.live_nodes():
-        found |= is_external(node)
+        found |= isinstance(node.op.loop, External)
         for value in node.attrs.values():
             if isinstance(value, Graph) and has_external(value):
                 raise CompileError(
-                    f"{node.op.name}: its body calls a linear algebra routine of the host, which machine code cannot; "
+                    f"{node.op.name}: its body calls a routine of the host, which machine code cannot; "
                     "compile with backend='interpret'"
                 )
     return found
 
 
 def segments(graph: Graph) -> list[Segment]:
-    """Parts to run one after another: as few graphs as the order of external nodes allows, and those nodes."""
-    stage: dict[Value, int] = {i.value: 0 for i in graph.inputs}
+    """Parts to run one after another: as few graphs as the order of external nodes allows, and those nodes.
+
+    Complex types have been split up, apart from those of external nodes, to which views lead that the host runs too.
+    A stage is a compiled part, then nodes of the host.
+    """
     native: dict[int, list[Node]] = {}
     external: dict[int, list[Node]] = {}
+    by_code: dict[Value, int] = {i.value: 0 for i in graph.inputs}  # the first stage whose code can read a value
+    by_host = dict(by_code)
     for node in graph.live_nodes():
-        at = max((stage[v] for v in node.inputs), default=0)
-        (external if is_external(node) else native).setdefault(at, []).append(node)
-        stage.update(dict.fromkeys(node.outputs, at + is_external(node)))
+        host = isinstance(node.op.loop, External | Paired)
+        at = max((by_host[v] if host else by_code[v] for v in node.inputs), default=0)
+        (external if host else native).setdefault(at, []).append(node)
+        by_host.update(dict.fromkeys(node.outputs, at))
+        by_code.update(dict.fromkeys(node.outputs, at + host))
     needed = {o.value for o in graph.outputs}
     found: list[Segment] = []
     for at in range(max((*native, *external), default=-1), -1, -1):

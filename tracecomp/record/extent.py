@@ -286,7 +286,7 @@ def _plain_type(t: TensorType) -> TensorType:
 
 
 def _depends(x: Any) -> bool:
-    return type(x) is Extent or (isinstance(x, tuple) and any(map(_depends, x)))
+    return (type(x) is Extent and x.live) or (isinstance(x, tuple) and any(map(_depends, x)))
 
 
 def without(x: Any) -> Any:

@@ -78,7 +78,7 @@ class Recorder:
         self.ranges: dict[int, Range] = {}
         self.leading: dict[int, list[int]] = {}
         self.sizes: dict[int, Tensor] = {}
-        self.types: dict[Any, tuple[list[ArrayType], list[ArrayType]]] = {}
+        self.sized_nodes: dict[Any, tuple[dict[str, Any], list[ArrayType], list[ArrayType]]] = {}
         self.cells: dict[int, Cell] = {}
         self.outside: dict[int, Tensor] = {}
         self.initial: dict[int, Value] = {}
@@ -206,11 +206,13 @@ class Recorder:
         """``attrs`` with plain numbers in place of sizes."""
         return {k: without(v) for k, v in attrs.items()}
 
-    def note_types(self, node: Any, operands: Sequence[Any], outs: Sequence[Tensor]) -> None:
-        """Note how the types that a derivative rule sees depend on sizes."""
+    def note_node(
+        self, node: Any, attrs: dict[str, Any], operands: Sequence[Any], outs: Sequence[Tensor]
+    ) -> None:
+        """Note how what a derivative rule sees depends on sizes."""
         shapes = [self.shape_of(x) if isinstance(x, Tensor) else () for x in operands]
         types = [(dtype, shape) for (dtype, _), shape in zip(node.types, shapes, strict=True)]
-        self.types[node] = (types, [(t._data.dtype, self.shape_of(t)) for t in outs])
+        self.sized_nodes[node] = (attrs, types, [(t._data.dtype, self.shape_of(t)) for t in outs])
 
     def plain(self, value: Any) -> Any:
         """``value`` with plain numbers in place of followed ones, also in tuples and lists."""
@@ -380,7 +382,7 @@ class Recorder:
         self.open = False
         self.cells.clear()
         self.outside.clear()
-        self.types.clear()
+        self.sized_nodes.clear()
         for ref, _ in self.made:
             t = ref()
             if t is not None:

@@ -205,7 +205,7 @@ def _bind_arguments(recorder: Recorder, leaves: Sequence[Any], where: Sequence[s
             recorder.note_size(len(array), i)
         if isinstance(leaf, Tensor) and id(leaf) not in recorder.arguments:
             recorder.bind(leaf, where[i], "argument")
-        elif isinstance(leaf, np.ndarray) and leaf.dtype.kind in "biuf":
+        elif isinstance(leaf, np.ndarray) and leaf.dtype.kind in "biufc":
             kind = TensorType(from_numpy_dtype(leaf.dtype), leaf.shape)
             value = recorder.graph.add_input(kind, where[i], "argument")
             if isinstance(recorder.graph, SizedGraph):

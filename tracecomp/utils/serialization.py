@@ -32,7 +32,8 @@ File = str | os.PathLike[str] | BinaryIO
 _STORAGES = {
     "DoubleStorage": "float64", "FloatStorage": "float32", "HalfStorage": "float16", "BFloat16Storage": "bfloat16",
     "LongStorage": "int64", "IntStorage": "int32", "ShortStorage": "int16", "CharStorage": "int8",
-    "ByteStorage": "uint8", "BoolStorage": "bool",
+    "ByteStorage": "uint8", "BoolStorage": "bool", "ComplexFloatStorage": "complex64",
+    "ComplexDoubleStorage": "complex128",
 }  # fmt: skip
 _STORAGE_OF = {dtype: storage for storage, dtype in _STORAGES.items()}
 _safe: dict[str, Any] = {}

@@ -1,0 +1,69 @@
+"""Complex values as pairs of real ones: what ``Op.parts`` is made of, and conjugates for derivatives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tracecomp.ir.op import Pair
+from tracecomp.ops.prim import prim
+
+
+def each(name: str) -> Callable[..., Any]:
+    """The rule of a linear operator with real coefficients: both parts are treated as a real operand is."""
+
+    def parts(*operands: Any, **attrs: Any) -> Any:
+        apply = getattr(prim, name)
+        re = apply(*(x.re if isinstance(x, Pair) else x for x in operands), **attrs)
+        return Pair(re, apply(*(x.im if isinstance(x, Pair) else x for x in operands), **attrs))
+
+    return parts
+
+
+def product(apply: Callable[[Any, Any], Any]) -> Callable[[Pair, Pair], Pair]:
+    """The rule of a bilinear operator that ``apply`` is for real operands."""
+
+    def parts(a: Pair, b: Pair) -> Pair:
+        re = prim.sub(apply(a.re, b.re), apply(a.im, b.im))
+        return Pair(re, prim.add(apply(a.re, b.im), apply(a.im, b.re)))
+
+    return parts
+
+
+def quotient(a: Pair, b: Pair) -> Pair:
+    """a / b by Smith's method (1962): scaled by the larger part of b, so that no intermediate overflows."""
+    turned = prim.lt(prim.abs(b.re), prim.abs(b.im))
+    large, small = prim.where(turned, b.im, b.re), prim.where(turned, b.re, b.im)
+    first, second = prim.where(turned, a.im, a.re), prim.where(turned, a.re, a.im)
+    ratio = prim.div(small, prim.where(prim.eq(large, 0.0), 1.0, large))
+    scale = prim.add(large, prim.mul(small, ratio))
+    im = prim.sub(second, prim.mul(first, ratio))
+    re = prim.add(first, prim.mul(second, ratio))
+    return Pair(prim.div(re, scale), prim.div(prim.where(turned, prim.neg(im), im), scale))
+
+
+def conj(x: Any) -> Any:
+    """The conjugate of an operand, which may be real or a Python number."""
+    if isinstance(x, bool | int | float | complex):
+        return x.conjugate()
+    return prim.conj(x) if x.dtype.is_complex else x
+
+
+def packed(x: Pair) -> Any:
+    """Both parts in one real value, along a new last axis of size 2: how complex numbers lie in memory.
+
+    Behind each other and then transposed, for which there are better loops than for joining short rows.
+    """
+    last = len(x.re.shape)
+    shape = (1, *x.re.shape)
+    both = prim.concat(prim.reshape(x.re, shape=shape), prim.reshape(x.im, shape=shape), axis=0)
+    return prim.permute(both, dims=(*range(1, last + 1), 0))
+
+
+def unpacked(x: Any) -> Pair:
+    """The complex value whose parts lie along the last axis of ``x``."""
+    *lead, _ = x.shape
+    starts, steps = (0,) * len(lead), (1,) * (len(lead) + 1)
+    re = prim.slice(x, starts=(*starts, 0), stops=(*lead, 1), steps=steps)
+    im = prim.slice(x, starts=(*starts, 1), stops=(*lead, 2), steps=steps)
+    return Pair(prim.reshape(re, shape=tuple(lead)), prim.reshape(im, shape=tuple(lead)))

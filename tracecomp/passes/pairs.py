@@ -1,0 +1,125 @@
+"""Complex values as pairs of real ones, by the rules in ``Op.parts``, so that no later pass meets a complex type.
+
+Inputs and outputs of the graph, and of bodies, keep their memory: real and imaginary parts along a new last axis. What
+the host runs keeps its complex operands and results; views of the host lead to them and from them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tracecomp.errors import CompileError
+from tracecomp.ir.graph import Graph, Node, Origin, Value
+from tracecomp.ir.op import Control, External, Pair
+from tracecomp.ir.types import TensorType
+from tracecomp.ops.autodiff import Sym
+from tracecomp.ops.parts import packed, unpacked
+from tracecomp.ops.prim import prim
+from tracecomp.passes.rewrite import Log, has_node
+
+
+def in_parts(array: Any) -> Any:
+    """The same memory as real numbers, parts along a new last axis; what is not complex as it is."""
+    if array.dtype.kind != "c":
+        return array
+    dense = np.ascontiguousarray(array).reshape(*array.shape, 1)
+    return dense.view(dense.real.dtype)
+
+
+@dataclass(slots=True)
+class _Complex:
+    """A complex value in the new graph, in the forms that were asked for so far."""
+
+    pair: Pair | None = None
+    memory: Any = None
+    whole: Any = None
+
+    def as_pair(self) -> Pair:
+        """Two real values."""
+        if self.pair is None:
+            self.pair = unpacked(self.as_memory())
+        return self.pair
+
+    def as_memory(self) -> Sym:
+        """One real value, parts along its last axis."""
+        if self.memory is None:
+            self.memory = packed(self.pair) if self.pair is not None else prim.view_as_real(self.whole)
+        found: Sym = self.memory
+        return found
+
+    def as_whole(self) -> Sym:
+        """One complex value, for the host."""
+        if self.whole is None:
+            self.whole = prim.view_as_complex(self.as_memory())
+        found: Sym = self.whole
+        return found
+
+
+Known = Sym | _Complex
+
+
+def split_complex(graph: Graph, log: Log) -> Graph:
+    """``graph`` without complex types, apart from the host's; itself when it has none."""
+    ends = (*(i.value for i in graph.inputs), *(o.value for o in graph.outputs))
+    if any(v.dtype.is_complex for v in ends) or has_node(graph, lambda n: _touches_complex(n) and not _by_host(n)):
+        return _split(graph, log)
+    return graph
+
+
+def _touches_complex(node: Node) -> bool:
+    return any(v.dtype.is_complex for v in (*node.inputs, *node.outputs))
+
+
+def _by_host(node: Node) -> bool:
+    return isinstance(node.op.loop, External) or node.op.name in ("view_as_real", "view_as_complex")
+
+
+def _split(graph: Graph, log: Log) -> Graph:
+    new = Graph(graph.name)
+    known: dict[Value, Known] = {i.value: _input(new, i.value.type, i.name, i.role, i.data) for i in graph.inputs}
+    for node in graph.live_nodes():
+        here = graph.origin.get(node, Origin())
+        new.here = replace(here, made_by="pairs") if _touches_complex(node) else here
+        known.update(zip(node.outputs, _apply(new, node, [known[v] for v in node.inputs], log), strict=True))
+        log.hits[node.op.name] += _touches_complex(node)
+    new.here = Origin()
+    for output in graph.outputs:
+        new.add_output(_memory(known[output.value]).value, output.name, output.role)
+    new.drop_dead()
+    return new
+
+
+def _input(new: Graph, type: TensorType, name: str, role: str, data: np.ndarray[Any, Any] | None) -> Known:
+    if not type.dtype.is_complex:
+        return Sym(new, new.add_input(type, name, role, data))
+    real = TensorType(type.dtype.to_real(), (*type.shape, 2))
+    return _Complex(memory=Sym(new, new.add_input(real, name, role, None if data is None else in_parts(data))))
+
+
+def _memory(x: Known) -> Sym:
+    return x.as_memory() if isinstance(x, _Complex) else x
+
+
+def _apply(new: Graph, node: Node, operands: list[Known], log: Log) -> list[Known]:
+    """The results of ``node`` in the new graph."""
+    if isinstance(node.op.loop, Control):
+        attrs = {k: _split(v, log) if isinstance(v, Graph) else v for k, v in node.attrs.items()}
+        made = _make(new, node, list(map(_memory, operands)), attrs)
+        return [_Complex(memory=m) if v.dtype.is_complex else m for v, m in zip(node.outputs, made, strict=True)]
+    if isinstance(node.op.loop, External) or not _touches_complex(node):
+        made = _make(new, node, [x.as_whole() if isinstance(x, _Complex) else x for x in operands], node.attrs)
+        return [_Complex(whole=m) if m.dtype.is_complex else m for m in made]
+    if node.op.name == "full":
+        value, part = complex(node.attrs["value"]), {**node.attrs, "dtype": node.attrs["dtype"].to_real()}
+        return [_Complex(Pair(*(_make(new, node, [], {**part, "value": x})[0] for x in (value.real, value.imag))))]
+    if node.op.parts is None:
+        raise CompileError(f"{node.op.name} on complex operands has no meaning on their parts")
+    found = node.op.parts(*(x.as_pair() if isinstance(x, _Complex) else x for x in operands), **node.attrs)
+    return [_Complex(found) if isinstance(found, Pair) else found]
+
+
+def _make(new: Graph, node: Node, operands: list[Sym], attrs: dict[str, Any]) -> list[Any]:
+    return [Sym(new, v) for v in new.add(node.op, [x.value for x in operands], attrs)]
