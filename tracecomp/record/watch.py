@@ -22,9 +22,8 @@ _LIBRARIES = tuple(
 )
 
 
-def is_user_code(code: CodeType) -> bool:
-    """Whether ``code`` is neither this package's nor a library's."""
-    name = code.co_filename
+def is_user_file(name: str) -> bool:
+    """Whether code in the file ``name`` is neither this package's nor a library's."""
     return not (name.startswith((_PACKAGE, "<frozen")) or name.startswith(_LIBRARIES))
 
 
@@ -37,6 +36,8 @@ class Watch:
         self._codes: dict[int, CodeType] = {}
         self._objects: set[int] = set()
         self._inner: set[int] = set()
+        self._others: set[int] = set()
+        self._given: dict[int, FunctionType] = {}
         self._sharing: dict[int, list[FunctionType]] = {}
         self._before: Callable[..., Any] | None = None
 
@@ -53,6 +54,7 @@ class Watch:
             self.object(fn.__self__)
             fn = fn.__func__
         if isinstance(fn, FunctionType):
+            self._given[id(fn.__code__)] = fn
             names = fn.__code__.co_varnames[: fn.__code__.co_argcount]
             defaults = dict(zip(names[::-1], (fn.__defaults__ or ())[::-1], strict=False)) | (fn.__kwdefaults__ or {})
             for name in defaults:
@@ -80,12 +82,15 @@ class Watch:
         code = frame.f_code
         if id(code) not in self._codes:
             self._codes[id(code)] = code
-            if is_user_code(code):
+            if _is_users(frame):
                 self._read(code, frame.f_globals)
-        if code.co_freevars and id(code) not in self._inner and is_user_code(code):
-            self._closure(frame)
-        if code.co_argcount and code.co_varnames[0] == "self" and is_user_code(code):
-            self.object(frame.f_locals.get("self"), existed=False)
+            else:
+                self._others.add(id(code))
+        if id(code) not in self._others:
+            if code.co_freevars and id(code) not in self._inner:
+                self._closure(frame)
+            if code.co_argcount and code.co_varnames[0] == "self":
+                self.object(frame.f_locals.get("self"), existed=False)
         return self._before(frame, event, arg) if self._before is not None else None
 
     def _read(self, code: CodeType, space: dict[str, Any]) -> None:
@@ -106,22 +111,38 @@ class Watch:
         Functions made inside of the call are left out; what they hold is local to it.
         """
         code = frame.f_code
-        if id(code) not in self._sharing:
+        given = self._given.get(id(code))
+        if given is not None and self._is_of(given, frame):
+            return
+        if id(code) not in self._sharing:  # a search through all objects
             functions = [f for f in gc.get_referrers(code) if isinstance(f, FunctionType) and f.__code__ is code]
             self._sharing[id(code)] = functions
-        held = frame.f_locals
         for fn in self._sharing[id(code)]:
-            variables = {n: Contents(c) for n, c in zip(code.co_freevars, fn.__closure__ or (), strict=True)}
-            if all(held.get(name) is contents.get(name) for name, contents in variables.items()):
-                for name, contents in variables.items():
-                    self.names.add(contents, name, "closure variable")
-                    self._consider(contents.get(name))
+            self._is_of(fn, frame)
+
+    def _is_of(self, fn: FunctionType, frame: FrameType) -> bool:
+        """Whether ``frame`` runs with the closure variables of ``fn``, which are watched then."""
+        held = frame.f_locals
+        variables = {n: Contents(c) for n, c in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True)}
+        if any(held.get(name) is not contents.get(name) for name, contents in variables.items()):
+            return False
+        for name, contents in variables.items():
+            self.names.add(contents, name, "closure variable")
+            self._consider(contents.get(name))
+        return True
 
     def _consider(self, value: Any) -> None:
         if isinstance(value, FunctionType | MethodType):
             self.function(value)
         elif _is_user_class(type(value)) or _is_module(value):
             self.object(value)
+
+
+def _is_users(frame: FrameType) -> bool:
+    """Whether a user's code runs; what is generated at run time belongs to the module it is made for."""
+    module = frame.f_globals.get("__file__")
+    made = frame.f_code.co_filename.startswith("<") and isinstance(module, str)
+    return is_user_file(module) if made else is_user_file(frame.f_code.co_filename)
 
 
 @cache
