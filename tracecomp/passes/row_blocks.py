@@ -1,0 +1,143 @@
+"""Nests restricted to a block of the rows that several kernels have in common.
+
+Kernels that make and read each other's values row by row can take turns on a block of rows. Here the nest of one of
+them, built for all rows, becomes its nest for one block: the variables that number rows are replaced, and what the
+kernels hand each other is found to lie in the block, element by element, or ``Misaligned`` is raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tracecomp.ir.graph import Value
+from tracecomp.ir.index import Index, Var, index, linear, unravel
+from tracecomp.ir.loops import Buffer
+from tracecomp.passes.bilinear import BilinearNest, Operand, labelled_bilinear, tidied
+from tracecomp.passes.evaluate import Params
+from tracecomp.passes.groups import Group, Partition
+from tracecomp.passes.inline import with_inlined
+from tracecomp.passes.nest import Nest, build_nest
+from tracecomp.passes.rename import Copier
+from tracecomp.passes.schedule import mapped
+
+
+class Misaligned(Exception):
+    """A kernel that does not go row by row."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows numbered by ``outer`` and a place below ``count``; a block is ``height`` of them from place ``first``."""
+
+    outer: Var
+    count: int
+    first: Index
+    height: int
+
+    @property
+    def total(self) -> int:
+        return self.outer.extent * self.count
+
+    @property
+    def base(self) -> Index:
+        """The number of the block's first row."""
+        return index(self.outer) * self.count + self.first
+
+    @property
+    def around(self) -> tuple[Var, ...]:
+        """The variables that number the block."""
+        return (self.outer, *sorted(self.first.vars(), key=lambda v: v.name))
+
+    def width(self, value: Value) -> int:
+        """Elements of ``value`` in one row."""
+        each, rest = divmod(value.type.numel, self.total)
+        if rest or not each:
+            raise Misaligned
+        return each
+
+
+class RowBlock:
+    """Restricts nests to ``rows``. ``local`` maps values that are made and read in the block to memory for a block.
+
+    ``made`` are all values that the kernels make; what they read of these must lie in the block.
+    """
+
+    def __init__(self, rows: Rows, params: Params, made: Sequence[Value], local: Mapping[Value, Buffer]) -> None:
+        self.rows = rows
+        self.params = params
+        self.made = {params.of(v): v for v in made}
+        self.local = local
+
+    def nest(self, group: Group, partition: Partition) -> Nest | BilinearNest:
+        """A group's nest for the block."""
+        stored, whole = partition.stored[group], with_inlined(group, partition)
+        if group.kind == "bilinear":
+            return self._bilinear(labelled_bilinear(whole, stored, self.params))
+        return self._loops(build_nest(whole, stored, self.params))
+
+    def _loops(self, nest: Nest) -> Nest:
+        """A nest whose first row variable steps through whole rows."""
+        if not nest.rows or nest.rows[0].extent % self.rows.total:
+            raise Misaligned
+        first, *others = nest.rows
+        each = first.extent // self.rows.total
+        own = Var(first.name, self.rows.height * each)
+        return mapped(nest, {first: self.rows.base * each + index(own)}, [own, *others], nest.inner, self._move)
+
+    def _bilinear(self, nest: BilinearNest) -> BilinearNest:
+        """A contraction, over its own labels, some of which number the rows."""
+        nest = replace(nest, lhs=self._placed(nest.lhs), rhs=self._placed(nest.rhs))
+        labels = self._labels(nest)
+        if any(v not in nest.out for v in labels):
+            raise Misaligned
+        *outer, last = labels
+        own = Var(last.name, self.rows.height)
+        ratio = last.extent // self.rows.count
+        place = index(self.rows.outer)
+        mapping = dict(zip(outer, unravel(place // ratio, tuple(v.extent for v in outer)), strict=True))
+        mapping[last] = (place % ratio) * self.rows.count + self.rows.first + index(own)
+        out = [own if v == last else v for v in nest.out if v not in outer]
+        nest = replace(nest.mapped(mapping, out, nest.reduce, self._move), outside=self.rows.around)
+        return tidied(nest)
+
+    def _placed(self, operand: Operand) -> Operand:
+        load = operand.load
+        return replace(operand, inside=load is not None and load.buffer in self.made)
+
+    def _labels(self, nest: BilinearNest) -> list[Var]:
+        """The labels that together number the rows, outermost first."""
+        shape = [v.extent for v in nest.out]
+        offset = linear([index(v) for v in nest.out], shape)
+        width = offset.bounds[1] // self.rows.total + 1 if offset.bounds else 0
+        for operand in (nest.lhs, nest.rhs):
+            if operand.inside and operand.load is not None:
+                offset = operand.load.offset
+                width = self.rows.width(self.made[operand.load.buffer])
+        return _labels_of(offset, width, self.rows)
+
+    def _move(self, buffer: Buffer, offset: Index) -> tuple[Buffer, Index]:
+        value = self.made.get(buffer)
+        if value is None:
+            return buffer, offset
+        width = self.rows.width(value)
+        own = offset - self.rows.base * width
+        bounds = own.bounds
+        varies = own.vars() & set(self.rows.around)
+        if varies or bounds is None or bounds[0] < 0 or bounds[1] >= width * self.rows.height:
+            raise Misaligned
+        return (self.local[value], own) if value in self.local else (buffer, offset)
+
+
+def _labels_of(offset: Index, width: int, rows: Rows) -> list[Var]:
+    """The variables of ``offset`` that step through whole rows of ``width`` elements."""
+    terms = [(c, v) for v, c in offset.terms if isinstance(v, Var) and c >= width and v.extent > 1]
+    labels = [v for _, v in sorted(terms, key=lambda t: -t[0])]
+    steps = linear([index(v) for v in labels], [v.extent for v in labels]) * width
+    inner = offset - steps
+    total = steps.bounds[1] // width + 1 if steps.bounds else 0
+    if not labels or total != rows.total or labels[-1].extent % rows.count:
+        raise Misaligned
+    if inner.vars() & set(labels) or inner.bounds is None or inner.bounds[1] >= width:
+        raise Misaligned
+    return labels
