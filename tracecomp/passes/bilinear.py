@@ -48,7 +48,7 @@ class BilinearNest:
     """``out`` and ``reduce`` variables, outermost first; the operands; the statements after the sum.
 
     ``plain`` is the nest with nothing after the sum but its own store: what decides the order of summation.
-    ``outside`` are variables of loops around the nest.
+    ``outside`` are variables of loops around the nest; ``start`` is what the sum starts from, if not from zero.
     """
 
     out: list[Var]
@@ -60,6 +60,7 @@ class BilinearNest:
     acc: Read
     plain: BilinearNest | None = None
     outside: tuple[Var, ...] = ()
+    start: Expr | None = None
 
     def store_stride(self, var: Var) -> int | None:
         stores = [s for s in self.after if isinstance(s, Store)]
@@ -86,9 +87,9 @@ class BilinearNest:
 
         after = list(copier.stmts(self.after))
         acc = Read(self.acc.name, self.acc.dtype, frozenset(out))
-        return replace(
-            self, out=out, reduce=reduce, lhs=operand(self.lhs), rhs=operand(self.rhs), after=after, acc=acc
-        )
+        start = self.start and copier.expr(self.start)
+        lhs, rhs = operand(self.lhs), operand(self.rhs)
+        return replace(self, out=out, reduce=reduce, lhs=lhs, rhs=rhs, after=after, acc=acc, start=start)
 
 
 def build_bilinear(group: Group, stored: list[Value], params: Params) -> BilinearNest:

@@ -2,13 +2,14 @@
 
 A chain starts at a contraction with a large result. Kernels that read it row by row join (``row_blocks.py`` tells), and
 so do those that read their results, as long as the arithmetic for each element handed over is so little that moving the
-element through memory costs about as much. What is computed, and in which order, stays the same.
+element through memory costs about as much. What a chain leaves in memory for later kernels, these may rather compute
+again, block by block, in a chain of their own. What is computed, and in which order, stays the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from tracecomp.ir.graph import Graph, Node, Value
@@ -17,15 +18,18 @@ from tracecomp.ir.op import Bilinear
 from tracecomp.passes.evaluate import Params
 from tracecomp.passes.groups import Chain, Group, Partition
 from tracecomp.passes.inline import values_read
+from tracecomp.passes.lower_chain import block_slots
 from tracecomp.passes.machine import Machine
 from tracecomp.passes.reads import storage
-from tracecomp.passes.row_blocks import Misaligned, RowBlock, Rows
+from tracecomp.passes.row_blocks import Misaligned, RowBlock, Rows, Summed
 
-LARGE_BYTES = 1 << 20
 MAX_TERMS = 256
 MAX_HEIGHT = 64
 MIN_HEIGHT = 16
 WANTED_BLOCKS = 16
+WANTED_OUTER = 8
+
+Unit = tuple[Group, ...]
 
 
 def with_chains(partition: Partition, graph: Graph, aliases: Mapping[int, int], machine: Machine) -> Partition:
@@ -34,100 +38,169 @@ def with_chains(partition: Partition, graph: Graph, aliases: Mapping[int, int], 
     search = _Search(partition, {storage(o.value) for o in graph.outputs}, overwriting, machine)
     for group in partition.groups:
         search.start(group)
-    return replace(partition, groups=[g for unit in search.units for g in unit], chains=search.chains)
+    chains = [c for c in map(search.chain, search.grown) if c is not None]
+    return replace(search.partition, groups=[g for unit in search.units for g in unit], chains=chains)
 
 
 @dataclass
-class _Growing:
-    """A chain as it grows: the trial block of rows, members, and the units that need it but are not in it."""
+class _Grown:
+    """A chain as it grows: a trial block of rows, the members, those that sum over rows, units that come later.
+
+    ``again`` are copies of an earlier chain's groups, whose results are computed again.
+    """
 
     rows: Rows
     members: list[Group]
-    later: list[tuple[Group, ...]]
+    again: frozenset[Group] = frozenset()
+    sums: set[Group] = field(default_factory=set)
+    later: list[Unit] = field(default_factory=list)
 
 
 class _Search:
     """``units`` are the groups of chains, and other groups by themselves, in an order that respects dependences."""
 
     def __init__(self, partition: Partition, wanted: set[Value], overwriting: set[Value], machine: Machine) -> None:
-        self.partition = partition
-        self.stored = partition.stored
+        self.stored = dict(partition.stored)
+        self.partition = replace(partition, stored=self.stored)
         self.wanted = wanted
         self.overwriting = overwriting
         self.machine = machine
-        self.units: list[tuple[Group, ...]] = [(g,) for g in partition.groups]
-        self.reads = {g: values_read(g, partition) for g in partition.groups}
-        self.chains: list[Chain] = []
+        self.units: list[Unit] = [(g,) for g in partition.groups]
+        self.grown: list[_Grown] = []
+
+    # ---- growing
 
     def start(self, head: Group) -> None:
-        """Add the chain that starts at ``head``, if there is one."""
+        """Add the chain that starts at ``head``, if there is one, and the one that computes its results again."""
         if head.kind != "bilinear" or (head,) not in self.units or not self._light(head, self.stored[head]):
             return
         *lead, count, _ = (1, *_root(head).outputs[0].shape)
         height = min(count, MIN_HEIGHT)
         rows = Rows(Var("outer", prod(lead)), count, index(Var("part", count // height)) * height, height)
-        growing = _Growing(rows, [head], [])
-        if not self._aligned(growing, head):
+        grown = _Grown(rows, [head])
+        if not self._fits(grown, head):
             return
-        for unit in self.units[self.units.index((head,)) + 1 :]:
-            self._grow(growing, unit)
-        chain = self._finished(growing)
-        if chain is not None:
-            self.chains.append(chain)
-            self._move_together(growing)
+        self._grow(grown, self.units.index((head,)) + 1)
+        if self.chain(grown) is not None:
+            self._add(grown)
+            self._start_again(grown)
 
-    def _grow(self, growing: _Growing, unit: tuple[Group, ...]) -> None:
-        """Let ``unit`` join, or note that it comes after the chain, or neither when it needs nothing of it."""
-        needed = {v for g in unit for v in self.reads[g]}
-        behind = {v for u in growing.later for g in u for v in self.stored[g]}
-        given = [v for g in growing.members for v in self.stored[g] if v in needed]
-        if not given and not needed & behind:
-            return
-        if len(unit) == 1 and not needed & behind and self._light(unit[0], given) and self._aligned(growing, unit[0]):
-            growing.members.append(unit[0])
-        else:
-            growing.later.append(unit)
+    def _grow(self, grown: _Grown, first: int) -> None:
+        """Let units from number ``first`` on join, or note that they come after the chain."""
+        for unit in self.units[first:]:
+            needed = self._loaded(unit)
+            given = [v for g in grown.members for v in self.stored[g] if v in needed]
+            blocked = needed & {v for u in grown.later for g in u for v in self.stored[g]}
+            blocked |= needed & {v for g in grown.sums for v in self.stored[g]}
+            if given or blocked:
+                joins = len(unit) == 1 and not blocked and self._light(unit[0], given)
+                if joins and self._fits(grown, unit[0]):
+                    grown.members.append(unit[0])
+                else:
+                    grown.later.append(unit)
 
     def _light(self, group: Group, handed: list[Value]) -> bool:
-        """Whether values are ``handed`` that are worth keeping in cache, for what ``group`` computes with each element."""
-        large = [v for v in handed if v.type.nbytes >= LARGE_BYTES]
+        """Whether what is ``handed`` is worth keeping in cache, for what ``group`` computes with each element."""
+        large = [v for v in handed if self._is_large(v)]
         if not large or group.kind not in ("loops", "bilinear") or self.overwriting & set(self.stored[group]):
             return False
         return group.kind == "loops" or _terms(_root(group)) <= MAX_TERMS * max(v.type.numel for v in large)
 
-    def _aligned(self, growing: _Growing, group: Group) -> bool:
-        """Whether ``group`` goes row by row."""
-        made = [v for g in (*growing.members, group) for v in self.stored[g]]
+    def _is_large(self, value: Value) -> bool:
+        return value.type.nbytes > self.machine.l2_bytes
+
+    def _fits(self, grown: _Grown, group: Group) -> bool:
+        """Whether ``group`` goes row by row, or sums over rows."""
+        made = [v for g in (*grown.members, group) if g not in grown.sums for v in self.stored[g]]
         try:
-            RowBlock(growing.rows, Params(self.partition.opaque), made, {}).nest(group, self.partition)
+            nest = RowBlock(grown.rows, Params(self.partition.opaque), made, {}).nest(group, self.partition)
         except Misaligned:
             return False
+        if isinstance(nest, Summed):
+            grown.sums.add(group)
+            return grown.rows.outer.extent >= WANTED_OUTER
         return True
 
-    def _finished(self, growing: _Growing) -> Chain | None:
+    def _loaded(self, unit: Iterable[Group]) -> set[Value]:
+        """What a unit loads that it has not made itself."""
+        unit = list(unit)
+        return {v for g in unit for v in values_read(g, self.partition)} - {v for g in unit for v in self.stored[g]}
+
+    # ---- computing again
+
+    def _start_again(self, first: _Grown) -> None:
+        """A chain for those that need large results of ``first``: these are made again there, and not stored."""
+        needed = {v for u in self.units if u != tuple(first.members) for v in self._loaded(u)}
+        given = [v for g in first.members for v in self.stored[g] if v in needed and v not in self.wanted]
+        makers = self._makers(first, {v for v in given if self._is_large(v)})
+        if not makers or makers & first.sums:
+            return
+        copies = {g: Group(-1, g.kind, g.nodes, g.domain, g.rows) for g in first.members if g in makers}
+        self.stored.update({copy: self.stored[g] for g, copy in copies.items()})
+        grown = _Grown(first.rows, list(copies.values()), frozenset(copies.values()))
+        self._grow(grown, self.units.index(tuple(first.members)) + 1)
+        made = {v for g in makers for v in self.stored[g]}
+        missed = {v for u in grown.later for v in self._loaded(u)} & made
+        if not any(map(self._is_large, missed)) and self.chain(grown) is not None:
+            self._add(grown)
+            self._store_less(first)
+            self._store_less(grown)
+
+    def _makers(self, chain: _Grown, values: set[Value]) -> set[Group]:
+        """The members that it takes to make ``values``."""
+        makers: set[Group] = set()
+        for group in reversed(chain.members):
+            if values & set(self.stored[group]):
+                makers.add(group)
+                values = values | values_read(group, self.partition)
+        return makers
+
+    def _store_less(self, chain: _Grown) -> None:
+        """Members store what somebody reads; what is made again, only what the chain itself reads."""
+        own = {v for g in chain.members for v in values_read(g, self.partition)}
+        others = self._loaded_elsewhere(chain) | self.wanted
+        for group in chain.members:
+            kept = own if group in chain.again else own | others
+            self.stored[group] = [v for v in self.stored[group] if v in kept]
+
+    # ---- what comes of it
+
+    def _add(self, grown: _Grown) -> None:
+        """Put the members where the last of them stands, before what needs them."""
+        members = [(g,) for g in grown.members if g not in grown.again]
+        end = self.units.index(members[-1]) + 1
+        moved = [u for u in self.units[:end] if u in grown.later]
+        before = [u for u in self.units[:end] if u not in members and u not in moved]
+        self.units = [*before, tuple(grown.members), *moved, *self.units[end:]]
+        self.grown.append(grown)
+
+    def _loaded_elsewhere(self, grown: _Grown) -> set[Value]:
+        members = set(grown.members)
+        return {v for u in self.units if not members & set(u) for v in self._loaded(u)}
+
+    def chain(self, grown: _Grown) -> Chain | None:
         """The chain with blocks that fit the cache; None when it would keep nothing there."""
-        members, rows = growing.members, growing.rows
-        made = [v for g in members for v in self.stored[g]]
-        others = [g for unit in self.units for g in unit if g not in members]
-        read = {v for g in others for v in self.reads[g]}
-        inside = tuple(v for v in made if v not in read and v not in self.wanted)
-        if not any(v.type.nbytes >= LARGE_BYTES for v in inside):
+        members, rows = tuple(grown.members), grown.rows
+        elsewhere = self._loaded_elsewhere(grown) | self.wanted
+        inside = tuple(
+            v for g in members for v in self.stored[g] if g in grown.again or (v not in elsewhere and g not in grown.sums)
+        )
+        if not any(map(self._is_large, inside)):
             return None
-        row_bytes = sum(v.type.nbytes for v in inside) // rows.total
-        fitting = min(MAX_HEIGHT, self.machine.l2_bytes // 2 // row_bytes)
+        kept = {slot: v for v, slot in block_slots(members, inside, self.partition).items()}
+        row_bytes = sum(v.type.nbytes for v in kept.values()) // rows.total
+        fitting = min(MAX_HEIGHT, rows.count, self.machine.l2_bytes // 2 // row_bytes)
         if fitting < min(MIN_HEIGHT, rows.count):
             return None
-        parts = max(-(-rows.count // fitting), min(-(-WANTED_BLOCKS // rows.outer.extent), rows.count // MIN_HEIGHT))
-        return Chain(tuple(members), rows.outer.extent, rows.count, -(-rows.count // parts), inside)
+        wanted = 1 if grown.sums else -(-WANTED_BLOCKS // rows.outer.extent)
+        fitting = max(min(fitting, rows.count // wanted), min(MIN_HEIGHT, rows.count))
+        return Chain(members, rows.outer.extent, rows.count, _height(rows.count, fitting), inside, frozenset(grown.sums))
 
-    def _move_together(self, growing: _Growing) -> None:
-        """Put the members where the last of them stands, before what needs them."""
-        members = [(g,) for g in growing.members]
-        end = self.units.index(members[-1]) + 1
-        before, after = self.units[:end], self.units[end:]
-        moved = [u for u in before if u in growing.later]
-        before = [u for u in before if u not in members and u not in moved]
-        self.units = [*before, tuple(growing.members), *moved, *after]
+
+def _height(count: int, fitting: int) -> int:
+    """A height of blocks up to ``fitting`` that divides ``count`` or leaves no small rest."""
+    even = next((h for h in range(fitting, fitting // 2, -1) if count % h == 0), None)
+    return even or -(-count // -(-count // fitting))
 
 
 def _root(group: Group) -> Node:

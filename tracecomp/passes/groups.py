@@ -93,7 +93,8 @@ class Chain:
     """Groups, neighbours in the partition's order, that take turns on blocks of ``height`` rows.
 
     Rows are numbered by an outer variable of extent ``outer`` and a place below ``count``. ``inside`` are the values
-    that only these groups read: they are kept for one block at a time.
+    that only these groups read: they are kept for one block at a time. ``sums`` sum over rows; the rows of one outer
+    position then follow each other.
     """
 
     groups: tuple[Group, ...]
@@ -101,6 +102,7 @@ class Chain:
     count: int
     height: int
     inside: tuple[Value, ...]
+    sums: frozenset[Group] = frozenset()
 
 
 @dataclass

@@ -2,24 +2,26 @@
 
 Kernels that make and read each other's values row by row can take turns on a block of rows. Here the nest of one of
 them, built for all rows, becomes its nest for one block: the variables that number rows are replaced, and what the
-kernels hand each other is found to lie in the block, element by element, or ``Misaligned`` is raised.
+kernels hand each other is found to lie in the block, element by element, or ``Misaligned`` is raised. A contraction that
+sums over rows adds a block's terms to totals, in the order in which it would have added them all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tracecomp.ir.graph import Value
 from tracecomp.ir.index import Index, Var, index, linear, unravel
-from tracecomp.ir.loops import Buffer
-from tracecomp.passes.bilinear import BilinearNest, Operand, labelled_bilinear, tidied
+from tracecomp.ir.loops import Buffer, Const, Let, Load, Stmt, Store
+from tracecomp.passes.bilinear import ACCUMULATOR, BilinearNest, Operand, labelled_bilinear, tidied
 from tracecomp.passes.evaluate import Params
 from tracecomp.passes.groups import Group, Partition
 from tracecomp.passes.inline import with_inlined
 from tracecomp.passes.nest import Nest, build_nest
-from tracecomp.passes.rename import Copier
+from tracecomp.passes.rename import Move
 from tracecomp.passes.schedule import mapped
+from tracecomp.passes.schedule_bilinear import sums_in_lanes
 
 
 class Misaligned(Exception):
@@ -57,10 +59,20 @@ class Rows:
         return each
 
 
+@dataclass(frozen=True)
+class Summed:
+    """A contraction that sums over rows: ``start`` clears the totals, ``block`` adds, ``finish`` stores the results."""
+
+    totals: Buffer
+    start: Nest
+    block: BilinearNest
+    finish: Nest
+
+
 class RowBlock:
     """Restricts nests to ``rows``. ``local`` maps values that are made and read in the block to memory for a block.
 
-    ``made`` are all values that the kernels make; what they read of these must lie in the block.
+    ``made`` are all values that the kernels make row by row; what they read of these must lie in the block.
     """
 
     def __init__(self, rows: Rows, params: Params, made: Sequence[Value], local: Mapping[Value, Buffer]) -> None:
@@ -69,12 +81,17 @@ class RowBlock:
         self.made = {params.of(v): v for v in made}
         self.local = local
 
-    def nest(self, group: Group, partition: Partition) -> Nest | BilinearNest:
+    def nest(self, group: Group, partition: Partition) -> Nest | BilinearNest | Summed:
         """A group's nest for the block."""
         stored, whole = partition.stored[group], with_inlined(group, partition)
-        if group.kind == "bilinear":
-            return self._bilinear(labelled_bilinear(whole, stored, self.params))
-        return self._loops(build_nest(whole, stored, self.params))
+        if group.kind != "bilinear":
+            return self._loops(build_nest(whole, stored, self.params))
+        nest = labelled_bilinear(whole, stored, self.params)
+        nest = replace(nest, lhs=self._placed(nest.lhs), rhs=self._placed(nest.rhs))
+        labels = self._labels(nest)
+        if labels[-1] in nest.out:
+            return self._bilinear(nest, labels)
+        return self._summed(nest, labels, {self.params.of(v) for v in stored})
 
     def _loops(self, nest: Nest) -> Nest:
         """A nest whose first row variable steps through whole rows."""
@@ -83,23 +100,46 @@ class RowBlock:
         first, *others = nest.rows
         each = first.extent // self.rows.total
         own = Var(first.name, self.rows.height * each)
-        return mapped(nest, {first: self.rows.base * each + index(own)}, [own, *others], nest.inner, self._move)
+        return mapped(nest, {first: self.rows.base * each + index(own)}, [own, *others], nest.inner, self._move())
 
-    def _bilinear(self, nest: BilinearNest) -> BilinearNest:
-        """A contraction, over its own labels, some of which number the rows."""
-        nest = replace(nest, lhs=self._placed(nest.lhs), rhs=self._placed(nest.rhs))
-        labels = self._labels(nest)
+    def _bilinear(self, nest: BilinearNest, labels: list[Var]) -> BilinearNest:
+        """A contraction whose result has the rows."""
         if any(v not in nest.out for v in labels):
             raise Misaligned
+        own, mapping = self._numbered(labels)
+        out = [own if v == labels[-1] else v for v in nest.out if v not in labels[:-1]]
+        return tidied(replace(nest.mapped(mapping, out, nest.reduce, self._move()), outside=self.rows.around))
+
+    def _summed(self, nest: BilinearNest, labels: list[Var], results: set[Buffer]) -> Summed:
+        """A contraction that sums over the rows of one value of ``outer``, first of all."""
+        last = labels[-1]
+        one_by_one = nest.plain is not None and not sums_in_lanes(nest.plain)
+        if nest.reduce[0] != last or last.extent != self.rows.count or any(v in nest.reduce for v in labels[:-1]):
+            raise Misaligned
+        if not one_by_one:
+            raise Misaligned
+        own, mapping = self._numbered(labels)
+        out = [v for v in nest.out if v not in labels]
+        at = linear([index(v) for v in out], [v.extent for v in out])
+        totals = Buffer("totals", nest.acc.dtype, at.bounds[1] + 1 if at.bounds else 0)
+        move = self._move(results)
+        block = nest.mapped(mapping, out, [own, *nest.reduce[1:]], move)
+        after: list[Stmt] = [Let(ACCUMULATOR, Load(totals, at)), *block.after]
+        finish = Nest(out, [], [after], self.params, 1, [])
+        place = Var("i", totals.size)
+        start = Nest([place], [], [[Store(totals, index(place), Const(0.0, totals.dtype))]], self.params, 1, [])
+        block = replace(block, after=[Store(totals, at, block.acc)], start=Load(totals, at), outside=self.rows.around)
+        return Summed(totals, start, tidied(block), finish)
+
+    def _numbered(self, labels: list[Var]) -> tuple[Var, dict[Var, Index]]:
+        """The variable of the rows in the block, and what replaces the ``labels`` that number all rows."""
         *outer, last = labels
         own = Var(last.name, self.rows.height)
         ratio = last.extent // self.rows.count
         place = index(self.rows.outer)
         mapping = dict(zip(outer, unravel(place // ratio, tuple(v.extent for v in outer)), strict=True))
         mapping[last] = (place % ratio) * self.rows.count + self.rows.first + index(own)
-        out = [own if v == last else v for v in nest.out if v not in outer]
-        nest = replace(nest.mapped(mapping, out, nest.reduce, self._move), outside=self.rows.around)
-        return tidied(nest)
+        return own, mapping
 
     def _placed(self, operand: Operand) -> Operand:
         load = operand.load
@@ -107,8 +147,7 @@ class RowBlock:
 
     def _labels(self, nest: BilinearNest) -> list[Var]:
         """The labels that together number the rows, outermost first."""
-        shape = [v.extent for v in nest.out]
-        offset = linear([index(v) for v in nest.out], shape)
+        offset = linear([index(v) for v in nest.out], [v.extent for v in nest.out])
         width = offset.bounds[1] // self.rows.total + 1 if offset.bounds else 0
         for operand in (nest.lhs, nest.rhs):
             if operand.inside and operand.load is not None:
@@ -116,17 +155,22 @@ class RowBlock:
                 width = self.rows.width(self.made[operand.load.buffer])
         return _labels_of(offset, width, self.rows)
 
-    def _move(self, buffer: Buffer, offset: Index) -> tuple[Buffer, Index]:
-        value = self.made.get(buffer)
-        if value is None:
-            return buffer, offset
-        width = self.rows.width(value)
-        own = offset - self.rows.base * width
-        bounds = own.bounds
-        varies = own.vars() & set(self.rows.around)
-        if varies or bounds is None or bounds[0] < 0 or bounds[1] >= width * self.rows.height:
-            raise Misaligned
-        return (self.local[value], own) if value in self.local else (buffer, offset)
+    def _move(self, results: Collection[Buffer] = ()) -> Move:
+        """Accesses to what the kernels make, checked and redirected, but not those to ``results``."""
+
+        def move(buffer: Buffer, offset: Index) -> tuple[Buffer, Index]:
+            value = self.made.get(buffer)
+            if value is None or buffer in results:
+                return buffer, offset
+            width = self.rows.width(value)
+            own = offset - self.rows.base * width
+            bounds = own.bounds
+            varies = own.vars() & set(self.rows.around)
+            if varies or bounds is None or bounds[0] < 0 or bounds[1] >= width * self.rows.height:
+                raise Misaligned
+            return (self.local[value], own) if value in self.local else (buffer, offset)
+
+        return move
 
 
 def _labels_of(offset: Index, width: int, rows: Rows) -> list[Var]:

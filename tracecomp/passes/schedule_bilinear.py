@@ -56,7 +56,7 @@ def schedule_parts(nest: BilinearNest, machine: Machine) -> tuple[tuple[Stmt, ..
     """The loops that pack an operand, for all values of the variables outside the nest, and the loops that follow."""
     if any(v.extent == 0 for v in nest.out):
         return (), ()
-    if _prefers_dot(nest.plain or nest) or not nest.out:
+    if sums_in_lanes(nest.plain or nest) or not nest.out:
         return (), _dot_form(nest, machine)
     vector = min(reversed(nest.out), key=lambda v: _lane_cost(nest, v))
     plan = _plan(nest, vector, machine)
@@ -66,7 +66,7 @@ def schedule_parts(nest: BilinearNest, machine: Machine) -> tuple[tuple[Stmt, ..
     return tiled.packing(), tiled.emit()
 
 
-def _prefers_dot(nest: BilinearNest) -> bool:
+def sums_in_lanes(nest: BilinearNest) -> bool:
     """Whether sums in lanes are cheaper than any choice of an output variable as lanes."""
     return _dot_cost(nest) < min((_lane_cost(nest, v) for v in nest.out), default=float("inf"))
 
@@ -258,7 +258,7 @@ def _outer(names: list[Var], body: tuple[Stmt, ...], work: int) -> tuple[Stmt, .
 
 def _acc(nest: BilinearNest, lanes: int = 1) -> Acc:
     dtype = nest.acc.dtype
-    return Acc(ACCUMULATOR, "fma", dtype, Const(identity("fma", dtype), dtype), lanes)
+    return Acc(ACCUMULATOR, "fma", dtype, nest.start or Const(identity("fma", dtype), dtype), lanes)
 
 
 class _Tiled:
