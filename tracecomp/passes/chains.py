@@ -15,11 +15,13 @@ from math import prod
 from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.index import Var, index
 from tracecomp.ir.op import Bilinear
+from tracecomp.passes.bilinear import BilinearNest
 from tracecomp.passes.evaluate import Params
 from tracecomp.passes.groups import Chain, Group, Partition
 from tracecomp.passes.inline import values_read
 from tracecomp.passes.lower_chain import block_slots
 from tracecomp.passes.machine import Machine
+from tracecomp.passes.nest import Nest
 from tracecomp.passes.reads import storage
 from tracecomp.passes.row_blocks import Misaligned, RowBlock, Rows, Summed
 
@@ -44,15 +46,17 @@ def with_chains(partition: Partition, graph: Graph, aliases: Mapping[int, int], 
 
 @dataclass
 class _Grown:
-    """A chain as it grows: a trial block of rows, the members, those that sum over rows, units that come later.
+    """A chain as it grows: a trial block of rows, the members, units that come later.
 
-    ``again`` are copies of an earlier chain's groups, whose results are computed again.
+    ``ends`` are members whose results are not made row by row, with ``sums`` because some sum over rows. ``again`` are
+    copies of an earlier chain's groups, whose results are computed again.
     """
 
     rows: Rows
     members: list[Group]
     again: frozenset[Group] = frozenset()
-    sums: set[Group] = field(default_factory=set)
+    ends: set[Group] = field(default_factory=set)
+    sums: bool = False
     later: list[Unit] = field(default_factory=list)
 
 
@@ -91,7 +95,7 @@ class _Search:
             needed = self._loaded(unit)
             given = [v for g in grown.members for v in self.stored[g] if v in needed]
             blocked = needed & {v for u in grown.later for g in u for v in self.stored[g]}
-            blocked |= needed & {v for g in grown.sums for v in self.stored[g]}
+            blocked |= needed & {v for g in grown.ends for v in self.stored[g]}
             if given or blocked:
                 joins = len(unit) == 1 and not blocked and self._light(unit[0], given)
                 if joins and self._fits(grown, unit[0]):
@@ -110,16 +114,23 @@ class _Search:
         return value.type.nbytes > self.machine.l2_bytes
 
     def _fits(self, grown: _Grown, group: Group) -> bool:
-        """Whether ``group`` goes row by row, or sums over rows."""
-        made = [v for g in (*grown.members, group) if g not in grown.sums for v in self.stored[g]]
-        try:
-            nest = RowBlock(grown.rows, Params(self.partition.opaque), made, {}).nest(group, self.partition)
-        except Misaligned:
+        """Whether ``group`` reads row by row; notes whether it also makes its results so, or sums over rows."""
+        made = [v for g in grown.members if g not in grown.ends for v in self.stored[g]]
+        if self._nest(grown, group, [*made, *self.stored[group]]) is not None:
+            return True
+        nest = self._nest(grown, group, made)
+        summed = isinstance(nest, Summed)
+        if nest is None or (summed and grown.rows.outer.extent < WANTED_OUTER):
             return False
-        if isinstance(nest, Summed):
-            grown.sums.add(group)
-            return grown.rows.outer.extent >= WANTED_OUTER
+        grown.ends.add(group)
+        grown.sums |= summed
         return True
+
+    def _nest(self, grown: _Grown, group: Group, made: list[Value]) -> Nest | BilinearNest | Summed | None:
+        try:
+            return RowBlock(grown.rows, Params(self.partition.opaque), made, {}).nest(group, self.partition)
+        except Misaligned:
+            return None
 
     def _loaded(self, unit: Iterable[Group]) -> set[Value]:
         """What a unit loads that it has not made itself."""
@@ -132,8 +143,9 @@ class _Search:
         """A chain for those that need large results of ``first``: these are made again there, and not stored."""
         needed = {v for u in self.units if u != tuple(first.members) for v in self._loaded(u)}
         given = [v for g in first.members for v in self.stored[g] if v in needed and v not in self.wanted]
-        makers = self._makers(first, {v for v in given if self._is_large(v)})
-        if not makers or makers & first.sums:
+        width = _root(first.members[0]).outputs[0].type.numel
+        makers = self._makers(first, {v for v in given if v.type.numel >= width})
+        if not makers or makers & first.ends:
             return
         copies = {g: Group(-1, g.kind, g.nodes, g.domain, g.rows) for g in first.members if g in makers}
         self.stored.update({copy: self.stored[g] for g, copy in copies.items()})
@@ -141,7 +153,7 @@ class _Search:
         self._grow(grown, self.units.index(tuple(first.members)) + 1)
         made = {v for g in makers for v in self.stored[g]}
         missed = {v for u in grown.later for v in self._loaded(u)} & made
-        if not any(map(self._is_large, missed)) and self.chain(grown) is not None:
+        if all(v.type.numel < width for v in missed) and self.chain(grown) is not None:
             self._add(grown)
             self._store_less(first)
             self._store_less(grown)
@@ -183,7 +195,7 @@ class _Search:
         members, rows = tuple(grown.members), grown.rows
         elsewhere = self._loaded_elsewhere(grown) | self.wanted
         inside = tuple(
-            v for g in members for v in self.stored[g] if g in grown.again or (v not in elsewhere and g not in grown.sums)
+            v for g in members for v in self.stored[g] if g in grown.again or (v not in elsewhere and g not in grown.ends)
         )
         if not any(map(self._is_large, inside)):
             return None
@@ -194,7 +206,7 @@ class _Search:
             return None
         wanted = 1 if grown.sums else -(-WANTED_BLOCKS // rows.outer.extent)
         fitting = max(min(fitting, rows.count // wanted), min(MIN_HEIGHT, rows.count))
-        return Chain(members, rows.outer.extent, rows.count, _height(rows.count, fitting), inside, frozenset(grown.sums))
+        return Chain(members, rows.outer.extent, rows.count, _height(rows.count, fitting), inside, frozenset(grown.ends))
 
 
 def _height(count: int, fitting: int) -> int:

@@ -93,8 +93,8 @@ class Chain:
     """Groups, neighbours in the partition's order, that take turns on blocks of ``height`` rows.
 
     Rows are numbered by an outer variable of extent ``outer`` and a place below ``count``. ``inside`` are the values
-    that only these groups read: they are kept for one block at a time. ``sums`` sum over rows; the rows of one outer
-    position then follow each other.
+    that only these groups read: they are kept for one block at a time. What ``ends`` store is not made row by row in
+    this order, so none of the groups reads it.
     """
 
     groups: tuple[Group, ...]
@@ -102,7 +102,7 @@ class Chain:
     count: int
     height: int
     inside: tuple[Value, ...]
-    sums: frozenset[Group] = frozenset()
+    ends: frozenset[Group] = frozenset()
 
 
 @dataclass

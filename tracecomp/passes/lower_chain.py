@@ -77,7 +77,7 @@ class _Lowering:
 
     def __post_init__(self) -> None:
         chain = self.chain
-        self.made = [v for g in chain.groups if g not in chain.sums for v in self.partition.stored[g]]
+        self.made = [v for g in chain.groups if g not in chain.ends for v in self.partition.stored[g]]
         slots = block_slots(chain.groups, chain.inside, self.partition)
         self.local: dict[Value, Buffer] = {}
         for value, slot in slots.items():

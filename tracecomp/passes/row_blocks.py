@@ -8,7 +8,7 @@ sums over rows adds a block's terms to totals, in the order in which it would ha
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tracecomp.ir.graph import Value
@@ -19,7 +19,6 @@ from tracecomp.passes.evaluate import Params
 from tracecomp.passes.groups import Group, Partition
 from tracecomp.passes.inline import with_inlined
 from tracecomp.passes.nest import Nest, build_nest
-from tracecomp.passes.rename import Move
 from tracecomp.passes.schedule import mapped
 from tracecomp.passes.schedule_bilinear import sums_in_lanes
 
@@ -91,7 +90,7 @@ class RowBlock:
         labels = self._labels(nest)
         if labels[-1] in nest.out:
             return self._bilinear(nest, labels)
-        return self._summed(nest, labels, {self.params.of(v) for v in stored})
+        return self._summed(nest, labels)
 
     def _loops(self, nest: Nest) -> Nest:
         """A nest whose first row variable steps through whole rows."""
@@ -100,7 +99,7 @@ class RowBlock:
         first, *others = nest.rows
         each = first.extent // self.rows.total
         own = Var(first.name, self.rows.height * each)
-        return mapped(nest, {first: self.rows.base * each + index(own)}, [own, *others], nest.inner, self._move())
+        return mapped(nest, {first: self.rows.base * each + index(own)}, [own, *others], nest.inner, self._move)
 
     def _bilinear(self, nest: BilinearNest, labels: list[Var]) -> BilinearNest:
         """A contraction whose result has the rows."""
@@ -108,9 +107,9 @@ class RowBlock:
             raise Misaligned
         own, mapping = self._numbered(labels)
         out = [own if v == labels[-1] else v for v in nest.out if v not in labels[:-1]]
-        return tidied(replace(nest.mapped(mapping, out, nest.reduce, self._move()), outside=self.rows.around))
+        return tidied(replace(nest.mapped(mapping, out, nest.reduce, self._move), outside=self.rows.around))
 
-    def _summed(self, nest: BilinearNest, labels: list[Var], results: set[Buffer]) -> Summed:
+    def _summed(self, nest: BilinearNest, labels: list[Var]) -> Summed:
         """A contraction that sums over the rows of one value of ``outer``, first of all."""
         last = labels[-1]
         one_by_one = nest.plain is not None and not sums_in_lanes(nest.plain)
@@ -122,8 +121,7 @@ class RowBlock:
         out = [v for v in nest.out if v not in labels]
         at = linear([index(v) for v in out], [v.extent for v in out])
         totals = Buffer("totals", nest.acc.dtype, at.bounds[1] + 1 if at.bounds else 0)
-        move = self._move(results)
-        block = nest.mapped(mapping, out, [own, *nest.reduce[1:]], move)
+        block = nest.mapped(mapping, out, [own, *nest.reduce[1:]], self._move)
         after: list[Stmt] = [Let(ACCUMULATOR, Load(totals, at)), *block.after]
         finish = Nest(out, [], [after], self.params, 1, [])
         place = Var("i", totals.size)
@@ -155,22 +153,18 @@ class RowBlock:
                 width = self.rows.width(self.made[operand.load.buffer])
         return _labels_of(offset, width, self.rows)
 
-    def _move(self, results: Collection[Buffer] = ()) -> Move:
-        """Accesses to what the kernels make, checked and redirected, but not those to ``results``."""
-
-        def move(buffer: Buffer, offset: Index) -> tuple[Buffer, Index]:
-            value = self.made.get(buffer)
-            if value is None or buffer in results:
-                return buffer, offset
-            width = self.rows.width(value)
-            own = offset - self.rows.base * width
-            bounds = own.bounds
-            varies = own.vars() & set(self.rows.around)
-            if varies or bounds is None or bounds[0] < 0 or bounds[1] >= width * self.rows.height:
-                raise Misaligned
-            return (self.local[value], own) if value in self.local else (buffer, offset)
-
-        return move
+    def _move(self, buffer: Buffer, offset: Index) -> tuple[Buffer, Index]:
+        """An access, redirected if it is to what is kept for a block."""
+        value = self.made.get(buffer)
+        if value is None:
+            return buffer, offset
+        width = self.rows.width(value)
+        own = offset - self.rows.base * width
+        bounds = own.bounds
+        varies = own.vars() & set(self.rows.around)
+        if varies or bounds is None or bounds[0] < 0 or bounds[1] >= width * self.rows.height:
+            raise Misaligned
+        return (self.local[value], own) if value in self.local else (buffer, offset)
 
 
 def _labels_of(offset: Index, width: int, rows: Rows) -> list[Var]:
