@@ -40,7 +40,7 @@ def with_chains(partition: Partition, graph: Graph, aliases: Mapping[int, int], 
     search = _Search(partition, {storage(o.value) for o in graph.outputs}, overwriting, machine)
     for group in partition.groups:
         search.start(group)
-    chains = [c for c in map(search.chain, search.grown) if c is not None]
+    chains = list(map(search.chain, search.grown))
     return replace(search.partition, groups=[g for unit in search.units for g in unit], chains=chains)
 
 
@@ -48,7 +48,7 @@ def with_chains(partition: Partition, graph: Graph, aliases: Mapping[int, int], 
 class _Grown:
     """A chain as it grows: a trial block of rows, the members, units that come later.
 
-    ``ends`` are members whose results are not made row by row, with ``sums`` because some sum over rows. ``again`` are
+    ``ends`` are members whose results are not made row by row, ``sums`` those of them that sum over rows. ``again`` are
     copies of an earlier chain's groups, whose results are computed again.
     """
 
@@ -56,7 +56,7 @@ class _Grown:
     members: list[Group]
     again: frozenset[Group] = frozenset()
     ends: set[Group] = field(default_factory=set)
-    sums: bool = False
+    sums: set[Group] = field(default_factory=set)
     later: list[Unit] = field(default_factory=list)
 
 
@@ -85,7 +85,7 @@ class _Search:
         if not self._fits(grown, head):
             return
         self._grow(grown, self.units.index((head,)) + 1)
-        if self.chain(grown) is not None:
+        if self._pays(grown):
             self._add(grown)
             self._start_again(grown)
 
@@ -119,11 +119,11 @@ class _Search:
         if self._nest(grown, group, [*made, *self.stored[group]]) is not None:
             return True
         nest = self._nest(grown, group, made)
-        summed = isinstance(nest, Summed)
-        if nest is None or (summed and grown.rows.outer.extent < WANTED_OUTER):
+        if nest is None or (isinstance(nest, Summed) and grown.rows.outer.extent < WANTED_OUTER):
             return False
         grown.ends.add(group)
-        grown.sums |= summed
+        if isinstance(nest, Summed):
+            grown.sums.add(group)
         return True
 
     def _nest(self, grown: _Grown, group: Group, made: list[Value]) -> Nest | BilinearNest | Summed | None:
@@ -151,12 +151,15 @@ class _Search:
         self.stored.update({copy: self.stored[g] for g, copy in copies.items()})
         grown = _Grown(first.rows, list(copies.values()), frozenset(copies.values()))
         self._grow(grown, self.units.index(tuple(first.members)) + 1)
-        made = {v for g in makers for v in self.stored[g]}
-        missed = {v for u in grown.later for v in self._loaded(u)} & made
-        if all(v.type.numel < width for v in missed) and self.chain(grown) is not None:
+        pays = self._pays(grown)
+        missed = {v for u in grown.later for v in self._loaded(u)} & {v for g in makers for v in self.stored[g]}
+        if pays and all(v.type.numel < width for v in missed):
             self._add(grown)
             self._store_less(first)
             self._store_less(grown)
+        else:
+            for copy in copies.values():
+                del self.stored[copy]
 
     def _makers(self, chain: _Grown, values: set[Value]) -> set[Group]:
         """The members that it takes to make ``values``."""
@@ -190,26 +193,55 @@ class _Search:
         members = set(grown.members)
         return {v for u in self.units if not members & set(u) for v in self._loaded(u)}
 
-    def chain(self, grown: _Grown) -> Chain | None:
-        """The chain with blocks that fit the cache; None when it would keep nothing there."""
-        members, rows = tuple(grown.members), grown.rows
+    def _pays(self, grown: _Grown) -> bool:
+        """Whether the chain keeps something large in cache; its last members leave as long as that does not fit."""
+        while self._height(grown) is None and len(grown.members) > 1 + len(grown.again):
+            last = grown.members.pop()
+            grown.later.append((last,))
+            grown.ends.discard(last)
+            grown.sums.discard(last)
+        return self._height(grown) is not None and any(map(self._is_large, self._inside(grown)))
+
+    def _inside(self, grown: _Grown) -> list[Value]:
+        """What is kept for one block at a time."""
         elsewhere = self._loaded_elsewhere(grown) | self.wanted
-        inside = tuple(
-            v for g in members for v in self.stored[g] if g in grown.again or (v not in elsewhere and g not in grown.ends)
-        )
-        if not any(map(self._is_large, inside)):
+        kept = [v for g in grown.members if g not in grown.ends for v in self.stored[g] if v not in elsewhere]
+        return [*kept, *(v for g in grown.again for v in self.stored[g] if v in elsewhere)]
+
+    def _height(self, grown: _Grown) -> int | None:
+        """Rows of a block, so that what is kept inside stays in cache, and threads have blocks to share."""
+        rows = grown.rows
+        slots = block_slots(tuple(grown.members), self._inside(grown), self.partition)
+        row_bytes = sum(v.type.nbytes for v in {slot: v for v, slot in slots.items()}.values()) // rows.total
+        least = min(MIN_HEIGHT, rows.count)
+        if least * row_bytes > 2 * self.machine.l2_bytes:
             return None
-        kept = {slot: v for v, slot in block_slots(members, inside, self.partition).items()}
+        parts = 1 if grown.sums else -(-WANTED_BLOCKS // rows.outer.extent)
+        fitting = min(MAX_HEIGHT, rows.count // parts, self.machine.l2_bytes // 2 // max(row_bytes, 1))
+        return _even(rows.count, max(fitting, least))
+
+    def chain(self, grown: _Grown) -> Chain:
+        """What was found."""
+        height = self._height(grown)
+        assert height is not None
+        rows, inside = grown.rows, tuple(self._inside(grown))
+        return Chain(tuple(grown.members), rows.outer.extent, rows.count, height, inside, frozenset(grown.ends))
+
+
+def _height(self, grown: _Grown, inside: Iterable[Value]) -> int | None:
+        """Rows of a block, so that what is kept ``inside`` stays in cache, and threads have blocks to share."""
+        rows = grown.rows
+        kept = {slot: v for v, slot in block_slots(tuple(grown.members), inside, self.partition).items()}
         row_bytes = sum(v.type.nbytes for v in kept.values()) // rows.total
-        fitting = min(MAX_HEIGHT, rows.count, self.machine.l2_bytes // 2 // row_bytes)
-        if fitting < min(MIN_HEIGHT, rows.count):
+        least = min(MIN_HEIGHT, rows.count)
+        if least * row_bytes > 2 * self.machine.l2_bytes:
             return None
-        wanted = 1 if grown.sums else -(-WANTED_BLOCKS // rows.outer.extent)
-        fitting = max(min(fitting, rows.count // wanted), min(MIN_HEIGHT, rows.count))
-        return Chain(members, rows.outer.extent, rows.count, _height(rows.count, fitting), inside, frozenset(grown.ends))
+        parts = 1 if grown.sums else -(-WANTED_BLOCKS // rows.outer.extent)
+        fitting = min(MAX_HEIGHT, rows.count // parts, self.machine.l2_bytes // 2 // row_bytes)
+        return _height(rows.count, max(fitting, least))
 
 
-def _height(count: int, fitting: int) -> int:
+def _even(count: int, fitting: int) -> int:
     """A height of blocks up to ``fitting`` that divides ``count`` or leaves no small rest."""
     even = next((h for h in range(fitting, fitting // 2, -1) if count % h == 0), None)
     return even or -(-count // -(-count // fitting))

@@ -41,9 +41,14 @@ class Rows:
         return self.outer.extent * self.count
 
     @property
+    def place(self) -> Index:
+        """The value of ``outer``."""
+        return index(self.outer) if self.outer.extent > 1 else Index()
+
+    @property
     def base(self) -> Index:
         """The number of the block's first row."""
-        return index(self.outer) * self.count + self.first
+        return self.place * self.count + self.first
 
     @property
     def around(self) -> tuple[Var, ...]:
@@ -134,7 +139,7 @@ class RowBlock:
         *outer, last = labels
         own = Var(last.name, self.rows.height)
         ratio = last.extent // self.rows.count
-        place = index(self.rows.outer)
+        place = self.rows.place
         mapping = dict(zip(outer, unravel(place // ratio, tuple(v.extent for v in outer)), strict=True))
         mapping[last] = (place % ratio) * self.rows.count + self.rows.first + index(own)
         return own, mapping
