@@ -11,17 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
+from typing import Any
 
 from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.index import Var, index
 from tracecomp.ir.op import Bilinear
-from tracecomp.passes.bilinear import BilinearNest
 from tracecomp.passes.evaluate import Params
 from tracecomp.passes.groups import Chain, Group, Partition
 from tracecomp.passes.inline import values_read
+from tracecomp.passes.lower import shape_of
 from tracecomp.passes.lower_chain import block_slots
 from tracecomp.passes.machine import Machine
-from tracecomp.passes.nest import Nest
 from tracecomp.passes.reads import storage
 from tracecomp.passes.row_blocks import Misaligned, RowBlock, Rows, Summed
 
@@ -69,6 +69,8 @@ class _Search:
         self.wanted = wanted
         self.overwriting = overwriting
         self.machine = machine
+        self.reads: dict[Group, set[Value]] = {}
+        self.tried: dict[Any, tuple[bool, bool, bool]] = {}
         self.units: list[Unit] = [(g,) for g in partition.groups]
         self.grown: list[_Grown] = []
 
@@ -115,27 +117,38 @@ class _Search:
 
     def _fits(self, grown: _Grown, group: Group) -> bool:
         """Whether ``group`` reads row by row; notes whether it also makes its results so, or sums over rows."""
-        made = [v for g in grown.members if g not in grown.ends for v in self.stored[g]]
-        if self._nest(grown, group, [*made, *self.stored[group]]) is not None:
-            return True
-        nest = self._nest(grown, group, made)
-        if nest is None or (isinstance(nest, Summed) and grown.rows.outer.extent < WANTED_OUTER):
+        shape, _ = shape_of((*grown.members, group), self.partition, {})
+        key = (shape, grown.rows, *(g in grown.ends for g in grown.members))
+        if key not in self.tried:
+            self.tried[key] = self._tried(grown, group)
+        fits, apart, summed = self.tried[key]
+        if not fits or (summed and grown.rows.outer.extent < WANTED_OUTER):
             return False
-        grown.ends.add(group)
-        if isinstance(nest, Summed):
+        if apart:
+            grown.ends.add(group)
+        if summed:
             grown.sums.add(group)
         return True
 
-    def _nest(self, grown: _Grown, group: Group, made: list[Value]) -> Nest | BilinearNest | Summed | None:
+    def _tried(self, grown: _Grown, group: Group) -> tuple[bool, bool, bool]:
+        """Whether ``group`` reads row by row, whether it makes its results otherwise, whether it sums over rows."""
+        made = [v for g in grown.members if g not in grown.ends for v in self.stored[g]]
+        block = RowBlock(grown.rows, Params(self.partition.opaque), made, {}, self.stored[group])
         try:
-            return RowBlock(grown.rows, Params(self.partition.opaque), made, {}).nest(group, self.partition)
+            nest = block.nest(group, self.partition)
         except Misaligned:
-            return None
+            return False, False, False
+        return True, bool(block.apart), isinstance(nest, Summed)
 
     def _loaded(self, unit: Iterable[Group]) -> set[Value]:
         """What a unit loads that it has not made itself."""
         unit = list(unit)
-        return {v for g in unit for v in values_read(g, self.partition)} - {v for g in unit for v in self.stored[g]}
+        return {v for g in unit for v in self._read(g)} - {v for g in unit for v in self.stored[g]}
+
+    def _read(self, group: Group) -> set[Value]:
+        if group not in self.reads:
+            self.reads[group] = values_read(group, self.partition)
+        return self.reads[group]
 
     # ---- computing again
 
@@ -167,12 +180,12 @@ class _Search:
         for group in reversed(chain.members):
             if values & set(self.stored[group]):
                 makers.add(group)
-                values = values | values_read(group, self.partition)
+                values = values | self._read(group)
         return makers
 
     def _store_less(self, chain: _Grown) -> None:
         """Members store what somebody reads; what is made again, only what the chain itself reads."""
-        own = {v for g in chain.members for v in values_read(g, self.partition)}
+        own = {v for g in chain.members for v in self._read(g)}
         others = self._loaded_elsewhere(chain) | self.wanted
         for group in chain.members:
             kept = own if group in chain.again else own | others
@@ -226,19 +239,6 @@ class _Search:
         assert height is not None
         rows, inside = grown.rows, tuple(self._inside(grown))
         return Chain(tuple(grown.members), rows.outer.extent, rows.count, height, inside, frozenset(grown.ends))
-
-
-def _height(self, grown: _Grown, inside: Iterable[Value]) -> int | None:
-        """Rows of a block, so that what is kept ``inside`` stays in cache, and threads have blocks to share."""
-        rows = grown.rows
-        kept = {slot: v for v, slot in block_slots(tuple(grown.members), inside, self.partition).items()}
-        row_bytes = sum(v.type.nbytes for v in kept.values()) // rows.total
-        least = min(MIN_HEIGHT, rows.count)
-        if least * row_bytes > 2 * self.machine.l2_bytes:
-            return None
-        parts = 1 if grown.sums else -(-WANTED_BLOCKS // rows.outer.extent)
-        fitting = min(MAX_HEIGHT, rows.count // parts, self.machine.l2_bytes // 2 // row_bytes)
-        return _height(rows.count, max(fitting, least))
 
 
 def _even(count: int, fitting: int) -> int:

@@ -46,7 +46,8 @@ class GroupLowerer:
 
     def task(self, unit: Group | Chain) -> Task:
         groups = unit.groups if isinstance(unit, Chain) else (unit,)
-        key, values = _shape_of(unit, groups, self.partition, self.same)
+        shape, values = shape_of(groups, self.partition, self.same)
+        key = (shape, _blocks(unit, values) if isinstance(unit, Chain) else None)
         if key not in self.known:
             task = self._lower(unit)
             number = {v: n for n, v in enumerate(values)}
@@ -65,9 +66,7 @@ class GroupLowerer:
         return _task(_kernel_name(nodes), body, params, nodes)
 
 
-def _shape_of(
-    unit: Group | Chain, groups: Sequence[Group], partition: Partition, same: Mapping[Value, Value]
-) -> tuple[Any, list[Value]]:
+def shape_of(groups: Sequence[Group], partition: Partition, same: Mapping[Value, Value]) -> tuple[Any, list[Value]]:
     """What a kernel computes with its values numbered, and the values in that order."""
     values: dict[Value, int] = {}
 
@@ -80,8 +79,11 @@ def _shape_of(
     storages = tuple(values[storage(v)] for v in list(values))
     memory = tuple(number(same[v]) if v in same else -1 for v in list(values))
     stored = tuple(tuple(values[v] for v in partition.stored[g]) for g in groups)
-    blocks = (unit.outer, unit.count, unit.height, tuple(map(number, unit.inside))) if isinstance(unit, Chain) else ()
-    return (tuple(described), storages, memory, stored, blocks), list(values)
+    return (tuple(described), storages, memory, stored), list(values)
+
+
+def _blocks(chain: Chain, values: list[Value]) -> tuple[Any, ...]:
+    return (chain.outer, chain.count, chain.height, tuple(map(values.index, chain.inside)))
 
 
 def _described(

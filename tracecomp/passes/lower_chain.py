@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tracecomp.ir.graph import Value
 from tracecomp.ir.index import Index, Var, index
 from tracecomp.ir.loops import Buffer, Local, Loop, Stmt, children, walk, with_children
-from tracecomp.passes.bilinear import BilinearNest
+from tracecomp.passes.bilinear import BilinearNest, tidied
 from tracecomp.passes.evaluate import Params
 from tracecomp.passes.groups import Chain, Group, Partition
 from tracecomp.passes.inline import values_read
@@ -40,7 +40,7 @@ def chain_body(chain: Chain, partition: Partition, params: Params, machine: Mach
 
 
 def block_slots(groups: tuple[Group, ...], inside: Iterable[Value], partition: Partition) -> dict[Value, int]:
-    """Numbers of block memory for values ``inside``; values of one type that are never needed at once have one number."""
+    """Numbers of block memory for values ``inside``; values of one type that are not needed at once share a number."""
     last = {v: n for n, g in enumerate(groups) for v in values_read(g, partition)}
     free: dict[tuple[object, int], list[int]] = {}
     slots: dict[Value, int] = {}
@@ -107,7 +107,7 @@ class _Lowering:
         """The loops of a nest, with names of their own."""
         packing: tuple[Stmt, ...] = ()
         if isinstance(nest, BilinearNest):
-            packing, body = schedule_parts(nest, self.machine)
+            packing, body = schedule_parts(tidied(nest), self.machine)
         else:
             body = schedule_nest(nest, self.machine)
         self.copies += 1

@@ -2,8 +2,8 @@
 
 Kernels that make and read each other's values row by row can take turns on a block of rows. Here the nest of one of
 them, built for all rows, becomes its nest for one block: the variables that number rows are replaced, and what the
-kernels hand each other is found to lie in the block, element by element, or ``Misaligned`` is raised. A contraction that
-sums over rows adds a block's terms to totals, in the order in which it would have added them all.
+kernels hand each other is found to lie in the block, element by element, or ``Misaligned`` is raised. A contraction
+that sums over rows adds a block's terms to totals, in the order in which it would have added them all.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from tracecomp.ir.graph import Value
 from tracecomp.ir.index import Index, Var, index, linear, unravel
 from tracecomp.ir.loops import Buffer, Const, Let, Load, Stmt, Store
-from tracecomp.passes.bilinear import ACCUMULATOR, BilinearNest, Operand, labelled_bilinear, tidied
+from tracecomp.passes.bilinear import ACCUMULATOR, BilinearNest, Operand, labelled_bilinear
 from tracecomp.passes.evaluate import Params
 from tracecomp.passes.groups import Group, Partition
 from tracecomp.passes.inline import with_inlined
@@ -55,13 +55,6 @@ class Rows:
         """The variables that number the block."""
         return (self.outer, *sorted(self.first.vars(), key=lambda v: v.name))
 
-    def width(self, value: Value) -> int:
-        """Elements of ``value`` in one row."""
-        each, rest = divmod(value.type.numel, self.total)
-        if rest or not each:
-            raise Misaligned
-        return each
-
 
 @dataclass(frozen=True)
 class Summed:
@@ -76,14 +69,24 @@ class Summed:
 class RowBlock:
     """Restricts nests to ``rows``. ``local`` maps values that are made and read in the block to memory for a block.
 
-    ``made`` are all values that the kernels make row by row; what they read of these must lie in the block.
+    ``made`` are all values that the kernels make row by row; what they read of these must lie in the block. Whether
+    those of ``perhaps`` are made row by row is found out: ``apart`` are those that are not.
     """
 
-    def __init__(self, rows: Rows, params: Params, made: Sequence[Value], local: Mapping[Value, Buffer]) -> None:
+    def __init__(
+        self,
+        rows: Rows,
+        params: Params,
+        made: Sequence[Value],
+        local: Mapping[Value, Buffer],
+        perhaps: Sequence[Value] = (),
+    ) -> None:
         self.rows = rows
         self.params = params
-        self.made = {params.of(v): v for v in made}
+        self.made = {params.of(v): v for v in (*made, *perhaps)}
         self.local = local
+        self.perhaps = perhaps
+        self.apart: set[Value] = set()
 
     def nest(self, group: Group, partition: Partition) -> Nest | BilinearNest | Summed:
         """A group's nest for the block."""
@@ -112,15 +115,13 @@ class RowBlock:
             raise Misaligned
         own, mapping = self._numbered(labels)
         out = [own if v == labels[-1] else v for v in nest.out if v not in labels[:-1]]
-        return tidied(replace(nest.mapped(mapping, out, nest.reduce, self._move), outside=self.rows.around))
+        return replace(nest.mapped(mapping, out, nest.reduce, self._move), outside=self.rows.around)
 
     def _summed(self, nest: BilinearNest, labels: list[Var]) -> Summed:
         """A contraction that sums over the rows of one value of ``outer``, first of all."""
         last = labels[-1]
-        one_by_one = nest.plain is not None and not sums_in_lanes(nest.plain)
-        if nest.reduce[0] != last or last.extent != self.rows.count or any(v in nest.reduce for v in labels[:-1]):
-            raise Misaligned
-        if not one_by_one:
+        one_outer = last.extent == self.rows.count and all(v in nest.out for v in labels[:-1])
+        if nest.reduce[0] != last or not one_outer or nest.plain is None or sums_in_lanes(nest.plain):
             raise Misaligned
         own, mapping = self._numbered(labels)
         out = [v for v in nest.out if v not in labels]
@@ -132,7 +133,7 @@ class RowBlock:
         place = Var("i", totals.size)
         start = Nest([place], [], [[Store(totals, index(place), Const(0.0, totals.dtype))]], self.params, 1, [])
         block = replace(block, after=[Store(totals, at, block.acc)], start=Load(totals, at), outside=self.rows.around)
-        return Summed(totals, start, tidied(block), finish)
+        return Summed(totals, start, block, finish)
 
     def _numbered(self, labels: list[Var]) -> tuple[Var, dict[Var, Index]]:
         """The variable of the rows in the block, and what replaces the ``labels`` that number all rows."""
@@ -155,7 +156,7 @@ class RowBlock:
         for operand in (nest.lhs, nest.rhs):
             if operand.inside and operand.load is not None:
                 offset = operand.load.offset
-                width = self.rows.width(self.made[operand.load.buffer])
+                width = self.made[operand.load.buffer].type.numel // self.rows.total
         return _labels_of(offset, width, self.rows)
 
     def _move(self, buffer: Buffer, offset: Index) -> tuple[Buffer, Index]:
@@ -163,13 +164,22 @@ class RowBlock:
         value = self.made.get(buffer)
         if value is None:
             return buffer, offset
-        width = self.rows.width(value)
+        own = self._in_block(value, offset)
+        if own is None and value not in self.perhaps:
+            raise Misaligned
+        if own is None:
+            self.apart.add(value)
+        return (self.local[value], own) if own is not None and value in self.local else (buffer, offset)
+
+    def _in_block(self, value: Value, offset: Index) -> Index | None:
+        """The offset from the block's first element; None when it may lie outside."""
+        width, rest = divmod(value.type.numel, self.rows.total)
         own = offset - self.rows.base * width
         bounds = own.bounds
         varies = own.vars() & set(self.rows.around)
-        if varies or bounds is None or bounds[0] < 0 or bounds[1] >= width * self.rows.height:
-            raise Misaligned
-        return (self.local[value], own) if value in self.local else (buffer, offset)
+        if rest or varies or bounds is None or bounds[0] < 0 or bounds[1] >= width * self.rows.height:
+            return None
+        return own
 
 
 def _labels_of(offset: Index, width: int, rows: Rows) -> list[Var]:
@@ -179,7 +189,7 @@ def _labels_of(offset: Index, width: int, rows: Rows) -> list[Var]:
     steps = linear([index(v) for v in labels], [v.extent for v in labels]) * width
     inner = offset - steps
     total = steps.bounds[1] // width + 1 if steps.bounds else 0
-    if not labels or total != rows.total or labels[-1].extent % rows.count:
+    if not width or not labels or total != rows.total or labels[-1].extent % rows.count:
         raise Misaligned
     if inner.vars() & set(labels) or inner.bounds is None or inner.bounds[1] >= width:
         raise Misaligned
