@@ -104,6 +104,8 @@ CASES: dict[str, tuple[Function, list[Any]]] = {
     "dropout": (attention(dropout_p=0.25), qkv()),
     "grouped heads": (attention(enable_gqa=True), qkv(heads=2)),
     "a rest of rows": (attention(), qkv(23, 37)),
+    "two queries": (attention(), qkv(2, 150)),
+    "one column": (lambda q, k, v: attention()(q, k, v[..., :1]), qkv()),
     "half": (lambda q, k, v: torch.softmax(q @ k.transpose(-2, -1), -1) @ v, qkv(dtype=torch.bfloat16)),
     "double": (attention(), qkv(dtype=torch.float64)),
     "by hand": (by_hand, qkv()),

@@ -53,7 +53,8 @@ def block_slots(groups: tuple[Group, ...], inside: Iterable[Value], partition: P
                 free[kind] = [count]
                 count += 1
             slots[value] = free[kind].pop()
-        for value in (v for v in slots if last.get(v, n) == n):
+            last.setdefault(value, n)
+        for value in (v for v in slots if last[v] == n):
             free[value.dtype, value.type.numel].append(slots[value])
     return slots
 

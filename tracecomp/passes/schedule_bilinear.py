@@ -56,8 +56,10 @@ def schedule_parts(nest: BilinearNest, machine: Machine) -> tuple[tuple[Stmt, ..
     """The loops that pack an operand, for all values of the variables outside the nest, and the loops that follow."""
     if any(v.extent == 0 for v in nest.out):
         return (), ()
-    if sums_in_lanes(nest.plain or nest) or not nest.out:
-        return (), _dot_form(nest, machine)
+    whole = nest.plain or nest
+    in_lanes = sums_in_lanes(whole) or not whole.out
+    if in_lanes or not nest.out:
+        return (), _dot_form(nest, in_lanes, machine)
     vector = min(reversed(nest.out), key=lambda v: _lane_cost(nest, v))
     plan = _plan(nest, vector, machine)
     tiled = _Tiled(nest, plan)
@@ -197,10 +199,10 @@ def _cover(rows: int, columns: int, height: int, vectors: int, lanes: int) -> fl
     return total
 
 
-def _dot_form(nest: BilinearNest, machine: Machine) -> tuple[Stmt, ...]:
-    """Every result by itself: lanes along the last summed variable, a tile of results at a time."""
+def _dot_form(nest: BilinearNest, in_lanes: bool, machine: Machine) -> tuple[Stmt, ...]:
+    """Every result by itself: ``in_lanes`` along the last summed variable or in order, a tile of results at a time."""
     last = nest.reduce[-1] if nest.reduce else None
-    lanes = lanes_for(last.extent) if last else 1
+    lanes = lanes_for(last.extent) if last and in_lanes else 1
     body: tuple[Stmt, ...] = (*nest.lhs.stmts, *nest.rhs.stmts, nest.update())
     if last is not None:
         body = strip(last, lanes, body) if lanes > 1 else (Loop("serial", last, body),)
