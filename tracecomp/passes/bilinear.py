@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tracecomp.ir.graph import Node, Value
 from tracecomp.ir.index import Index, Var, index, linear, unravel
@@ -11,7 +11,7 @@ from tracecomp.ir.op import Bilinear
 from tracecomp.ir.types import compute_dtype
 from tracecomp.passes.evaluate import Block, Evaluator, Params
 from tracecomp.passes.groups import Group
-from tracecomp.passes.rename import Copier, indices_of
+from tracecomp.passes.rename import Copier, Move, indices_of
 from tracecomp.passes.split_vars import merge_vars, merged, replaced, split, wanted_split
 
 ACCUMULATOR = "c"
@@ -19,10 +19,14 @@ ACCUMULATOR = "c"
 
 @dataclass
 class Operand:
-    """How one operand's element is loaded: statements, then the expression."""
+    """How one operand's element is loaded: statements, then the expression.
+
+    ``inside``: it is made in the same kernel, by blocks of rows (``row_blocks.py``).
+    """
 
     stmts: list[Stmt]
     expr: Expr
+    inside: bool = False
 
     @property
     def load(self) -> Load | None:
@@ -44,6 +48,7 @@ class BilinearNest:
     """``out`` and ``reduce`` variables, outermost first; the operands; the statements after the sum.
 
     ``plain`` is the nest with nothing after the sum but its own store: what decides the order of summation.
+    ``outside`` are variables of loops around the nest; ``start`` is what the sum starts from, if not from zero.
     """
 
     out: list[Var]
@@ -54,6 +59,8 @@ class BilinearNest:
     params: Params
     acc: Read
     plain: BilinearNest | None = None
+    outside: tuple[Var, ...] = ()
+    start: Expr | None = None
 
     def store_stride(self, var: Var) -> int | None:
         stores = [s for s in self.after if isinstance(s, Store)]
@@ -69,20 +76,29 @@ class BilinearNest:
     def update(self) -> Update:
         return Update(ACCUMULATOR, (self.lhs.expr, self.rhs.expr))
 
-    def mapped(self, mapping: dict[Var, Index], out: list[Var], reduce: list[Var]) -> BilinearNest:
-        """The nest with variables substituted."""
-        copier = Copier(mapping)
+    def mapped(
+        self, mapping: dict[Var, Index], out: list[Var], reduce: list[Var], move: Move | None = None
+    ) -> BilinearNest:
+        """The nest with variables substituted, and accesses redirected by ``move``."""
+        copier = Copier(mapping, move=move)
 
         def operand(o: Operand) -> Operand:
-            return Operand(list(copier.stmts(o.stmts)), copier.expr(o.expr))
+            return Operand(list(copier.stmts(o.stmts)), copier.expr(o.expr), o.inside)
 
         after = list(copier.stmts(self.after))
         acc = Read(self.acc.name, self.acc.dtype, frozenset(out))
-        return BilinearNest(out, reduce, operand(self.lhs), operand(self.rhs), after, self.params, acc)
+        start = self.start and copier.expr(self.start)
+        lhs, rhs = operand(self.lhs), operand(self.rhs)
+        return replace(self, out=out, reduce=reduce, lhs=lhs, rhs=rhs, after=after, acc=acc, start=start)
 
 
 def build_bilinear(group: Group, stored: list[Value], params: Params) -> BilinearNest:
     """The nest of a contraction or convolution and the elementwise nodes that follow it."""
+    return tidied(labelled_bilinear(group, stored, params))
+
+
+def labelled_bilinear(group: Group, stored: list[Value], params: Params) -> BilinearNest:
+    """The nest over the variables of the contraction as the graph spells it; ``plain`` is tidied."""
     root = next(n for n in group.nodes if isinstance(n.op.loop, Bilinear))
     assert isinstance(root.op.loop, Bilinear)
     form = root.op.loop.fn([v.type for v in root.inputs], root.outputs[0].type, **root.attrs)
@@ -111,12 +127,11 @@ def build_bilinear(group: Group, stored: list[Value], params: Params) -> Bilinea
     for value, at, expr in zip(stored, places, found, strict=True):
         block.stmts.append(Store(params.written(value), linear(at, value.shape), expr))
     alone: list[Stmt] = [Store(Buffer("result", dtype, root.outputs[0].type.numel), flat, acc)]
-    nest = _tidy(BilinearNest(out, reduce, lhs, rhs, block.stmts, params, acc))
-    nest.plain = _tidy(BilinearNest(out, reduce, lhs, rhs, alone, params, acc))
-    return nest
+    plain = tidied(BilinearNest(out, reduce, lhs, rhs, alone, params, acc))
+    return BilinearNest(out, reduce, lhs, rhs, block.stmts, params, acc, plain)
 
 
-def _tidy(nest: BilinearNest) -> BilinearNest:
+def tidied(nest: BilinearNest) -> BilinearNest:
     """Variables split where indices divide them, then joined where they step as one; ones dropped."""
     ones = {v: Index() for v in (*nest.out, *nest.reduce) if v.extent == 1}
     nest = nest.mapped(ones, [v for v in nest.out if v not in ones], [v for v in nest.reduce if v not in ones])

@@ -51,6 +51,10 @@ class Params:
         self.writes.add(buffer.name)
         return buffer
 
+    def drop(self, value: Value) -> None:
+        """Take back the buffer of a value that turned out to have no memory of its own."""
+        self.writes.discard(self.buffers.pop(value).name)
+
 
 class Block:
     """Statements of one body, with the values already bound in it."""

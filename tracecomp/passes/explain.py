@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tracecomp.ir.graph import Node
-from tracecomp.passes.groups import Partition
+from tracecomp.passes.groups import Chain, Partition
 from tracecomp.passes.manager import Stage
 
 
 def describe_partition(partition: Partition) -> str:
-    """Kernels in order with their nodes, then every fusion that was refused and why."""
+    """Kernels in order with their nodes, chains of them, then every fusion that was refused and why."""
     lines: list[str] = []
+    inside = {(g, v.node) for c in partition.chains for g in c.groups for v in c.inside}
     for number, group in enumerate(partition.groups):
         runs = " x ".join(f"{n}{' (reduced)' if r else ''}" for n, r in group.domain.runs) or "one element"
         lines.append(f"kernel {number}: {group.kind} over {runs}")
         stored = {v.node for v in partition.stored[group]}
         for node in group.nodes:
-            lines.append(f"  {_describe(node)}{' -> memory' if node in stored else ''}")
+            where = "" if node not in stored else " -> cache" if (group, node) in inside else " -> memory"
+            lines.append(f"  {_describe(node)}{where}")
+    lines.extend(line for chain in partition.chains for line in _chain(chain, partition))
     refused = [d for d in partition.decisions if not d.fused]
     if refused:
         lines.append("not fused:")
@@ -26,6 +29,14 @@ def describe_partition(partition: Partition) -> str:
         lines.append("evaluated again where read, instead of stored:")
         lines.extend(f"  {_describe(n)}" for n in partition.inlined)
     return "\n".join(lines) + "\n"
+
+
+def _chain(chain: Chain, partition: Partition) -> Iterator[str]:
+    first = partition.groups.index(chain.groups[0])
+    numbers = f"kernels {first} to {first + len(chain.groups) - 1}"
+    rows = f"{chain.outer} x {chain.count}" if chain.outer > 1 else str(chain.count)
+    nbytes = sum(v.type.nbytes for v in chain.inside)
+    yield f"{numbers} take turns on blocks of {chain.height} of {rows} rows, which keeps {nbytes} bytes out of memory"
 
 
 def _describe(node: Node) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tracecomp.ir.graph import Node, Value
@@ -87,6 +88,23 @@ class Decision:
     reason: str
 
 
+@dataclass(frozen=True)
+class Chain:
+    """Groups, neighbours in the partition's order, that take turns on blocks of ``height`` rows.
+
+    Rows are numbered by an outer variable of extent ``outer`` and a place below ``count``. ``inside`` are the values
+    that only these groups read: they are kept for one block at a time. What ``ends`` store is not made row by row in
+    this order, so none of the groups reads it.
+    """
+
+    groups: tuple[Group, ...]
+    outer: int
+    count: int
+    height: int
+    inside: tuple[Value, ...]
+    ends: frozenset[Group] = frozenset()
+
+
 @dataclass
 class Partition:
     """The groups in an order that respects their dependences, what each stores, and what is recomputed in place."""
@@ -97,3 +115,14 @@ class Partition:
     decisions: list[Decision]
     order: dict[Node, int]
     opaque: Opaque
+    chains: list[Chain] = field(default_factory=list)
+
+    def units(self) -> Iterator[Group | Chain]:
+        """What becomes one kernel each: chains, and the groups in none."""
+        chain_of = {g: c for c in self.chains for g in c.groups}
+        for group in self.groups:
+            chain = chain_of.get(group)
+            if chain is None:
+                yield group
+            elif group is chain.groups[0]:
+                yield chain

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +13,12 @@ from tracecomp.ir.op import Imperative
 from tracecomp.ir.program import Kernel
 from tracecomp.passes.bilinear import build_bilinear
 from tracecomp.passes.evaluate import Params
-from tracecomp.passes.groups import Group, Partition
+from tracecomp.passes.groups import Chain, Group, Partition
+from tracecomp.passes.inline import looked_into, with_inlined
+from tracecomp.passes.lower_chain import chain_body
 from tracecomp.passes.machine import Machine
 from tracecomp.passes.nest import build_nest
-from tracecomp.passes.reads import looked_through, storage
+from tracecomp.passes.reads import storage
 from tracecomp.passes.schedule import schedule_nest, strip
 from tracecomp.passes.schedule_bilinear import schedule_bilinear
 from tracecomp.passes.work import shared_where_it_pays
@@ -34,7 +36,7 @@ class Task:
 
 
 class GroupLowerer:
-    """Lowers groups; groups that differ only in which values they work on share one kernel."""
+    """Lowers groups and chains; those that differ only in which values they work on share one kernel."""
 
     def __init__(self, partition: Partition, same: Mapping[Value, Value], machine: Machine) -> None:
         self.partition = partition
@@ -42,36 +44,59 @@ class GroupLowerer:
         self.machine = machine
         self.known: dict[Any, tuple[Kernel, list[int]]] = {}
 
-    def task(self, group: Group) -> Task:
-        key, values = group_shape(group, self.partition, self.same)
+    def task(self, unit: Group | Chain) -> Task:
+        groups = unit.groups if isinstance(unit, Chain) else (unit,)
+        shape, values = shape_of(groups, self.partition, self.same)
+        key = (shape, _blocks(unit, values) if isinstance(unit, Chain) else None)
         if key not in self.known:
-            task = lower_group(group, self.partition, Params(self.partition.opaque, self.same), self.machine)
+            task = self._lower(unit)
             number = {v: n for n, v in enumerate(values)}
             self.known[key] = (task.kernel, [number[v] for v in task.values])
         kernel, places = self.known[key]
-        return Task(kernel, tuple(values[n] for n in places), tuple(group.nodes))
+        return Task(kernel, tuple(values[n] for n in places), tuple(n for g in groups for n in g.nodes))
+
+    def _lower(self, unit: Group | Chain) -> Task:
+        params = Params(self.partition.opaque, self.same)
+        if isinstance(unit, Group):
+            return lower_group(unit, self.partition, params, self.machine)
+        body = chain_body(unit, self.partition, params, self.machine)
+        for value in unit.inside:
+            params.drop(value)
+        nodes = tuple(n for g in unit.groups for n in g.nodes)
+        return _task(_kernel_name(nodes), body, params, nodes)
 
 
-def group_shape(group: Group, partition: Partition, same: Mapping[Value, Value]) -> tuple[Any, list[Value]]:
-    """What a group computes with its values numbered, and the values in that order."""
+def shape_of(groups: Sequence[Group], partition: Partition, same: Mapping[Value, Value]) -> tuple[Any, list[Value]]:
+    """What a kernel computes with its values numbered, and the values in that order."""
     values: dict[Value, int] = {}
 
     def number(value: Value) -> int:
         return values.setdefault(value, len(values))
 
-    looked_into = sorted(_looked_into(group, partition), key=partition.order.__getitem__)
-    described: list[Any] = []
-    for node in (*looked_into, *group.nodes):
-        ins = tuple((number(v), v.type) for v in node.inputs)
-        outs = tuple((number(v), number(same[v]) if v in same else -1) for v in node.outputs)
-        inside = (node in group.rows, node in partition.inlined, node in looked_into)
-        described.append((node.op.name, attrs_key(node.attrs), ins, outs, inside))
+    described = [_described(g, partition, same, number) for g in groups]
     for value in list(values):
         number(storage(value))
     storages = tuple(values[storage(v)] for v in list(values))
     memory = tuple(number(same[v]) if v in same else -1 for v in list(values))
-    stored = tuple(values[v] for v in partition.stored[group])
-    return (group.kind, group.domain, tuple(described), storages, memory, stored), list(values)
+    stored = tuple(tuple(values[v] for v in partition.stored[g]) for g in groups)
+    return (tuple(described), storages, memory, stored), list(values)
+
+
+def _blocks(chain: Chain, values: list[Value]) -> tuple[Any, ...]:
+    return (chain.outer, chain.count, chain.height, tuple(map(values.index, chain.inside)))
+
+
+def _described(
+    group: Group, partition: Partition, same: Mapping[Value, Value], number: Callable[[Value], int]
+) -> tuple[Any, ...]:
+    inlined = sorted(looked_into(group, partition), key=partition.order.__getitem__)
+    nodes: list[Any] = []
+    for node in (*inlined, *group.nodes):
+        ins = tuple((number(v), v.type) for v in node.inputs)
+        outs = tuple((number(v), number(same[v]) if v in same else -1) for v in node.outputs)
+        inside = (node in group.rows, node in partition.inlined, node in inlined)
+        nodes.append((node.op.name, attrs_key(node.attrs), ins, outs, inside))
+    return (group.kind, group.domain, tuple(nodes))
 
 
 def lower_group(group: Group, partition: Partition, params: Params, machine: Machine) -> Task:
@@ -84,38 +109,6 @@ def lower_group(group: Group, partition: Partition, params: Params, machine: Mac
     else:
         body = schedule_nest(build_nest(with_inlined(group, partition), stored, params), machine)
     return _task(_kernel_name(group.nodes), body, params, tuple(group.nodes))
-
-
-def with_inlined(group: Group, partition: Partition) -> Group:
-    """The group with the cheap producers that it evaluates again instead of loading."""
-    extra = [n for n in _looked_into(group, partition) if n in partition.inlined]
-    if not extra:
-        return group
-    extra.sort(key=partition.order.__getitem__)
-    return Group(group.id, group.kind, [*extra, *group.nodes], group.domain, group.rows | set(extra))
-
-
-def values_read(group: Group, partition: Partition) -> set[Value]:
-    """The values outside the group that its kernel loads."""
-    inside = set(group.nodes)
-    seen = [*group.nodes, *_looked_into(group, partition)]
-    reached = inside | set(seen)
-    return {v for n in seen for v in n.inputs if v.node is None or v.node not in reached}
-
-
-def _looked_into(group: Group, partition: Partition) -> Iterator[Node]:
-    """Nodes outside the group evaluated in its kernel: views, constants, and inlined producers."""
-    found: set[Node] = set(group.nodes)
-    stack = list(group.nodes)
-    while stack:
-        for value in stack.pop().inputs:
-            node = value.node
-            if node is None or node in found:
-                continue
-            if node in partition.inlined or looked_through(node, partition.opaque):
-                found.add(node)
-                stack.append(node)
-                yield node
 
 
 def _imperative(node: Node, params: Params) -> tuple[Stmt, ...]:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.op import Imperative
 from tracecomp.passes.groups import Group, Partition
-from tracecomp.passes.lower import Task, copy_task, values_read, with_inlined
+from tracecomp.passes.inline import values_read, with_inlined
+from tracecomp.passes.lower import Task, copy_task
 from tracecomp.passes.reads import reads_aligned, storage
 
 

@@ -15,8 +15,9 @@ from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.index import Index, Var, index
 from tracecomp.ir.program import CallStep, Kernel, Program, Ref, RepeatStep, Slot, Step, WhenStep, WhileStep
 from tracecomp.ir.types import TensorType, uint8
+from tracecomp.passes.chains import with_chains
 from tracecomp.passes.fuse import Fuser
-from tracecomp.passes.groups import Partition
+from tracecomp.passes.groups import Group, Partition
 from tracecomp.passes.lower import GroupLowerer, Task, copy_task
 from tracecomp.passes.machine import Machine, host
 from tracecomp.passes.memory import Lifetime, plan_arena
@@ -84,10 +85,13 @@ class _Planner:
 
     def frame(self, graph: Graph, aliases: Mapping[int, int]) -> Frame:
         partition = Fuser(graph, self.fuse).run()
+        if self.fuse:
+            partition = with_chains(partition, graph, aliases, self.machine)
         outputs = Outputs(graph, partition, aliases)
         lowerer = GroupLowerer(partition, outputs.same, self.machine)
         tasks: list[Task | ControlTask] = [
-            self._control(g.nodes[0]) if g.kind == "control" else lowerer.task(g) for g in partition.groups
+            self._control(u.nodes[0]) if isinstance(u, Group) and u.kind == "control" else lowerer.task(u)
+            for u in partition.units()
         ]
         tasks.extend(outputs.copies())
         tasks = [t for t in tasks if isinstance(t, ControlTask) or t.kernel.body]

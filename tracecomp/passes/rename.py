@@ -61,8 +61,8 @@ class Copier:
                 return If(self.expr(condition), self.stmts(body))
             case Check(condition):
                 return Check(self.expr(condition))
-            case Local():
-                return stmt
+            case Local(buffer):
+                return Local(self.move(buffer, Index())[0]) if self.move else stmt
 
     def expr(self, expr: Expr) -> Expr:
         match expr:

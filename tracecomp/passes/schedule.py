@@ -53,7 +53,7 @@ def _split_vars(nest: Nest) -> Nest:
             break
         outer, inner, mapping = split(*found)
         rows = replaced(nest.rows, found[0], outer, inner)
-        nest = _mapped(nest, mapping, rows, replaced(nest.inner, found[0], outer, inner))
+        nest = mapped(nest, mapping, rows, replaced(nest.inner, found[0], outer, inner))
     return nest
 
 
@@ -76,11 +76,14 @@ def _joined_rows(nest: Nest) -> Nest:
     """Neighbouring row variables as one, wherever every index steps through them as through one."""
     body = [s for item in nest.items for s in (item.body if isinstance(item, Sweep) else item)]
     mapping = merge_vars(nest.rows, body)
-    return _mapped(nest, mapping, merged(nest.rows, mapping), nest.inner) if mapping else nest
+    return mapped(nest, mapping, merged(nest.rows, mapping), nest.inner) if mapping else nest
 
 
-def _mapped(nest: Nest, mapping: dict[Var, Index], rows: list[Var], inner: list[Var]) -> Nest:
-    copier = Copier(mapping)
+def mapped(
+    nest: Nest, mapping: dict[Var, Index], rows: list[Var], inner: list[Var], move: Move | None = None
+) -> Nest:
+    """The nest with variables substituted, and accesses redirected by ``move``."""
+    copier = Copier(mapping, move=move)
     items: list[list[Stmt] | Sweep] = []
     for item in nest.items:
         if isinstance(item, Sweep):

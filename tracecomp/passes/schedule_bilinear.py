@@ -48,15 +48,27 @@ class Plan:
 
 def schedule_bilinear(nest: BilinearNest, machine: Machine) -> tuple[Stmt, ...]:
     """The loops of a contraction or convolution for a machine."""
+    packing, body = schedule_parts(nest, machine)
+    return (*packing, *body)
+
+
+def schedule_parts(nest: BilinearNest, machine: Machine) -> tuple[tuple[Stmt, ...], tuple[Stmt, ...]]:
+    """The loops that pack an operand, for all values of the variables outside the nest, and the loops that follow."""
     if any(v.extent == 0 for v in nest.out):
-        return ()
-    if _prefers_dot(nest.plain or nest) or not nest.out:
-        return _dot_form(nest, machine)
+        return (), ()
+    whole = nest.plain or nest
+    in_lanes = sums_in_lanes(whole) or not whole.out
+    if in_lanes or not nest.out:
+        return (), _dot_form(nest, in_lanes, machine)
     vector = min(reversed(nest.out), key=lambda v: _lane_cost(nest, v))
-    return _Tiled(nest, _plan(nest, vector, machine)).emit()
+    plan = _plan(nest, vector, machine)
+    tiled = _Tiled(nest, plan)
+    if plan.packed and tiled.moving.inside:
+        return (), (*tiled.packing(), *tiled.emit())
+    return tiled.packing(), tiled.emit()
 
 
-def _prefers_dot(nest: BilinearNest) -> bool:
+def sums_in_lanes(nest: BilinearNest) -> bool:
     """Whether sums in lanes are cheaper than any choice of an output variable as lanes."""
     return _dot_cost(nest) < min((_lane_cost(nest, v) for v in nest.out), default=float("inf"))
 
@@ -68,7 +80,7 @@ def _filled(extent: int) -> float:
 def _reuse(nest: BilinearNest, operand: Operand, vector: Var) -> int:
     """How often one lane vector of the operand is used."""
     total = 1
-    for v in nest.out:
+    for v in (*nest.outside, *nest.out):
         if v != vector and not operand.depends(v):
             total *= v.extent
     return total
@@ -187,10 +199,10 @@ def _cover(rows: int, columns: int, height: int, vectors: int, lanes: int) -> fl
     return total
 
 
-def _dot_form(nest: BilinearNest, machine: Machine) -> tuple[Stmt, ...]:
-    """Every result by itself: lanes along the last summed variable, a tile of results at a time."""
+def _dot_form(nest: BilinearNest, in_lanes: bool, machine: Machine) -> tuple[Stmt, ...]:
+    """Every result by itself: ``in_lanes`` along the last summed variable or in order, a tile of results at a time."""
     last = nest.reduce[-1] if nest.reduce else None
-    lanes = lanes_for(last.extent) if last else 1
+    lanes = lanes_for(last.extent) if last and in_lanes else 1
     body: tuple[Stmt, ...] = (*nest.lhs.stmts, *nest.rhs.stmts, nest.update())
     if last is not None:
         body = strip(last, lanes, body) if lanes > 1 else (Loop("serial", last, body),)
@@ -248,7 +260,7 @@ def _outer(names: list[Var], body: tuple[Stmt, ...], work: int) -> tuple[Stmt, .
 
 def _acc(nest: BilinearNest, lanes: int = 1) -> Acc:
     dtype = nest.acc.dtype
-    return Acc(ACCUMULATOR, "fma", dtype, Const(identity("fma", dtype), dtype), lanes)
+    return Acc(ACCUMULATOR, "fma", dtype, nest.start or Const(identity("fma", dtype), dtype), lanes)
 
 
 class _Tiled:
@@ -264,15 +276,24 @@ class _Tiled:
         rows = self.tile.extent if self.tile else 1
         self.steps, self.rows_rest = divmod(rows, plan.height)
         self.terms = _product(nest.reduce)
-        moving = nest.rhs if plan.packed == "rhs" else nest.lhs
-        self.panel_others = [v for v in self.others if moving.depends(v)] if plan.packed else []
+        self.moving = nest.rhs if plan.packed == "rhs" else nest.lhs
+        around = () if self.moving.inside else nest.outside
+        self.panel_others = [v for v in (*around, *self.others) if self.moving.depends(v)] if plan.packed else []
         self.copies = 0
 
-    def emit(self) -> tuple[Stmt, ...]:
-        """Whole and remaining lanes, by blocks of rows and the remaining rows."""
+    def columns(self) -> list[_Columns]:
+        """Whole chunks of lanes, and the remaining lanes."""
         columns = [_Columns(self.chunks, 0, self.plan.width)] if self.chunks else []
         if self.rest:
             columns.append(_Columns(1, self.chunks * self.plan.width, self.rest))
+        return columns
+
+    def packing(self) -> tuple[Stmt, ...]:
+        """The moving operand copied into panels, when the plan asks for it."""
+        return tuple(s for c in self.columns() for s in self._pack(c)) if self.plan.packed else ()
+
+    def emit(self) -> tuple[Stmt, ...]:
+        """Whole and remaining lanes, by blocks of rows and the remaining rows."""
         outer = _product(self.others)
         blocks = self._row_blocks(outer * (self.chunks + bool(self.rest)))
         steps = self.steps // blocks
@@ -280,8 +301,7 @@ class _Tiled:
         done = blocks * steps if blocks > 1 else 0
         if self.steps > done or self.rows_rest or not rows:
             rows.append((1, done, self.steps - done, bool(self.rows_rest)))
-        packing = [s for c in columns for s in self._pack(c)] if self.plan.packed else []
-        return (*packing, *(s for c in columns for r in rows for s in self._rectangle(outer, c, r)))
+        return tuple(s for c in self.columns() for r in rows for s in self._rectangle(outer, c, r))
 
     def _rectangle(self, outer: int, columns: _Columns, rows: tuple[int, int, int, bool]) -> tuple[Stmt, ...]:
         """All blocks of one shape, numbered by one variable that threads share out."""
@@ -387,7 +407,7 @@ class _Tiled:
     def _pack(self, columns: _Columns) -> tuple[Stmt, ...]:
         """The moving operand copied so that the lanes of every term lie together, by all threads."""
         nest, width = self.nest, columns.width
-        operand = nest.rhs if self.plan.packed == "rhs" else nest.lhs
+        operand = self.moving
         column, lane = Var("column", columns.count), Var("lane", width)
         at = index(column) if columns.count > 1 else Index()
         panel = self._panel(columns)
