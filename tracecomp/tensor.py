@@ -118,6 +118,8 @@ class Tensor(TensorFields, TensorInterface):
             check_types(op, operands, attrs)
         try:
             if op.kind in _ARITHMETIC:
+                if len(arrays) > 1 and any(type(a) in _SCALARS for a in arrays):
+                    arrays = _strong(arrays)
                 with np.errstate(all="ignore"):
                     result = op.impl(*arrays, **attrs)
             elif recorder is not None and recorder.sized:
@@ -428,6 +430,12 @@ def _track(op: Op, operands: tuple[Any, ...], attrs: dict[str, Any], arrays: lis
     for i, t in enumerate(outs):
         if t._data.dtype.kind not in "biu":
             t._grad_fn, t._output_nr = node, i
+
+
+def _strong(arrays: list[Any]) -> list[Any]:
+    """Operands for numpy, which takes Python numbers beside bfloat16, a type it does not know, for float64."""
+    dtype = next((a.dtype for a in arrays if isinstance(a, np.ndarray) and a.dtype.kind == "V"), None)
+    return arrays if dtype is None else [np.asarray(a, dtype) if type(a) in _SCALARS else a for a in arrays]
 
 
 def _row(t: Tensor, i: int) -> Tensor:

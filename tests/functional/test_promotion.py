@@ -90,3 +90,13 @@ def test_helpers() -> None:
     same(lambda T: T.result_type(T.ones(2, dtype=T.int32), 1.5))
     same(lambda T: T.promote_types(T.uint8, T.int8))
     same(lambda T: T.can_cast(T.float32, T.int32))
+
+
+def test_python_numbers_beside_bfloat16_are_weak() -> None:
+    pytest.importorskip("ml_dtypes")
+    x = tracecomp.ones(3, dtype=tracecomp.bfloat16)
+    run = lambda x: (x * 0.35, 2 - x, x / 3, x**2, tracecomp.where(x > 0, x, 0.1), x.clamp(0.0, 0.3))  # noqa: E731
+    compiled = tracecomp.compile(run)
+    for found in (run(x), compiled(x), compiled(x)):
+        assert {t.dtype for t in found} == {tracecomp.bfloat16}
+        assert found[0].tolist() == [0.349609375] * 3

@@ -141,8 +141,8 @@ class Watch:
 def _is_users(frame: FrameType) -> bool:
     """Whether a user's code runs; what is generated at run time belongs to the module it is made for."""
     module = frame.f_globals.get("__file__")
-    made = frame.f_code.co_filename.startswith("<") and isinstance(module, str)
-    return is_user_file(module) if made else is_user_file(frame.f_code.co_filename)
+    name = frame.f_code.co_filename
+    return is_user_file(module if name.startswith("<") and isinstance(module, str) else name)
 
 
 @cache
