@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import tracecomp
 from tests.functional.reference import same
 
 REAL = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64")
