@@ -19,12 +19,13 @@ from tracecomp.modes import modes
 from tracecomp.padded import SizedPlan
 from tracecomp.plan import Plan, same_value
 from tracecomp.profile import Profile
+from tracecomp.record.capture import record
 from tracecomp.record.describe import describe_recording
 from tracecomp.record.number import followed
 from tracecomp.record.padding import NotSized
 from tracecomp.record.places import Place
 from tracecomp.record.pytree import flatten_call
-from tracecomp.record.recording import Recording, record
+from tracecomp.record.recording import Recording
 from tracecomp.record.sized import sized
 from tracecomp.runner import BACKENDS, Make
 from tracecomp.runtime.call import take_calls

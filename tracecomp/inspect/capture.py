@@ -11,8 +11,9 @@ import numpy as np
 from tracecomp.errors import CaptureError
 from tracecomp.ir.graph import Graph
 from tracecomp.record.binding import read, tensor_of
+from tracecomp.record.capture import record
 from tracecomp.record.pytree import flatten
-from tracecomp.record.recording import Made, Recording, record
+from tracecomp.record.recording import Made, Recording
 
 Array = np.ndarray[Any, Any]
 

@@ -1,0 +1,88 @@
+"""Running a function while it is recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tracecomp.ir.graph import Value
+from tracecomp.ir.types import TensorType, from_numpy_dtype
+from tracecomp.modes import modes
+from tracecomp.record.extent import SizedGraph
+from tracecomp.record.finish import Finish, plain
+from tracecomp.record.guards import Guards
+from tracecomp.record.number import replace_left
+from tracecomp.record.places import Place
+from tracecomp.record.pytree import flatten_call, paths
+from tracecomp.record.recorder import Recorder
+from tracecomp.record.recording import Recording
+from tracecomp.record.watch import Watch
+from tracecomp.tensor import Tensor
+
+
+def record(
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], name: str, strict: bool = True,
+    derive: bool = True, places: Sequence[Place] = (), follow: bool = False, sized: bool = False,
+) -> tuple[Any, Recording | str]:  # fmt: skip
+    """Run ``fn`` and record it: its result, and the recording (or why there is none).
+
+    ``derive`` adds the derivative of results that require grad. ``places`` hold other tensors and numbers from call to
+    call. With ``follow``, numbers that Python reads are followed as far as they are only computed with; with ``sized``,
+    first sizes of arguments are.
+    """
+    structure, leaves = flatten_call(args, kwargs)
+    where = [p[3:] for p in paths((args, kwargs))]
+    guards = Guards(structure, leaves, where, places, follow)
+    recorder = Recorder(name, strict, follow, sized)
+    recorder.on_module = guards.watch_module
+    watch = Watch(recorder, guards.names)
+    watch.function(fn)
+    modes.recorder = recorder
+    try:
+        arrays = _bind_arguments(recorder, leaves, where)
+        for place in places:
+            recorder.bind_place(place)
+        with watch:
+            result = fn(*args, **kwargs)
+        if recorder.stopped is not None:
+            return plain(result), recorder.stopped
+        recording = Finish(recorder, guards, leaves, arrays, result).recording(derive)
+        result = plain(result)
+        recording.unsettled = recording.unsettled or _fill_in(recorder, places)
+        return result, recording
+    finally:
+        modes.recorder = None
+        recorder.forget()
+        _fill_in(recorder, places)
+
+
+def _fill_in(recorder: Recorder, places: Sequence[Place]) -> str | None:
+    """Put plain numbers for followed ones into ``places``; says so when followed numbers live on elsewhere."""
+    if not recorder.numbers:
+        return None
+    for place in places:
+        place.fill([plain(x) for x in place.leaves()])
+    return replace_left(recorder)
+
+
+def _bind_arguments(recorder: Recorder, leaves: Sequence[Any], where: Sequence[str]) -> dict[Value, int]:
+    """Make inputs of tensor and array arguments; leaf numbers of the arrays."""
+    arrays: dict[Value, int] = {}
+    for i, leaf in enumerate(leaves):
+        array = leaf._data if isinstance(leaf, Tensor) else leaf
+        if isinstance(array, np.ndarray) and array.ndim:
+            recorder.note_size(len(array), i)
+        if isinstance(leaf, Tensor) and id(leaf) not in recorder.arguments:
+            recorder.bind(leaf, where[i], "argument")
+        elif isinstance(leaf, np.ndarray) and leaf.dtype.kind in "biufc":
+            kind = TensorType(from_numpy_dtype(leaf.dtype), leaf.shape)
+            value = recorder.graph.add_input(kind, where[i], "argument")
+            if isinstance(recorder.graph, SizedGraph):
+                recorder.graph.shapes[value] = recorder.argument_shape(leaf.shape)
+            arrays[value] = i
+            recorder.array_arguments[leaf.__array_interface__["data"][0], leaf.shape] = value
+    return arrays
+
+

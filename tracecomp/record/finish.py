@@ -1,0 +1,380 @@
+"""What a recorder holds at the end of a call, made into a recording."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import byte_bounds
+
+from tracecomp.autograd.engine import run_backward
+from tracecomp.ir.graph import Graph, Input, Output, Value
+from tracecomp.ir.graph import Node as GraphNode
+from tracecomp.node import Node
+from tracecomp.record.binding import Binding
+from tracecomp.record.extent import Extent, SizedGraph
+from tracecomp.record.extract import extract, needed_nodes
+from tracecomp.record.guards import Guards
+from tracecomp.record.number import Number
+from tracecomp.record.pytree import flatten, unflatten
+from tracecomp.record.reach import edges, new_state, was_spent
+from tracecomp.record.recorder import Recorder
+from tracecomp.record.recording import Followed, Given, Made, Plain, Rebound, Recording, Result, Sizes, Split
+from tracecomp.record.saving import choose_saved
+from tracecomp.record.template import Template
+from tracecomp.tensor import Tensor
+
+KINDS = ("argument", "state", "place", "grad", "host", "size")
+
+
+def plain(result: Any) -> Any:
+    """``result`` with plain numbers in place of followed ones."""
+    leaves: list[Any] = []
+    structure = flatten(result, leaves)
+    if not any(type(x) in (Number, Extent) for x in leaves):
+        return result
+    return unflatten(structure, [x.value if type(x) in (Number, Extent) else x for x in leaves])
+
+
+class Finish:
+    """Turns what a recorder holds at the end of a call into a Recording."""
+
+    def __init__(
+        self, recorder: Recorder, guards: Guards, leaves: Sequence[Any], arrays: dict[Value, int], result: Any
+    ) -> None:
+        self.recorder = recorder
+        self.guards = guards
+        self.leaves = leaves
+        self.arrays = arrays
+        self.result = result
+        self.outputs: list[Output] = []
+        self.made: dict[int, int] = {}
+        self.numbers = {id(t): i for i, t in reversed(list(enumerate(leaves)))}
+        self.holders: dict[int, Binding] = {}
+        self.sources = self._sources()
+
+    def recording(self, derive: bool) -> Recording:
+        values: list[Any] = []
+        structure = flatten(self.result, values)
+        held = [t for h in self.guards.places for t in h.place.tensors()]
+        tensors = dict.fromkeys([*[v for v in values if isinstance(v, Tensor)], *held])
+        rebased = self._rebased_arguments() if derive else []
+        found = [t for t in tensors if derive and self._differentiable(t)] + rebased
+        roots = [t for t in found if not was_spent(t)]
+        results = [self._result(v, roots) for v in values]
+        rebound = self._rebound(roots)
+        updates = self._updates()
+        numbers = {id(self.leaves[b.ref]): n for b, n in updates if b.kind == "argument"}
+        updated = {b for b, _ in updates}
+        grads = self._grads()
+        predicates = []
+        for p in self.recorder.predicates:
+            predicates.append((len(self.outputs), p.seen, p.source))
+            self.outputs.append(Output(p.value, f"p{len(predicates) - 1}", "predicate"))
+        split_at = self._derive(roots) if roots else None
+        kept = [*tensors, *[n.tensor for n in self.recorder.numbers]]
+        kept += [g for slot in self.recorder.grads.values() if (g := slot.tensor._grad) is not None]
+        split = None if split_at is None else self._split(*split_at, updated, edges(roots))
+        if split is not None:
+            split.roots = [self.made[id(t)] if id(t) in self.made else numbers[id(t)] for t in roots]
+        mapping: dict[Value, Value] = {}
+        graph, inputs = self._graph(mapping)
+        self._close_guards(inputs, updates)
+        return Recording(
+            graph, self.guards, inputs, structure, results, updates, grads, self._flags(), predicates, split,
+            [(numbers[id(t)], self._origin(t), _position(roots, t)) for t in rebased], rebound,
+            self.recorder.effects, self._sizes(mapping),
+            self._changed_values() or self._shared_memory(updates) or self._history_outside()
+            or new_state(self.recorder, kept),
+        )  # fmt: skip
+
+    # ---- inputs
+
+    def _sources(self) -> dict[Value, Binding]:
+        """Where each input is read from."""
+        recorder = self.recorder
+        sources = {v: Binding("argument", i) for v, i in self.arrays.items()}
+        grads = {id(s.initial): s.tensor for s in recorder.grads.values() if s.initial is not None}
+        for key, value in recorder.initial.items():
+            if key in recorder.arguments:
+                sources[value] = Binding("argument", self.numbers[key])
+            elif key in recorder.places:
+                sources[value] = Binding("place", recorder.places[key])
+            elif key in grads and key not in recorder.state:
+                sources[value] = Binding("grad", self._holder(grads[key]))
+            else:
+                sources[value] = Binding("state", recorder.outside[key])
+        for t, place, n in recorder.followed:
+            sources[t._value.value] = Binding("place", (place, n))
+        for owner, name, t in recorder.hosts.values():
+            sources[t._value.value] = Binding("host", (owner, name))
+        for leaf, t in recorder.sizes.items():
+            sources[t._value.value] = Binding("size", leaf)
+        return sources
+
+    def _holder(self, t: Tensor) -> Binding:
+        """Where each call finds what ``t`` stands for: one binding per tensor whose Python attributes matter."""
+        if id(t) not in self.holders:
+            given = id(t) in self.recorder.arguments
+            self.holders[id(t)] = Binding("argument", self.numbers[id(t)]) if given else Binding("state", t)
+        return self.holders[id(t)]
+
+    def _sizes(self, mapping: Mapping[Value, Value]) -> Sizes | None:
+        """How the graph whose values ``mapping`` gives depends on sizes."""
+        recorder, graph = self.recorder, self.recorder.graph
+        if not isinstance(graph, SizedGraph) or graph.unclear:
+            return None
+        shapes = {mapping[v]: shape for v, shape in graph.shapes.items() if v in mapping}
+        attrs = {n: graph.attrs[old] for old in graph.attrs if (n := _mapped(old, mapping)) is not None}
+        return Sizes(recorder.ranges, recorder.leading, shapes, attrs)
+
+    def _graph(self, mapping: dict[Value, Value]) -> tuple[Graph, list[Binding]]:
+        used = self._used([o.value for o in self.outputs], set())
+        chosen = [i for i in self.recorder.graph.inputs if i.value in used and i.value in self.sources]
+        chosen.sort(key=lambda i: KINDS.index(self.sources[i.value].kind))
+        graph = extract(self.recorder.graph.name, self.recorder.graph, chosen, self.outputs, mapping)
+        return graph, [self.sources[i.value] for i in chosen]
+
+    def _used(self, values: Sequence[Value], cut: set[Value]) -> set[Value]:
+        nodes = needed_nodes(values, cut)
+        return {v for n in nodes for v in n.inputs if v.node is None or v in cut} | set(values)
+
+    def _close_guards(self, inputs: Sequence[Binding], updates: Sequence[tuple[Binding, int]]) -> None:
+        chosen = set(inputs)
+        live = {v for v, s in self.sources.items() if s in chosen}
+        names = {i.value: i.name for i in self.recorder.graph.inputs}
+        used = {key: names[v] for key, v in self.recorder.initial.items() if v in live}
+        grads = [(self._holder(s.tensor), s) for s in self.recorder.grads.values()]
+        self.guards.close(self.recorder, used, {i for v, i in self.arrays.items() if v in live}, grads)
+        self.guards.written_arguments = [b.ref for b, _ in updates if b.kind == "argument"]
+        self.guards.written_state = [b.ref for b, _ in updates if b.kind == "state"]
+        self.guards.written_places = [b.ref for b, _ in updates if b.kind == "place"]
+
+    # ---- outputs
+
+    def _differentiable(self, t: Tensor) -> bool:
+        """Whether ``t`` is computed by the graph (no view of a tensor from outside) and has a history."""
+        if not self.recorder.is_made(t) or t.grad_fn is None:
+            return False
+        base = self.recorder.base(t)
+        return base is None or self.recorder.is_made(base)
+
+    def _output(self, t: Tensor, name: str, role: str) -> int:
+        """The number of the output that is tensor ``t``."""
+        number = self.made.get(id(t))
+        if number is None:
+            number = self.made[id(t)] = len(self.outputs)
+            self.outputs.append(Output(self.recorder.value(t), name, role))
+        return number
+
+    def _rebased_arguments(self) -> list[Tensor]:
+        """Arguments that the call wrote to with gradient history."""
+        recorder = self.recorder
+        return [
+            t for key, t in recorder.arguments.items()
+            if not t._linked and t.grad_fn is not None and t.grad_fn.number >= recorder.started
+            and recorder.value(t) is not recorder.initial[key]
+        ]  # fmt: skip
+
+    def _result(self, v: Any, roots: Sequence[Tensor]) -> Result:
+        if type(v) in (Number, Extent):
+            self.outputs.append(Output(self.recorder.value(v.tensor), f"n{len(self.outputs)}", "result"))
+            return Followed(len(self.outputs) - 1)
+        if not isinstance(v, Tensor):
+            return Plain(v)
+        if not self.recorder.is_made(v):
+            return Given(self._origin(v))
+        base = self.recorder.base(v)
+        if base is not None and not self.recorder.is_made(base):
+            return Given(self._origin(base), v._chain, v._linked, True)
+        root = _position(roots, v)
+        freed = root is None and self._differentiable(v)
+        leaf = v.grad_fn is None and v.requires_grad
+        number = self._output(v, f"out{len(self.outputs)}", "result")
+        grad = None if v._grad is None else self._output(v._grad, f"grad{len(self.outputs)}", "result")
+        return Made(number, root, freed, leaf, grad)
+
+    def _rebound(self, roots: Sequence[Tensor]) -> list[Rebound]:
+        """What the places hold at the end, where that is something else than before."""
+        found = []
+        for held in self.guards.places:
+            now = held.place.value()
+            leaves: list[Any] = []
+            structure = flatten(now, leaves)
+            if any(plain(a) is not b for a, b in zip(leaves, held.leaves, strict=False)):
+                results = [self._result(v, roots) for v in leaves]
+                found.append(Rebound(held.place, structure, results, now is held.value))
+        return found
+
+    def _origin(self, t: Tensor) -> Binding:
+        value = self.recorder.initial.get(id(t))
+        return self.sources[value] if value in self.sources else Binding("state", t)
+
+    def _updates(self) -> list[tuple[Binding, int]]:
+        """Tensors from outside whose value is another at the end."""
+        found = []
+        for key, initial in list(self.recorder.initial.items()):
+            final = self.recorder.value(self.recorder.outside[key])
+            if final is not initial:
+                found.append((self.sources[initial], len(self.outputs)))
+                name = self.recorder.graph.inputs[initial.index].name
+                self.outputs.append(Output(final, name, "state"))
+        return found
+
+    def _grads(self) -> list[tuple[Binding, int | Given | None]]:
+        """What each written ``.grad`` is at the end."""
+        found: list[tuple[Binding, int | Given | None]] = []
+        for slot in self.recorder.grads.values():
+            now, holder = slot.tensor._grad, self._holder(slot.tensor)
+            if not slot.written or now is slot.initial:
+                continue
+            if now is None:
+                found.append((holder, None))
+            elif self.recorder.is_made(now):
+                found.append((holder, self._output(now, f"grad{len(self.outputs)}", "state")))
+            else:
+                found.append((holder, Given(self._origin(now))))
+        return found
+
+    def _flags(self) -> list[tuple[Binding, bool]]:
+        """Leaves from outside whose ``requires_grad`` is another at the end."""
+        return [
+            (self._holder(t), t._requires_grad) for t, before in self.recorder.flags.values()
+            if t._grad_fn is None and t._requires_grad is not before
+        ]  # fmt: skip
+
+    def _changed_values(self) -> str | None:
+        """Says so when the call changed Python values that it also read: a graph cannot repeat that."""
+        change = self.guards.changed()
+        for owner, key, _ in self.recorder.hosts.values():
+            if id(getattr(owner, "group", owner)) in self.recorder.stepped:
+                continue
+            before = self.recorder.host_values[id(owner), key]
+            now = owner[key] if isinstance(owner, Mapping) else getattr(owner, key)
+            if now != before:
+                change = f"{key} changed from {before} to {now}"
+        if change is None:
+            return None
+        return f"changes Python values that it reads ({change}), which a graph cannot repeat. Do that outside of it."
+
+    def _shared_memory(self, updates: Sequence[tuple[Binding, int]]) -> str | None:
+        """Says so when the call writes memory that two of its inputs share without one being a view of the other."""
+        recorder = self.recorder
+        written = {id(b) for b, _ in updates}
+        spans = []
+        for key, v in recorder.initial.items():
+            array = recorder.outside[key]._data
+            if array.size and v in self.sources:
+                name = recorder.graph.inputs[v.index].name
+                spans.append((*byte_bounds(array), name, array, id(self.sources[v]) in written))
+        spans.sort(key=lambda s: s[:2])
+        for n, (_, end, name, array, is_written) in enumerate(spans):
+            for start, _, other, other_array, other_written in spans[n + 1 :]:
+                if start >= end:
+                    break
+                if (is_written or other_written) and np.shares_memory(array, other_array):
+                    return f"writes memory that is both that of {name} and that of {other}. Pass a clone."
+        return None
+
+    def _history_outside(self) -> str | None:
+        """Says so when gradient history crosses the border of the call, which a recording cannot repeat."""
+        recorder = self.recorder
+        if recorder.foreign is not None:
+            where = recorder.foreign
+            return f"runs backward, at {where}, through operations made before the call. Detach their results."
+        for key, initial in recorder.initial.items():
+            t = recorder.outside[key]
+            if t._data.shape != initial.shape:
+                name = recorder.graph.inputs[initial.index].name
+                return f"changes the shape of {name} from {initial.shape} to {tuple(t._data.shape)}."
+            fn = t.grad_fn
+            if key in recorder.arguments and not t._linked:
+                continue
+            if fn is not None and fn.number >= recorder.started and recorder.value(t) is not initial:
+                name = recorder.graph.inputs[initial.index].name
+                return f"leaves gradient history in {name}, a tensor from outside. Detach what is written into it."
+        return None
+
+    # ---- derivative
+
+    def _derive(
+        self, roots: Sequence[Tensor]
+    ) -> tuple[list[Value], list[tuple[Binding, Value | None]], list[tuple[Node, int]]]:
+        """Run the recorded part backwards from ``roots``, recording: gradients of the inputs that require them."""
+        recorder = self.recorder
+        seeds, cotangents = [], []
+        for k, root in enumerate(roots):
+            seed = Tensor._wrap(np.ones(root._data.shape, root._data.dtype))
+            recorder.bind(seed, f"cotangent{k}", "argument")
+            cotangents.append(recorder.initial[id(seed)])
+            if isinstance(recorder.graph, SizedGraph):
+                recorder.graph.shapes[cotangents[-1]] = recorder.shape_of(root)
+            seeds.append(seed)
+        inputs = [(key, edge) for key, edge in recorder.edges.items() if recorder.initial[key] in self.sources]
+        ends = [edge for _, edge in inputs]
+        found = run_backward(
+            edges(roots), seeds, keep_graph=True, create_graph=False, targets=ends, accumulate=False, inside=True
+        )
+        for key, t in recorder.state.items():  # hooks may have met more
+            self.sources.setdefault(recorder.initial[key], Binding("state", t))
+        wanted: list[tuple[Binding, Value | None]] = []
+        for key, edge in inputs:
+            grad = found.get(edge)
+            wanted.append((self.sources[recorder.initial[key]], None if grad is None else recorder.value(grad)))
+        return cotangents, wanted, ends
+
+    def _history(
+        self, roots: Sequence[tuple[Node, int]], ends: Sequence[tuple[Node, int]], saved: dict[Value, Binding | int]
+    ) -> tuple[Template, list[Binding | int]]:
+        """The history of ``roots`` as a template, and what its inputs are read from: saved values if it can be."""
+        recorder = self.recorder
+        sources = saved | {v: b for v, b in self.sources.items() if v not in saved}
+        inputs = [Input(v, f"in{k}", "argument") for k, v in enumerate(sources)]
+        template = Template(recorder.graph, inputs, roots, ends, recorder)
+        return template, [sources[v] for v in template.reads]
+
+    def _split(
+        self, cotangents: list[Value], wanted: list[tuple[Binding, Value | None]], ends: list[tuple[Node, int]],
+        updated: set[Binding], roots: Sequence[tuple[Node, int]],
+    ) -> Split:
+        """Cut the joint graph: forward keeps what backward reads of it."""
+        graph = self.recorder.graph
+        forward = needed_nodes([o.value for o in self.outputs], set())
+        targets = [v for _, v in wanted if v is not None]
+        behind = needed_nodes(targets, {v for n in forward for v in n.outputs})
+        reads = dict.fromkeys([v for n in graph.nodes if n in behind for v in n.inputs] + targets)
+        constants = {i.value for i in graph.inputs if i.role == "constant"}
+        given = {v for v, b in self.sources.items() if b not in updated}
+        needed = [v for v in reads if v.node not in behind and v not in cotangents and v not in constants]
+        kept = choose_saved(graph, forward, needed, lambda v: 0 if v in given or v in constants else v.type.nbytes)
+        kept = [v for v in kept if v not in constants]
+        saved: list[Binding | int] = []
+        inputs = []
+        for k, v in enumerate(kept):
+            binding = self.sources.get(v)
+            if binding is not None and binding not in updated:
+                saved.append(binding)
+            else:
+                saved.append(len(self.outputs))
+                self.outputs.append(Output(v, f"saved{k}", "result"))
+            inputs.append(Input(v, f"saved{k}", "argument"))
+        inputs += [Input(v, f"cotangent{k}", "argument") for k, v in enumerate(cotangents)]
+        outs = [Output(v, f"grad{k}", "result") for k, v in enumerate(targets)]
+        numbers = iter(range(len(targets)))
+        history, read = self._history(roots, ends, dict(zip(kept, saved, strict=True)))
+        mapping: dict[Value, Value] = {}
+        return Split(
+            extract(f"{graph.name}_backward", graph, inputs, outs, mapping), saved,
+            [(s, None if v is None else next(numbers)) for s, v in wanted],
+            history, [(b, b in updated) for b in read], [], self._sizes(mapping),
+        )  # fmt: skip
+
+
+def _mapped(node: GraphNode, mapping: Mapping[Value, Value]) -> GraphNode | None:
+    new = mapping.get(node.outputs[0])
+    return None if new is None else new.node
+
+
+def _position(tensors: Sequence[Tensor], t: Tensor) -> int | None:
+    return next((i for i, other in enumerate(tensors) if other is t), None)
