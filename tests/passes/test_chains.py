@@ -106,7 +106,7 @@ CASES: dict[str, tuple[Function, list[Any]]] = {
     "a rest of rows": (attention(), qkv(23, 37)),
     "two queries": (attention(), qkv(2, 150)),
     "one column": (lambda q, k, v: attention()(q, k, v[..., :1]), qkv()),
-    "half": (lambda q, k, v: torch.softmax(q @ k.transpose(-2, -1), -1) @ v, qkv(dtype=torch.bfloat16)),
+    "half": (lambda q, k, v: torch.softmax(q @ k.transpose(-2, -1), -1) @ v, qkv(dtype=torch.float16)),
     "double": (attention(), qkv(dtype=torch.float64)),
     "by hand": (by_hand, qkv()),
     "projected": (projected, qkv()),

@@ -37,7 +37,6 @@ class Watch:
         self._objects: set[int] = set()
         self._inner: set[int] = set()
         self._others: set[int] = set()
-        self._given: dict[int, FunctionType] = {}
         self._sharing: dict[int, list[FunctionType]] = {}
         self._before: Callable[..., Any] | None = None
 
@@ -54,7 +53,6 @@ class Watch:
             self.object(fn.__self__)
             fn = fn.__func__
         if isinstance(fn, FunctionType):
-            self._given[id(fn.__code__)] = fn
             names = fn.__code__.co_varnames[: fn.__code__.co_argcount]
             defaults = dict(zip(names[::-1], (fn.__defaults__ or ())[::-1], strict=False)) | (fn.__kwdefaults__ or {})
             for name in defaults:
@@ -111,25 +109,16 @@ class Watch:
         Functions made inside of the call are left out; what they hold is local to it.
         """
         code = frame.f_code
-        given = self._given.get(id(code))
-        if given is not None and self._is_of(given, frame):
-            return
         if id(code) not in self._sharing:  # a search through all objects
             functions = [f for f in gc.get_referrers(code) if isinstance(f, FunctionType) and f.__code__ is code]
             self._sharing[id(code)] = functions
-        for fn in self._sharing[id(code)]:
-            self._is_of(fn, frame)
-
-    def _is_of(self, fn: FunctionType, frame: FrameType) -> bool:
-        """Whether ``frame`` runs with the closure variables of ``fn``, which are watched then."""
         held = frame.f_locals
-        variables = {n: Contents(c) for n, c in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True)}
-        if any(held.get(name) is not contents.get(name) for name, contents in variables.items()):
-            return False
-        for name, contents in variables.items():
-            self.names.add(contents, name, "closure variable")
-            self._consider(contents.get(name))
-        return True
+        for fn in self._sharing[id(code)]:
+            variables = {n: Contents(c) for n, c in zip(code.co_freevars, fn.__closure__ or (), strict=True)}
+            if all(held.get(name) is contents.get(name) for name, contents in variables.items()):
+                for name, contents in variables.items():
+                    self.names.add(contents, name, "closure variable")
+                    self._consider(contents.get(name))
 
     def _consider(self, value: Any) -> None:
         if isinstance(value, FunctionType | MethodType):
