@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("expecttest")  # torch's sample database needs it
 
 from tests.opinfo.run_opinfo import DTYPES, Unsupported, check, function, in_scope, is_exact, op_db, samples, takes  # noqa: E402
+from tests.surface.document import PATH as SURFACE  # noqa: E402
 
 MISSING = {
     "linalg.eig", "linalg.eigvals", "linalg.ldl_factor", "linalg.ldl_factor_ex", "linalg.ldl_solve",
@@ -32,6 +33,15 @@ OPERATORS = [
 
 def label(op: Any) -> str:
     return f"{op.name}/{op.variant_test_name}" if op.variant_test_name else op.name
+
+
+def test_the_document_counts() -> None:
+    entries = [op for op in op_db if in_scope(op) and any(takes(op, d) for d in DTYPES.values())]
+    missing = [op for op in entries if op.name in MISSING]
+    text = " ".join(SURFACE.read_text().split())
+    assert f"Of the {len(entries)} entries of torch {torch.__version__[:4]}'s operator database" in text
+    assert f"{len(entries) - len(missing)} have their function here" in text
+    assert len(DIFFERENT) == 6
 
 
 @pytest.mark.parametrize("op", OPERATORS, ids=label)
