@@ -31,8 +31,8 @@ A name without entries takes arguments that the generator does not know how to m
 Everywhere: tensors live on the CPU and are dense; complex ones are taken by the functions that `_COMPLEX` in
 `functional/accepted.py` lists and refused by others, and conjugates are computed at once; random numbers come from
 Philox and are not torch's; names of `grad_fn` are those of primitives; memory formats are accepted and never change the
-order in memory. Writing in place to part of an expanded tensor (`masked_fill_`, `index_put_`, `index_fill_`), which torch
-deprecates, is refused.
+order in memory. Writing in place to part of an expanded tensor (`masked_fill_`, `index_put_`, `index_fill_`), which
+torch deprecates, is refused.
 
 Of the 668 entries of torch 2.13's operator database (OpInfo) that concern dense tensors on the CPU, 663 have their
 function here; `eig` and `eigvals` of `linalg` and its three `ldl_*` have not. Six differ in value by intent:
