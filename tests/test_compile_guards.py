@@ -303,6 +303,21 @@ def test_state_that_never_settles_is_refused() -> None:
             c(torch.ones(2))
 
 
+def test_the_refusal_of_changing_values_says_where_the_function_stands() -> None:
+    seen: list[list[int]] = []
+
+    def grow(x: Any) -> Any:
+        seen.append([len(seen)])
+        return x + 1
+
+    compiled = torch.compile(grow)
+    with pytest.raises(CaptureError) as caught:
+        for _ in range(6):
+            compiled(torch.ones(2))
+    line = grow.__code__.co_firstlineno
+    assert str(caught.value).endswith(f"(grow stands at {__file__}:{line})")
+
+
 def test_lists_that_grow_are_refused() -> None:
     for length in (0, 100):
         losses = [0.0] * length

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -250,7 +251,7 @@ class Compiled:
             elif recording.unsettled is not None:
                 self._unsettled += 1
                 if self._unsettled >= MAX_UNSETTLED:
-                    self._unsettled_for_good(f"every call of {self._name} {recording.unsettled}")
+                    self._unsettled_for_good(f"every call of {self._name} {recording.unsettled}{self._place}")
             else:
                 self._unsettled = 0
                 entry = Entry(recording, follows=self._follow)
@@ -317,6 +318,12 @@ class Compiled:
             return self.entries
         observed = _observed_at(new)
         return [e for e in self.entries if e.follows or _observed_at(e.recording) <= observed]
+
+    @property
+    def _place(self) -> str:
+        """Where the function that was compiled stands, for messages."""
+        code = getattr(inspect.unwrap(getattr(self.fn, "forward", self.fn)), "__code__", None)
+        return "" if code is None else f" ({self._name} stands at {code.co_filename}:{code.co_firstlineno})"
 
     def _unsettled_for_good(self, message: str) -> None:
         if self.fullgraph:
