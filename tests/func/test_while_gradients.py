@@ -134,14 +134,14 @@ def test_loops_in_loops_scans_and_choices() -> None:
 
     def inner(x: Tensor, w: Tensor) -> Tensor:
         found = tracecomp.while_loop(lambda j, x: j < m, lambda j, x: (j + 1, (x @ w).sin()), (tracecomp.tensor(0), x))
-        return found[1]  # type: ignore[no-any-return]
+        return found[1]
 
     def program(x: Tensor, w: Tensor) -> Tensor:
         _, x = tracecomp.while_loop(
             lambda i, x: i < n, lambda i, x: (i + 1, inner(x, w) + x), (tracecomp.tensor(0), x)
         )
         x = tracecomp.scan(lambda c, s: (inner(c, w) * s, c), x, tracecomp.ones(2, dtype=tracecomp.float64))[0]
-        return tracecomp.cond(x.sum() > 100, lambda x: x, lambda x: inner(x, w), (x,)).sum()  # type: ignore[no-any-return]
+        return tracecomp.cond(x.sum() > 100, lambda x: x, lambda x: inner(x, w), (x,)).sum()
 
     def same_in_torch(x: Any, w: Any) -> Any:
         def twice(x: Any) -> Any:

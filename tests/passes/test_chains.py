@@ -143,7 +143,7 @@ def test_scores_need_no_memory(case: str, backward: bool) -> None:
     fn, args = CASES[case]
     found = lowered(step(fn) if backward else fn, *args)
     scores = BATCH * HEADS * args[0].shape[-2] * args[1].shape[-2]
-    sizes = [p.size for s in found.program.steps for p in s.kernel.params]  # type: ignore[union-attr]
+    sizes = [p.size for s in found.program.steps for p in s.kernel.params]
     assert max(sizes) < scores
 
 

@@ -32,7 +32,10 @@ class Sized:
         split = self.recording.split
         sizes = split.sizes if split is not None and graph is split.backward else self.recording.sizes
         assert sizes is not None
-        return Stretched(graph, sizes, self.leaf, rows)
+        found = Stretched(graph, sizes, self.leaf, rows)
+        if not any(found.rows_in):
+            raise NotSized("nothing that has the size is read, only the size itself")
+        return found
 
 
 def sized(first: Recording, second: Recording) -> Sized:
