@@ -65,7 +65,7 @@ class Extent(int):
     @property
     def value(self) -> int:
         """The plain int."""
-        return int.__index__(self) + 0
+        return self.real
 
     @property
     def live(self) -> bool:
@@ -182,7 +182,7 @@ def _sum(x: Extent, other: Any, sign: int, of_other: int) -> Any:
     if not isinstance(other, int):
         return NotImplemented
     if not x.live:
-        return sign * x.value + of_other * int.__index__(other)
+        return sign * x.value + of_other * other.real
     if type(other) is not Extent:
         return _form(x, sign * x.factor, sign * x.offset + of_other * other)
     if other.leaf != x.leaf or other.recorder is not x.recorder:
@@ -213,7 +213,7 @@ def _compare(name: str, x: Extent, other: Any) -> Any:
     op = getattr(operator, name)
     if not isinstance(other, int):
         return getattr(int, f"__{name}__")(x, other)
-    found = op(x.value, int.__index__(other) + 0)
+    found = op(x.value, other.real)
     if not x.live:
         return found
     difference = _sum(x, other, 1, -1)

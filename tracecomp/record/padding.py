@@ -121,7 +121,8 @@ def _elementwise(p: Padding, op: Op, xs: Operands, attrs: dict[str, Any], rows: 
     return xs
 
 
-def _creation(p: Padding, op: Op, xs: Operands, attrs: dict[str, Any], rows: Rows | None) -> Operands:
+def _any(p: Padding, op: Op, xs: Operands, attrs: dict[str, Any], rows: Rows | None) -> Operands:
+    """Operators whose meant rows need no others than those before them."""
     return xs
 
 
@@ -180,10 +181,6 @@ def _reshape(p: Padding, op: Op, xs: Operands, attrs: dict[str, Any], rows: Rows
     assert rows is not None and own is not None
     before, after = xs[0].shape[: own.axis], attrs["shape"][: rows.axis]
     _expect(math.prod(before) == math.prod(after), op)
-    return xs
-
-
-def _permute(p: Padding, op: Op, xs: Operands, attrs: dict[str, Any], rows: Rows | None) -> Operands:
     return xs
 
 
@@ -279,11 +276,11 @@ def _neutral(p: Padding, op: Op, src: Sym, mode: str) -> Sym:
 
 
 _RULES: dict[str, Rule] = {
-    "contract": _contract, "reshape": _reshape, "permute": _permute, "expand": _expand, "slice": _slice, "flip": _flip,
+    "contract": _contract, "reshape": _reshape, "permute": _any, "expand": _expand, "slice": _slice, "flip": _flip,
     "windows": _along_others, "slice_update": _slice_update, "take": _take, "gather": _gather, "put": _put,
-    "scatter": _scatter, "cumsum": _permute, "cumprod": _permute, "cummax": _permute, "cummin": _permute,
+    "scatter": _scatter, "cumsum": _any, "cumprod": _any, "cummax": _any, "cummin": _any,
 }  # fmt: skip
 _KINDS: dict[str, Rule] = {
-    "elementwise": _elementwise, "reduction": _reduction, "creation": _creation, "convolution": _convolution,
+    "elementwise": _elementwise, "reduction": _reduction, "creation": _any, "convolution": _convolution,
     "pad": _pad, "concat": _along_others, "sort": _along_others, "window": _along_others,
 }  # fmt: skip

@@ -167,14 +167,18 @@ class Recorder:
 
     def note_size(self, size: int, leaf: int) -> None:
         """Note that argument ``leaf`` has the first size ``size``; arguments with the same one share it."""
-        same = next((i for i, r in self.ranges.items() if r.value == size), None)
+        same = self._leaf_of(size)
         if same is None:
             self.ranges[leaf] = Range(size)
         self.leading.setdefault(leaf if same is None else same, []).append(leaf)
 
+    def _leaf_of(self, size: int) -> int | None:
+        """The argument whose first size ``size`` is."""
+        return next((i for i, r in self.ranges.items() if r.value == size), None)
+
     def argument_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape of an argument, its first size being one that calls may change."""
-        leaf = next((i for i, r in self.ranges.items() if shape and r.value == shape[0]), None)
+        leaf = self._leaf_of(shape[0]) if shape else None
         return shape if leaf is None else (Extent(self, leaf, 1, 0), *shape[1:])
 
     def shape_of(self, t: Tensor) -> tuple[int, ...]:

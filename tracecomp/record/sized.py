@@ -53,10 +53,13 @@ def sized(first: Recording, second: Recording) -> Sized:
     guards = second.guards.for_sizes(leaves, lambda n: n >= least and holds.holds(n))
     found = Sized(replace(second, guards=guards, calls=0), leaf, _says(second, leaf, least))
     _check_rows(second, found.stretched(second.graph, holds.value))
+    graphs = [second.graph]
     if first.split is not None and second.split is not None:
         assert second.split.sizes is not None
         check_same(first.split.backward, second.split.backward, second.split.sizes, leaf, size)
-        found.stretched(second.split.backward, holds.value)
+        graphs.append(second.split.backward)
+    for graph in graphs:  # what works for the size at hand only is found out here and not in a later call
+        found.stretched(graph, 2 * holds.value + 1)
     return found
 
 

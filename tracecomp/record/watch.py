@@ -12,6 +12,7 @@ from pathlib import Path
 from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any
 
+from tracecomp.errors import is_user_file
 from tracecomp.record.guards import Names
 from tracecomp.record.places import Contents
 from tracecomp.record.recorder import Recorder
@@ -22,9 +23,9 @@ _LIBRARIES = tuple(
 )
 
 
-def is_user_file(name: str) -> bool:
+def _is_programs(name: str) -> bool:
     """Whether code in the file ``name`` is neither this package's nor a library's."""
-    return not (name.startswith((_PACKAGE, "<frozen")) or name.startswith(_LIBRARIES))
+    return is_user_file(name) and not name.startswith(_LIBRARIES)
 
 
 class Watch:
@@ -131,7 +132,7 @@ def _is_users(frame: FrameType) -> bool:
     """Whether a user's code runs; what is generated at run time belongs to the module it is made for."""
     module = frame.f_globals.get("__file__")
     name = frame.f_code.co_filename
-    return is_user_file(module if name.startswith("<") and isinstance(module, str) else name)
+    return _is_programs(module if name.startswith("<") and isinstance(module, str) else name)
 
 
 @cache
