@@ -96,7 +96,10 @@ def test_helpers() -> None:
 def test_python_numbers_beside_bfloat16_are_weak() -> None:
     pytest.importorskip("ml_dtypes")
     x = tracecomp.ones(3, dtype=tracecomp.bfloat16)
-    run = lambda x: (x * 0.35, 2 - x, x / 3, x**2, tracecomp.where(x > 0, x, 0.1), x.clamp(0.0, 0.3))  # noqa: E731
+
+    def run(x: Any) -> Any:
+        return x * 0.35, 2 - x, x / 3, x**2, tracecomp.where(x > 0, x, 0.1), x.clamp(0.0, 0.3)
+
     compiled = tracecomp.compile(run)
     for found in (run(x), compiled(x), compiled(x)):
         assert {t.dtype for t in found} == {tracecomp.bfloat16}
