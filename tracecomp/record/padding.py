@@ -8,18 +8,17 @@ scattered writes) a rule here replaces padding by what changes nothing; where no
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
-
-import numpy as np
 
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.immutable import immutable
 from tracecomp.ir.op import Op
-from tracecomp.ir.types import DType, int64
+from tracecomp.ir.types import int64
 from tracecomp.ops.autodiff import Sym
 from tracecomp.ops.contraction import parse_spec
 from tracecomp.ops.prim import prim
+from tracecomp.passes.nest import identity
 
 
 class NotSized(Exception):
@@ -126,36 +125,18 @@ def _any(p: Padding, op: Op, xs: Operands, attrs: dict[str, Any], rows: Rows | N
     return xs
 
 
-def _least(dtype: DType) -> bool | int | float:
-    if dtype.kind == "int":
-        return int(np.iinfo(dtype.numpy).min)
-    return False if dtype.kind == "bool" else -math.inf
-
-
-def _greatest(dtype: DType) -> bool | int | float:
-    if dtype.kind == "int":
-        return int(np.iinfo(dtype.numpy).max)
-    return True if dtype.kind == "bool" else math.inf
-
-
-_IDENTITY: Mapping[str, Callable[[DType], bool | int | float]] = {
-    "sum": lambda dtype: dtype.python(0),
-    "prod": lambda dtype: dtype.python(1),
-    "any": lambda dtype: False,
-    "all": lambda dtype: True,
-    "max": _least,
-    "argmax": _least,
-    "min": _greatest,
-    "argmin": _greatest,
-    "add": lambda dtype: dtype.python(0),
-    "mul": lambda dtype: dtype.python(1),
-}
+_COMBINED_BY = {
+    "sum": "add", "prod": "mul", "any": "or", "all": "and", "max": "max", "argmax": "max", "min": "min",
+    "argmin": "min",
+}  # fmt: skip
 
 
 def _reduction(p: Padding, op: Op, xs: Operands, attrs: dict[str, Any], rows: Rows | None) -> Operands:
     (x,) = xs
     own = p.rows(x)
-    return [p.masked(x, _IDENTITY[op.name](x.dtype))] if own is not None and own.axis in attrs["axes"] else xs
+    if own is None or own.axis not in attrs["axes"]:
+        return xs
+    return [p.masked(x, identity(_COMBINED_BY[op.name], x.dtype))]
 
 
 def _contract(p: Padding, op: Op, xs: Operands, attrs: dict[str, Any], rows: Rows | None) -> Operands:
@@ -271,8 +252,8 @@ def _scatter(p: Padding, op: Op, xs: Operands, attrs: dict[str, Any], rows: Rows
 
 def _neutral(p: Padding, op: Op, src: Sym, mode: str) -> Sym:
     """``src`` with padding whose writes change nothing."""
-    _expect(mode in _IDENTITY and p.rows(src) is not None, op)
-    return p.masked(src, _IDENTITY[mode](src.dtype))
+    _expect(mode != "set" and p.rows(src) is not None, op)
+    return p.masked(src, identity(mode, src.dtype))
 
 
 _RULES: dict[str, Rule] = {
