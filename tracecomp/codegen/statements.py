@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from tracecomp.codegen import convert
 from tracecomp.codegen.accumulate import Key, State
 from tracecomp.codegen.elements import Binding
 from tracecomp.codegen.emitter import Emitter, Value
 from tracecomp.codegen.reducing import Reducing
 from tracecomp.codegen.storing import Storing
 from tracecomp.errors import CompileError
-from tracecomp.ir.loops import Accumulate, Buffer, Check, If, Let, Local, Loop, Stmt, Store, Update, walk
+from tracecomp.ir.loops import Accumulate, Buffer, Check, If, Let, Local, Loop, Prefetch, Stmt, Store, Update, walk
 
 STACK_LOCAL_BYTES = 16384
 
@@ -61,6 +62,8 @@ class Statements(Storing, Reducing):
                 self._if(stmt)
             case Check():
                 self._check(stmt)
+            case Prefetch():
+                self._prefetch(stmt)
 
     # ---- loops and conditions
 
@@ -185,6 +188,13 @@ class Statements(Storing, Reducing):
         else:
             self.bases[buffer.name] = e.gep("i8", Value("%private", "ptr"), e.const("i64", self.private_bytes))
             self.private_bytes += rounded
+
+    def _prefetch(self, stmt: Prefetch) -> None:
+        e, name = self.e, "@llvm.prefetch.p0"
+        e.declare(name, f"declare void {name}(ptr, i32 immarg, i32 immarg, i32 immarg)")
+        elem, base = convert.memory_elem(stmt.buffer.dtype), self.bases[stmt.buffer.name]
+        address = self.indexer.address(base, elem, self.indexer.offset(stmt.offset))
+        e.line(f"  call void {name}({address}, i32 0, i32 3, i32 1)")
 
     def _check(self, stmt: Check) -> None:
         e = self.e

@@ -18,6 +18,7 @@ from tracecomp.ir.loops import (
     Load,
     Local,
     Loop,
+    Prefetch,
     Read,
     Stmt,
     Store,
@@ -155,6 +156,8 @@ class _Printer:
                 self.body(s.body, level + 1)
             case Check():
                 self.line(level, f"check {self.expr(s.condition)}")
+            case Prefetch():
+                self.line(level, f"prefetch {self.buffer(s.buffer)}[{self.index(s.offset)}]")
 
 
 def _operands(x: Expr) -> tuple[Expr, ...]:
@@ -191,6 +194,8 @@ def _roots(s: Stmt) -> list[Expr]:
             return list(s.args)
         case If() | Check():
             return [s.condition]
+        case Prefetch():
+            return list(_index_operands(s.offset))
     return []
 
 

@@ -11,6 +11,7 @@
             | local buffer
             | if expr: stmt*                         the condition does not vary over tile loops
             | check expr                             false: the call fails with an index error
+            | prefetch buffer[index]                 a hint without effect; does not vary over tile and vector loops
     expr    = const | index | load buffer[index] [where e] | name | scalar-op(expr*) : dtype
 
 ``serial`` and ``parallel`` loops run one iteration after another (parallel ones may be split among threads).
@@ -200,7 +201,15 @@ class Check:
     condition: Expr
 
 
-Stmt = Let | Store | Loop | Accumulate | Update | Local | If | Check
+@immutable
+class Prefetch:
+    """The cache line of ``buffer[offset]`` is wanted soon. The place may lie outside the buffer."""
+
+    buffer: Buffer
+    offset: Index
+
+
+Stmt = Let | Store | Loop | Accumulate | Update | Local | If | Check | Prefetch
 
 
 def cast(value: Expr, dtype: DType) -> Expr:
@@ -256,6 +265,6 @@ def walk(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
 
 __all__ = [
     "Acc", "Accumulate", "Buffer", "Call", "Check", "Const", "Expr", "If", "Index", "IndexValue", "Let", "Load",
-    "Local", "Loop", "Read", "Stmt", "Store", "Update", "Var", "both", "cast", "children", "in_range", "index",
-    "index_from", "walk", "with_children",
+    "Local", "Loop", "Prefetch", "Read", "Stmt", "Store", "Update", "Var", "both", "cast", "children", "in_range",
+    "index", "index_from", "walk", "with_children",
 ]  # fmt: skip
