@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+
 from tracecomp.codegen import convert
 from tracecomp.codegen.accumulate import Key, State
 from tracecomp.codegen.elements import Binding
@@ -29,13 +31,17 @@ class Statements(Storing, Reducing):
     def body(self, body: tuple[Stmt, ...]) -> None:
         following = [s.name for s in body if isinstance(s, Update)]
         updated: set[str] = set()
-        for stmt in body:
-            if isinstance(stmt, Update):
-                updated.add(following.pop(0))
-            elif following and following[0] in updated:
-                self._separate()
-                updated.clear()
-            self.stmt(stmt)
+        for simple, group in groupby(body, lambda s: isinstance(s, Let | Store)):
+            run = list(group)
+            if simple and self.store_by_element([s for s in run if isinstance(s, Let | Store)]):
+                continue
+            for stmt in run:
+                if isinstance(stmt, Update):
+                    updated.add(following.pop(0))
+                elif following and following[0] in updated:
+                    self._separate()
+                    updated.clear()
+                self.stmt(stmt)
 
     def _separate(self) -> None:
         """Keep what one update has loaded from staying in registers for the next update of the same accumulators."""
@@ -51,7 +57,7 @@ class Statements(Storing, Reducing):
                 over = self.ordered(self.over(stmt.value))
                 self.bindings[stmt.name] = Binding(over, {p: self.eval(stmt.value) for p in self.points(over)})
             case Store():
-                self._store(stmt)
+                self.store(stmt)
             case Accumulate():
                 self._accumulate(stmt)
             case Update():
