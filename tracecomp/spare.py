@@ -37,7 +37,8 @@ class Spare:
 
     def take(self) -> Array:
         """An array that nobody else refers to. Several threads may ask at once: popping decides who looks at which."""
-        found, others = None, []
+        found: Array | None = None
+        others: list[Array] = []
         while self._arrays and found is None:
             array = self._arrays.pop()
             # References: the local name and the argument of getrefcount.

@@ -25,6 +25,7 @@ from tracecomp.ir.loops import (
     Stmt,
     Store,
     Update,
+    expressions,
 )
 from tracecomp.passes.bilinear import ACCUMULATOR, BilinearNest, Operand
 from tracecomp.passes.machine import Machine
@@ -44,6 +45,8 @@ PACKED_ROWS = 128
 UNROLLED_TERMS = 4
 SLIDING_TERMS = 32
 TERMS_AHEAD = 32
+STREAM_BYTES = 1 << 18
+LINE_BYTES = 64
 
 
 @dataclass(frozen=True)
@@ -379,7 +382,7 @@ class _Tiled:
         if self.plan.window:
             return (Loop("vector", lane, self._sliding(lhs, rhs, mapping, first, height)),)
         body: tuple[Stmt, ...] = (*lhs.stmts, *rhs.stmts, Update(ACCUMULATOR, (lhs.expr, rhs.expr)))
-        body = (*self._ahead(still, first), *body)
+        body = (*self._ahead(still, first), *self._streams(column * width + columns.first, first, height, width), *body)
         whole = copier.stmts((Accumulate((_acc(nest),), _summed(nest.reduce, body)), *nest.after))
         whole = (Loop("vector", lane, whole),)
         if self.plan.whole is not None:
@@ -400,6 +403,27 @@ class _Tiled:
         if self.plan.whole is not None:
             ahead[self.plan.whole] = Index()
         return (Prefetch(load.buffer, load.offset.substitute(ahead)),)
+
+    def _streams(self, column: Index, first: Index, height: int, width: int) -> list[Stmt]:
+        """Prefetches of what the statements after the sum read and write, a line of each in every term."""
+        last = self.nest.reduce[-1] if self.nest.reduce else None
+        if self.tile is None or last is None or last.extent <= UNROLLED_TERMS:
+            return []
+        result: list[Stmt] = []
+        for buffer, offset in _streamed(self.nest.after):
+            if offset.coefficient(self.vector) != 1 or not offset.coefficient(self.tile):
+                continue
+            lanes = LINE_BYTES // buffer.dtype.itemsize
+            across = _power_of_two(-(-width // lanes))
+            lines = across * _power_of_two(height)
+            each = -(-lines // last.extent)
+            for n in range(each):
+                line = (index(last) * each + n) % lines
+                ahead = {self.tile: first + line // across, self.vector: column + (line % across) * lanes}
+                if self.plan.whole is not None:
+                    ahead[self.plan.whole] = Index()
+                result.append(Prefetch(buffer, offset.substitute(ahead)))
+        return result
 
     def _sliding(
         self, lhs: Operand, rhs: Operand, mapping: dict[Var, Index], first: Index, height: int
@@ -508,3 +532,18 @@ def _shared_out(names: list[Var], body: tuple[Stmt, ...], work: int) -> tuple[St
         return _outer(names, body, 0)
     block = Var("block", total)
     return (Loop("parallel", block, Copier(_positions(names, index(block))).stmts(body)),)
+
+
+def _streamed(after: list[Stmt]) -> list[tuple[Buffer, Index]]:
+    """The places of large buffers that statements read or write, each once."""
+    reads = [(x.buffer, x.offset) for x in expressions(after) if isinstance(x, Load)]
+    writes = [(s.buffer, s.offset) for s in after if isinstance(s, Store)]
+    return [
+        (buffer, offset)
+        for buffer, offset in dict.fromkeys((*reads, *writes))
+        if buffer.size * buffer.dtype.itemsize >= STREAM_BYTES and all(isinstance(a, Var) for a, _ in offset.terms)
+    ]
+
+
+def _power_of_two(n: int) -> int:
+    return 1 << (n - 1).bit_length()
