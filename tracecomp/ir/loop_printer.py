@@ -230,7 +230,7 @@ def kernel_key(kernel: Kernel) -> str:
 
 def print_program(program: Program) -> str:
     """A program as text: its slots, its steps, then every kernel that they call."""
-    lines = [f"program {program.name}: arena {program.arena_bytes} bytes"]
+    lines = [f"program {program.name}: arena {program.arena_bytes} bytes{', fast math' if program.fast_math else ''}"]
     lines += [f"  input {s.name}: {s.nbytes} bytes" for s in program.inputs]
     lines += [f"  output {s.name}: {s.nbytes} bytes" for s in program.outputs]
     kernels: dict[str, Kernel] = {}
