@@ -17,7 +17,6 @@ from tracecomp.record.guards import Names
 from tracecomp.record.places import Contents
 from tracecomp.record.recorder import Recorder
 
-_PACKAGE = str(Path(__file__).parent.parent)
 _LIBRARIES = tuple(
     str(Path(sysconfig.get_path(name)).resolve()) for name in ("stdlib", "platstdlib", "purelib", "platlib")
 )
@@ -143,8 +142,5 @@ def _is_module(value: Any) -> bool:
 
 
 def _is_user_class(kind: type) -> bool:
-    module = sys.modules.get(kind.__module__)
-    name = getattr(module, "__file__", None)
-    return kind.__module__ == "__main__" or (
-        name is not None and not name.startswith(_PACKAGE) and not name.startswith(_LIBRARIES)
-    )
+    name = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    return kind.__module__ == "__main__" or (name is not None and _is_programs(name))
