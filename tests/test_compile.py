@@ -747,3 +747,64 @@ def test_compiled_equals_eager(make: Callable[[], Any], recordings: int, backend
             assert x.dtype == y.dtype
             np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5, err_msg=f"call {number}")
     assert compiled.recordings == recordings, compiled.misses
+
+
+def _write_rows(x):
+    x[0].detach().zero_()
+    x.data[1].mul_(3)
+    return x.clone()
+
+
+def _write_through_aliases_of_aliases(x):
+    x.t().detach()[0].detach()[1:].fill_(5)
+    return x * 1
+
+
+def _write_between_aliases(x):
+    y = x * 2
+    first, second = y.view(-1).detach(), y.detach()
+    first[1:].detach().mul_(3)
+    del y
+    second.t().data.add_(1)
+    return first + 0, second + 0
+
+
+def _write_expanded(x):
+    y = x + 1
+    y[None].expand(2, *x.shape).detach().zero_()
+    return y + x
+
+
+def _write_through_the_alias_of_an_alias_that_is_returned(x):
+    y = x[1].detach()
+    y.detach().add_(1)
+    return y
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("fn", [
+    _write_rows, _write_through_aliases_of_aliases, _write_between_aliases, _write_expanded,
+    _write_through_the_alias_of_an_alias_that_is_returned,
+])  # fmt: skip
+def test_writes_through_aliases_of_views_that_nobody_holds(fn: Callable[..., Any], backend: str) -> None:
+    compiled = torch.compile(fn, backend=backend)
+    for k in range(4):
+        eager, given = rand(2, 3, seed=k), rand(2, 3, seed=k)
+        want, have = fn(eager), compiled(given)
+        for a, b in zip(want, have, strict=True) if isinstance(want, tuple) else [(want, have)]:
+            np.testing.assert_array_equal(b.numpy(), a.numpy())
+        np.testing.assert_array_equal(given.numpy(), eager.numpy())
+    assert compiled.recordings == 1
+
+
+def test_writes_to_state_through_an_alias_of_a_row() -> None:
+    state = torch.zeros(2, 3)
+
+    def f(x):
+        state[0].detach().add_(x)
+        return state * 1
+
+    compiled = torch.compile(f)
+    for k in range(4):
+        assert compiled(torch.ones(3))[0].tolist() == [k + 1.0] * 3
+    assert state.tolist() == [[4.0] * 3, [0.0] * 3]

@@ -162,10 +162,24 @@ def alias(source: Tensor) -> Tensor:
     """The same memory, without history."""
     alias = source._wrap(source._data)
     alias._storage = source._shared_storage()
-    alias._source = weakref.ref(source)
+    root, alias._chain = owner(source)
+    alias._source = weakref.ref(root)
     if modes.recorder is not None:
         modes.recorder.alias(alias, source)
     return alias
+
+
+def above(t: Tensor) -> Tensor | None:
+    """The tensor that ``t`` is a view or an alias of."""
+    return t._base if t._base is not None or t._source is None else t._source()
+
+
+def owner(t: Tensor) -> tuple[Tensor, tuple[View, ...]]:
+    """The tensor whose memory ``t`` looks at, and the views that lead from there to ``t``."""
+    chain: tuple[View, ...] = ()
+    while (base := above(t)) is not None:
+        t, chain = base, (*t._chain, *chain)
+    return t, chain
 
 
 def refresh(view: Tensor) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from tracecomp.aliasing import owner
 from tracecomp.modes import modes
 
 if TYPE_CHECKING:
@@ -57,13 +58,7 @@ class TensorInterface:
         return strides if dim is None else strides[dim]
 
     def storage_offset(self) -> int:
-        root: Any = self
-        while root._base is not None or root._source is not None:
-            found = root._base if root._base is not None else root._source()
-            if found is None:
-                break
-            root = found
-        return (self.data_ptr() - int(root.data_ptr())) // self._data.itemsize
+        return (self.data_ptr() - int(owner(cast("Tensor", self))[0].data_ptr())) // self._data.itemsize
 
     def data_ptr(self) -> int:
         return int(self._data.__array_interface__["data"][0])

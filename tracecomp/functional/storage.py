@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.aliasing import owner
 from tracecomp.functional.method import publish
 from tracecomp.ir.types import DType
 from tracecomp.tensor import Tensor, wrap
@@ -16,12 +17,7 @@ Array = np.ndarray[Any, Any]
 
 def _memory(x: Tensor) -> Array:
     """The elements of the tensor that owns the memory ``x`` looks at, in the order of addresses."""
-    root = x
-    while True:
-        above = root._base if root._base is not None else root._source() if root._source is not None else None
-        if above is None:
-            return root._data.ravel(order="K")
-        root = above
+    return owner(x)[0]._data.ravel(order="K")
 
 
 class TypedStorage:

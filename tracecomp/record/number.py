@@ -17,6 +17,7 @@ import numpy as np
 from tracecomp.errors import user_source
 from tracecomp.ir.types import DType, float64, int64
 from tracecomp.modes import modes, no_grad
+from tracecomp.record.garbage import collected
 from tracecomp.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -166,12 +167,8 @@ def replace_left(recorder: Recorder) -> str | None:
     """Says so when followed numbers live on; in lists and dicts that hold them, plain ones replace them."""
     refs = [weakref.ref(n) for n in recorder.numbers]
     recorder.numbers.clear()
-    if all(ref() is None for ref in refs):
+    if collected(lambda: all(ref() is None for ref in refs)):
         return None
-    for generation in range(3):  # cycles die young; going through all objects can take longer than the recording
-        gc.collect(generation)
-        if all(ref() is None for ref in refs):
-            return None
     left = [n for ref in refs if (n := ref()) is not None]
     for n in left:
         for owner in gc.get_referrers(n):

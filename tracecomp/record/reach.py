@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Sequence
 
 from tracecomp.autograd.function import tensors_within
 from tracecomp.errors import Source
 from tracecomp.node import Node, OpNode
+from tracecomp.record.garbage import collected
 from tracecomp.record.recorder import Recorder
 from tracecomp.tensor import Tensor
 
@@ -59,12 +59,9 @@ def new_state(recorder: Recorder, kept: Sequence[Tensor]) -> str | None:
     def alive() -> list[Source | None]:
         return [s for ref, s in recorder.made if (t := ref()) is not None and id(t) not in keep]
 
-    if not alive():
+    if collected(lambda: not alive()):
         return None
-    gc.collect()
     lines = sorted({"a line of the library" if s is None else str(s) for s in alive()})
-    if not lines:
-        return None
     return (
         f"leaves new tensors behind, made at {', '.join(lines)}; a recording cannot hold them. Return them, or write "
         "into existing tensors in place (copy_, add_)."

@@ -15,13 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.aliasing import above, owner
 from tracecomp.derivative import ArrayType
 from tracecomp.errors import CaptureError, Source, user_source
 from tracecomp.ir.graph import Graph, Origin, Value
 from tracecomp.ir.op import Op
 from tracecomp.ir.types import TensorType, float64, from_numpy_dtype, int64
 from tracecomp.modes import modes, no_grad, unrecorded
-from tracecomp.node import Node, look, node_count, write
+from tracecomp.node import Node, View, look, node_count, write
 from tracecomp.ops.autodiff import Sym, scalar_of
 from tracecomp.record.extent import Extent, Range, SizedGraph, without
 from tracecomp.record.number import Number, dtype_of, followed
@@ -98,6 +99,7 @@ class Recorder:
         self.names: dict[int, str] = {}
         self.on_module: Callable[[Any], None] = lambda module: None
         self.made: list[tuple[weakref.ref[Tensor], Source | None]] = []
+        self.roots: list[Tensor] = []
         self.requires_grad: dict[int, bool] = {}
         self.flags: dict[int, tuple[Tensor, bool]] = {}
         self.edges: dict[int, tuple[Node, int]] = {}
@@ -128,7 +130,8 @@ class Recorder:
         self._set(target, self.value(value))
 
     def alias(self, t: Tensor, base: Tensor) -> None:
-        """Note that ``t`` is ``base`` without history."""
+        """Note that ``t`` is ``base`` without history; what owns the memory lives until the recording ends."""
+        self.roots.append(owner(t)[0])
         t._value = Cell(self, self.value(base), self._root_stamp(base))
         self.made.append((weakref.ref(t), user_source()))
 
@@ -387,6 +390,7 @@ class Recorder:
         self.cells.clear()
         self.outside.clear()
         self.sized_nodes.clear()
+        self.roots.clear()
         for ref, _ in self.made:
             t = ref()
             if t is not None:
@@ -417,9 +421,7 @@ class Recorder:
         """The tensor that ``t`` is a view or an alias of."""
         if id(t) in self.arguments or id(t) in self.places:
             return None
-        if t._base is not None:
-            return t._base
-        return None if t._source is None else t._source()
+        return above(t)
 
     def _root_stamp(self, t: Tensor) -> int:
         base = self.base(t)
@@ -430,17 +432,15 @@ class Recorder:
         return 0 if cell is None else cell.stamp
 
     def _set(self, t: Tensor, new: Value) -> None:
-        base = self.base(t)
-        if base is None:
-            cell = self._cell(t) or self.capture(t)
-            cell.value = new
-            cell.stamp += 1
-            return
-        whole = new
-        if t._chain:
-            whole = write(Sym(self.graph, self.value(base)), t._chain, Sym(self.graph, new)).value
-        self._set(base, whole)
-        self._keep(t, Cell(self, new, self._root_stamp(base)))
+        """Write to the memory behind all views and aliases at once: elements that an expanded one shows are one."""
+        root, chain = t, tuple[View, ...]()
+        while (base := self.base(root)) is not None:
+            root, chain = base, (*root._chain, *chain)
+        cell = self._cell(root) or self.capture(root)
+        cell.value = write(Sym(self.graph, self.value(root)), chain, Sym(self.graph, new)).value if chain else new
+        cell.stamp += 1
+        if root is not t:
+            self._keep(t, Cell(self, new, cell.stamp))
 
     def _slot(self, t: Tensor) -> GradSlot:
         slot = self.grads.get(id(t))
