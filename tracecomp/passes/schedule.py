@@ -21,6 +21,7 @@ LIGHT_COST = 8.0
 HEAVY_COST = 24.0
 MAX_SPLITS = 24
 BLOCK = 16
+STRIPE = 64
 
 
 def schedule_nest(nest: Nest, machine: Machine) -> tuple[Stmt, ...]:
@@ -184,10 +185,25 @@ def _transposed_pair(nest: Nest) -> tuple[Var, Var] | None:
 
 
 def _transposed(nest: Nest, load: Var, store: Var) -> tuple[Stmt, ...]:
-    """Square blocks: vectors along what is read, tiles along what is written."""
+    """Square blocks: vectors along what is read, tiles along what is written.
+
+    Blocks follow each other in stripes along what is written, so that memory is written in long runs, and as wide as a
+    few cache lines, so that no line is read by two stripes but the ones between them.
+    """
     content = [s for item in nest.items if not isinstance(item, Sweep) for s in item]
-    body = tiles(store, BLOCK, strip(load, BLOCK, content))
-    return _parallel_loops([v for v in nest.rows if v not in (load, store)], body, _work(nest))
+    others = [v for v in nest.rows if v not in (load, store)]
+    kind = "parallel" if not others and _work(nest) >= PARALLEL_WORK else "serial"
+    whole, rest = divmod(load.extent, STRIPE)
+    body: list[Stmt] = []
+    if whole:
+        stripe, part = Var(f"{load.name}s", whole), Var(f"{load.name}p", STRIPE)
+        copied = Copier({load: index(stripe) * STRIPE + index(part)}).stmts(content)
+        body.append(Loop(kind, stripe, tiles(store, BLOCK, strip(part, BLOCK, copied))))
+    if rest:
+        part = Var(f"{load.name}q", rest)
+        copied = Copier({load: index(part) + whole * STRIPE}, "q" if whole else "").stmts(content)
+        body.extend(tiles(store, BLOCK, strip(part, BLOCK, copied)))
+    return _parallel_loops(others, tuple(body), _work(nest))
 
 
 def tiles(
