@@ -29,21 +29,31 @@ def schedule_nest(nest: Nest, machine: Machine) -> tuple[Stmt, ...]:
     nest = _joined_rows(_split_vars(nest))
     if any(v.extent == 0 for v in nest.rows):
         return ()
+    shared = _work(nest) >= PARALLEL_WORK
     if nest.inner and nest.lanes > 1:
-        return _along_rows(nest)
-    parts = _parts(nest)
-    if parts:
-        return tuple(s for p in parts for s in _map(p, machine))
-    return _map(nest, machine)
+        return _along_rows(nest, shared)
+    return _together(s for part in _parts(nest) or [nest] for s in _map(part, machine, shared))
 
 
-def _map(nest: Nest, machine: Machine) -> tuple[Stmt, ...]:
+def _map(nest: Nest, machine: Machine, shared: bool) -> tuple[Stmt, ...]:
     """Lanes over row variables."""
     pair = _transposed_pair(nest)
     if pair is not None:
-        return _transposed(nest, *pair)
+        return _transposed(nest, *pair, shared)
     vector = _vector_row(nest, machine)
-    return _across_rows(nest, vector, _chunk(nest, machine))
+    return _across_rows(nest, vector, _chunk(nest, machine), shared)
+
+
+def _together(body: Iterable[Stmt]) -> tuple[Stmt, ...]:
+    """Neighbouring loops over one variable, which the parts of a nest begin with, as one loop."""
+    result: list[Stmt] = []
+    for stmt in body:
+        last = result[-1] if result else None
+        if isinstance(stmt, Loop) and isinstance(last, Loop) and (stmt.kind, stmt.var) == (last.kind, last.var):
+            result[-1] = Loop(stmt.kind, stmt.var, _together((*last.body, *stmt.body)))
+        else:
+            result.append(stmt)
+    return tuple(result)
 
 
 def _split_vars(nest: Nest) -> Nest:
@@ -69,7 +79,8 @@ def _parts(nest: Nest) -> list[Nest]:
     result = []
     for low, high in pairwise(cuts):
         new, body = part(var, low, high, nest.items[0])
-        result.append(Nest([new if v == var else v for v in nest.rows], [], [body], nest.params, nest.lanes, []))
+        rows = [new if v == var else v for v in nest.rows]
+        result.append(_joined_rows(Nest(rows, [], [body], nest.params, nest.lanes, [])))
     return result
 
 
@@ -116,7 +127,7 @@ def _chunk(nest: Nest, machine: Machine) -> int:
     return lanes * (2 if _cost(nest) > HEAVY_COST else 4)
 
 
-def _along_rows(nest: Nest) -> tuple[Stmt, ...]:
+def _along_rows(nest: Nest, shared: bool) -> tuple[Stmt, ...]:
     """Lanes run along the innermost reduced variable; one row after another."""
     body: list[Stmt] = [Local(b) for b in nest.scratch]
     for item in nest.items:
@@ -125,10 +136,10 @@ def _along_rows(nest: Nest) -> tuple[Stmt, ...]:
             body.extend([Accumulate(item.accs, inner)] if item.accs else inner)
         else:
             body.extend(item)
-    return _parallel_loops(nest.rows, tuple(body), _work(nest))
+    return _parallel_loops(nest.rows, tuple(body), shared)
 
 
-def _across_rows(nest: Nest, vector: Var | None, chunk: int) -> tuple[Stmt, ...]:
+def _across_rows(nest: Nest, vector: Var | None, chunk: int, shared: bool) -> tuple[Stmt, ...]:
     """Lanes run over a row variable; each lane does its own row."""
     content: list[Stmt] = []
     for item in nest.items:
@@ -139,9 +150,9 @@ def _across_rows(nest: Nest, vector: Var | None, chunk: int) -> tuple[Stmt, ...]
             content.extend(item)
     others = [v for v in nest.rows if v != vector]
     if vector is None:
-        return _parallel_loops(others, (*(Local(b) for b in nest.scratch), *content), _work(nest))
-    kind = "parallel" if not others and _work(nest) >= PARALLEL_WORK else "serial"
-    return _parallel_loops(others, strip(vector, chunk, content, kind, tuple(nest.scratch)), _work(nest))
+        return _parallel_loops(others, (*(Local(b) for b in nest.scratch), *content), shared)
+    kind = "parallel" if not others and shared else "serial"
+    return _parallel_loops(others, strip(vector, chunk, content, kind, tuple(nest.scratch)), shared)
 
 
 def _vector_row(nest: Nest, machine: Machine) -> Var | None:
@@ -184,7 +195,7 @@ def _transposed_pair(nest: Nest) -> tuple[Var, Var] | None:
     return None
 
 
-def _transposed(nest: Nest, load: Var, store: Var) -> tuple[Stmt, ...]:
+def _transposed(nest: Nest, load: Var, store: Var, shared: bool) -> tuple[Stmt, ...]:
     """Square blocks: vectors along what is read, tiles along what is written.
 
     Blocks follow each other in stripes along what is written, so that memory is written in long runs, and as wide as a
@@ -192,7 +203,7 @@ def _transposed(nest: Nest, load: Var, store: Var) -> tuple[Stmt, ...]:
     """
     content = [s for item in nest.items if not isinstance(item, Sweep) for s in item]
     others = [v for v in nest.rows if v not in (load, store)]
-    kind = "parallel" if not others and _work(nest) >= PARALLEL_WORK else "serial"
+    kind = "parallel" if not others and shared else "serial"
     whole, rest = divmod(load.extent, STRIPE)
     body: list[Stmt] = []
     if whole:
@@ -203,7 +214,7 @@ def _transposed(nest: Nest, load: Var, store: Var) -> tuple[Stmt, ...]:
         part = Var(f"{load.name}q", rest)
         copied = Copier({load: index(part) + whole * STRIPE}, "q" if whole else "").stmts(content)
         body.extend(tiles(store, BLOCK, strip(part, BLOCK, copied)))
-    return _parallel_loops(others, tuple(body), _work(nest))
+    return _parallel_loops(others, tuple(body), shared)
 
 
 def tiles(
@@ -276,10 +287,10 @@ def _loops(kind: str, names: Iterable[Var], body: tuple[Stmt, ...]) -> tuple[Stm
     return body
 
 
-def _parallel_loops(names: list[Var], body: tuple[Stmt, ...], work: float) -> tuple[Stmt, ...]:
-    """Nested loops over ``names``, the outermost split among threads when there is enough to do."""
-    shared = any(isinstance(s, Loop) and s.kind == "parallel" for s in walk(body))
-    if not body or not names or work < PARALLEL_WORK or shared:
+def _parallel_loops(names: list[Var], body: tuple[Stmt, ...], shared: bool) -> tuple[Stmt, ...]:
+    """Nested loops over ``names``, the outermost split among threads if ``shared`` and the body has no such loop."""
+    inside = any(isinstance(s, Loop) and s.kind == "parallel" for s in walk(body))
+    if not body or not names or not shared or inside:
         return _loops("serial", names, body)
     first, *rest = names
     if rest and first.extent < 16:
