@@ -31,9 +31,11 @@ from tracecomp.ops.define import check_axes, check_dtype
 from tracecomp.ops.parts import each
 from tracecomp.ops.prim import prim
 from tracecomp.ops.reduction import shift
-from tracecomp.ops.statements import Names, vectors
+from tracecomp.ops.statements import CHUNK, Names, vectors
 
 AT_ONCE = 4
+# Lines that lie side by side and run together, if that leaves a few chunks of them to share: memory likes long runs.
+WIDE, SHARES = (256, 128), 4
 
 _SHAPES: tuple[tuple[Shape, int], ...] = (
     ((5,), 0), ((2, 3, 4), 1), ((3, 70), 1), ((4, 3), 0), ((0, 3), 0), ((2, 0), 0), ((3, 1), 1),
@@ -72,7 +74,8 @@ def lines(
         return lambda lane: body(lambda k: (block * size + k) * inner + lane)
 
     if outer == 1 and inner > 1:
-        return vectors(names, inner, along(Index()), kind="parallel")
+        chunk = next((c for c in WIDE if inner >= SHARES * c), CHUNK)
+        return vectors(names, inner, along(Index()), "parallel", chunk)
     if inner > 1:
         block = names.var(outer)
         return [Loop("parallel", block, tuple(vectors(names, inner, along(index(block)))))]
