@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import pairwise
 
-from tracecomp.ir.index import Index, Var, index
+from tracecomp.ir.index import Computed, Index, Var, index
 from tracecomp.ir.loops import Accumulate, Buffer, Let, Load, Local, Loop, Stmt, Store, walk
 from tracecomp.passes.cost import expr_cost
 from tracecomp.passes.machine import Machine
@@ -19,6 +19,7 @@ PARALLEL_WORK = 1 << 21
 MOVING_COST = 3.0
 LIGHT_COST = 8.0
 HEAVY_COST = 24.0
+GATHER_COST = 12.0
 MAX_SPLITS = 24
 BLOCK = 16
 STRIPE = 64
@@ -115,7 +116,16 @@ def _work(nest: Nest) -> float:
 
 def _cost(nest: Nest) -> float:
     body = [s for item in nest.items for s in (item.body if isinstance(item, Sweep) else item)]
-    return sum(expr_cost(s.value) for s in body if isinstance(s, Let | Store)) + 0.5 * len(body)
+    cost = sum(expr_cost(s.value) for s in body if isinstance(s, Let | Store)) + 0.5 * len(body)
+    return cost + GATHER_COST * sum(_gathers(s, [*nest.rows, *nest.inner][-1:]) for s in body)
+
+
+def _gathers(stmt: Stmt, innermost: list[Var]) -> bool:
+    """Whether a statement loads from run-time positions, another one for each element."""
+    if not isinstance(stmt, Let) or not isinstance(stmt.value, Load):
+        return False
+    computed = [atom.expr for atom, _ in stmt.value.offset.terms if isinstance(atom, Computed)]
+    return any(v in innermost for expr in computed for v in expr.vars())
 
 
 def _chunk(nest: Nest, machine: Machine) -> int:
