@@ -146,5 +146,6 @@ def test_softmax_and_values_that_several_sweeps_read(shape: tuple[int, int], axi
         return s / total, e / total, (e * s).sum(axis)
 
     s = 1 / (1 + np.exp(-wide))
-    for have, exact in zip(compiled(several, given), (s / e.sum(axis, keepdims=True), want, (e * s).sum(axis))):
-        np.testing.assert_allclose(have.numpy(), exact, rtol=2e-2 if dtype is np.float16 else 1e-4, atol=1e-3)
+    exact = (s / e.sum(axis, keepdims=True), want, (e * s).sum(axis))
+    for have, exactly in zip(compiled(several, given), exact, strict=True):
+        np.testing.assert_allclose(have.numpy(), exactly, rtol=2e-2 if dtype is np.float16 else 1e-4, atol=1e-3)
