@@ -47,7 +47,7 @@ class Outputs:
             self.pending.append((value, position))
 
     def _take_over(self, group: Group) -> None:
-        """Let a kernel that changes a part of its first operand do so where the operand lies, if nobody else needs it."""
+        """Let a kernel that changes parts of its first operand do so where that lies, if nobody else needs it."""
         node = group.nodes[0]
         result, operand = node.outputs[0], storage(node.inputs[0]) if node.inputs else None
         if operand is None or operand not in self.producer or result in self.same or operand in self.home:
