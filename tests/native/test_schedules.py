@@ -149,3 +149,20 @@ def test_softmax_and_values_that_several_sweeps_read(shape: tuple[int, int], axi
     exact = (s / e.sum(axis, keepdims=True), want, (e * s).sum(axis))
     for have, exactly in zip(compiled(several, given), exact, strict=True):
         np.testing.assert_allclose(have.numpy(), exactly, rtol=2e-2 if dtype is np.float16 else 1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("rows, columns", [(8, 9), (12, 33), (6, 64), (7, 64), (10, 200), (4, 256), (4, 257)])
+def test_several_short_rows_at_once_are_the_rows_one_by_one(rows: int, columns: int) -> None:
+    """The order within a row is its own: each row has the bits that it has alone."""
+    x = normal(rows, columns)
+    x[0, 2], x[-1, 0], x[1] = np.nan, np.inf, 0.0
+
+    def f(x: tc.Tensor) -> tuple[tc.Tensor, ...]:
+        d = x - x.mean(1, keepdim=True)
+        norm = d / ((d * d).mean(1, keepdim=True) + 1e-5).sqrt()
+        return norm, tc.softmax(x, 1), tc.logsumexp(x, 1), x.argmax(1), x.argmin(1)
+
+    whole = compiled(f, x)
+    for n in range(rows):
+        for have, want in zip(whole, compiled(f, x[n : n + 1]), strict=True):
+            assert np.array_equal(have[n : n + 1].numpy(), want.numpy(), equal_nan=want.dtype.is_floating_point)

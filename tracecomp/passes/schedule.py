@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import pairwise
+from math import prod
 
 from tracecomp.ir.index import Computed, Index, Var, index
 from tracecomp.ir.loops import Accumulate, Buffer, Let, Load, Local, Loop, Stmt, Store, walk
@@ -23,6 +24,8 @@ GATHER_COST = 12.0
 MAX_SPLITS = 24
 BLOCK = 16
 STRIPE = 64
+# How many rows at once, up to how many bytes of each.
+SHORT_ROWS = ((4, 256), (2, 1024))
 
 
 def schedule_nest(nest: Nest, machine: Machine) -> tuple[Stmt, ...]:
@@ -32,7 +35,7 @@ def schedule_nest(nest: Nest, machine: Machine) -> tuple[Stmt, ...]:
         return ()
     shared = _work(nest) >= PARALLEL_WORK
     if nest.inner and nest.lanes > 1:
-        return _along_rows(nest, shared)
+        return _along_rows(nest, machine, shared)
     return _together(s for part in _parts(nest) or [nest] for s in _map(part, machine, shared))
 
 
@@ -137,8 +140,8 @@ def _chunk(nest: Nest, machine: Machine) -> int:
     return lanes * (2 if _cost(nest) > HEAVY_COST else 4)
 
 
-def _along_rows(nest: Nest, shared: bool) -> tuple[Stmt, ...]:
-    """Lanes run along the innermost reduced variable; one row after another."""
+def _along_rows(nest: Nest, machine: Machine, shared: bool) -> tuple[Stmt, ...]:
+    """Lanes run along the innermost reduced variable; one row, or a few short ones, after another."""
     body: list[Stmt] = [Local(b) for b in nest.scratch]
     for item in nest.items:
         if isinstance(item, Sweep):
@@ -146,7 +149,27 @@ def _along_rows(nest: Nest, shared: bool) -> tuple[Stmt, ...]:
             body.extend([Accumulate(item.accs, inner)] if item.accs else inner)
         else:
             body.extend(item)
-    return _parallel_loops(nest.rows, tuple(body), shared)
+    height = _rows_at_once(nest, machine)
+    if height == 1:
+        return _parallel_loops(nest.rows, tuple(body), shared)
+    *others, last = nest.rows
+    counter, unit = Var(f"{last.name}c", last.extent // height), Var(f"{last.name}t", height)
+    tile = Loop("tile", unit, Copier({last: index(counter) * height + index(unit)}).stmts(body))
+    return _parallel_loops([*others, counter], (tile,), shared)
+
+
+def _rows_at_once(nest: Nest, machine: Machine) -> int:
+    """How many rows share their steps: in short ones, much of the time is waiting for the total of the sweep before."""
+    sweeps = [item for item in nest.items if isinstance(item, Sweep)]
+    if not nest.rows or nest.scratch or len(sweeps) < 2:
+        return 1
+    itemsize = max((b.dtype.itemsize for b in nest.params.buffers.values()), default=4)
+    row = prod(v.extent for v in nest.inner) * itemsize
+    sums = max(len(sweep.accs) for sweep in sweeps) * nest.lanes // machine.lanes(4)
+    for height, most in SHORT_ROWS:
+        if row <= most and nest.rows[-1].extent % height == 0 and sums * height <= machine.registers // 2:
+            return height
+    return 1
 
 
 def _across_rows(nest: Nest, vector: Var | None, chunk: int, shared: bool) -> tuple[Stmt, ...]:
