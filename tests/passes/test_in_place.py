@@ -160,6 +160,9 @@ def test_what_one_kernel_makes_another_changes_in_place() -> None:
     def twice(g: Any, i: Any) -> Any:
         return (g.exp() * tracecomp.ones(4, 3)).index_add(0, i, g).index_copy(0, i, g).cumsum(0)
 
+    def two_of_one_base(g: Any, i: Any) -> Any:
+        return tracecomp.zeros(50, 3).index_add(0, i, g) + tracecomp.zeros(50, 3).index_add(0, i + 1, g * 2)
+
     def inside(g: Any, i: Any) -> Any:
         return (g.exp() @ W[:3, :3]).index_add(0, i, g) @ W[:3, :3]
 
@@ -176,7 +179,7 @@ def test_what_one_kernel_makes_another_changes_in_place() -> None:
         return tracecomp.while_loop(lambda n, z: n < 3, body, (tracecomp.tensor(0), g.cumsum(0).index_add(0, i, g)))
 
     rng, i = np.random.default_rng(0), at(2, 0, 2, 1)
-    for program in (embedding_gradient, twice, inside, read_later, returned, in_a_loop):
+    for program in (embedding_gradient, twice, two_of_one_base, inside, read_later, returned, in_a_loop):
         run = tracecomp.compile(program)
         for _ in range(4):
             g = tracecomp.tensor(rng.standard_normal((4, 3)).astype(np.float32))

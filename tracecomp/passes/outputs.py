@@ -26,7 +26,7 @@ class Outputs:
         self.home: dict[Value, int] = {}
         self.same: dict[Value, Value] = {}
         self.pending: list[tuple[Value, int]] = []
-        self.reads = {g: values_read(g, partition) for g in partition.groups}
+        self.reads = {g: values_read(g, partition) | _operands(g) for g in partition.groups}
         self.producer = {v: g for g in partition.groups for v in partition.stored[g]}
         for position, output in enumerate(graph.outputs):
             self._settle(storage(output.value), position)
@@ -100,6 +100,13 @@ class Outputs:
         target = Value(None, -1, like.type)
         self.home[target] = position
         return target
+
+
+def _operands(group: Group) -> set[Value]:
+    """What a group of statements or of control reads from memory, also where others would compute it again."""
+    if group.kind not in ("imperative", "control"):
+        return set()
+    return {storage(v) for v in group.nodes[0].inputs}
 
 
 def _changes_in_place(node: Node, target: Value) -> bool:
