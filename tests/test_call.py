@@ -7,15 +7,16 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tracecomp as tc
-from tracecomp import nn
+from tracecomp import config, nn
 from tracecomp.compiled import Compiled
+from tracecomp.runtime import threads
 from tracecomp.runtime.call import take_calls
 
 SCALE = 2.0
@@ -438,10 +439,10 @@ def test_several_python_threads() -> None:
             if k % 10 == 0 and float(large(big).sum()) != (2 * number + 1.0) * size / 10:
                 wrong.append((number, -k))
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
-    for t in threads:
+    callers = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for t in callers:
         t.start()
-    for t in threads:
+    for t in callers:
         t.join()
     assert not wrong
 
@@ -453,6 +454,54 @@ def test_a_forked_child() -> None:
     child = os.fork()
     if child == 0:
         os._exit(0 if c(x, y).tolist() == [2.0] * 4 else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def shared_among(count: int) -> tuple[Compiled, tc.Tensor]:
+    """A compiled function worth several threads, that is called with ``count`` of them, and its argument."""
+    x = tc.ones(2**20)
+    threads.set_num_threads(count)
+    return warm(lambda t: t.exp() * 2 + 1, x), x
+
+
+@pytest.fixture
+def number_of_threads() -> Iterator[None]:
+    before = threads.chosen
+    yield
+    threads.chosen = before
+
+
+@pytest.mark.usefixtures("number_of_threads")
+def test_programs_for_several_threads() -> None:
+    c, x = shared_among(2)
+    assert [e.plan.forward.executable.image.parallel for e in c.entries] == [True]
+    for n in range(5):
+        np.testing.assert_allclose(c(x.fill_(n)).numpy(), np.exp(np.float32(n)) * 2 + 1, rtol=1e-6)
+    assert served(c) == 5
+
+
+@pytest.mark.usefixtures("number_of_threads")
+def test_another_number_of_threads_needs_another_record() -> None:
+    c, x = shared_among(2)
+    threads.set_num_threads(1)
+    for _ in range(4):
+        c(x)
+    assert 0 < served(c) < 4
+    with config.override(num_threads=2):
+        c(x)
+        assert served(c) == 0
+    c(x)
+    assert served(c) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.usefixtures("number_of_threads")
+def test_a_forked_child_starts_workers_of_its_own() -> None:
+    c, x = shared_among(2)
+    child = os.fork()
+    if child == 0:
+        good = all(np.ptp(c(x).numpy()) == 0 for _ in range(3)) and threads.workers == 1 and served(c) == 2
+        os._exit(0 if good else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 

@@ -13,6 +13,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from tracecomp.locks import Lock
+
 
 def _knob(default: Any, env: str, parse: Callable[[str], Any], doc: str, code: bool = False) -> Any:
     return field(default=default, metadata={"env": env, "parse": parse, "doc": doc, "code": code})
@@ -67,6 +69,9 @@ def from_environment(environ: Mapping[str, str]) -> Settings:
 
 _process = from_environment(os.environ)
 _override: ContextVar[Settings | None] = ContextVar("tracecomp_settings", default=None)
+_counting = Lock()
+thread_overrides = 0
+"""How many blocks are running, in any thread, that override the number of threads."""
 
 
 def current() -> Settings:
@@ -78,10 +83,18 @@ def current() -> Settings:
 def override(**changes: Any) -> Iterator[Settings]:
     """``current()`` with ``changes`` while the block runs; TypeError for a name that is no setting."""
     token = _override.set(replace(current(), **changes))
+    _count_threads_override("num_threads" in changes)
     try:
         yield current()
     finally:
+        _count_threads_override(-("num_threads" in changes))
         _override.reset(token)
+
+
+def _count_threads_override(change: int) -> None:
+    global thread_overrides
+    with _counting:
+        thread_overrides += change
 
 
 def code_key() -> tuple[tuple[str, Any], ...]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp import config
 from tracecomp.codegen.call_tables import ARGUMENT, CELL_CONTENTS, GRADIENT, OBJECT
 from tracecomp.fields import TensorFields, blank
 from tracecomp.functional import defaults
@@ -21,6 +22,7 @@ from tracecomp.record.places import Contents
 from tracecomp.record.pytree import LEAF, flat_call, unflatten
 from tracecomp.record.recording import Followed, Made, Plain, Result
 from tracecomp.runner import Native
+from tracecomp.runtime import threads
 from tracecomp.runtime.call import Code, Held, Place, Record, field_offsets, layout_is_known
 from tracecomp.tensor import Tensor
 
@@ -50,7 +52,7 @@ def _fits(plan: Plan, leaves: Sequence[Any]) -> bool:
     holders = [b for b, *_ in (*recording.grads, *guards.grads)] + [b.ref for b in recording.inputs if b.kind == "grad"]
     return (
         isinstance(plan.forward, Native)
-        and not plan.forward.executable.image.parallel
+        and (config.thread_overrides == 0 or not plan.forward.executable.image.parallel)
         and guards.structure == flat_call(len(leaves))
         and not (recording.predicates or recording.split or recording.rebased or guards.arrays or guards.places)
         and not recording.effects
@@ -84,8 +86,10 @@ class _Writer:
         self.executable = plan.forward.executable
         self.places = plan.forward.places
         image = self.executable.image
+        self.parallel = image.parallel
+        self.threads = threads.wanted(plan.forward.threads) if image.parallel else 1
         self.first_output = len(self.places)
-        self.arena_bytes = image.memory_bytes + image.thread_bytes
+        self.arena_bytes = image.memory_bytes + self.threads * image.thread_bytes
         self.r = Record(code, image.arrays, self.arena_bytes)
         self.sources: dict[tuple[int, int], int] = {}
         self.read = set(self.recording.inputs)
@@ -95,6 +99,8 @@ class _Writer:
         if not all(self._name(*entry[:3]) for entry in self.guards.names.entries):
             return None
         self._guards()
+        if self.parallel:
+            self._threads()
         self._inputs()
         self._outputs()
         numbers, finish = self._results()
@@ -104,7 +110,8 @@ class _Writer:
         loops = any(n.op.kind == "control" for n in recording.graph.nodes)
         memory, kept = self.r.finish(
             count=len(self.leaves), entry=self.executable.entry, numbers=numbers, finish=finish,
-            unlocked=int(loops or held + self.arena_bytes > SMALL), failed=Held(self.executable.fail),
+            unlocked=int(loops or self.parallel or held + self.arena_bytes > SMALL),
+            pool=int(threads.POOL.ctypes.data), threads=self.threads, failed=Held(self.executable.fail),
         )  # fmt: skip
         return memory, kept, self.plan
 
@@ -140,6 +147,14 @@ class _Writer:
                 add("pairs", 8 * i, 8 * j, int(first == other))
         for holder, present, _ in guards.grads:
             add("absent_grads", Held(holder.ref), int(not present))
+
+    def _threads(self) -> None:
+        """Guard the number of threads, and that so many have been started: a forked child has none."""
+        threads.start_workers(self.threads - 1)
+        started = [(threads, "workers")] if self.threads > 1 else []
+        for module, name in ((config, "thread_overrides"), (threads, "chosen"), *started):
+            names = vars(module)
+            self.r.add("names", Held(names), Held(name), Held(names[name]))
 
     # ---- inputs
 

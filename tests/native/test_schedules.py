@@ -96,3 +96,73 @@ def test_first_elements_in_order(order: str, size: int, count: int) -> None:
     want = np.argsort(-np.nan_to_num(x, nan=np.inf), axis=1, kind="stable")[:, :count]
     assert np.array_equal(places.numpy(), want)
     assert np.array_equal(values.numpy(), np.take_along_axis(x, want, 1), equal_nan=True)
+
+
+@pytest.mark.parametrize("rows, columns", [(64, 200), (130, 65), (16, 1000), (257, 191), (2048, 63)])
+@pytest.mark.parametrize("leading", [(), (3,)])
+def test_transposes_in_stripes(rows: int, columns: int, leading: tuple[int, ...]) -> None:
+    x = normal(*leading, rows, columns)
+    found = compiled(lambda x: x.transpose(-1, -2) + 1, x).numpy()
+    assert np.array_equal(found, x.numpy().swapaxes(-1, -2) + 1)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("shapes", [((5, 6, 7),) * 3, ((64, 16, 40),) * 2, ((70, 90, 120),) * 3])
+def test_concatenated_and_padded(shapes: tuple[tuple[int, ...], ...], axis: int) -> None:
+    each = [normal(*s, seed=n) for n, s in enumerate(shapes)]
+    want = np.concatenate([x.numpy() for x in each], axis)
+    assert np.array_equal(compiled(lambda *each: tc.cat(each, axis), *each).numpy(), want)
+    found = compiled(lambda x: F.pad(x, (1, 2, 3, 0)) * 2, each[0]).numpy()
+    assert np.array_equal(found, np.pad(each[0].numpy() * 2, ((0, 0), (3, 0), (1, 2))))
+
+
+@pytest.mark.parametrize("columns", [9, 40, 64, 77, 512])
+def test_largest_and_smallest_with_nan_anywhere(columns: int) -> None:
+    x = np.random.default_rng(0).standard_normal((columns + 1, columns)).astype(np.float32) * 50
+    x[range(columns), range(columns)] = np.nan
+    x[:, 3] = np.where(np.isnan(x[:, 3]), np.nan, -np.inf)
+    found = compiled(lambda t: (t.amax(1), t.amin(1)), tc.tensor(x))
+    for have, want in zip(found, (x.max(1), x.min(1)), strict=True):
+        assert np.array_equal(have.numpy(), want, equal_nan=True)
+
+
+@pytest.mark.parametrize("shape", [(5, 9), (7, 512), (3, 777), (2, 33_000), (40, 3)])
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+def test_softmax_and_values_that_several_sweeps_read(shape: tuple[int, int], axis: int, dtype: type) -> None:
+    x = np.random.default_rng(0).standard_normal(shape) * 5
+    x[0, 1] = -np.inf
+    given = tc.tensor(x.astype(dtype))
+    wide = given.numpy().astype(np.float64)
+    e = np.exp(wide - wide.max(axis, keepdims=True))
+    want = e / e.sum(axis, keepdims=True)
+    tolerance = {"atol": 1e-3} if dtype is np.float16 else {"rtol": 1e-5, "atol": 1e-9}
+    np.testing.assert_allclose(compiled(lambda t: tc.softmax(t, axis), given).numpy(), want, **tolerance)
+
+    def several(t: tc.Tensor) -> tuple[tc.Tensor, ...]:
+        e = tc.exp(t - t.amax(axis, keepdim=True))
+        s = tc.sigmoid(t)
+        total = e.sum(axis, keepdim=True)
+        return s / total, e / total, (e * s).sum(axis)
+
+    s = 1 / (1 + np.exp(-wide))
+    exact = (s / e.sum(axis, keepdims=True), want, (e * s).sum(axis))
+    for have, exactly in zip(compiled(several, given), exact, strict=True):
+        np.testing.assert_allclose(have.numpy(), exactly, rtol=2e-2 if dtype is np.float16 else 1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("rows, columns", [(8, 9), (12, 33), (6, 64), (7, 64), (10, 200), (4, 256), (4, 257)])
+def test_several_short_rows_at_once_are_the_rows_one_by_one(rows: int, columns: int) -> None:
+    """The order within a row is its own: each row has the bits that it has alone."""
+    x = normal(rows, columns)
+    x[0, 2], x[-1, 0], x[1] = np.nan, np.inf, 0.0
+
+    def f(x: tc.Tensor) -> tuple[tc.Tensor, ...]:
+        d = x - x.mean(1, keepdim=True)
+        norm = d / ((d * d).mean(1, keepdim=True) + 1e-5).sqrt()
+        return norm, tc.softmax(x, 1), tc.logsumexp(x, 1), x.argmax(1), x.argmin(1)
+
+    whole = compiled(f, x)
+    for n in range(rows):
+        for have, want in zip(whole, compiled(f, x[n : n + 1]), strict=True):
+            assert np.array_equal(have[n : n + 1].numpy(), want.numpy(), equal_nan=want.dtype.is_floating_point)

@@ -149,3 +149,42 @@ def test_nothing_is_written_when_one_position_is_out_of_range(count: int) -> Non
             with pytest.raises(IndexError):
                 run(x, bad)
             assert bank.sum().item() == 0
+
+
+def test_what_one_kernel_makes_another_changes_in_place() -> None:
+    """A base that nobody else needs gets no memory of its own; one that is read later keeps its values."""
+
+    def embedding_gradient(g: Any, i: Any) -> Any:
+        return tracecomp.zeros(50, 3).index_add(0, i, g)
+
+    def twice(g: Any, i: Any) -> Any:
+        return (g.exp() * tracecomp.ones(4, 3)).index_add(0, i, g).index_copy(0, i, g).cumsum(0)
+
+    def two_of_one_base(g: Any, i: Any) -> Any:
+        return tracecomp.zeros(50, 3).index_add(0, i, g) + tracecomp.zeros(50, 3).index_add(0, i + 1, g * 2)
+
+    def inside(g: Any, i: Any) -> Any:
+        return (g.exp() @ W[:3, :3]).index_add(0, i, g) @ W[:3, :3]
+
+    def read_later(g: Any, i: Any) -> Any:
+        base = g.cumsum(0)
+        return base.index_add(0, i, g), base.flip(0)
+
+    def returned(g: Any, i: Any) -> Any:
+        base = g.cumsum(0)
+        return base, base.index_add(0, i, g), base.index_copy(0, i, g)
+
+    def in_a_loop(g: Any, i: Any) -> Any:
+        body = lambda n, z: (n + 1, (z * 0.5).cumsum(0).index_add(0, i, g))  # noqa: E731
+        return tracecomp.while_loop(lambda n, z: n < 3, body, (tracecomp.tensor(0), g.cumsum(0).index_add(0, i, g)))
+
+    rng, i = np.random.default_rng(0), at(2, 0, 2, 1)
+    for program in (embedding_gradient, twice, two_of_one_base, inside, read_later, returned, in_a_loop):
+        run = tracecomp.compile(program)
+        for _ in range(4):
+            g = tracecomp.tensor(rng.standard_normal((4, 3)).astype(np.float32))
+            found, want = run(g, i), program(g, i)
+            for a, b in zip(*(x if isinstance(x, tuple) else (x,) for x in (found, want)), strict=True):
+                np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-5, atol=1e-6)
+        arena = run.entries[0].plan.forward.built.program.arena_bytes
+        assert arena == {embedding_gradient: 0, twice: 64}.get(program, arena)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 import tracecomp as torch
 from tracecomp.nn import functional
 from tracecomp.passes import build
@@ -62,3 +64,42 @@ def test_one_result_is_not_exchanged_for_another() -> None:
         return torch.exp(y + (x @ v @ w).sum())
 
     assert stored(step, torch.randn(64, 32))[0] == ["contract", "add"]
+
+
+def test_what_an_input_gives_again_is_not_stored() -> None:
+    normal = stored(lambda x: functional.batch_norm(x, None, None, training=True), torch.randn(8, 6, 40, 40))
+    assert not any("sub" in kernel for kernel in normal) and len(normal[-1]) == 1
+
+
+def test_an_input_that_is_overwritten_is_not_kept_for_it() -> None:
+    """Else the new state would have to be copied over the old one."""
+    x, w = torch.randn(64, 96), torch.randn(96, 96)
+
+    def step(x: Any) -> Any:
+        y = x * 2
+        z = y @ w
+        x.copy_(z)
+        return (z.sum() + y).sum()
+
+    eager, compiled = x.clone(), torch.compile(step)
+    for _ in range(3):
+        want, found = step(eager), compiled(x)
+        assert abs(want.item() - found.item()) <= 1e-4 * abs(want.item())
+        eager.div_(200), x.div_(200)
+
+
+def test_gathered_elements_are_computed_where_they_are_wanted() -> None:
+    def loss(x: Any, y: Any) -> Any:
+        return functional.cross_entropy(x, y)
+
+    x, y = torch.randn(64, 1000), torch.randint(0, 1000, (64,))
+    assert all(v.type.numel <= 64 for v in _values(loss, x, y))
+    found = [torch.compile(loss)(x, y).item()]
+    wide = x.numpy().astype("float64")
+    want = (np.log(np.exp(wide).sum(1)) - wide[np.arange(64), y.numpy()]).mean()
+    np.testing.assert_allclose(found, [want], rtol=1e-5)
+
+
+def _values(step: Callable[..., Any], *args: Any) -> list[Any]:
+    partition = build(torch.trace(step, *args), {}).lowered.partition
+    return [v for g in partition.groups for v in partition.stored[g]]

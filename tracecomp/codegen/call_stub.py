@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tracecomp.codegen import sync
 from tracecomp.codegen.assembler import Assembler
 from tracecomp.codegen.call_guards import CallGuards
 from tracecomp.codegen.call_tables import (
@@ -36,7 +37,7 @@ SYMBOLS = (
     "PyLong_AsLongLong", "PyTuple_New", "PyEval_SaveThread", "PyEval_RestoreThread",
 )  # fmt: skip
 
-_DECLARATIONS = """
+_DECLARATIONS = f"""
 declare void @Py_IncRef(ptr)
 declare void @Py_DecRef(ptr)
 declare ptr @PyThreadState_GetDict()
@@ -52,6 +53,8 @@ declare i64 @PyLong_AsLongLong(ptr)
 declare ptr @PyTuple_New(i64)
 declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
+declare ptr @{sync.TAKE}(ptr, i64)
+declare void @{sync.RELEASE}(ptr)
 """
 
 
@@ -140,17 +143,20 @@ class _CallStub(CallGuards):
         a = Assembler()
         entry, table, arena = (a.load("ptr", "%record", header(word)) for word in ("entry", "table", "arena"))
         step = a.at("%record", header("step"))
-        call = f"call void {entry}(ptr {table}, ptr {arena}, ptr null, ptr {step})"
+        call = f"call void {entry}(ptr {table}, ptr {arena}, ptr %team, ptr {step})"
         a.store("i64", "0", step)
         unlocked = a.let(f"icmp ne i64 {a.load('i64', '%record', header('unlocked'))}, 0")
         a.choose(unlocked, "release", "keep")
         a.block("keep")
-        a.do(call)
+        a.do(call.replace("%team", "null"))
         a.go("done")
         a.block("release")
         self._arrays(a, "Py_IncRef")
         state = a.let("call ptr @PyEval_SaveThread()")
-        a.do(call)
+        pool, threads = a.load("ptr", "%record", header("pool")), a.load("i64", "%record", header("threads"))
+        team = a.let(f"call ptr @{sync.TAKE}(ptr {pool}, i64 {threads})")
+        a.do(call.replace("%team", team))
+        a.do(f"call void @{sync.RELEASE}(ptr {team})")
         a.do(f"call void @PyEval_RestoreThread(ptr {state})")
         self._arrays(a, "Py_DecRef")
         a.go("done")

@@ -35,14 +35,14 @@ arrays that may be used again. ``in_place``: outputs in a source's memory, ``apa
 ``results``: where the address of each stands when it has been made."""
 
 HEADER = (
-    "objects", "modes_version", "count", "entry", "table", "arena", "step", "busy", "calls", "unlocked", "numbers",
-    "failed", "finish",
+    "objects", "modes_version", "count", "entry", "table", "arena", "step", "busy", "calls", "unlocked", "pool",
+    "threads", "numbers", "failed", "finish",
     *[f"{name}.{end}" for name in TABLES for end in ("first", "end")],
 )  # fmt: skip
 """The words at the start of a record. ``step`` is where the entry tells the number of a failed step, with which
-``failed`` is then called; ``unlocked`` asks to release the interpreter lock; ``numbers`` is the count of results (-1:
-one, returned by itself); ``finish`` builds the return value from their tuple, when it is not null. ``modes_version`` is
-the version of the modes that fitted last."""
+``failed`` is then called; ``unlocked`` asks to release the interpreter lock, and to take the ``pool`` if there are
+several ``threads``; ``numbers`` is the count of results (-1: one, returned by itself); ``finish`` builds the return
+value from their tuple, when it is not null. ``modes_version`` is the version of the modes that fitted last."""
 
 ARGUMENT, OBJECT, GRADIENT = 0, 1, 2
 LAYOUT_ND, LAYOUT_BYTES, LAYOUT_DIMS = 8, 16, 24

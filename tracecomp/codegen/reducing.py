@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tracecomp.codegen import accumulate
 from tracecomp.codegen.accumulate import State
-from tracecomp.codegen.elements import Binding, Elements
+from tracecomp.codegen.elements import Binding, Elements, Point
 from tracecomp.codegen.emitter import Value
 from tracecomp.ir.index import Computed, Index, Var
 from tracecomp.ir.loops import Acc, Accumulate, Call, Expr, IndexValue, Let, Load, Loop, Read, Stmt, Update, walk
@@ -19,9 +19,7 @@ class Reducing(Elements):
         self._settle_over(stmt, states)
         for state in states.values():
             for point in self.points(state.over):
-                init = self._initial(state)
-                for part in range(state.parts):
-                    state.values[point, part] = init
+                accumulate.start(self.e, state, point, self._initial(state))
         self.body(stmt.body)
         for name, state in states.items():
             values = {p: accumulate.total(self.e, state, p) for p in self.points(state.over)}
@@ -73,6 +71,7 @@ class Reducing(Elements):
         elements = self.ordered(over | frozenset(inner))
         vector_inside = self.vector is not None and self.vector in inner
         moving = any(_free(a)[1] & self.states.keys() for a in stmt.args)
+        unnoted: dict[Point, list[Value]] = {}
         for _ in self.points(elements):
             if moving:
                 self.forget()
@@ -82,10 +81,13 @@ class Reducing(Elements):
                 lanes = self.lanes_of(self.vector)
                 chunk = self.point[self.vector]
                 active = min(lanes, self.vector.extent - chunk * lanes)
-                accumulate.update_lanes(self.e, state, where, args, chunk, lanes, active)
+                vectors = accumulate.update_lanes(self.e, state, where, args, chunk, lanes, active)
+                unnoted.setdefault(where, []).extend(vectors)
             else:
                 part = self.point[inner[-1]] % state.acc.lanes if inner and not state.lane_width else 0
                 accumulate.update_part(self.e, state, (where, part), args)
+        for where, vectors in unnoted.items():
+            accumulate.note_nan(self.e, state, where, vectors)
 
 
 def _sources(stmt: Accumulate) -> dict[str, list[Expr]]:

@@ -35,6 +35,8 @@ from tracecomp.codegen.target import Target
 
 PARALLEL = "tc_parallel"
 PARALLEL_DECLARATION = f"declare void @{PARALLEL}(ptr, ptr, ptr, i64)"
+TAKE, RELEASE = "tc_take", "tc_release"
+SHARED_SYMBOLS = (PARALLEL, TAKE, RELEASE)
 
 MAX_THREADS = 256
 POOL_BYTES = 256 + 64 * MAX_THREADS
@@ -356,7 +358,7 @@ declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
 declare ptr @PyLong_FromLongLong(i64)
 
-define internal ptr @tc.take(ptr %pool, i64 %threads) #1 {
+define ptr @TAKE(ptr %pool, i64 %threads) #1 {
 entry:
   %several = icmp sgt i64 %threads, 1
   br i1 %several, label %try, label %alone
@@ -373,7 +375,7 @@ alone:
   ret ptr null
 }
 
-define internal void @tc.release(ptr %pool) #1 {
+define void @RELEASE(ptr %pool) #1 {
   %alone = icmp eq ptr %pool, null
   br i1 %alone, label %done, label %free
 free:
@@ -430,9 +432,9 @@ take:
 go:
   store i64 0, ptr %p.failed, align 8
   %state = call ptr @PyEval_SaveThread()
-  %team = call ptr @tc.take(ptr %pool, i64 %threads)
+  %team = call ptr @TAKE(ptr %pool, i64 %threads)
   call void %fn(ptr %table, ptr %arena, ptr %team, ptr %p.failed)
-  call void @tc.release(ptr %team)
+  call void @RELEASE(ptr %team)
   call void @PyEval_RestoreThread(ptr %state)
   %failed = load i64, ptr %p.failed, align 8
   br label %finished
@@ -459,10 +461,10 @@ FLAGS_OFFSET = 64
 
 
 def shared_text(target: Target) -> str:
-    """The module with ``tc_parallel``, ``tc_worker`` and ``tc_call``."""
+    """The module with ``tc_parallel``, ``tc_take``, ``tc_release``, ``tc_worker`` and ``tc_call``."""
     arch = target.triple.split("-", 1)[0]
     text = _AWAIT + _JOBS + _CALL + "\nattributes #1 = { nounwind }\n"
-    numbers = {**_SYSTEM_CALLS[arch], "SPINS": _SPINS, "CHUNKS": CHUNKS_PER_THREAD, "PAUSE": _PAUSE[arch]}
-    for name, value in numbers.items():
+    words = {**_SYSTEM_CALLS[arch], "SPINS": _SPINS, "CHUNKS": CHUNKS_PER_THREAD, "PAUSE": _PAUSE[arch]}
+    for name, value in {**words, "TAKE": TAKE, "RELEASE": RELEASE}.items():
         text = text.replace(name, str(value))
     return f"{_PAUSE_DECLARED[arch]}\n{text}"

@@ -31,7 +31,11 @@ from tracecomp.ops.define import check_axes, check_dtype
 from tracecomp.ops.parts import each
 from tracecomp.ops.prim import prim
 from tracecomp.ops.reduction import shift
-from tracecomp.ops.statements import Names, vectors
+from tracecomp.ops.statements import CHUNK, Names, vectors
+
+AT_ONCE = 4
+# Lines that lie side by side and run together, if that leaves a few chunks of them to share: memory likes long runs.
+WIDE, SHARES = (256, 128), 4
 
 _SHAPES: tuple[tuple[Shape, int], ...] = (
     ((5,), 0), ((2, 3, 4), 1), ((3, 70), 1), ((4, 3), 0), ((0, 3), 0), ((2, 0), 0), ((3, 1), 1),
@@ -59,7 +63,8 @@ def lines(
 ) -> list[Stmt]:
     """``body(at)`` for every line along ``axis``, where ``at(k)`` is the flat offset of the line's k-th element.
 
-    Neighbouring lines run as SIMD lanes where they lie side by side; lines are split among threads.
+    Neighbouring lines run as SIMD lanes where they lie side by side, else a few at once, because each is a chain of
+    dependent steps; lines are split among threads.
     """
     outer, size, inner = math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
     if inner == 0:
@@ -69,10 +74,21 @@ def lines(
         return lambda lane: body(lambda k: (block * size + k) * inner + lane)
 
     if outer == 1 and inner > 1:
-        return vectors(names, inner, along(Index()), kind="parallel")
-    block = names.var(outer)
-    inside = vectors(names, inner, along(index(block))) if inner > 1 else along(index(block))(Index())
-    return [Loop("parallel", block, tuple(inside))]
+        chunk = next((c for c in WIDE if inner >= SHARES * c), CHUNK)
+        return vectors(names, inner, along(Index()), "parallel", chunk)
+    if inner > 1:
+        block = names.var(outer)
+        return [Loop("parallel", block, tuple(vectors(names, inner, along(index(block)))))]
+    whole, rest = divmod(outer, AT_ONCE)
+    result: list[Stmt] = []
+    if whole:
+        several, one = names.var(whole), names.var(AT_ONCE)
+        inside = Loop("tile", one, tuple(along(index(several) * AT_ONCE + index(one))(Index())))
+        result.append(Loop("parallel", several, (inside,)))
+    if rest:
+        one = names.var(rest)
+        result.append(Loop("tile", one, tuple(along(index(one) + whole * AT_ONCE)(Index()))))
+    return result
 
 
 def _running(op: str, identity: Callable[[DType], Const]) -> Imperative:

@@ -8,7 +8,7 @@ Merging never changes an order of summation, which the graph alone decides.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from itertools import pairwise
 
 from tracecomp.ir.graph import Graph, Node, Value
@@ -23,11 +23,12 @@ MIN_TRANSPOSED = 2048
 
 
 class Fuser:
-    """Builds a ``Partition`` of a graph's live nodes."""
+    """Builds a ``Partition`` of a graph's live nodes; results take the memory of the inputs ``overwritten``."""
 
-    def __init__(self, graph: Graph, enabled: bool = True) -> None:
+    def __init__(self, graph: Graph, enabled: bool = True, overwritten: Set[Value] = frozenset()) -> None:
         self.graph = graph
         self.enabled = enabled
+        self.overwritten = overwritten
         self.live = list(graph.live_nodes())
         self.order = {node: n for n, node in enumerate(self.live)}
         self.users = self._users()

@@ -2,7 +2,8 @@
 
 A nest runs over row variables; for each row it alternates row statements with sweeps over the inner variables. A
 sweep computes the reductions whose operands are ready and stores the results that are ready. A value needed by a later
-sweep is evaluated again, reloaded from its result, or, when it is costly, kept in scratch memory.
+sweep is evaluated again, reloaded from its result, or, when it is costly, kept: in the memory of a result of the last
+sweep, or else in scratch memory.
 """
 
 from __future__ import annotations
@@ -54,6 +55,18 @@ def build_nest(group: Group, stored: list[Value], params: Params) -> Nest:
     return _Builder(group, stored, params).build()
 
 
+@dataclass(frozen=True)
+class _Kept:
+    """Memory from which a value is read in sweeps after number ``since``.
+
+    ``offset`` is where the current element is, if that is not where the value itself has it.
+    """
+
+    since: int
+    buffer: Buffer
+    offset: Index | None = None
+
+
 class _Builder:
     def __init__(self, group: Group, stored: list[Value], params: Params) -> None:
         self.group = group
@@ -67,7 +80,8 @@ class _Builder:
         self.params = params
         self.ready = self._levels()
         self.totals: dict[Node, Read] = {}
-        self.kept: dict[Node, tuple[int, Buffer]] = {}
+        self.kept: dict[Node, _Kept] = {}
+        self.scratch: list[Buffer] = []
         self.sweep = 0
         self.evaluator = Evaluator(self.members, self.params, self._supplied)
         self.evaluator.inner_vars = frozenset(self.inner)
@@ -103,8 +117,7 @@ class _Builder:
                 self._store_full(roots[self.sweep], row_block)
             self.evaluator.block = row_block
             self._store_rows(row_block)
-        scratch = [b for _, b in self.kept.values() if b.name.startswith("s")]
-        return Nest(self.rows, self.inner, items, self.params, self.lanes, scratch)
+        return Nest(self.rows, self.inner, items, self.params, self.lanes, self.scratch)
 
     def _is_row(self, node: Node) -> bool:
         return node in self.group.rows or isinstance(node.op.loop, Reduced)
@@ -124,6 +137,7 @@ class _Builder:
         """From the last sweep back: what is read again rather than evaluated again, and where it is kept."""
         stored = {v.node: v for v in self.stored}
         size = self.group.domain.numel // max(self.group.domain.rows, 1)
+        lent = [stored[n] for n in roots[last] if n in stored]
         for sweep in range(last, 0, -1):
             stack, seen = list(roots[sweep]), set(roots[sweep])
             while stack:
@@ -132,17 +146,28 @@ class _Builder:
                 if earlier and (node in stored or node in self.kept):
                     value = stored.get(node)
                     if value is not None:
-                        self.kept.setdefault(node, (self.ready[node], self.params.of(value)))
+                        self.kept.setdefault(node, _Kept(self.ready[node], self.params.of(value)))
                     continue
                 if earlier and size * node.outputs[0].dtype.itemsize <= KEEP_BYTES and self._chain(node) >= KEEP_COST:
-                    buffer = Buffer(f"s{len(self.kept)}", node.outputs[0].dtype, size)
-                    self.kept[node] = (self.ready[node], buffer)
+                    self.kept[node] = self._keep(node, size, lent)
                     roots[self.ready[node]].append(node)
                     continue
                 for producer in self._members_read(node):
                     if producer not in seen and not self._is_row(producer):
                         seen.add(producer)
                         stack.append(producer)
+
+    def _keep(self, node: Node, size: int, lent: list[Value]) -> _Kept:
+        """Memory for ``node``: that of a result in ``lent``, which nobody reads before the last sweep, or scratch."""
+        dtype = node.outputs[0].dtype
+        for value in lent:
+            assert value.node is not None
+            if value.dtype is dtype:
+                lent.remove(value)
+                offset = linear(self._position(value.node), value.shape)
+                return _Kept(self.ready[node], self.params.written(value), offset)
+        self.scratch.append(Buffer(f"s{len(self.scratch)}", dtype, size))
+        return _Kept(self.ready[node], self.scratch[-1], self._inner_offset())
 
     def _chain(self, node: Node) -> float:
         """Cost of evaluating ``node`` again from what is in memory."""
@@ -153,14 +178,14 @@ class _Builder:
     def _supplied(self, node: Node, position: tuple[Index, ...]) -> Expr | None:
         if isinstance(node.op.loop, Reduced):
             return cast(self.totals[node], node.outputs[0].dtype)
-        if node in self.kept and self.kept[node][0] < self.sweep:
-            buffer = self.kept[node][1]
-            at = self._inner_offset() if buffer.name.startswith("s") else linear(position, node.outputs[0].shape)
+        kept = self.kept.get(node)
+        if kept is not None and kept.since < self.sweep:
+            at = linear(position, node.outputs[0].shape) if kept.offset is None else kept.offset
             key = ("kept", node, at)
             block = self.evaluator.block
             found = block.find(key)
             if found is None:
-                found = block.known[key] = self.evaluator._let(block, Load(buffer, at))
+                found = block.known[key] = self.evaluator._let(block, Load(kept.buffer, at))
             return found
         return None
 
@@ -203,8 +228,8 @@ class _Builder:
         found = [self.evaluator.read(n.outputs[0], self._position(n)) for n in nodes]
         for node, expr in zip(nodes, found, strict=True):
             value, kept = node.outputs[0], self.kept.get(node)
-            if kept is not None and kept[1].name.startswith("s"):
-                block.stmts.append(Store(kept[1], self._inner_offset(), expr))
+            if kept is not None and kept.offset is not None:
+                block.stmts.append(Store(kept.buffer, kept.offset, expr))
             if value in self.stored:
                 offset = linear(self._position(node), value.shape)
                 block.stmts.append(Store(self.params.written(value), offset, expr))

@@ -13,9 +13,10 @@ from tracecomp.passes.reads import reads_aligned, storage
 
 
 class Outputs:
-    """``home`` maps a value to the output position whose memory holds it; ``same`` to the input it overwrites.
+    """``home`` maps a value to the output position whose memory holds it; ``same`` to the value it overwrites.
 
-    ``aliases[o] = i`` says that output ``o`` is the memory of input ``i``.
+    That is an input, or what another kernel stores for the one that overwrites it. ``aliases[o] = i`` says that
+    output ``o`` is the memory of input ``i``.
     """
 
     def __init__(self, graph: Graph, partition: Partition, aliases: Mapping[int, int]) -> None:
@@ -25,10 +26,13 @@ class Outputs:
         self.home: dict[Value, int] = {}
         self.same: dict[Value, Value] = {}
         self.pending: list[tuple[Value, int]] = []
-        self.reads = {g: values_read(g, partition) for g in partition.groups}
+        self.reads = {g: values_read(g, partition) | _operands(g) for g in partition.groups}
         self.producer = {v: g for g in partition.groups for v in partition.stored[g]}
         for position, output in enumerate(graph.outputs):
             self._settle(storage(output.value), position)
+        for group in partition.groups:
+            if group.kind == "imperative":
+                self._take_over(group)
 
     def _settle(self, value: Value, position: int) -> None:
         group = self.producer.get(value)
@@ -41,6 +45,23 @@ class Outputs:
             self.same[value] = self._target(position)
         else:
             self.pending.append((value, position))
+
+    def _take_over(self, group: Group) -> None:
+        """Let a kernel that changes parts of its first operand do so where that lies, if nobody else needs it."""
+        node = group.nodes[0]
+        result, operand = node.outputs[0], storage(node.inputs[0]) if node.inputs else None
+        if operand is None or operand not in self.producer or result in self.same or operand in self.home:
+            return
+        if self._met_by_control(result) or self._met_by_control(operand):
+            return
+        if _changes_in_place(node, operand) and self._may_overwrite(result, group, operand):
+            root = self.same[result] = self.same.get(operand, operand)
+            if result in self.home:
+                self.home[root] = self.home[result]
+
+    def _met_by_control(self, value: Value) -> bool:
+        groups = self.partition.groups
+        return any(g.kind == "control" and (value in self.reads[g] or self.producer.get(value) is g) for g in groups)
 
     def _target(self, position: int) -> Value:
         return self.graph.inputs[self.aliases[position]].value
@@ -65,20 +86,27 @@ class Outputs:
         """Copies for outputs that no kernel writes, those over inputs last and from staged sources."""
         plain = [(v, p) for v, p in self.pending if p not in self.aliases]
         over = [(v, p) for v, p in self.pending if p in self.aliases and v is not self._target(p)]
-        tasks = [copy_task(v, self._output_value(v, p)) for v, p in plain]
+        tasks = [copy_task(self.same.get(v, v), self._output_value(v, p)) for v, p in plain]
         last: list[Task] = []
         for value, position in over:
             if value.node is None:
                 stage = Value(None, -1, value.type)
                 tasks.append(copy_task(value, stage))
                 value = stage
-            last.append(copy_task(value, self._output_value(value, position)))
+            last.append(copy_task(self.same.get(value, value), self._output_value(value, position)))
         return [*tasks, *last]
 
     def _output_value(self, like: Value, position: int) -> Value:
         target = Value(None, -1, like.type)
         self.home[target] = position
         return target
+
+
+def _operands(group: Group) -> set[Value]:
+    """What a group of statements or of control reads from memory, also where others would compute it again."""
+    if group.kind not in ("imperative", "control"):
+        return set()
+    return {storage(v) for v in group.nodes[0].inputs}
 
 
 def _changes_in_place(node: Node, target: Value) -> bool:

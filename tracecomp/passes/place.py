@@ -84,7 +84,8 @@ class _Planner:
         self.machine = machine
 
     def frame(self, graph: Graph, aliases: Mapping[int, int]) -> Frame:
-        partition = Fuser(graph, self.fuse).run()
+        overwritten = frozenset(graph.inputs[i].value for i in aliases.values())
+        partition = Fuser(graph, self.fuse, overwritten).run()
         if self.fuse:
             partition = with_chains(partition, graph, aliases, self.machine)
         outputs = Outputs(graph, partition, aliases)

@@ -67,7 +67,7 @@ class Recompute:
         return bool(readers) and all(self._may_recompute(node, r) for r in readers)
 
     def _may_recompute(self, node: Node, reader: Node) -> bool:
-        if not isinstance(reader.op.loop, Pointwise | Reduced):
+        if not isinstance(reader.op.loop, Pointwise | Reduced) and reader.op.kind != "gather":
             return False
         return self.fuser.space(reader).numel <= node.outputs[0].type.numel
 
@@ -108,9 +108,13 @@ class Recompute:
                 yield value
 
     def _added(self, node: Node, recipe: _Recipe, group: Group, kept: set[Node]) -> int:
-        """Bytes that are in memory longer, or at all, because ``node`` is computed from ``recipe``."""
+        """Bytes that are in memory longer, or at all, because ``node`` is computed from ``recipe``.
+
+        An input is in memory anyway, but one that is overwritten would have to be overwritten later.
+        """
         until = self._last_read(node.outputs[0])
-        added = sum(v.type.nbytes for v in recipe.inputs if self._last_read(v) < until)
+        overwritten = recipe.inputs & self.fuser.overwritten
+        added = sum(v.type.nbytes for v in overwritten if self._last_read(v) < until)
         for leaf, nbytes in recipe.leaves.items():
             stored = leaf in kept or leaf not in group.nodes
             if not stored or max(map(self._last_read, leaf.outputs)) < until:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import pairwise
+from math import prod
 
-from tracecomp.ir.index import Index, Var, index
+from tracecomp.ir.index import Computed, Index, Var, index
 from tracecomp.ir.loops import Accumulate, Buffer, Let, Load, Local, Loop, Stmt, Store, walk
 from tracecomp.passes.cost import expr_cost
 from tracecomp.passes.machine import Machine
@@ -19,8 +20,12 @@ PARALLEL_WORK = 1 << 21
 MOVING_COST = 3.0
 LIGHT_COST = 8.0
 HEAVY_COST = 24.0
+GATHER_COST = 12.0
 MAX_SPLITS = 24
 BLOCK = 16
+STRIPE = 64
+# How many rows at once, up to how many bytes of each.
+SHORT_ROWS = ((4, 256), (2, 1024))
 
 
 def schedule_nest(nest: Nest, machine: Machine) -> tuple[Stmt, ...]:
@@ -28,21 +33,31 @@ def schedule_nest(nest: Nest, machine: Machine) -> tuple[Stmt, ...]:
     nest = _joined_rows(_split_vars(nest))
     if any(v.extent == 0 for v in nest.rows):
         return ()
+    shared = _work(nest) >= PARALLEL_WORK
     if nest.inner and nest.lanes > 1:
-        return _along_rows(nest)
-    parts = _parts(nest)
-    if parts:
-        return tuple(s for p in parts for s in _map(p, machine))
-    return _map(nest, machine)
+        return _along_rows(nest, machine, shared)
+    return _together(s for part in _parts(nest) or [nest] for s in _map(part, machine, shared))
 
 
-def _map(nest: Nest, machine: Machine) -> tuple[Stmt, ...]:
+def _map(nest: Nest, machine: Machine, shared: bool) -> tuple[Stmt, ...]:
     """Lanes over row variables."""
     pair = _transposed_pair(nest)
     if pair is not None:
-        return _transposed(nest, *pair)
+        return _transposed(nest, *pair, shared)
     vector = _vector_row(nest, machine)
-    return _across_rows(nest, vector, _chunk(nest, machine))
+    return _across_rows(nest, vector, _chunk(nest, machine), shared)
+
+
+def _together(body: Iterable[Stmt]) -> tuple[Stmt, ...]:
+    """Neighbouring loops over one variable, which the parts of a nest begin with, as one loop."""
+    result: list[Stmt] = []
+    for stmt in body:
+        last = result[-1] if result else None
+        if isinstance(stmt, Loop) and isinstance(last, Loop) and (stmt.kind, stmt.var) == (last.kind, last.var):
+            result[-1] = Loop(stmt.kind, stmt.var, _together((*last.body, *stmt.body)))
+        else:
+            result.append(stmt)
+    return tuple(result)
 
 
 def _split_vars(nest: Nest) -> Nest:
@@ -68,7 +83,8 @@ def _parts(nest: Nest) -> list[Nest]:
     result = []
     for low, high in pairwise(cuts):
         new, body = part(var, low, high, nest.items[0])
-        result.append(Nest([new if v == var else v for v in nest.rows], [], [body], nest.params, nest.lanes, []))
+        rows = [new if v == var else v for v in nest.rows]
+        result.append(_joined_rows(Nest(rows, [], [body], nest.params, nest.lanes, [])))
     return result
 
 
@@ -103,7 +119,16 @@ def _work(nest: Nest) -> float:
 
 def _cost(nest: Nest) -> float:
     body = [s for item in nest.items for s in (item.body if isinstance(item, Sweep) else item)]
-    return sum(expr_cost(s.value) for s in body if isinstance(s, Let | Store)) + 0.5 * len(body)
+    cost = sum(expr_cost(s.value) for s in body if isinstance(s, Let | Store)) + 0.5 * len(body)
+    return cost + GATHER_COST * sum(_gathers(s, [*nest.rows, *nest.inner][-1:]) for s in body)
+
+
+def _gathers(stmt: Stmt, innermost: list[Var]) -> bool:
+    """Whether a statement loads from run-time positions, another one for each element."""
+    if not isinstance(stmt, Let) or not isinstance(stmt.value, Load):
+        return False
+    computed = [atom.expr for atom, _ in stmt.value.offset.terms if isinstance(atom, Computed)]
+    return any(v in innermost for expr in computed for v in expr.vars())
 
 
 def _chunk(nest: Nest, machine: Machine) -> int:
@@ -115,8 +140,8 @@ def _chunk(nest: Nest, machine: Machine) -> int:
     return lanes * (2 if _cost(nest) > HEAVY_COST else 4)
 
 
-def _along_rows(nest: Nest) -> tuple[Stmt, ...]:
-    """Lanes run along the innermost reduced variable; one row after another."""
+def _along_rows(nest: Nest, machine: Machine, shared: bool) -> tuple[Stmt, ...]:
+    """Lanes run along the innermost reduced variable; one row, or a few short ones, after another."""
     body: list[Stmt] = [Local(b) for b in nest.scratch]
     for item in nest.items:
         if isinstance(item, Sweep):
@@ -124,10 +149,30 @@ def _along_rows(nest: Nest) -> tuple[Stmt, ...]:
             body.extend([Accumulate(item.accs, inner)] if item.accs else inner)
         else:
             body.extend(item)
-    return _parallel_loops(nest.rows, tuple(body), _work(nest))
+    height = _rows_at_once(nest, machine)
+    if height == 1:
+        return _parallel_loops(nest.rows, tuple(body), shared)
+    *others, last = nest.rows
+    counter, unit = Var(f"{last.name}c", last.extent // height), Var(f"{last.name}t", height)
+    tile = Loop("tile", unit, Copier({last: index(counter) * height + index(unit)}).stmts(body))
+    return _parallel_loops([*others, counter], (tile,), shared)
 
 
-def _across_rows(nest: Nest, vector: Var | None, chunk: int) -> tuple[Stmt, ...]:
+def _rows_at_once(nest: Nest, machine: Machine) -> int:
+    """How many rows share their steps: in short ones, much of the time is waiting for the total of the sweep before."""
+    sweeps = [item for item in nest.items if isinstance(item, Sweep)]
+    if not nest.rows or nest.scratch or len(sweeps) < 2:
+        return 1
+    itemsize = max((b.dtype.itemsize for b in nest.params.buffers.values()), default=4)
+    row = prod(v.extent for v in nest.inner) * itemsize
+    sums = max(len(sweep.accs) for sweep in sweeps) * nest.lanes // machine.lanes(4)
+    for height, most in SHORT_ROWS:
+        if row <= most and nest.rows[-1].extent % height == 0 and sums * height <= machine.registers // 2:
+            return height
+    return 1
+
+
+def _across_rows(nest: Nest, vector: Var | None, chunk: int, shared: bool) -> tuple[Stmt, ...]:
     """Lanes run over a row variable; each lane does its own row."""
     content: list[Stmt] = []
     for item in nest.items:
@@ -138,9 +183,9 @@ def _across_rows(nest: Nest, vector: Var | None, chunk: int) -> tuple[Stmt, ...]
             content.extend(item)
     others = [v for v in nest.rows if v != vector]
     if vector is None:
-        return _parallel_loops(others, (*(Local(b) for b in nest.scratch), *content), _work(nest))
-    kind = "parallel" if not others and _work(nest) >= PARALLEL_WORK else "serial"
-    return _parallel_loops(others, strip(vector, chunk, content, kind, tuple(nest.scratch)), _work(nest))
+        return _parallel_loops(others, (*(Local(b) for b in nest.scratch), *content), shared)
+    kind = "parallel" if not others and shared else "serial"
+    return _parallel_loops(others, strip(vector, chunk, content, kind, tuple(nest.scratch)), shared)
 
 
 def _vector_row(nest: Nest, machine: Machine) -> Var | None:
@@ -183,11 +228,26 @@ def _transposed_pair(nest: Nest) -> tuple[Var, Var] | None:
     return None
 
 
-def _transposed(nest: Nest, load: Var, store: Var) -> tuple[Stmt, ...]:
-    """Square blocks: vectors along what is read, tiles along what is written."""
+def _transposed(nest: Nest, load: Var, store: Var, shared: bool) -> tuple[Stmt, ...]:
+    """Square blocks: vectors along what is read, tiles along what is written.
+
+    Blocks follow each other in stripes along what is written, so that memory is written in long runs, and as wide as a
+    few cache lines, so that no line is read by two stripes but the ones between them.
+    """
     content = [s for item in nest.items if not isinstance(item, Sweep) for s in item]
-    body = tiles(store, BLOCK, strip(load, BLOCK, content))
-    return _parallel_loops([v for v in nest.rows if v not in (load, store)], body, _work(nest))
+    others = [v for v in nest.rows if v not in (load, store)]
+    kind = "parallel" if not others and shared else "serial"
+    whole, rest = divmod(load.extent, STRIPE)
+    body: list[Stmt] = []
+    if whole:
+        stripe, part = Var(f"{load.name}s", whole), Var(f"{load.name}p", STRIPE)
+        copied = Copier({load: index(stripe) * STRIPE + index(part)}).stmts(content)
+        body.append(Loop(kind, stripe, tiles(store, BLOCK, strip(part, BLOCK, copied))))
+    if rest:
+        part = Var(f"{load.name}q", rest)
+        copied = Copier({load: index(part) + whole * STRIPE}, "q" if whole else "").stmts(content)
+        body.extend(tiles(store, BLOCK, strip(part, BLOCK, copied)))
+    return _parallel_loops(others, tuple(body), shared)
 
 
 def tiles(
@@ -260,10 +320,10 @@ def _loops(kind: str, names: Iterable[Var], body: tuple[Stmt, ...]) -> tuple[Stm
     return body
 
 
-def _parallel_loops(names: list[Var], body: tuple[Stmt, ...], work: float) -> tuple[Stmt, ...]:
-    """Nested loops over ``names``, the outermost split among threads when there is enough to do."""
-    shared = any(isinstance(s, Loop) and s.kind == "parallel" for s in walk(body))
-    if not body or not names or work < PARALLEL_WORK or shared:
+def _parallel_loops(names: list[Var], body: tuple[Stmt, ...], shared: bool) -> tuple[Stmt, ...]:
+    """Nested loops over ``names``, the outermost split among threads if ``shared`` and the body has no such loop."""
+    inside = any(isinstance(s, Loop) and s.kind == "parallel" for s in walk(body))
+    if not body or not names or not shared or inside:
         return _loops("serial", names, body)
     first, *rest = names
     if rest and first.extent < 16:

@@ -48,7 +48,8 @@ def library() -> Library:
         function = getattr(ctypes.pythonapi, name)
         native.add_symbol(name, ctypes.cast(function, ctypes.c_void_p).value or 0)
     shared = objects.library(sync.shared_text(native.host_target()), native.host_target())
-    native.add_symbol(sync.PARALLEL, shared.address(sync.PARALLEL))
+    for name in sync.SHARED_SYMBOLS:
+        native.add_symbol(name, shared.address(name))
     return shared
 
 

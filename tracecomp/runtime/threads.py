@@ -16,12 +16,14 @@ from tracecomp.codegen import sync
 from tracecomp.locks import Lock
 from tracecomp.runtime.entry import aligned_bytes, library
 
-_chosen: int | None = None
+chosen: int | None = None
+"""The number of threads that ``set_num_threads`` asked for."""
 
 POOL = aligned_bytes(sync.POOL_BYTES)
 """The memory that workers watch."""
 
-_workers = 0
+workers = 0
+"""How many have been started in this process."""
 _starting = Lock()
 
 
@@ -44,7 +46,7 @@ def _cgroup_quota() -> float | None:
 
 def get_num_threads() -> int:
     """Threads a call uses unless it says otherwise."""
-    return _chosen or config.current().num_threads or _default_threads()
+    return chosen or config.current().num_threads or _default_threads()
 
 
 @cache
@@ -56,8 +58,8 @@ def set_num_threads(count: int) -> None:
     """Use ``count`` threads from now on; RuntimeError when it is not positive."""
     if count < 1:
         raise RuntimeError(f"set_num_threads expects a positive integer, got {count}")
-    global _chosen
-    _chosen = count
+    global chosen
+    chosen = count
 
 
 def wanted(count: int | None) -> int:
@@ -71,13 +73,13 @@ def wanted(count: int | None) -> int:
 
 def start_workers(count: int) -> None:
     """Have at least ``count`` workers."""
-    global _workers
-    if _workers >= count:
+    global workers
+    if workers >= count:
         return
     with _starting:
-        while _workers < count:
-            threading.Thread(target=_work, args=(_workers + 1,), daemon=True).start()
-            _workers += 1
+        while workers < count:
+            threading.Thread(target=_work, args=(workers + 1,), daemon=True).start()
+            workers += 1
 
 
 def _work(number: int) -> None:
@@ -90,8 +92,8 @@ def _work(number: int) -> None:
 
 def _after_fork() -> None:
     """A forked child has none of its parent's threads."""
-    global _workers
-    _workers = 0
+    global workers
+    workers = 0
     POOL[:] = 0
     _default_threads.cache_clear()
 
