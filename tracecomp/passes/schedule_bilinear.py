@@ -7,43 +7,19 @@ lanes; which form is used depends on shapes and strides alone, never on the mach
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import product
-
-from tracecomp.ir.index import Index, Var, index, linear, unravel
-from tracecomp.ir.loops import Acc, Accumulate, Buffer, Const, Let, Load, Local, Loop, Read, Stmt, Store, Update
-from tracecomp.passes.bilinear import ACCUMULATOR, BilinearNest, Operand
+from tracecomp.ir.index import Var
+from tracecomp.ir.loops import Accumulate, Loop, Stmt
+from tracecomp.passes.bilinear import BilinearNest, Operand
 from tracecomp.passes.machine import Machine
-from tracecomp.passes.nest import identity, lanes_for
-from tracecomp.passes.rename import Copier
+from tracecomp.passes.nest import lanes_for
+from tracecomp.passes.register_tiles import PARALLEL_WORK, Plan, Tiled, accumulator, nested, product_of
 from tracecomp.passes.schedule import strip, tiles
-from tracecomp.passes.split_vars import merge_vars, merged
+from tracecomp.passes.stages import stages_of
 
-PARALLEL_WORK = 1 << 22  # multiply-adds, 80 us: see schedule.PARALLEL_WORK
-WANTED_BLOCKS = 16
 NOMINAL_LANES = 16
 GATHER_COST = 20.0
 PACK_ROW_BYTES = 2048
-UNROLLED_TERMS = 4
 SLIDING_TERMS = 32
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The choice for one nest: lanes over ``vector``, a tile of ``tile``, ``packed`` the operand copied to a panel.
-
-    ``whole`` is a second, short variable that joins the tile as a whole where the first alone leaves registers idle.
-    ``window``: summed variables along which neighbouring rows of the tile read the same vectors, written out so that
-    each is loaded once.
-    """
-
-    vector: Var | None
-    tile: Var | None
-    width: int
-    height: int
-    packed: str = ""
-    whole: Var | None = None
-    window: tuple[Var, ...] = ()
 
 
 def schedule_bilinear(nest: BilinearNest, machine: Machine) -> tuple[Stmt, ...]:
@@ -62,7 +38,7 @@ def schedule_parts(nest: BilinearNest, machine: Machine) -> tuple[tuple[Stmt, ..
         return (), _dot_form(nest, in_lanes, machine)
     vector = min(reversed(nest.out), key=lambda v: _lane_cost(nest, v))
     plan = _plan(nest, vector, machine)
-    tiled = _Tiled(nest, plan)
+    tiled = Tiled(nest, plan)
     if plan.packed and tiled.moving.inside:
         return (), (*tiled.packing(), *tiled.emit())
     return tiled.packing(), tiled.emit()
@@ -112,7 +88,7 @@ def _dot_cost(nest: BilinearNest) -> float:
     if not strides <= {0, 1} or last.extent < NOMINAL_LANES:
         return float("inf")
     two_sided = all(v is not None and v.extent > 2 for v in _sides(nest))
-    return ((0.65 if two_sided else 2.0) + 24.0 / (_product(nest.reduce) / NOMINAL_LANES)) / _filled(last.extent)
+    return ((0.65 if two_sided else 2.0) + 24.0 / (product_of(nest.reduce) / NOMINAL_LANES)) / _filled(last.extent)
 
 
 def _sides(nest: BilinearNest) -> tuple[Var | None, Var | None]:
@@ -143,14 +119,19 @@ def _plan(nest: BilinearNest, vector: Var, machine: Machine) -> Plan:
         room = (machine.registers - 6) // (height * vectors)
         fitting = [v for v in tiles if v != tile and v.extent <= room]
         whole = max(fitting, key=lambda v: v.extent, default=None)
-    return Plan(vector, tile, width, height, _packed(nest, moving, vector), whole, window)
+    stages = None
+    several = (tile.extent if tile else 1) > height or len(nest.out) > 2
+    column = product_of(nest.reduce) * width * nest.acc.dtype.itemsize
+    if not window and whole is None and not nest.outside and several and column > machine.l2_bytes // 2:
+        stages = stages_of(nest.reduce)
+    return Plan(vector, tile, width, height, _packed(nest, moving, vector), whole, window, stages)
 
 
 def _window(nest: BilinearNest, moving: Operand, tile: Var) -> tuple[Var, ...]:
     """The last summed variables, from the one along which the moving operand is read like along the tile."""
     step = moving.stride(tile)
     for n, var in enumerate(nest.reduce):
-        if step and moving.stride(var) == step and _product(nest.reduce[n:]) <= SLIDING_TERMS:
+        if step and moving.stride(var) == step and product_of(nest.reduce[n:]) <= SLIDING_TERMS:
             return tuple(nest.reduce[n:])
     return ()
 
@@ -165,7 +146,7 @@ def _packed(nest: BilinearNest, moving: Operand, vector: Var) -> str:
     if both or reuse < 4 or not nest.reduce:
         return ""
     stride = moving.stride(vector)
-    row = max((abs(moving.stride(v) or 0) for v in nest.reduce), default=0) * nest.acc.dtype.itemsize
+    row = abs(moving.stride(nest.reduce[-1]) or 0) * nest.acc.dtype.itemsize
     if stride != 1 or (terms >= 256 and row >= PACK_ROW_BYTES and reuse >= 64):
         return "rhs" if moving is nest.rhs else "lhs"
     return ""
@@ -208,7 +189,7 @@ def _dot_form(nest: BilinearNest, in_lanes: bool, machine: Machine) -> tuple[Stm
         body = strip(last, lanes, body) if lanes > 1 else (Loop("serial", last, body),)
         for var in reversed(nest.reduce[:-1]):
             body = (Loop("serial", var, body),)
-    content: tuple[Stmt, ...] = (Accumulate((_acc(nest, lanes),), body), *nest.after)
+    content: tuple[Stmt, ...] = (Accumulate((accumulator(nest, lanes),), body), *nest.after)
     both = (nest.lhs, nest.rhs)
     shared = [v for v in nest.out if all(o.depends(v) for o in both)]
     cut = _dot_tile(nest, max(1, lanes // machine.lanes(nest.acc.dtype.itemsize)), machine)
@@ -219,7 +200,7 @@ def _dot_form(nest: BilinearNest, in_lanes: bool, machine: Machine) -> tuple[Stm
     parallel = nest.work >= PARALLEL_WORK
     for var, height in cut[:1]:
         content = tiles(var, height, content, "parallel" if parallel and not shared else "serial")
-    return _outer(shared, content, nest.work)
+    return nested(shared, content, nest.work)
 
 
 def _dot_tile(nest: BilinearNest, registers: int, machine: Machine) -> list[tuple[Var, int]]:
@@ -249,224 +230,3 @@ def _dot_tile(nest: BilinearNest, registers: int, machine: Machine) -> list[tupl
     ]
     a, b = min(fitting, key=lambda ab: cycles(*ab), default=(1, 1))
     return [(two[0], a), (two[1], b)]
-
-
-def _outer(names: list[Var], body: tuple[Stmt, ...], work: int) -> tuple[Stmt, ...]:
-    for depth, var in reversed(list(enumerate(names))):
-        kind = "parallel" if depth == 0 and work >= PARALLEL_WORK else "serial"
-        body = (Loop(kind, var, body),)
-    return body
-
-
-def _acc(nest: BilinearNest, lanes: int = 1) -> Acc:
-    dtype = nest.acc.dtype
-    return Acc(ACCUMULATOR, "fma", dtype, nest.start or Const(identity("fma", dtype), dtype), lanes)
-
-
-class _Tiled:
-    """Emits the register-tiled form: the packed operand first, then rectangles of blocks of register tiles."""
-
-    def __init__(self, nest: BilinearNest, plan: Plan) -> None:
-        self.nest, self.plan = nest, plan
-        assert plan.vector is not None
-        self.vector = plan.vector
-        self.tile = plan.tile
-        self.others = [v for v in nest.out if v not in (plan.vector, plan.tile, plan.whole)]
-        self.chunks, self.rest = divmod(self.vector.extent, plan.width)
-        rows = self.tile.extent if self.tile else 1
-        self.steps, self.rows_rest = divmod(rows, plan.height)
-        self.terms = _product(nest.reduce)
-        self.moving = nest.rhs if plan.packed == "rhs" else nest.lhs
-        around = () if self.moving.inside else nest.outside
-        self.panel_others = [v for v in (*around, *self.others) if self.moving.depends(v)] if plan.packed else []
-        self.copies = 0
-
-    def columns(self) -> list[_Columns]:
-        """Whole chunks of lanes, and the remaining lanes."""
-        columns = [_Columns(self.chunks, 0, self.plan.width)] if self.chunks else []
-        if self.rest:
-            columns.append(_Columns(1, self.chunks * self.plan.width, self.rest))
-        return columns
-
-    def packing(self) -> tuple[Stmt, ...]:
-        """The moving operand copied into panels, when the plan asks for it."""
-        return tuple(s for c in self.columns() for s in self._pack(c)) if self.plan.packed else ()
-
-    def emit(self) -> tuple[Stmt, ...]:
-        """Whole and remaining lanes, by blocks of rows and the remaining rows."""
-        outer = _product(self.others)
-        blocks = self._row_blocks(outer * (self.chunks + bool(self.rest)))
-        steps = self.steps // blocks
-        rows = [(blocks, 0, steps, False)] if blocks > 1 else []
-        done = blocks * steps if blocks > 1 else 0
-        if self.steps > done or self.rows_rest or not rows:
-            rows.append((1, done, self.steps - done, bool(self.rows_rest)))
-        return tuple(s for c in self.columns() for r in rows for s in self._rectangle(outer, c, r))
-
-    def _rectangle(self, outer: int, columns: _Columns, rows: tuple[int, int, int, bool]) -> tuple[Stmt, ...]:
-        """All blocks of one shape, numbered by one variable that threads share out."""
-        blocks, first_step, steps, with_rest = rows
-        total = outer * columns.count * blocks
-        block = Var("block", total)
-        at = index(block) if total > 1 else Index()
-        if self.plan.packed:  # threads then read the columns of the panel that they have packed
-            step, at = at % blocks, at // blocks
-            column, at = at % columns.count, at // columns.count
-        else:
-            column, at = at % columns.count, at // columns.count
-            step, at = at % blocks, at // blocks
-        step = step * steps + first_step
-        mapping = _positions(self.others, at)
-        body = Copier(mapping).stmts(self._block(columns, column, step, steps, with_rest))
-        parallel = total > 1 and self.nest.work >= PARALLEL_WORK
-        return (Loop("parallel" if parallel else "serial", block, body),) if total > 1 else body
-
-    def _row_blocks(self, others: int) -> int:
-        """Into how many blocks the tile's variable is cut, so that threads find enough to share."""
-        if self.nest.work < PARALLEL_WORK or others >= WANTED_BLOCKS or self.steps < 8:
-            return 1
-        return max(1, min(-(-WANTED_BLOCKS // others), self.steps // 4))
-
-    def _block(self, columns: _Columns, column: Index, first: Index, steps: int, with_rest: bool) -> tuple[Stmt, ...]:
-        """``steps`` register tiles below each other, from step ``first``."""
-        body: list[Stmt] = []
-        if steps:
-            step = Var(self._name("step"), steps)
-            at = (first + index(step)) * self.plan.height
-            micro = self._micro(columns, column, at, self.plan.height)
-            body.extend([Loop("serial", step, micro)] if steps > 1 else Copier({step: Index()}).stmts(micro))
-        if with_rest:
-            last = Index((), self.steps * self.plan.height)
-            body.extend(self._micro(columns, column, last, self.rows_rest))
-        return tuple(body)
-
-    def _micro(self, columns: _Columns, column: Index, first: Index, height: int) -> tuple[Stmt, ...]:
-        """One register tile: ``height`` rows from ``first`` by the lanes of one column of the result."""
-        nest, width = self.nest, columns.width
-        lane = Var(self._name("j"), width)
-        unit = Var(self._name("i"), height)
-        mapping = {self.vector: column * width + columns.first + index(lane)}
-        if self.tile is not None:
-            mapping[self.tile] = first + index(unit)
-        copier = Copier(mapping, f"_{self.copies}")
-        operands = {"lhs": nest.lhs, "rhs": nest.rhs}
-        if self.plan.packed:
-            operands[self.plan.packed] = self._from_panel(columns, column, lane)
-        lhs, rhs = operands["lhs"], operands["rhs"]
-        if self.plan.window:
-            return (Loop("vector", lane, self._sliding(lhs, rhs, mapping, first, height)),)
-        body: tuple[Stmt, ...] = (*lhs.stmts, *rhs.stmts, Update(ACCUMULATOR, (lhs.expr, rhs.expr)))
-        whole = copier.stmts((Accumulate((_acc(nest),), _summed(nest.reduce, body)), *nest.after))
-        whole = (Loop("vector", lane, whole),)
-        if self.plan.whole is not None:
-            short = Var(self._name("w"), self.plan.whole.extent)
-            whole = (Loop("tile", short, Copier({self.plan.whole: index(short)}).stmts(whole)),)
-        return (Loop("tile", unit, whole),) if height > 1 else Copier({unit: Index()}).stmts(whole)
-
-    def _sliding(
-        self, lhs: Operand, rhs: Operand, mapping: dict[Var, Index], first: Index, height: int
-    ) -> tuple[Stmt, ...]:
-        """Rows below each other by terms, in order of the place that is read; each row's terms stay in their order."""
-        nest, window = self.nest, self.plan.window
-        assert self.tile is not None
-        outer = nest.reduce[: -len(window)]
-        rows = [Copier({**mapping, self.tile: first + n}, f"_{self.copies}_{n}") for n in range(height)]
-        sums = [copier.stmt(Accumulate((_acc(nest),), ())) for copier in rows]
-        terms = []
-        for place in product(*(range(v.extent) for v in window)):
-            for n, copier in enumerate(rows):
-                own = Copier(
-                    {**copier.mapping, **{v: Index((), k) for v, k in zip(window, place, strict=True)}},
-                    copier.suffix + "".join(f"_{k}" for k in place),
-                )
-                own.names = dict(copier.names)
-                update = Update(ACCUMULATOR, (lhs.expr, rhs.expr))
-                terms.append(((n + place[0], place[1:], n), own.stmts((*lhs.stmts, *rhs.stmts, update))))
-        body = tuple(s for _, stmts in sorted(terms, key=lambda t: t[0]) for s in stmts)
-        for var in reversed(outer):
-            body = (Loop("serial", var, body),)
-        accs = tuple(a for s in sums if isinstance(s, Accumulate) for a in s.accs)
-        return (Accumulate(accs, body), *(s for copier in rows for s in copier.stmts(nest.after)))
-
-    def _panel(self, columns: _Columns) -> Buffer:
-        size = _product(self.panel_others) * columns.count * self.terms * columns.width
-        return Buffer(f"panel{columns.first}", self.nest.acc.dtype, size)
-
-    def _panel_offset(self, columns: _Columns, column: Index, lane: Index) -> Index:
-        """Where the panel holds one lane of one term: by outer position, column, term, lane."""
-        at = linear([index(v) for v in self.panel_others], [v.extent for v in self.panel_others])
-        at = at * columns.count + column
-        term = linear([index(v) for v in self.nest.reduce], [v.extent for v in self.nest.reduce])
-        return (at * self.terms + term) * columns.width + lane
-
-    def _from_panel(self, columns: _Columns, column: Index, lane: Var) -> Operand:
-        panel = self._panel(columns)
-        load = Load(panel, self._panel_offset(columns, column, index(lane)))
-        return Operand([Let("packed", load)], Read("packed", panel.dtype, frozenset((*self.nest.reduce, lane))))
-
-    def _pack(self, columns: _Columns) -> tuple[Stmt, ...]:
-        """The moving operand copied so that the lanes of every term lie together, by all threads."""
-        nest, width = self.nest, columns.width
-        operand = self.moving
-        column, lane = Var("column", columns.count), Var("lane", width)
-        at = index(column) if columns.count > 1 else Index()
-        panel = self._panel(columns)
-        store = Store(panel, self._panel_offset(columns, at, index(lane)), operand.expr)
-        copier = Copier({self.vector: at * width + columns.first + index(lane)}, f"_{panel.name}")
-        body = copier.stmts((*operand.stmts, store))
-        joined = merge_vars(nest.reduce, list(body))
-        summed = merged(nest.reduce, joined)
-        body = Copier(joined).stmts(body)
-        loads = Operand(list(body[:-1]), operand.expr)
-        fast = next((v for v in summed if loads.stride(v) == 1), None)
-        if operand.stride(self.vector) == 1 or fast is None:
-            body, rest = strip(lane, width, body), summed
-        else:
-            body, rest = strip(fast, NOMINAL_LANES, tiles(lane, NOMINAL_LANES, body)), [v for v in summed if v != fast]
-        outer = [*self.panel_others, *([column] if columns.count > 1 else []), *rest]
-        return (Local(panel), *_shared_out(outer, body, self.terms * panel.size))
-
-    def _name(self, stem: str) -> str:
-        self.copies += 1
-        return f"{stem}{self.copies}"
-
-
-@dataclass(frozen=True)
-class _Columns:
-    """``count`` neighbouring chunks of ``width`` lanes, the first at lane ``first``."""
-
-    count: int
-    first: int
-    width: int
-
-
-def _summed(names: list[Var], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """Loops over the summed variables; a short innermost one is written out."""
-    names = list(names)
-    if len(names) > 1 and names[-1].extent <= UNROLLED_TERMS:
-        last = names.pop()
-        body = tuple(s for n in range(last.extent) for s in Copier({last: Index((), n)}, f"_{n}").stmts(body))
-    for var in reversed(names):
-        body = (Loop("serial", var, body),)
-    return body
-
-
-def _positions(names: list[Var], at: Index) -> dict[Var, Index]:
-    """The values of ``names`` at flat position ``at``."""
-    return dict(zip(names, unravel(at, tuple(v.extent for v in names)), strict=True))
-
-
-def _product(names: list[Var]) -> int:
-    total = 1
-    for v in names:
-        total *= v.extent
-    return total
-
-
-def _shared_out(names: list[Var], body: tuple[Stmt, ...], work: int) -> tuple[Stmt, ...]:
-    """Loops over ``names`` as one loop that threads share, when there is enough to do."""
-    total = _product(names)
-    if work < PARALLEL_WORK or total < 2:
-        return _outer(names, body, 0)
-    block = Var("block", total)
-    return (Loop("parallel", block, Copier(_positions(names, index(block))).stmts(body)),)
