@@ -120,7 +120,7 @@ def _along_rows(nest: Nest) -> tuple[Stmt, ...]:
     body: list[Stmt] = [Local(b) for b in nest.scratch]
     for item in nest.items:
         if isinstance(item, Sweep):
-            inner = _loops("serial", nest.inner[:-1], strip(nest.inner[-1], nest.lanes, item.body))
+            inner = loops("serial", nest.inner[:-1], strip(nest.inner[-1], nest.lanes, item.body))
             body.extend([Accumulate(item.accs, inner)] if item.accs else inner)
         else:
             body.extend(item)
@@ -132,7 +132,7 @@ def _across_rows(nest: Nest, vector: Var | None, chunk: int) -> tuple[Stmt, ...]
     content: list[Stmt] = []
     for item in nest.items:
         if isinstance(item, Sweep):
-            inner = _loops("serial", nest.inner, tuple(item.body))
+            inner = loops("serial", nest.inner, tuple(item.body))
             content.extend([Accumulate(item.accs, inner)] if item.accs else inner)
         else:
             content.extend(item)
@@ -254,7 +254,8 @@ def _per_lane(wide: dict[Buffer, Buffer], lane: Var) -> Move | None:
     return move
 
 
-def _loops(kind: str, names: Iterable[Var], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+def loops(kind: str, names: Iterable[Var], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """Loops over ``names``, the first outermost, around ``body``."""
     for var in reversed(list(names)):
         body = (Loop(kind, var, body),) if body else ()
     return body
@@ -264,14 +265,14 @@ def _parallel_loops(names: list[Var], body: tuple[Stmt, ...], work: float) -> tu
     """Nested loops over ``names``, the outermost split among threads when there is enough to do."""
     shared = any(isinstance(s, Loop) and s.kind == "parallel" for s in walk(body))
     if not body or not names or work < PARALLEL_WORK or shared:
-        return _loops("serial", names, body)
+        return loops("serial", names, body)
     first, *rest = names
     if rest and first.extent < 16:
         both = Var(f"{first.name}{rest[0].name}", first.extent * rest[0].extent)
         at = index(both)
         copier = Copier({first: at // rest[0].extent, rest[0]: at % rest[0].extent})
-        body = copier.stmts(_loops("serial", rest[1:], body))
+        body = copier.stmts(loops("serial", rest[1:], body))
         return (Loop("parallel", both, body),)
-    return (Loop("parallel", first, _loops("serial", rest, body)),)
+    return (Loop("parallel", first, loops("serial", rest, body)),)
 
 

@@ -7,19 +7,46 @@ lanes; which form is used depends on shapes and strides alone, never on the mach
 
 from __future__ import annotations
 
-from tracecomp.ir.index import Var
-from tracecomp.ir.loops import Accumulate, Loop, Stmt
-from tracecomp.passes.bilinear import BilinearNest, Operand
-from tracecomp.passes.machine import Machine
-from tracecomp.passes.nest import lanes_for
-from tracecomp.passes.register_tiles import PARALLEL_WORK, Plan, Tiled, accumulator, nested, product_of
-from tracecomp.passes.schedule import strip, tiles
-from tracecomp.passes.stages import stages_of
+from dataclasses import dataclass
+from itertools import product
 
-NOMINAL_LANES = 16
+from tracecomp.ir.index import Index, Var, index, linear, unravel
+from tracecomp.ir.loops import Accumulate, Buffer, Let, Load, Local, Loop, Read, Stmt, Store, Update
+from tracecomp.passes.bilinear import ACCUMULATOR, BilinearNest, Operand
+from tracecomp.passes.dot_form import NOMINAL_LANES, dot_cost, dot_form, filled
+from tracecomp.passes.machine import Machine
+from tracecomp.passes.rename import Copier
+from tracecomp.passes.schedule import loops, strip, tiles
+from tracecomp.passes.split_vars import merge_vars, merged
+from tracecomp.passes.stages import Stages, Totals, in_stages, stages_of
+
+PARALLEL_WORK = 1 << 22  # multiply-adds, 80 us: see schedule.PARALLEL_WORK
+WANTED_BLOCKS = 16
+TOTALS_BYTES = 1 << 18
+NEAR_BYTES = 256
 GATHER_COST = 20.0
 PACK_ROW_BYTES = 2048
+UNROLLED_TERMS = 4
 SLIDING_TERMS = 32
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The choice for one nest: lanes over ``vector``, a tile of ``tile``, ``packed`` the operand copied to a panel.
+
+    ``whole`` is a second, short variable that joins the tile as a whole where the first alone leaves registers idle.
+    ``window``: summed variables along which neighbouring rows of the tile read the same vectors, written out so that
+    each is loaded once.
+    """
+
+    vector: Var | None
+    tile: Var | None
+    width: int
+    height: int
+    packed: str = ""
+    whole: Var | None = None
+    window: tuple[Var, ...] = ()
+    stages: Stages | None = None
 
 
 def schedule_bilinear(nest: BilinearNest, machine: Machine) -> tuple[Stmt, ...]:
@@ -35,10 +62,10 @@ def schedule_parts(nest: BilinearNest, machine: Machine) -> tuple[tuple[Stmt, ..
     whole = nest.plain or nest
     in_lanes = sums_in_lanes(whole) or not whole.out
     if in_lanes or not nest.out:
-        return (), _dot_form(nest, in_lanes, machine)
+        return (), dot_form(nest, in_lanes, nest.work >= PARALLEL_WORK, machine)
     vector = min(reversed(nest.out), key=lambda v: _lane_cost(nest, v))
     plan = _plan(nest, vector, machine)
-    tiled = Tiled(nest, plan)
+    tiled = _Tiled(nest, plan)
     if plan.packed and tiled.moving.inside:
         return (), (*tiled.packing(), *tiled.emit())
     return tiled.packing(), tiled.emit()
@@ -46,11 +73,7 @@ def schedule_parts(nest: BilinearNest, machine: Machine) -> tuple[tuple[Stmt, ..
 
 def sums_in_lanes(nest: BilinearNest) -> bool:
     """Whether sums in lanes are cheaper than any choice of an output variable as lanes."""
-    return _dot_cost(nest) < min((_lane_cost(nest, v) for v in nest.out), default=float("inf"))
-
-
-def _filled(extent: int) -> float:
-    return extent / (-(-extent // NOMINAL_LANES) * NOMINAL_LANES)
+    return dot_cost(nest) < min((_lane_cost(nest, v) for v in nest.out), default=float("inf"))
 
 
 def _reuse(nest: BilinearNest, operand: Operand, vector: Var) -> int:
@@ -77,31 +100,7 @@ def _lane_cost(nest: BilinearNest, vector: Var) -> float:
         cost -= 0.5
     if nest.store_stride(vector) != 1:
         cost += GATHER_COST / max(terms, 1)
-    return cost / _filled(vector.extent)
-
-
-def _dot_cost(nest: BilinearNest) -> float:
-    if not nest.reduce:
-        return float("inf")
-    last = nest.reduce[-1]
-    strides = {nest.lhs.stride(last), nest.rhs.stride(last)}
-    if not strides <= {0, 1} or last.extent < NOMINAL_LANES:
-        return float("inf")
-    two_sided = all(v is not None and v.extent > 2 for v in _sides(nest))
-    return ((0.65 if two_sided else 2.0) + 24.0 / (product_of(nest.reduce) / NOMINAL_LANES)) / _filled(last.extent)
-
-
-def _sides(nest: BilinearNest) -> tuple[Var | None, Var | None]:
-    """The longest output variables that only the left operand, and that only the right one, moves with.
-
-    Of equally long ones that along which the operand's elements lie closest.
-    """
-
-    def longest(one: Operand, other: Operand) -> Var | None:
-        alone = [v for v in nest.out if one.depends(v) and not other.depends(v)]
-        return max(alone, key=lambda v: (v.extent, -abs(one.stride(v) or 0)), default=None)
-
-    return longest(nest.lhs, nest.rhs), longest(nest.rhs, nest.lhs)
+    return cost / filled(vector.extent)
 
 
 def _plan(nest: BilinearNest, vector: Var, machine: Machine) -> Plan:
@@ -119,19 +118,35 @@ def _plan(nest: BilinearNest, vector: Var, machine: Machine) -> Plan:
         room = (machine.registers - 6) // (height * vectors)
         fitting = [v for v in tiles if v != tile and v.extent <= room]
         whole = max(fitting, key=lambda v: v.extent, default=None)
-    stages = None
-    several = (tile.extent if tile else 1) > height or len(nest.out) > 2
-    column = product_of(nest.reduce) * width * nest.acc.dtype.itemsize
-    if not window and whole is None and not nest.outside and several and column > machine.l2_bytes // 2:
-        stages = stages_of(nest.reduce)
+    several = len(tiles) > 1 or (tile is not None and tile.extent > height)
+    stages = _stages(nest, vector, width, machine) if several and whole is None and not window else None
     return Plan(vector, tile, width, height, _packed(nest, moving, vector), whole, window, stages)
+
+
+def _stages(nest: BilinearNest, vector: Var, width: int, machine: Machine) -> Stages | None:
+    """Stages where the vectors of one column of register tiles would leave the cache before they are used again.
+
+    Also where lanes are stored apart, and what lies between them belongs to other tiles that read the same: their
+    totals are stored together.
+    """
+    if nest.outside or not nest.reduce:
+        return None
+    gap = nest.store_stride(vector)
+    between = _product([v for v in nest.out if 0 < (nest.store_stride(v) or 0) < (gap or 0) and _one_sided(nest, v)])
+    column = _product(nest.reduce) * width * nest.acc.dtype.itemsize
+    together = gap == between > 1 and gap * nest.acc.dtype.itemsize <= NEAR_BYTES
+    return stages_of(nest.reduce) if together or column > machine.l2_bytes // 2 else None
+
+
+def _one_sided(nest: BilinearNest, var: Var) -> bool:
+    return not (nest.lhs.depends(var) and nest.rhs.depends(var))
 
 
 def _window(nest: BilinearNest, moving: Operand, tile: Var) -> tuple[Var, ...]:
     """The last summed variables, from the one along which the moving operand is read like along the tile."""
     step = moving.stride(tile)
     for n, var in enumerate(nest.reduce):
-        if step and moving.stride(var) == step and product_of(nest.reduce[n:]) <= SLIDING_TERMS:
+        if step and moving.stride(var) == step and _product(nest.reduce[n:]) <= SLIDING_TERMS:
             return tuple(nest.reduce[n:])
     return ()
 
@@ -180,53 +195,232 @@ def _cover(rows: int, columns: int, height: int, vectors: int, lanes: int) -> fl
     return total
 
 
-def _dot_form(nest: BilinearNest, in_lanes: bool, machine: Machine) -> tuple[Stmt, ...]:
-    """Every result by itself: ``in_lanes`` along the last summed variable or in order, a tile of results at a time."""
-    last = nest.reduce[-1] if nest.reduce else None
-    lanes = lanes_for(last.extent) if last and in_lanes else 1
-    body: tuple[Stmt, ...] = (*nest.lhs.stmts, *nest.rhs.stmts, nest.update())
-    if last is not None:
-        body = strip(last, lanes, body) if lanes > 1 else (Loop("serial", last, body),)
-        for var in reversed(nest.reduce[:-1]):
+class _Tiled:
+    """Emits the register-tiled form: the packed operand first, then rectangles of blocks of register tiles."""
+
+    def __init__(self, nest: BilinearNest, plan: Plan) -> None:
+        self.nest, self.plan = nest, plan
+        assert plan.vector is not None
+        self.vector = plan.vector
+        self.tile = plan.tile
+        others = [v for v in nest.out if v not in (plan.vector, plan.tile, plan.whole)]
+        self.inner = [v for v in others if plan.stages and not (nest.lhs.depends(v) and nest.rhs.depends(v))]
+        self.others = [v for v in others if v not in self.inner]
+        self.chunks, self.rest = divmod(self.vector.extent, plan.width)
+        rows = self.tile.extent if self.tile else 1
+        self.steps, self.rows_rest = divmod(rows, plan.height)
+        self.terms = _product(nest.reduce)
+        self.moving = nest.rhs if plan.packed == "rhs" else nest.lhs
+        around = () if self.moving.inside else nest.outside
+        self.panel_others = [v for v in (*around, *others) if self.moving.depends(v)] if plan.packed else []
+        self.copies = 0
+
+    def columns(self) -> list[_Columns]:
+        """Whole chunks of lanes, and the remaining lanes."""
+        columns = [_Columns(self.chunks, 0, self.plan.width)] if self.chunks else []
+        if self.rest:
+            columns.append(_Columns(1, self.chunks * self.plan.width, self.rest))
+        return columns
+
+    def packing(self) -> tuple[Stmt, ...]:
+        """The moving operand copied into panels, when the plan asks for it."""
+        return tuple(s for c in self.columns() for s in self._pack(c)) if self.plan.packed else ()
+
+    def emit(self) -> tuple[Stmt, ...]:
+        """Whole and remaining lanes, by blocks of rows and the remaining rows."""
+        outer = _product(self.others)
+        blocks = self._row_blocks(outer * (self.chunks + bool(self.rest)))
+        steps = self.steps // blocks
+        rows = [(blocks, 0, steps, False)] if blocks > 1 else []
+        done = blocks * steps if blocks > 1 else 0
+        if self.steps > done or self.rows_rest or not rows:
+            rows.append((1, done, self.steps - done, bool(self.rows_rest)))
+        return tuple(s for c in self.columns() for r in rows for s in self._rectangle(outer, c, r))
+
+    def _rectangle(self, outer: int, columns: _Columns, rows: tuple[int, int, int, bool]) -> tuple[Stmt, ...]:
+        """All blocks of one shape, numbered by one variable that threads share out."""
+        blocks, first_step, steps, with_rest = rows
+        total = outer * columns.count * blocks
+        block = Var("block", total)
+        at = index(block) if total > 1 else Index()
+        if self.plan.packed:  # threads then read the columns of the panel that they have packed
+            step, at = at % blocks, at // blocks
+            column, at = at % columns.count, at // columns.count
+        else:
+            column, at = at % columns.count, at // columns.count
+            step, at = at % blocks, at // blocks
+        step = step * steps + first_step
+        mapping = _positions(self.others, at)
+        body = Copier(mapping).stmts(self._block(columns, column, step, steps, with_rest))
+        parallel = total > 1 and self.nest.work >= PARALLEL_WORK
+        return (Loop("parallel" if parallel else "serial", block, body),) if total > 1 else body
+
+    def _row_blocks(self, others: int) -> int:
+        """Into how many blocks the tile's variable is cut: threads should find enough to share, totals fit a cache."""
+        inner, wanted = _product(self.inner), 1
+        if self.nest.work >= PARALLEL_WORK and others < WANTED_BLOCKS and self.steps * inner >= 8:
+            wanted = min(-(-WANTED_BLOCKS // others), self.steps * inner // 4)
+        if self.plan.stages:
+            row = inner * self.plan.width * self.nest.acc.dtype.itemsize
+            wanted = max(wanted, self.steps * self.plan.height * row // TOTALS_BYTES)
+        return max(1, min(wanted, self.steps))
+
+    def _block(self, columns: _Columns, column: Index, first: Index, steps: int, with_rest: bool) -> tuple[Stmt, ...]:
+        """``steps`` register tiles below each other, from step ``first``, for all values of the inner variables."""
+
+        def body(nest: BilinearNest) -> tuple[Stmt, ...]:
+            return self._tiles(nest, columns, column, first, steps, with_rest)
+
+        if self.plan.stages is None:
+            return body(self.nest)
+        rows = steps * self.plan.height + self.rows_rest * with_rest
+        spans = {self.tile: (first * self.plan.height, rows)} if self.tile else {}
+        spans[self.vector] = (column * columns.width + columns.first, columns.width)
+        return in_stages(self.nest, self.plan.stages, Totals(self._name("totals"), self.inner, spans), body)
+
+    def _tiles(
+        self, nest: BilinearNest, columns: _Columns, column: Index, first: Index, steps: int, with_rest: bool
+    ) -> tuple[Stmt, ...]:
+        tiles: list[Stmt] = []
+        if steps:
+            step = Var(self._name("step"), steps)
+            at = (first + index(step)) * self.plan.height
+            micro = self._micro(nest, columns, column, at, self.plan.height)
+            tiles.extend([Loop("serial", step, micro)] if steps > 1 else Copier({step: Index()}).stmts(micro))
+        if with_rest:
+            last = Index((), self.steps * self.plan.height)
+            tiles.extend(self._micro(nest, columns, column, last, self.rows_rest))
+        return tuple(tiles)
+
+    def _micro(
+        self, nest: BilinearNest, columns: _Columns, column: Index, first: Index, height: int
+    ) -> tuple[Stmt, ...]:
+        """One register tile: ``height`` rows from ``first`` by the lanes of one column of the result."""
+        width = columns.width
+        lane = Var(self._name("j"), width)
+        unit = Var(self._name("i"), height)
+        mapping = {self.vector: column * width + columns.first + index(lane)}
+        if self.tile is not None:
+            mapping[self.tile] = first + index(unit)
+        copier = Copier(mapping, f"_{self.copies}")
+        operands = {"lhs": nest.lhs, "rhs": nest.rhs}
+        if self.plan.packed:
+            operands[self.plan.packed] = self._from_panel(columns, column, lane)
+        lhs, rhs = operands["lhs"], operands["rhs"]
+        if self.plan.window:
+            return (Loop("vector", lane, self._sliding(lhs, rhs, mapping, first, height)),)
+        body: tuple[Stmt, ...] = (*lhs.stmts, *rhs.stmts, Update(ACCUMULATOR, (lhs.expr, rhs.expr)))
+        whole = copier.stmts((Accumulate((nest.accumulator(),), _summed(nest.reduce, body)), *nest.after))
+        whole = (Loop("vector", lane, whole),)
+        if self.plan.whole is not None:
+            short = Var(self._name("w"), self.plan.whole.extent)
+            whole = (Loop("tile", short, Copier({self.plan.whole: index(short)}).stmts(whole)),)
+        return (Loop("tile", unit, whole),) if height > 1 else Copier({unit: Index()}).stmts(whole)
+
+    def _sliding(
+        self, lhs: Operand, rhs: Operand, mapping: dict[Var, Index], first: Index, height: int
+    ) -> tuple[Stmt, ...]:
+        """Rows below each other by terms, in order of the place that is read; each row's terms stay in their order."""
+        nest, window = self.nest, self.plan.window
+        assert self.tile is not None
+        outer = nest.reduce[: -len(window)]
+        rows = [Copier({**mapping, self.tile: first + n}, f"_{self.copies}_{n}") for n in range(height)]
+        sums = [copier.stmt(Accumulate((nest.accumulator(),), ())) for copier in rows]
+        terms = []
+        for place in product(*(range(v.extent) for v in window)):
+            for n, copier in enumerate(rows):
+                own = Copier(
+                    {**copier.mapping, **{v: Index((), k) for v, k in zip(window, place, strict=True)}},
+                    copier.suffix + "".join(f"_{k}" for k in place),
+                )
+                own.names = dict(copier.names)
+                update = Update(ACCUMULATOR, (lhs.expr, rhs.expr))
+                terms.append(((n + place[0], place[1:], n), own.stmts((*lhs.stmts, *rhs.stmts, update))))
+        body = tuple(s for _, stmts in sorted(terms, key=lambda t: t[0]) for s in stmts)
+        for var in reversed(outer):
             body = (Loop("serial", var, body),)
-    content: tuple[Stmt, ...] = (Accumulate((accumulator(nest, lanes),), body), *nest.after)
-    both = (nest.lhs, nest.rhs)
-    shared = [v for v in nest.out if all(o.depends(v) for o in both)]
-    cut = _dot_tile(nest, max(1, lanes // machine.lanes(nest.acc.dtype.itemsize)), machine)
-    for var, height in cut[1:]:
-        content = tiles(var, height, content, suffix="f")
-    for var in reversed([v for v in nest.out if v not in shared and all(v != c for c, _ in cut)]):
-        content = (Loop("serial", var, content),)
-    parallel = nest.work >= PARALLEL_WORK
-    for var, height in cut[:1]:
-        content = tiles(var, height, content, "parallel" if parallel and not shared else "serial")
-    return nested(shared, content, nest.work)
+        accs = tuple(a for s in sums if isinstance(s, Accumulate) for a in s.accs)
+        return (Accumulate(accs, body), *(s for copier in rows for s in copier.stmts(nest.after)))
+
+    def _panel(self, columns: _Columns) -> Buffer:
+        size = _product(self.panel_others) * columns.count * self.terms * columns.width
+        return Buffer(f"panel{columns.first}", self.nest.acc.dtype, size)
+
+    def _panel_offset(self, columns: _Columns, column: Index, lane: Index) -> Index:
+        """Where the panel holds one lane of one term: by outer position, column, term, lane."""
+        at = linear([index(v) for v in self.panel_others], [v.extent for v in self.panel_others])
+        at = at * columns.count + column
+        term = linear([index(v) for v in self.nest.reduce], [v.extent for v in self.nest.reduce])
+        return (at * self.terms + term) * columns.width + lane
+
+    def _from_panel(self, columns: _Columns, column: Index, lane: Var) -> Operand:
+        panel = self._panel(columns)
+        load = Load(panel, self._panel_offset(columns, column, index(lane)))
+        return Operand([Let("packed", load)], Read("packed", panel.dtype, frozenset((*self.nest.reduce, lane))))
+
+    def _pack(self, columns: _Columns) -> tuple[Stmt, ...]:
+        """The moving operand copied so that the lanes of every term lie together, by all threads."""
+        nest, width = self.nest, columns.width
+        operand = self.moving
+        column, lane = Var("column", columns.count), Var("lane", width)
+        at = index(column) if columns.count > 1 else Index()
+        panel = self._panel(columns)
+        store = Store(panel, self._panel_offset(columns, at, index(lane)), operand.expr)
+        copier = Copier({self.vector: at * width + columns.first + index(lane)}, f"_{panel.name}")
+        body = copier.stmts((*operand.stmts, store))
+        joined = merge_vars(nest.reduce, list(body))
+        summed = merged(nest.reduce, joined)
+        body = Copier(joined).stmts(body)
+        loads = Operand(list(body[:-1]), operand.expr)
+        fast = next((v for v in summed if loads.stride(v) == 1), None)
+        if operand.stride(self.vector) == 1 or fast is None:
+            body, rest = strip(lane, width, body), summed
+        else:
+            body, rest = strip(fast, NOMINAL_LANES, tiles(lane, NOMINAL_LANES, body)), [v for v in summed if v != fast]
+        outer = [*self.panel_others, *([column] if columns.count > 1 else []), *rest]
+        return (Local(panel), *_shared_out(outer, body, self.terms * panel.size))
+
+    def _name(self, stem: str) -> str:
+        self.copies += 1
+        return f"{stem}{self.copies}"
 
 
-def _dot_tile(nest: BilinearNest, registers: int, machine: Machine) -> list[tuple[Var, int]]:
-    """The output variables that a tile of results spans, the one to loop over outside first, and how far it goes.
+@dataclass(frozen=True)
+class _Columns:
+    """``count`` neighbouring chunks of ``width`` lanes, the first at lane ``first``."""
 
-    One of each operand if possible, so that every loaded vector is used several times. ``registers``: of one result.
-    """
-    two = [v for v in _sides(nest) if v is not None]
-    if len(two) < 2:
-        one_sided = [v for v in nest.out if not (nest.lhs.depends(v) and nest.rhs.depends(v))]
-        two = sorted(one_sided, key=lambda v: v.extent)[-2:]
-    two = sorted(two, key=lambda v: -v.extent)
-    if len(two) < 2:
-        return [(v, min(4, v.extent)) for v in two]
-    apart = _sides(nest)[0] is not None and _sides(nest)[1] is not None
+    count: int
+    first: int
+    width: int
 
-    def cycles(a: int, b: int) -> float:
-        loads = a + b if apart else a * b + 1
-        covered = -(-two[0].extent // a) * -(-two[1].extent // b)
-        return covered * (registers * max(a * b, loads) + 0.1 * (a + b))
 
-    fitting = [
-        (a, b)
-        for a in range(1, min(two[0].extent, 12) + 1)
-        for b in range(1, min(two[1].extent, 12) + 1)
-        if (a * b + 1) * registers + 2 <= machine.registers
-    ]
-    a, b = min(fitting, key=lambda ab: cycles(*ab), default=(1, 1))
-    return [(two[0], a), (two[1], b)]
+def _summed(names: list[Var], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """Loops over the summed variables; a short innermost one is written out."""
+    names = list(names)
+    if len(names) > 1 and names[-1].extent <= UNROLLED_TERMS:
+        last = names.pop()
+        body = tuple(s for n in range(last.extent) for s in Copier({last: Index((), n)}, f"_{n}").stmts(body))
+    for var in reversed(names):
+        body = (Loop("serial", var, body),)
+    return body
+
+
+def _positions(names: list[Var], at: Index) -> dict[Var, Index]:
+    """The values of ``names`` at flat position ``at``."""
+    return dict(zip(names, unravel(at, tuple(v.extent for v in names)), strict=True))
+
+
+def _product(names: list[Var]) -> int:
+    total = 1
+    for v in names:
+        total *= v.extent
+    return total
+
+
+def _shared_out(names: list[Var], body: tuple[Stmt, ...], work: int) -> tuple[Stmt, ...]:
+    """Loops over ``names`` as one loop that threads share, when there is enough to do."""
+    total = _product(names)
+    if work < PARALLEL_WORK or total < 2:
+        return loops("serial", names, body)
+    block = Var("block", total)
+    return (Loop("parallel", block, Copier(_positions(names, index(block))).stmts(body)),)

@@ -1,25 +1,27 @@
-"""Long sums of register tiles in stages: so many terms at a time that what they read stays in cache.
+"""Stages of a long sum: so many terms at a time that what they read stays in cache for all register tiles of a block.
 
-A block of the result keeps its totals in memory; every stage goes on from them, term by term in the same order, for
-all register tiles of the block. So no bit depends on where a stage ends.
+The block's totals lie in memory between stages; each goes on from them, term by term in the same order. So no bit
+depends on where a stage ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from math import prod
 
-from tracecomp.ir.index import Index, Var, index
-from tracecomp.ir.loops import Buffer, Let, Load, Loop, Stmt, Store
+from tracecomp.ir.index import Index, Var, index, linear
+from tracecomp.ir.loops import Buffer, Let, Load, Local, Loop, Stmt, Store
 from tracecomp.passes.bilinear import ACCUMULATOR, BilinearNest
 from tracecomp.passes.rename import Copier
+from tracecomp.passes.schedule import loops
 
 STAGE_TERMS = 512
 
 
 @dataclass(frozen=True)
 class Stages:
-    """The summed variables: loops ``outer``, then pieces of ``cut``, ``length`` long each, then ``inner`` whole."""
+    """The summed variables in order: ``outer``, then ``cut`` in pieces of ``length``; ``inner`` is in every stage."""
 
     outer: tuple[Var, ...]
     cut: Var
@@ -27,7 +29,7 @@ class Stages:
     inner: tuple[Var, ...]
 
     def pieces(self) -> Iterator[tuple[Var, Index, Var]]:
-        """The loop over whole pieces and what remains: a number, where the piece begins, and a place in it."""
+        """Whole pieces, and what remains as one shorter: their number, where one begins, a place in it."""
         whole, rest = divmod(self.cut.extent, self.length)
         number = Var(f"{self.cut.name}_o", whole)
         yield number, index(number) * self.length, Var(f"{self.cut.name}_i", self.length)
@@ -36,8 +38,8 @@ class Stages:
 
 
 def stages_of(reduce: list[Var]) -> Stages:
-    """Stages of up to ``STAGE_TERMS`` terms, as many as make whole stages where that costs little."""
-    outer, terms, inner = list(reduce), 1, []
+    """Stages of up to ``STAGE_TERMS`` terms, all of one length if a length above half of that allows it."""
+    outer, inner, terms = list(reduce), list[Var](), 1
     while len(outer) > 1 and terms * outer[-1].extent <= STAGE_TERMS:
         inner.insert(0, outer.pop())
         terms *= inner[0].extent
@@ -45,3 +47,48 @@ def stages_of(reduce: list[Var]) -> Stages:
     most = min(cut.extent, STAGE_TERMS // terms)
     length = next(n for n in range(most, 0, -1) if cut.extent % n == 0)
     return Stages(tuple(outer), cut, length if 2 * length > most else most, tuple(inner))
+
+
+@dataclass(frozen=True)
+class Totals:
+    """The sums of a block of the result: all of ``inner``, and ``spans``, variables from a first position for a length.
+
+    The last of these is in lanes.
+    """
+
+    name: str
+    inner: list[Var]
+    spans: dict[Var, tuple[Index, int]]
+
+    def total(self, nest: BilinearNest) -> Load:
+        extents = [*(v.extent for v in self.inner), *(length for _, length in self.spans.values())]
+        at = [*map(index, self.inner), *(index(v) - first for v, (first, _) in self.spans.items())]
+        return Load(Buffer(self.name, nest.acc.dtype, prod(extents)), linear(at, extents))
+
+    def each(self, stmts: Iterable[Stmt], suffix: str) -> tuple[Stmt, ...]:
+        """Loops over the whole block."""
+        *rows, lane = (Var(f"{v.name}_b", length) for v, (_, length) in self.spans.items())
+        starts = {v: first for v, (first, _) in self.spans.items()}
+        mapping = {v: first + index(w) for (v, first), w in zip(starts.items(), (*rows, lane), strict=True)}
+        body = Copier(mapping, f"_{self.name}{suffix}").stmts(stmts)
+        return loops("serial", [*rows, *self.inner], (Loop("vector", lane, body),))
+
+
+def in_stages(
+    nest: BilinearNest, stages: Stages, totals: Totals, tiles: Callable[[BilinearNest], tuple[Stmt, ...]]
+) -> tuple[Stmt, ...]:
+    """A block of the result; ``tiles`` makes its register tiles, for given values of the inner variables."""
+    total = totals.total(nest)
+    body: tuple[Stmt, ...] = ()
+    for number, begin, place in stages.pieces():
+        goes_on = replace(
+            nest, reduce=[place, *stages.inner], start=total, after=[Store(total.buffer, total.offset, nest.acc)]
+        )
+        stage = Copier({stages.cut: begin + index(place)}).stmts(tiles(goes_on))
+        body += loops("serial", [number, *totals.inner], stage)
+    return (
+        Local(total.buffer),
+        *totals.each([Store(total.buffer, total.offset, nest.accumulator().init)], "s"),
+        *loops("serial", stages.outer, body),
+        *totals.each([Let(ACCUMULATOR, total), *nest.after], "e"),
+    )

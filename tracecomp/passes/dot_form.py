@@ -1,0 +1,97 @@
+"""Contractions whose results are summed one by one: in the lanes along a summed variable, or in order.
+
+For results with nothing to tile, or where lanes along the result would be dear or half empty.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from tracecomp.ir.index import Var
+from tracecomp.ir.loops import Accumulate, Loop, Stmt
+from tracecomp.passes.bilinear import BilinearNest, Operand
+from tracecomp.passes.machine import Machine
+from tracecomp.passes.nest import lanes_for
+from tracecomp.passes.schedule import loops, strip, tiles
+
+NOMINAL_LANES = 16
+
+
+def dot_form(nest: BilinearNest, in_lanes: bool, parallel: bool, machine: Machine) -> tuple[Stmt, ...]:
+    """Every result by itself: ``in_lanes`` along the last summed variable or in order, a tile of results at a time."""
+    last = nest.reduce[-1] if nest.reduce else None
+    lanes = lanes_for(last.extent) if last and in_lanes else 1
+    body: tuple[Stmt, ...] = (*nest.lhs.stmts, *nest.rhs.stmts, nest.update())
+    if last is not None:
+        body = strip(last, lanes, body) if lanes > 1 else (Loop("serial", last, body),)
+        for var in reversed(nest.reduce[:-1]):
+            body = (Loop("serial", var, body),)
+    content: tuple[Stmt, ...] = (Accumulate((nest.accumulator(lanes),), body), *nest.after)
+    both = (nest.lhs, nest.rhs)
+    shared = [v for v in nest.out if all(o.depends(v) for o in both)]
+    cut = _dot_tile(nest, max(1, lanes // machine.lanes(nest.acc.dtype.itemsize)), machine)
+    for var, height in cut[1:]:
+        content = tiles(var, height, content, suffix="f")
+    for var in reversed([v for v in nest.out if v not in shared and all(v != c for c, _ in cut)]):
+        content = (Loop("serial", var, content),)
+    for var, height in cut[:1]:
+        content = tiles(var, height, content, "parallel" if parallel and not shared else "serial")
+    return loops("parallel" if parallel else "serial", shared[:1], loops("serial", shared[1:], content))
+
+
+def _dot_tile(nest: BilinearNest, registers: int, machine: Machine) -> list[tuple[Var, int]]:
+    """The output variables that a tile of results spans, the one to loop over outside first, and how far it goes.
+
+    One of each operand if possible, so that every loaded vector is used several times. ``registers``: of one result.
+    """
+    two = [v for v in _sides(nest) if v is not None]
+    if len(two) < 2:
+        one_sided = [v for v in nest.out if not (nest.lhs.depends(v) and nest.rhs.depends(v))]
+        two = sorted(one_sided, key=lambda v: v.extent)[-2:]
+    two = sorted(two, key=lambda v: -v.extent)
+    if len(two) < 2:
+        return [(v, min(4, v.extent)) for v in two]
+    apart = _sides(nest)[0] is not None and _sides(nest)[1] is not None
+
+    def cycles(a: int, b: int) -> float:
+        loads = a + b if apart else a * b + 1
+        covered = -(-two[0].extent // a) * -(-two[1].extent // b)
+        return covered * (registers * max(a * b, loads) + 0.1 * (a + b))
+
+    fitting = [
+        (a, b)
+        for a in range(1, min(two[0].extent, 12) + 1)
+        for b in range(1, min(two[1].extent, 12) + 1)
+        if (a * b + 1) * registers + 2 <= machine.registers
+    ]
+    a, b = min(fitting, key=lambda ab: cycles(*ab), default=(1, 1))
+    return [(two[0], a), (two[1], b)]
+
+
+def dot_cost(nest: BilinearNest) -> float:
+    if not nest.reduce:
+        return float("inf")
+    last = nest.reduce[-1]
+    strides = {nest.lhs.stride(last), nest.rhs.stride(last)}
+    if not strides <= {0, 1} or last.extent < NOMINAL_LANES:
+        return float("inf")
+    two_sided = all(v is not None and v.extent > 2 for v in _sides(nest))
+    vectors = prod(v.extent for v in nest.reduce) / NOMINAL_LANES
+    return ((0.65 if two_sided else 2.0) + 24.0 / vectors) / filled(last.extent)
+
+
+def _sides(nest: BilinearNest) -> tuple[Var | None, Var | None]:
+    """The longest output variables that only the left operand, and that only the right one, moves with.
+
+    Of equally long ones that along which the operand's elements lie closest.
+    """
+
+    def longest(one: Operand, other: Operand) -> Var | None:
+        alone = [v for v in nest.out if one.depends(v) and not other.depends(v)]
+        return max(alone, key=lambda v: (v.extent, -abs(one.stride(v) or 0)), default=None)
+
+    return longest(nest.lhs, nest.rhs), longest(nest.rhs, nest.lhs)
+
+
+def filled(extent: int) -> float:
+    return extent / (-(-extent // NOMINAL_LANES) * NOMINAL_LANES)
