@@ -184,10 +184,21 @@ def _transposed_pair(nest: Nest) -> tuple[Var, Var] | None:
 
 
 def _transposed(nest: Nest, load: Var, store: Var) -> tuple[Stmt, ...]:
-    """Square blocks: vectors along what is read, tiles along what is written."""
+    """Square blocks: vectors along what is read, tiles along what is written, below each other as the rows are read."""
     content = [s for item in nest.items if not isinstance(item, Sweep) for s in item]
-    body = tiles(store, BLOCK, strip(load, BLOCK, content))
-    return _parallel_loops([v for v in nest.rows if v not in (load, store)], body, _work(nest))
+    reads = [s.value.offset for s in content if isinstance(s, Let) and isinstance(s.value, Load)]
+    others = [v for v in nest.rows if v not in (load, store)]
+    inside = [v for v in others if reads and all(0 < (o.coefficient(v) or 0) <= load.extent for o in reads)]
+    outside = [v for v in others if v not in inside]
+    whole, rest = divmod(store.extent, BLOCK)
+    result: list[Stmt] = []
+    for count, height, first in ((whole, BLOCK, 0), (1, rest, whole * BLOCK)):
+        if count and height:
+            number, unit = Var(f"{store.name}c", count), Var(f"{store.name}t", height)
+            copier = Copier({store: index(number) * BLOCK + index(unit) + first}, "e" if first else "")
+            blocks = Loop("tile", unit, copier.stmts(loops("serial", inside, strip(load, BLOCK, content))))
+            result.extend(_parallel_loops([*outside, number], (blocks,), _work(nest)))
+    return tuple(result)
 
 
 def tiles(
