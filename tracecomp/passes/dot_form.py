@@ -7,36 +7,98 @@ from __future__ import annotations
 
 from math import prod
 
-from tracecomp.ir.index import Var
-from tracecomp.ir.loops import Accumulate, Loop, Stmt
-from tracecomp.passes.bilinear import BilinearNest, Operand
+from tracecomp.ir.index import Index, Var, index
+from tracecomp.ir.loops import Accumulate, Expr, Loop, Stmt, Update
+from tracecomp.passes.bilinear import ACCUMULATOR, BilinearNest, Operand
 from tracecomp.passes.machine import Machine
 from tracecomp.passes.nest import lanes_for
+from tracecomp.passes.rename import Copier
 from tracecomp.passes.schedule import loops, strip, tiles
+from tracecomp.passes.stages import Stages
 
 NOMINAL_LANES = 16
+SLIDING_LANES = 64
+SLIDING_ROWS = 4
 
 
 def dot_form(nest: BilinearNest, in_lanes: bool, parallel: bool, machine: Machine) -> tuple[Stmt, ...]:
     """Every result by itself: ``in_lanes`` along the last summed variable or in order, a tile of results at a time."""
     last = nest.reduce[-1] if nest.reduce else None
     lanes = lanes_for(last.extent) if last and in_lanes else 1
-    body: tuple[Stmt, ...] = (*nest.lhs.stmts, *nest.rhs.stmts, nest.update())
-    if last is not None:
-        body = strip(last, lanes, body) if lanes > 1 else (Loop("serial", last, body),)
-        for var in reversed(nest.reduce[:-1]):
-            body = (Loop("serial", var, body),)
-    content: tuple[Stmt, ...] = (Accumulate((nest.accumulator(lanes),), body), *nest.after)
+    cut = _dot_tile(nest, max(1, lanes // machine.lanes(nest.acc.dtype.itemsize)), machine)
+    sliding = _sliding_rows(nest, cut) if lanes > 1 else None
+    content = _one_by_one(nest, lanes) if sliding is None else _by_rows(nest, sliding, lanes)
     both = (nest.lhs, nest.rhs)
     shared = [v for v in nest.out if all(o.depends(v) for o in both)]
-    cut = _dot_tile(nest, max(1, lanes // machine.lanes(nest.acc.dtype.itemsize)), machine)
+    cut = [c for c in cut if c[0] != sliding]
     for var, height in cut[1:]:
         content = tiles(var, height, content, suffix="f")
-    for var in reversed([v for v in nest.out if v not in shared and all(v != c for c, _ in cut)]):
+    for var in reversed([v for v in nest.out if v not in (sliding, *shared) and all(v != c for c, _ in cut)]):
         content = (Loop("serial", var, content),)
     for var, height in cut[:1]:
         content = tiles(var, height, content, "parallel" if parallel and not shared else "serial")
     return loops("parallel" if parallel else "serial", shared[:1], loops("serial", shared[1:], content))
+
+
+def _one_by_one(nest: BilinearNest, lanes: int) -> tuple[Stmt, ...]:
+    """One result: a sum over everything."""
+    body: tuple[Stmt, ...] = (*nest.lhs.stmts, *nest.rhs.stmts, nest.update())
+    if nest.reduce:
+        last = nest.reduce[-1]
+        body = strip(last, lanes, body) if lanes > 1 else (Loop("serial", last, body),)
+        body = loops("serial", nest.reduce[:-1], body)
+    return (Accumulate((nest.accumulator(lanes),), body), *nest.after)
+
+
+def _sliding_rows(nest: BilinearNest, cut: list[tuple[Var, int]]) -> Var | None:
+    """The tile's variable along which an operand is read like along the summed rows, so that results share rows."""
+    if len(nest.reduce) < 2 or nest.reduce[-1].extent > SLIDING_LANES:
+        return None
+    row = nest.reduce[-2]
+    for var, height in cut:
+        one, other = (nest.lhs, nest.rhs) if nest.lhs.depends(var) else (nest.rhs, nest.lhs)
+        if one.stride(var) and one.stride(var) == one.stride(row) and not other.depends(var) and height == var.extent:
+            return var
+    return None
+
+
+def _by_rows(nest: BilinearNest, sliding: Var, lanes: int) -> tuple[Stmt, ...]:
+    """All results along ``sliding``: each row of the operand that they share is loaded once for several rows of sums.
+
+    Every sum adds its rows in order, as one by one.
+    """
+    *outer, row, last = nest.reduce
+    lane = Var(f"{last.name}v", last.extent)
+    results = [Copier({sliding: Index((), t)}, f"_{t}") for t in range(sliding.extent)]
+    sums = [s for c in results for s in c.stmts([Accumulate((nest.accumulator(lanes),), ())])]
+    body: tuple[Stmt, ...] = ()
+    for number, begin, place in Stages((), row, min(SLIDING_ROWS, row.extent), ()).pieces():
+        stmts = _rows(nest, sliding, place.extent)
+        body += loops("serial", [number], (Loop("vector", lane, Copier({row: begin, last: index(lane)}).stmts(stmts)),))
+    accs = tuple(a for s in sums if isinstance(s, Accumulate) for a in s.accs)
+    return (Accumulate(accs, loops("serial", outer, body)), *(s for c in results for s in c.stmts(nest.after)))
+
+
+def _rows(nest: BilinearNest, sliding: Var, count: int) -> list[Stmt]:
+    """The terms of ``count`` rows, by the row of the shared operand that they read."""
+    row = nest.reduce[-2]
+    shared_left = nest.lhs.depends(sliding)
+    shared, own = (nest.lhs, nest.rhs) if shared_left else (nest.rhs, nest.lhs)
+    body: list[Stmt] = []
+    mine: list[Expr] = []
+    for at in range(count + sliding.extent - 1):
+        if at < count:
+            copier = Copier({row: index(row) + at}, f"_own{at}")
+            body.extend(copier.stmts(own.stmts))
+            mine.append(copier.expr(own.expr))
+        first = max(0, at - count + 1)
+        copier = Copier({row: index(row) + (at - first), sliding: Index((), first)}, f"_at{at}")
+        body.extend(copier.stmts(shared.stmts))
+        read = copier.expr(shared.expr)
+        for t in range(first, min(at + 1, sliding.extent)):
+            args = (read, mine[at - t]) if shared_left else (mine[at - t], read)
+            body.append(Update(f"{ACCUMULATOR}_{t}", args))
+    return body
 
 
 def _dot_tile(nest: BilinearNest, registers: int, machine: Machine) -> list[tuple[Var, int]]:
