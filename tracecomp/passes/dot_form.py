@@ -17,6 +17,8 @@ from tracecomp.passes.schedule import loops, strip, tiles
 from tracecomp.passes.stages import Stages
 
 NOMINAL_LANES = 16
+SHUFFLED_STRIDE = 4
+SHUFFLE_COST = 2.0
 SLIDING_LANES = 64
 SLIDING_ROWS = 4
 
@@ -134,12 +136,13 @@ def dot_cost(nest: BilinearNest) -> float:
     if not nest.reduce:
         return float("inf")
     last = nest.reduce[-1]
-    strides = {nest.lhs.stride(last), nest.rhs.stride(last)}
-    if not strides <= {0, 1} or last.extent < NOMINAL_LANES:
+    strides = [o.stride(last) for o in (nest.lhs, nest.rhs)]
+    if not all(s is not None and 0 <= s <= SHUFFLED_STRIDE for s in strides) or lanes_for(last.extent) == 1:
         return float("inf")
     two_sided = all(v is not None and v.extent > 2 for v in _sides(nest))
     vectors = prod(v.extent for v in nest.reduce) / NOMINAL_LANES
-    return ((0.65 if two_sided else 2.0) + 24.0 / vectors) / filled(last.extent)
+    apart = SHUFFLE_COST * sum(s not in (0, 1) for s in strides)
+    return ((0.65 if two_sided else 2.0) + apart + 24.0 / vectors) / filled(last.extent)
 
 
 def _sides(nest: BilinearNest) -> tuple[Var | None, Var | None]:

@@ -240,7 +240,9 @@ class _Tiled:
     def _rectangle(self, outer: int, columns: _Columns, rows: tuple[int, int, int, bool]) -> tuple[Stmt, ...]:
         """All blocks of one shape, numbered by one variable that threads share out."""
         blocks, first_step, steps, with_rest = rows
-        total = outer * columns.count * blocks
+        shared = self.nest.work >= PARALLEL_WORK
+        apart = self.inner if shared and outer * columns.count * blocks == 1 else []
+        total = outer * columns.count * blocks * _product(apart)
         block = Var("block", total)
         at = index(block) if total > 1 else Index()
         if self.plan.packed:  # threads then read the columns of the panel that they have packed
@@ -250,10 +252,10 @@ class _Tiled:
             column, at = at % columns.count, at // columns.count
             step, at = at % blocks, at // blocks
         step = step * steps + first_step
-        mapping = _positions(self.others, at)
-        body = Copier(mapping).stmts(self._block(columns, column, step, steps, with_rest))
-        parallel = total > 1 and self.nest.work >= PARALLEL_WORK
-        return (Loop("parallel" if parallel else "serial", block, body),) if total > 1 else body
+        mapping = _positions([*self.others, *apart], at)
+        inner = [v for v in self.inner if v not in apart]
+        body = Copier(mapping).stmts(self._block(inner, columns, column, step, steps, with_rest))
+        return (Loop("parallel" if shared else "serial", block, body),) if total > 1 else body
 
     def _row_blocks(self, others: int) -> int:
         """Into how many blocks the tile's variable is cut: threads should find enough to share, totals fit a cache."""
@@ -265,7 +267,9 @@ class _Tiled:
             wanted = max(wanted, self.steps * self.plan.height * row // TOTALS_BYTES)
         return max(1, min(wanted, self.steps))
 
-    def _block(self, columns: _Columns, column: Index, first: Index, steps: int, with_rest: bool) -> tuple[Stmt, ...]:
+    def _block(
+        self, inner: list[Var], columns: _Columns, column: Index, first: Index, steps: int, with_rest: bool
+    ) -> tuple[Stmt, ...]:
         """``steps`` register tiles below each other, from step ``first``, for all values of the inner variables."""
 
         def body(nest: BilinearNest) -> tuple[Stmt, ...]:
@@ -276,7 +280,7 @@ class _Tiled:
         rows = steps * self.plan.height + self.rows_rest * with_rest
         spans = {self.tile: (first * self.plan.height, rows)} if self.tile else {}
         spans[self.vector] = (column * columns.width + columns.first, columns.width)
-        return in_stages(self.nest, self.plan.stages, Totals(self._name("totals"), self.inner, spans), body)
+        return in_stages(self.nest, self.plan.stages, Totals(self._name("totals"), inner, spans), body)
 
     def _tiles(
         self, nest: BilinearNest, columns: _Columns, column: Index, first: Index, steps: int, with_rest: bool
