@@ -79,3 +79,12 @@ def test_first_elements_in_order(order: str, size: int, count: int) -> None:
     want = np.argsort(-np.nan_to_num(x, nan=np.inf), axis=1, kind="stable")[:, :count]
     assert np.array_equal(places.numpy(), want)
     assert np.array_equal(values.numpy(), np.take_along_axis(x, want, 1), equal_nan=True)
+
+
+@pytest.mark.parametrize("shape", [(2, 20, 9, 37), (1, 33, 5, 16), (3, 16, 58, 18), (2, 64, 14, 40)])
+@pytest.mark.parametrize("sides", [(1, 1, 1, 1), (2, 0, 0, 3), (0, 0, 0, 0)])
+def test_padded_rows_turned(sides: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    x = normal(*shape)
+    want = np.pad(x.numpy(), ((0, 0), (0, 0), sides[2:], sides[:2])).transpose(0, 2, 3, 1)
+    have = compiled(lambda x: F.pad(x, sides).permute(0, 2, 3, 1).contiguous(), x).numpy()
+    assert np.array_equal(have, want)

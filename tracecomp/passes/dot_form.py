@@ -75,8 +75,9 @@ def _by_rows(nest: BilinearNest, sliding: Var, lanes: int) -> tuple[Stmt, ...]:
     sums = [s for c in results for s in c.stmts([Accumulate((nest.accumulator(lanes),), ())])]
     body: tuple[Stmt, ...] = ()
     for number, begin, place in Stages((), row, min(SLIDING_ROWS, row.extent), ()).pieces():
-        stmts = _rows(nest, sliding, place.extent)
-        body += loops("serial", [number], (Loop("vector", lane, Copier({row: begin, last: index(lane)}).stmts(stmts)),))
+        copier = Copier({row: begin, last: index(lane)}, f"_{place.extent}")
+        rows = copier.stmts(_rows(nest, sliding, place.extent))
+        body += loops("serial", [number], (Loop("vector", lane, rows),))
     accs = tuple(a for s in sums if isinstance(s, Accumulate) for a in s.accs)
     return (Accumulate(accs, loops("serial", outer, body)), *(s for c in results for s in c.stmts(nest.after)))
 
