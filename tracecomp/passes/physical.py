@@ -100,7 +100,7 @@ def convolution(g: Rewriter, node: Node, operands: list[Placed], order: Order) -
     result = node.outputs[0]
     group = "g" if groups > 1 else ""
     windows, places = "uvw"[:rank], "xyz"[:rank] if set(kernel) != {1} else ""
-    inside = is_conv and bool(places) and operands[0].order[-1] == 1
+    inside = is_conv and bool(places) and operands[0].order[-1] == 1 and node.inputs[0].shape[1] > groups
     x = _windows(g, split_channels(g, operands[0], 1, groups), node.attrs, kernel, inside)
     other = split_channels(g, operands[1], 0 if is_conv else 1, groups)
     if is_conv and not places:
