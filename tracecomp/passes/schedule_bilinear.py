@@ -119,15 +119,20 @@ def _plan(nest: BilinearNest, vector: Var, machine: Machine) -> Plan:
         fitting = [v for v in tiles if v != tile and v.extent <= room]
         whole = max(fitting, key=lambda v: v.extent, default=None)
     several = len(tiles) > 1 or (tile is not None and tile.extent > height)
-    stages = _stages(nest, vector, width, machine) if several and whole is None and not window else None
-    return Plan(vector, tile, width, height, _packed(nest, moving, vector), whole, window, stages)
+    packed = _packed(nest, moving, vector)
+    stages = None
+    if several and whole is None and not window:
+        stages = _stages(nest, None if packed else moving, vector, width, machine)
+    return Plan(vector, tile, width, height, packed, whole, window, stages)
 
 
-def _stages(nest: BilinearNest, vector: Var, width: int, machine: Machine) -> Stages | None:
+def _stages(
+    nest: BilinearNest, moving: Operand | None, vector: Var, width: int, machine: Machine
+) -> Stages | None:
     """Stages where the vectors of one column of register tiles would leave the cache before they are used again.
 
     Also where lanes are stored apart, and what lies between them belongs to other tiles that read the same: their
-    totals are stored together.
+    totals are stored together. ``moving`` is the operand whose vectors are not packed.
     """
     if nest.outside or not nest.reduce:
         return None
@@ -135,7 +140,14 @@ def _stages(nest: BilinearNest, vector: Var, width: int, machine: Machine) -> St
     between = _product([v for v in nest.out if 0 < (nest.store_stride(v) or 0) < (gap or 0) and _one_sided(nest, v)])
     column = _product(nest.reduce) * width * nest.acc.dtype.itemsize
     together = gap == between > 1 and gap * nest.acc.dtype.itemsize <= NEAR_BYTES
-    return stages_of(nest.reduce) if together or column > machine.l2_bytes // 2 else None
+    if not together and column <= machine.l2_bytes // 2:
+        return None
+
+    def apart(var: Var) -> int:
+        return abs(moving.stride(var) or 0) * nest.acc.dtype.itemsize if moving else 0
+
+    inside = sum(apart(v) * (v.extent - 1) for v in nest.out if v != vector and _one_sided(nest, v))
+    return stages_of(nest.reduce, apart, machine.l2_bytes // 2 - inside)
 
 
 def _one_sided(nest: BilinearNest, var: Var) -> bool:

@@ -17,6 +17,7 @@ from tracecomp.passes.rename import Copier
 from tracecomp.passes.schedule import loops
 
 STAGE_TERMS = 512
+LEAST_TERMS = 64
 
 
 @dataclass(frozen=True)
@@ -37,14 +38,19 @@ class Stages:
             yield Var(f"{self.cut.name}_o", 1), Index((), whole * self.length), Var(f"{self.cut.name}_i", rest)
 
 
-def stages_of(reduce: list[Var]) -> Stages:
-    """Stages of up to ``STAGE_TERMS`` terms, all of one length if a length above half of that allows it."""
+def stages_of(reduce: list[Var], apart: Callable[[Var], int], room: int) -> Stages:
+    """Stages of up to ``STAGE_TERMS`` terms, all of one length if a length above half of that allows it.
+
+    ``apart``: bytes between neighbouring terms in memory. What a stage reads should span no more than ``room``.
+    """
     outer, inner, terms = list(reduce), list[Var](), 1
-    while len(outer) > 1 and terms * outer[-1].extent <= STAGE_TERMS:
+    while len(outer) > 1 and terms * outer[-1].extent <= STAGE_TERMS and room >= apart(outer[-1]) * outer[-1].extent:
         inner.insert(0, outer.pop())
         terms *= inner[0].extent
+        room -= apart(inner[0]) * inner[0].extent
     cut = outer.pop()
-    most = min(cut.extent, STAGE_TERMS // terms)
+    fitting = max(room // max(apart(cut), 1), -(-LEAST_TERMS // terms))
+    most = min(cut.extent, STAGE_TERMS // terms, fitting)
     length = next(n for n in range(most, 0, -1) if cut.extent % n == 0)
     return Stages(tuple(outer), cut, length if 2 * length > most else most, tuple(inner))
 
