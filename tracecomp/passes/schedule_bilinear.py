@@ -119,8 +119,7 @@ def _plan(nest: BilinearNest, vector: Var, machine: Machine) -> Plan:
         fitting = [v for v in tiles if v != tile and v.extent <= room]
         whole = max(fitting, key=lambda v: v.extent, default=None)
     several = len(tiles) > 1 or (tile is not None and tile.extent > height)
-    packed = _packed(nest, moving, vector)
-    stages = None
+    packed, stages = _packed(nest, moving, vector), None
     if several and whole is None and not window:
         stages = _stages(nest, None if packed else moving, vector, width, machine)
     return Plan(vector, tile, width, height, packed, whole, window, stages)
@@ -216,7 +215,7 @@ class _Tiled:
         self.vector = plan.vector
         self.tile = plan.tile
         others = [v for v in nest.out if v not in (plan.vector, plan.tile, plan.whole)]
-        self.inner = [v for v in others if plan.stages and not (nest.lhs.depends(v) and nest.rhs.depends(v))]
+        self.inner = self._inner(others) if plan.stages else []
         self.others = [v for v in others if v not in self.inner]
         self.chunks, self.rest = divmod(self.vector.extent, plan.width)
         rows = self.tile.extent if self.tile else 1
@@ -226,6 +225,16 @@ class _Tiled:
         around = () if self.moving.inside else nest.outside
         self.panel_others = [v for v in (*around, *others) if self.moving.depends(v)] if plan.packed else []
         self.copies = 0
+
+    def _inner(self, others: list[Var]) -> list[Var]:
+        """Of the variables that one operand alone moves with, those that a block has all of: its totals fit a cache."""
+        moving = self.nest.rhs if self.nest.rhs.depends(self.vector) else self.nest.lhs
+        inner = [v for v in others if _one_sided(self.nest, v)]
+        tile = self.plan.height * self.plan.width * self.nest.acc.dtype.itemsize
+        for var in [v for v in inner if not moving.depends(v)]:
+            if _product(inner) * tile > TOTALS_BYTES:
+                inner.remove(var)
+        return inner
 
     def columns(self) -> list[_Columns]:
         """Whole chunks of lanes, and the remaining lanes."""
