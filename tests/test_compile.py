@@ -10,20 +10,11 @@ import pytest
 
 import tracecomp as torch
 import tracecomp.utils.checkpoint
+from tests.table import Table
 from tracecomp import nn, optim
 
 BACKENDS = ["interpret", "native"]
-PROGRAMS: list[tuple[Callable[[], Any], int]] = []
-
-
-def program(recordings: int = 1) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
-    """A function that makes ``(step, calls, state)``: the step, arguments of each call, tensors to compare after it."""
-
-    def add(make: Callable[[], Any]) -> Callable[[], Any]:
-        PROGRAMS.append((make, recordings))
-        return make
-
-    return add
+program = Table()
 
 
 def rand(*shape: int, seed: int = 0) -> Any:
@@ -746,7 +737,7 @@ def run(make: Callable[[], Any], wrap: Callable[[Any], Any]) -> tuple[Any, list[
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize(("make", "recordings"), PROGRAMS, ids=[m.__name__ for m, _ in PROGRAMS])
+@pytest.mark.parametrize(("make", "recordings"), program.rows, ids=[m.__name__ for m, _ in program.rows])
 def test_compiled_equals_eager(make: Callable[[], Any], recordings: int, backend: str) -> None:
     _, want = run(make, lambda f: f)
     compiled, got = run(make, lambda f: torch.compile(f, backend=backend))

@@ -11,21 +11,14 @@ import numpy as np
 import pytest
 
 import tracecomp as torch
+from tests.table import Table
 from tests.test_compile import BACKENDS, batches, pairs, rand
 from tests.test_compile_training import check
 from tracecomp import nn, optim
 from tracecomp.errors import CaptureError
 
 F = nn.functional
-PROGRAMS: list[tuple[Callable[[], Any], int]] = []
-
-
-def program(recordings: int = 1) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
-    def add(make: Callable[[], Any]) -> Callable[[], Any]:
-        PROGRAMS.append((make, recordings))
-        return make
-
-    return add
+program = Table()
 
 
 def net(*sizes: int) -> Any:
@@ -304,7 +297,7 @@ def actor_and_critics_frozen_in_turn():
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize(("make", "recordings"), PROGRAMS, ids=[m.__name__ for m, _ in PROGRAMS])
+@pytest.mark.parametrize(("make", "recordings"), program.rows, ids=[m.__name__ for m, _ in program.rows])
 def test_compiled_equals_eager(make: Callable[[], Any], recordings: int, backend: str) -> None:
     check(make, recordings, backend)
 

@@ -9,19 +9,12 @@ import numpy as np
 import pytest
 
 import tracecomp as torch
+from tests.table import Table
 from tests.test_compile import BACKENDS, batches, mlp, rand, run, training
 from tracecomp import nn, optim
 
 F = nn.functional
-PROGRAMS: list[tuple[Callable[[], Any], int]] = []
-
-
-def program(recordings: int = 1) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
-    def add(make: Callable[[], Any]) -> Callable[[], Any]:
-        PROGRAMS.append((make, recordings))
-        return make
-
-    return add
+program = Table()
 
 
 def fit(model: Any, loss: Callable[..., Any], calls: list[Any], lr: float = 0.1, state: tuple[Any, ...] = ()) -> Any:
@@ -589,7 +582,7 @@ def check(make: Callable[[], Any], recordings: int | None, backend: str) -> None
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize(("make", "recordings"), PROGRAMS, ids=[m.__name__ for m, _ in PROGRAMS])
+@pytest.mark.parametrize(("make", "recordings"), program.rows, ids=[m.__name__ for m, _ in program.rows])
 def test_compiled_equals_eager(make: Callable[[], Any], recordings: int, backend: str) -> None:
     check(make, recordings, backend)
 

@@ -24,6 +24,7 @@ from tracecomp.ir.loops import (
     Load,
     Local,
     Loop,
+    Prefetch,
     Read,
     Stmt,
     Store,
@@ -56,6 +57,7 @@ def test_printed_kernel() -> None:
         Local(Buffer("t", float32, 1)),
         If(call("gt", Read("s", float32), ZERO), (Store(Y, index(ROW), Read("s", float32)),)),
         Check(call("lt", IndexValue(index(ROW) // 2), Const(7, int64))),
+        Prefetch(X, index(ROW) * 4 + 40),
     ))  # fmt: skip
     assert print_kernel(kernel(body)) == (
         "kernel k(x: f32[12], y: f32[12] written):\n"
@@ -67,7 +69,8 @@ def test_printed_kernel() -> None:
         "    local t: f32[1]\n"
         "    if (s > 0.0:f32):\n"
         "      store y[i] = s\n"
-        "    check (index((i // 2)) < 7:i64)"
+        "    check (index((i // 2)) < 7:i64)\n"
+        "    prefetch x[4*i + 40]"
     )
 
 
@@ -107,6 +110,8 @@ BAD: list[tuple[str, Kernel]] = [
     ("no scalar operation", kernel(Let("a", Call("frobnicate", (ZERO,), float32)))),
     ("a condition has type", kernel(If(ZERO, ()))),
     ("one name", kernel(params=(X, X))),
+    ("varies over a tile or vector loop", kernel(Loop("vector", COL, (Prefetch(X, index(COL)),)))),
+    ("not declared", kernel(Prefetch(Buffer("other", float32, 3), index(ROW)), params=())),
 ]
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial, update_wrapper
 from itertools import takewhile
 from types import MethodType
 from typing import Any
@@ -28,7 +28,7 @@ from tracecomp.record.places import Place
 from tracecomp.record.pytree import flatten_call
 from tracecomp.record.recording import Recording
 from tracecomp.record.sized import sized
-from tracecomp.runner import BACKENDS, Make
+from tracecomp.runner import BACKENDS, Make, with_fast_math
 from tracecomp.runtime.call import take_calls
 from tracecomp.runtime.memory import return_unused
 
@@ -67,7 +67,7 @@ class Compiled:
 
     def __init__(
         self, fn: Any, *, fullgraph: bool = True, threads: int | None = None, backend: str = "native",
-        dynamic: bool = False, disable: bool = False,
+        dynamic: bool = False, fast_math: bool = False, disable: bool = False,
     ) -> None:  # fmt: skip
         if backend not in BACKENDS:
             raise ValueError(f"compile(): backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
@@ -76,6 +76,7 @@ class Compiled:
         self.threads = threads
         self.backend = backend
         self.dynamic = dynamic
+        self.fast_math = fast_math
         self.entries: list[Entry] = []
         self.misses: list[str] = []
         self.eager_because = "disable=True" if disable else None
@@ -89,7 +90,7 @@ class Compiled:
         self._chain: list[Any] = []
         self.__call__ = self._general
         if not hasattr(fn, "state_dict"):
-            functools.update_wrapper(self, fn, updated=())
+            update_wrapper(self, fn, updated=())
 
     def _general(self, *args: Any, **kwargs: Any) -> Any:
         """A call that native code alone cannot serve."""
@@ -136,9 +137,10 @@ class Compiled:
 
     def _alike(self) -> Callable[[Any], Compiled]:
         """Compiles other functions with the options of this one."""
-        return functools.partial(
-            Compiled, fullgraph=self.fullgraph, threads=self.threads, backend=self.backend, dynamic=self.dynamic
-        )
+        return partial(
+            Compiled, fullgraph=self.fullgraph, threads=self.threads, backend=self.backend, dynamic=self.dynamic,
+            fast_math=self.fast_math,
+        )  # fmt: skip
 
     @property
     def _orig_mod(self) -> Any:
@@ -191,7 +193,8 @@ class Compiled:
 
     def _how(self) -> tuple[Make, int | None, Callable[[Any], Compiled]]:
         """What plans need beside recordings."""
-        return BACKENDS[self.backend], self.threads, self._alike()
+        make = BACKENDS[self.backend]
+        return partial(with_fast_math, make) if self.fast_math else make, self.threads, self._alike()
 
     def _plan(self, entry: Entry) -> Plan | SizedPlan:
         if entry.plan is None:
@@ -361,6 +364,7 @@ def compile(
     threads: int | None = None,
     backend: str = "native",
     dynamic: bool | None = None,
+    fast_math: bool = False,
     mode: str | None = None,
     options: dict[str, Any] | None = None,
     disable: bool = False,
@@ -370,15 +374,18 @@ def compile(
     With ``fullgraph=False``, what cannot be captured runs eagerly after a warning instead of raising CaptureError.
     ``backend`` is ``"native"`` or ``"interpret"``. Every shape is recorded by itself; with ``dynamic=True``, two calls
     that differ in the first size of their arguments make a recording for every size, where the program allows it.
-    ``mode`` and ``options`` are PyTorch's and change nothing here.
+    ``fast_math=True`` allows other rounding: products and sums fused, sums regrouped, ``tanh`` and ``erf`` of floats to
+    5 ULP (docs/numerics.md). ``mode`` and ``options`` are PyTorch's and change nothing here.
     """
     if model is None:
-        return functools.partial(
-            compile, fullgraph=fullgraph, threads=threads, backend=backend, dynamic=dynamic, disable=disable
-        )
+        return partial(
+            compile, fullgraph=fullgraph, threads=threads, backend=backend, dynamic=dynamic, fast_math=fast_math,
+            disable=disable,
+        )  # fmt: skip
     return Compiled(
-        model, fullgraph=fullgraph, threads=threads, backend=backend, dynamic=bool(dynamic), disable=disable
-    )
+        model, fullgraph=fullgraph, threads=threads, backend=backend, dynamic=bool(dynamic), fast_math=fast_math,
+        disable=disable,
+    )  # fmt: skip
 
 
 def trace(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Graph:

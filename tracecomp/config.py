@@ -43,6 +43,9 @@ class Settings:
         None, "TRACECOMP_STOP_AFTER", int, "Run only this many passes of the pipeline.", code=True
     )
     fusion: bool = _knob(True, "TRACECOMP_FUSION", _flag, "Let several nodes share a kernel.", code=True)
+    fast_math: bool = _knob(
+        False, "TRACECOMP_FAST_MATH", _flag, "Arithmetic may be fused and regrouped: see docs/numerics.md.", code=True
+    )
     num_threads: int | None = _knob(
         None, "TRACECOMP_NUM_THREADS", int, "Threads of compiled programs; by default the cores this process may use."
     )

@@ -25,7 +25,7 @@ from tracecomp.runtime.call import Code, Held, Place, Record, field_offsets, lay
 from tracecomp.tensor import Tensor
 
 SMALL = 65536
-"""Bytes of a result whose memory is used again, and of all memory of a call that keeps the interpreter lock."""
+"""Bytes of all memory of a call that keeps the interpreter lock."""
 
 _MAX_TENSORS = 16
 _UNCHANGING = (bool, int, float, complex, str, bytes, NoneType, DType, type(Ellipsis), slice, range, np.generic)
@@ -218,9 +218,8 @@ class _Writer:
             if n not in taken:
                 layout = self.r.layout(dtype, shape)
                 history = Held(partial(Freed, (), ((dtype, shape),))) if n in freed else 0
-                small = dtype.itemsize * int(np.prod(shape, dtype=np.int64)) <= SMALL
                 slot = self.r.slot(self.first_output + n)
-                row = (Held(shape), Held(dtype), layout, slot, int(small), self.r.memory(), 0, 0, history)
+                row = (Held(shape), Held(dtype), layout, slot, int(n in self.plan.kept), self.r.memory(), 0, 0, history)
                 self.fresh[n] = self.r.add("fresh", *row)
 
     def _results(self) -> tuple[int, Held | int]:

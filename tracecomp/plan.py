@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from sys import getrefcount
 from typing import Any
 
@@ -17,6 +18,7 @@ from tracecomp.record.binding import read, reader, tensor_of
 from tracecomp.record.pytree import LEAF, unflatten
 from tracecomp.record.recording import Followed, Given, Made, Plain, Recording, Result
 from tracecomp.runner import Backend, Make
+from tracecomp.spare import EASY_BYTES, Spare, kept_outputs
 from tracecomp.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
@@ -42,13 +44,20 @@ class Plan:
         self._aliases = [] if recording.predicates else [(out, i) for out, i in pairs if i is not None]
         in_place = {out for out, _ in self._aliases}
         self.types = [(o.value.shape, o.value.dtype.numpy) for o in graph.outputs]
-        self._fresh = [(n, *t) for n, t in enumerate(self.types) if n not in in_place]
+        self.kept = kept_outputs(self.types)
+        self._fresh = [(n, self._maker(n)) for n in range(len(self.types)) if n not in in_place]
         self.reusable = self._reusable_grads()
         self._lone = _lone_result(recording)
         self.forward: Backend = self._make(graph, dict(self._aliases), threads)
         self._backward: Backend | None = None
         self._compile = compile
         self.again: Any = None
+
+    def _maker(self, n: int) -> Callable[[], Array]:
+        """What gives memory for output ``n``."""
+        shape, dtype = self.types[n]
+        large = dtype.itemsize * math.prod(shape) > EASY_BYTES
+        return Spare(shape, dtype).take if large and n in self.kept else partial(np.empty, shape, dtype)
 
     def _reusable_grads(self) -> list[tuple[Tensor, int]]:
         """Gradients of state that each call replaces and does not read.
@@ -162,9 +171,9 @@ class Plan:
             outputs[n] = _unshared(t, *self.types[n])
         for n, i in self._aliases:
             outputs[n] = arrays[i] if arrays[i].flags.c_contiguous else np.empty(*self.types[n])
-        for n, shape, dtype in self._fresh:
+        for n, make in self._fresh:
             if outputs[n] is None:
-                outputs[n] = np.empty(shape, dtype)
+                outputs[n] = make()
         return outputs
 
     def _keep(self, leaves: Sequence[Any], arrays: Sequence[Array]) -> Kept | None:

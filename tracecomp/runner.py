@@ -54,6 +54,7 @@ class Native:
         self.graph = graph
         self.threads = threads
         self._aliases = aliases
+        self._fast_math = config.current().fast_math
         self._dump = Dump(graph.name)
         self.executable, self.places = self._prepare()
         self._plain = all(isinstance(a, int) for a in self.places)
@@ -76,7 +77,8 @@ class Native:
     @cached_property
     def built(self) -> Built:
         """The graph after every pass, and its program."""
-        return build(self.graph, self._aliases, self._dump)
+        with config.override(fast_math=self._fast_math):
+            return build(self.graph, self._aliases, self._dump)
 
     def _argument_places(self) -> tuple[int | Array, ...]:
         given = count()
@@ -150,6 +152,12 @@ Backend = Interpreted | Native | Hosted
 def native(graph: Graph, aliases: Mapping[int, int], threads: int | None) -> Backend:
     """The graph as machine code, around what only the host can run."""
     return (Hosted if has_external(graph) else Native)(graph, aliases, threads)
+
+
+def with_fast_math(make: Make, graph: Graph, aliases: Mapping[int, int], threads: int | None) -> Any:
+    """What ``make`` makes where arithmetic may be fast rather than exact."""
+    with config.override(fast_math=True):
+        return make(graph, aliases, threads)
 
 
 Make = Callable[[Graph, Mapping[int, int], int | None], Any]

@@ -24,6 +24,7 @@ from tracecomp.ir.loops import (
     Load,
     Local,
     Loop,
+    Prefetch,
     Read,
     Stmt,
     Store,
@@ -437,6 +438,16 @@ def test_merge_of_sorted_halves(size: int) -> None:
     values = np.random.default_rng(0).integers(0, 30, size)
     x = np.concatenate([np.sort(values[: size // 2]), np.sort(values[size // 2 :])])
     assert np.array_equal(run(program(merge_kernel(size), 1), [x], [np.zeros(size, np.int64)])[0], np.sort(x))
+
+
+def test_prefetch_has_no_effect_wherever_it_points() -> None:
+    x, y = Buffer("x", float32, 40), Buffer("y", float32, 40)
+    row, v = Var("i", 4), Var("v", 10)
+    copy = Loop("vector", v, (Store(y, index(row) * 10 + index(v), Load(x, index(row) * 10 + index(v))),))
+    hints = (Prefetch(x, index(row) * 2**40 - 2**42), Prefetch(y, index(row)))
+    k = kernel([x, y], "y", Loop("serial", row, (*hints, copy)))
+    a = data(40)
+    assert np.array_equal(run(program(k, 1), [a], [np.zeros(40, np.float32)])[0], a)
 
 
 def test_failed_check_is_an_index_error() -> None:

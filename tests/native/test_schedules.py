@@ -13,9 +13,9 @@ def normal(*shape: int, seed: int = 0) -> tc.Tensor:
     return tc.tensor(np.random.default_rng(seed).standard_normal(shape).astype(np.float32))
 
 
-def compiled(f, *args):  # type: ignore[no-untyped-def]
+def compiled(f, *args, threads=None):  # type: ignore[no-untyped-def]
     """The result of the native program: the third call."""
-    c = tc.compile(f)
+    c = tc.compile(f, threads=threads)
     for _ in range(2):
         c(*args)
     return c(*args)
@@ -39,6 +39,23 @@ def test_products_summed_in_lanes(rows: int, columns: int, inner: int) -> None:
     x, w = normal(rows, inner), normal(columns, inner, seed=1)
     want = x.numpy().astype(np.float64) @ w.numpy().astype(np.float64).T
     np.testing.assert_allclose(compiled(lambda x, w: x @ w.t(), x, w).numpy(), want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("transposed", ["nn", "tn", "nt", "tt"])
+@pytest.mark.parametrize("batch, rows, inner, columns", [(1, 301, 300, 600), (1, 70, 260, 517), (3, 140, 270, 515)])
+def test_products_packed_by_blocks(transposed: str, batch: int, rows: int, inner: int, columns: int) -> None:
+    """Rows of 2 KB and more, so operands are packed and read ahead; blocks of rows and columns have rests."""
+    x, y = normal(batch, rows, inner), normal(batch, inner, columns, seed=1)
+    want = x.numpy().astype(np.float64) @ y.numpy().astype(np.float64)
+    first, second = (o == "t" for o in transposed)
+    x, y = x.mT.contiguous() if first else x, y.mT.contiguous() if second else y
+
+    def product(x: tc.Tensor, y: tc.Tensor) -> tc.Tensor:
+        return (x.mT if first else x) @ (y.mT if second else y)
+
+    results = [compiled(product, x, y, threads=n).numpy() for n in (1, 2)]
+    np.testing.assert_allclose(results[0], want, rtol=1e-4, atol=1e-3)
+    assert np.array_equal(results[0], results[1])
 
 
 @pytest.mark.parametrize(

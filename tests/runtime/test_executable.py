@@ -162,6 +162,7 @@ def test_the_least_recently_used_objects_go_first(folder: Path, monkeypatch: pyt
     [old] = folder.glob("*.o")
     os.utime(old, (1, 1))
     monkeypatch.setattr(cache, "LIMIT_BYTES", old.stat().st_size + 100)
+    monkeypatch.setattr(cache, "WRITES_PER_TRIM", 1)
     Executable(adding(46.0))
     assert not old.exists() and len(list(folder.glob("*.o"))) == 1
 

@@ -72,10 +72,19 @@ def type_suffix(elem: str, width: int) -> str:
 
 @dataclass(slots=True)
 class Module:
-    """What the functions of a module have in common: the machine, and declared or defined helper functions by name."""
+    """What the functions of a module have in common: the machine, and declared or defined helper functions by name.
+
+    ``fast_math``: the arithmetic of the program itself, not that inside of math functions, may be fused and regrouped.
+    """
 
     target: Target
+    fast_math: bool = False
     declarations: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def fast_flags(self) -> str:
+        """What follows the name of an arithmetic instruction."""
+        return " reassoc nsz contract" if self.fast_math else ""
 
 
 class Emitter:
@@ -223,13 +232,13 @@ class Emitter:
     def unary(self, op: str, value: Value) -> Value:
         return self.pure(f"{op} {value}", value.elem, value.width, (value,))
 
-    def intrinsic(self, name: str, *args: Value) -> Value:
+    def intrinsic(self, name: str, *args: Value, flags: str = "") -> Value:
         """``llvm.<name>`` overloaded on, and returning, the type of its operands."""
         args_ = self.matched(*args)
         first = args_[0]
         full = f"@llvm.{name}.{type_suffix(first.elem, first.width)}"
         self.declare(full, f"declare {first.type} {full}({', '.join(a.type for a in args_)})")
-        rhs = f"call {first.type} {full}({', '.join(map(str, args_))})"
+        rhs = f"call{flags} {first.type} {full}({', '.join(map(str, args_))})"
         return self.pure(rhs, first.elem, first.width, args_)
 
     def declare(self, name: str, text: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tracecomp.codegen import math_exponential as exponential
+from tracecomp.codegen import math_fast as fast
 from tracecomp.codegen import math_remainder as remainders
 from tracecomp.codegen import math_special as special
 from tracecomp.codegen import math_trigonometric as trigonometric
@@ -27,6 +28,9 @@ ULP: dict[str, tuple[float, float]] = {
 }  # fmt: skip
 """Largest error in units in the last place, (float32, float64). Near roots of lgamma and digamma it means units of
 max(|result|, 1)."""
+
+FAST_ULP = {"tanh": 5.0, "erf": 5.0}
+"""Largest errors of floats under ``fast_math``, where they differ."""
 
 _IN_LINE: dict[str, Callable[..., Number]] = {
     "exp": exponential.exp,
@@ -60,9 +64,15 @@ _OF_DOUBLES: dict[str, Callable[..., Number]] = {
 """Functions of the module that compute in double; for floats the result is rounded."""
 
 
+_FAST: dict[str, Callable[..., Number]] = {"tanh": fast.tanh, "erf": fast.erf}
+"""What stands in their place for floats under ``fast_math``."""
+
+
 def emit(e: Emitter, op: str, args: list[Value]) -> Value:
     """The function ``op`` of floats or doubles."""
     in_line = _IN_LINE.get(op)
+    if e.module.fast_math and args[0].elem == "float":
+        in_line = _FAST.get(op, in_line)
     if in_line is not None:
         return in_line(*[Number(e, a) for a in e.matched(*args)]).v
     build = _OF_BOTH.get(op) or _rounded(_OF_DOUBLES.get(op), op)

@@ -49,9 +49,9 @@ def compare(e: Emitter, op: str, a: Value, b: Value, signed: bool) -> Value:
 
 def _float(e: Emitter, op: str, args: list[Value]) -> Value:
     if op in _FLOAT_BINARY:
-        return e.binary(_FLOAT_BINARY[op], args[0], args[1])
+        return e.binary(_FLOAT_BINARY[op] + e.module.fast_flags, args[0], args[1])
     if op in _ROUNDINGS:
-        return e.intrinsic(_ROUNDINGS[op], args[0])
+        return e.intrinsic(_ROUNDINGS[op], args[0], flags=e.module.fast_flags)
     special = _FLOAT_SPECIAL.get(op)
     if special is not None:
         return special(e, *args)

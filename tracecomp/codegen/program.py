@@ -47,7 +47,7 @@ class _ProgramEmitter:
         self.target = target
         self.profile = profile
         self.places = slot_places(program)
-        self.module = Module(target)
+        self.module = Module(target, program.fast_math)
         self.kernels: dict[tuple[str, tuple[str, ...]], tuple[str, KernelCode]] = {}
         self.keys: dict[int, str] = {}
         self.e = Emitter(self.module)

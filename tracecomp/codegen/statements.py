@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+
+from tracecomp.codegen import convert
 from tracecomp.codegen.accumulate import Key, State
 from tracecomp.codegen.elements import Binding
 from tracecomp.codegen.emitter import Emitter, Value
 from tracecomp.codegen.reducing import Reducing
 from tracecomp.codegen.storing import Storing
 from tracecomp.errors import CompileError
-from tracecomp.ir.loops import Accumulate, Buffer, Check, If, Let, Local, Loop, Stmt, Store, Update, walk
+from tracecomp.ir.loops import Accumulate, Buffer, Check, If, Let, Local, Loop, Prefetch, Stmt, Store, Update, walk
 
 STACK_LOCAL_BYTES = 16384
 
@@ -28,13 +31,17 @@ class Statements(Storing, Reducing):
     def body(self, body: tuple[Stmt, ...]) -> None:
         following = [s.name for s in body if isinstance(s, Update)]
         updated: set[str] = set()
-        for stmt in body:
-            if isinstance(stmt, Update):
-                updated.add(following.pop(0))
-            elif following and following[0] in updated:
-                self._separate()
-                updated.clear()
-            self.stmt(stmt)
+        for simple, group in groupby(body, lambda s: isinstance(s, Let | Store)):
+            run = list(group)
+            if simple and self.store_by_element([s for s in run if isinstance(s, Let | Store)]):
+                continue
+            for stmt in run:
+                if isinstance(stmt, Update):
+                    updated.add(following.pop(0))
+                elif following and following[0] in updated:
+                    self._separate()
+                    updated.clear()
+                self.stmt(stmt)
 
     def _separate(self) -> None:
         """Keep what one update has loaded from staying in registers for the next update of the same accumulators."""
@@ -50,7 +57,7 @@ class Statements(Storing, Reducing):
                 over = self.ordered(self.over(stmt.value))
                 self.bindings[stmt.name] = Binding(over, {p: self.eval(stmt.value) for p in self.points(over)})
             case Store():
-                self._store(stmt)
+                self.store(stmt)
             case Accumulate():
                 self._accumulate(stmt)
             case Update():
@@ -61,6 +68,8 @@ class Statements(Storing, Reducing):
                 self._if(stmt)
             case Check():
                 self._check(stmt)
+            case Prefetch():
+                self._prefetch(stmt)
 
     # ---- loops and conditions
 
@@ -185,6 +194,13 @@ class Statements(Storing, Reducing):
         else:
             self.bases[buffer.name] = e.gep("i8", Value("%private", "ptr"), e.const("i64", self.private_bytes))
             self.private_bytes += rounded
+
+    def _prefetch(self, stmt: Prefetch) -> None:
+        e, name = self.e, "@llvm.prefetch.p0"
+        e.declare(name, f"declare void {name}(ptr, i32 immarg, i32 immarg, i32 immarg)")
+        elem, base = convert.memory_elem(stmt.buffer.dtype), self.bases[stmt.buffer.name]
+        address = self.indexer.address(base, elem, self.indexer.offset(stmt.offset))
+        e.line(f"  call void {name}({address}, i32 0, i32 3, i32 1)")
 
     def _check(self, stmt: Check) -> None:
         e = self.e

@@ -1,31 +1,94 @@
-"""Stores: unit stride, scattered, transposed in registers, guarded."""
+"""Stores: unit stride, scattered, transposed in registers, guarded; what many elements store, one at a time."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
+
 from tracecomp.codegen import convert
 from tracecomp.codegen.address import store_text
-from tracecomp.codegen.elements import Elements, inside
+from tracecomp.codegen.elements import Binding, Elements, Point, inside
 from tracecomp.codegen.emitter import Value
 from tracecomp.codegen.transpose import store_transposed, tile_to_transpose
 from tracecomp.ir.index import Index, Var
-from tracecomp.ir.loops import Store
+from tracecomp.ir.loops import Let, Load, Store, expressions
+
+AT_ONCE = 8
 
 
 class Storing(Elements):
     """Elements that can be written to memory."""
 
-    def _store(self, stmt: Store) -> None:
-        over = self.over_index(stmt.offset) | self.over(stmt.value)
-        over |= self.over(stmt.where) if stmt.where else frozenset()
-        elements = self.ordered(over)
+    def store(self, stmt: Store) -> None:
+        elements = self._stored_over(stmt)
         values = {p: self.eval(stmt.value) for p in self.points(elements)}
-        tile = tile_to_transpose(stmt.offset, self.vector, elements)
-        if tile is not None and stmt.where is None and inside(stmt.offset, stmt.buffer.size):
+        tile = self._transposed(stmt, elements)
+        if tile is not None:
             self._store_transposed(stmt, tile, elements, values)
         else:
             for point in self.points(elements):
                 self._store_element(stmt, values[point])
         self.stores.bump(frozenset([self.group(stmt.buffer)]))
+
+    def _stored_over(self, stmt: Store) -> tuple[Var, ...]:
+        over = self.over_index(stmt.offset) | self.over(stmt.value)
+        return self.ordered(over | (self.over(stmt.where) if stmt.where else frozenset()))
+
+    def _transposed(self, stmt: Store, elements: tuple[Var, ...]) -> Var | None:
+        """The tile variable along which memory is contiguous, where a tile of vectors is stored transposed."""
+        tile = tile_to_transpose(stmt.offset, self.vector, elements)
+        return tile if stmt.where is None and inside(stmt.offset, stmt.buffer.size) else None
+
+    # ---- element by element
+
+    def store_by_element(self, run: Sequence[Let | Store]) -> bool:
+        """All statements for one element, then for the next, so that registers suffice; False if not done.
+
+        Statements may so change places where what one element stores no other element reads.
+        """
+        if not any(isinstance(stmt, Store) for stmt in run):
+            return False
+        own = []
+        for stmt in run:
+            if isinstance(stmt, Let):
+                own.append(self.ordered(self.over(stmt.value)))
+                self.bindings[stmt.name] = Binding(own[-1], {})
+            else:
+                own.append(self._stored_over(stmt))
+        over = self.ordered(frozenset().union(*own))
+        if prod(map(self.chunks, over)) <= AT_ONCE or not self._apart(run, own):
+            return False
+        done: list[set[Point]] = [set() for _ in run]
+        for _ in self.points(over):
+            for stmt, variables, known in zip(run, own, done, strict=True):
+                place = tuple(self.point[v] for v in variables)
+                if place not in known:
+                    known.add(place)
+                    self._of_element(stmt, place)
+        self.forget()
+        return True
+
+    def _apart(self, run: Sequence[Let | Store], own: Sequence[tuple[Var, ...]]) -> bool:
+        """Whether no element reads or writes what another one stores, and none is stored together with others."""
+        accesses = [(x.buffer, x.offset) for x in expressions(run) if isinstance(x, Load)]
+        accesses += [(stmt.buffer, stmt.offset) for stmt in run if isinstance(stmt, Store)]
+        for stmt, elements in zip(run, own, strict=True):
+            if isinstance(stmt, Store):
+                if self._transposed(stmt, elements) is not None:
+                    return False
+                group = self.group(stmt.buffer)
+                if any(a != (stmt.buffer, stmt.offset) for a in accesses if self.group(a[0]) == group):
+                    return False
+        return True
+
+    def _of_element(self, stmt: Let | Store, place: Point) -> None:
+        value = self.eval(stmt.value)
+        if isinstance(stmt, Let):
+            self.bindings[stmt.name].values[place] = value
+        else:
+            self._store_element(stmt, value)
+            self.stores.bump(frozenset([self.group(stmt.buffer)]))
+        self._memo.clear()
 
     def _store_transposed(
         self, stmt: Store, tile: Var, elements: tuple[Var, ...], values: dict[tuple[int, ...], Value]

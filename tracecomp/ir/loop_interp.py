@@ -29,6 +29,7 @@ from tracecomp.ir.loops import (
     Load,
     Local,
     Loop,
+    Prefetch,
     Read,
     Stmt,
     Store,
@@ -194,6 +195,8 @@ class _Kernel(_Scope):
             case Check():
                 if not self.expr(s.condition).all():
                     raise IndexError
+            case Prefetch():
+                pass
 
     def _loop(self, loop: Loop) -> None:
         if loop.kind in ("tile", "vector"):

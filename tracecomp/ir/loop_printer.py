@@ -18,6 +18,7 @@ from tracecomp.ir.loops import (
     Load,
     Local,
     Loop,
+    Prefetch,
     Read,
     Stmt,
     Store,
@@ -155,6 +156,8 @@ class _Printer:
                 self.body(s.body, level + 1)
             case Check():
                 self.line(level, f"check {self.expr(s.condition)}")
+            case Prefetch():
+                self.line(level, f"prefetch {self.buffer(s.buffer)}[{self.index(s.offset)}]")
 
 
 def _operands(x: Expr) -> tuple[Expr, ...]:
@@ -191,6 +194,8 @@ def _roots(s: Stmt) -> list[Expr]:
             return list(s.args)
         case If() | Check():
             return [s.condition]
+        case Prefetch():
+            return list(_index_operands(s.offset))
     return []
 
 
@@ -225,7 +230,7 @@ def kernel_key(kernel: Kernel) -> str:
 
 def print_program(program: Program) -> str:
     """A program as text: its slots, its steps, then every kernel that they call."""
-    lines = [f"program {program.name}: arena {program.arena_bytes} bytes"]
+    lines = [f"program {program.name}: arena {program.arena_bytes} bytes{', fast math' if program.fast_math else ''}"]
     lines += [f"  input {s.name}: {s.nbytes} bytes" for s in program.inputs]
     lines += [f"  output {s.name}: {s.nbytes} bytes" for s in program.outputs]
     kernels: dict[str, Kernel] = {}

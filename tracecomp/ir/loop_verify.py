@@ -20,6 +20,7 @@ from tracecomp.ir.loops import (
     Load,
     Local,
     Loop,
+    Prefetch,
     Read,
     Stmt,
     Store,
@@ -90,6 +91,10 @@ class _Verifier:
             case Check():
                 self._condition(s.condition, c)
                 c.guarded = True
+            case Prefetch():
+                self._access(s.buffer, s.offset, True, c)
+                if any(c.loops.get(v) in ("tile", "vector") for v in s.offset.vars()):
+                    self.report(f"prefetch of {s.buffer.name}[{s.offset}] varies over a tile or vector loop")
 
     def _loop(self, s: Loop, c: _Context) -> None:
         if s.kind not in _LOOP_KINDS:

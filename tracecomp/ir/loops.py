@@ -11,6 +11,7 @@
             | local buffer
             | if expr: stmt*                         the condition does not vary over tile loops
             | check expr                             false: the call fails with an index error
+            | prefetch buffer[index]                 a hint without effect; does not vary over tile and vector loops
     expr    = const | index | load buffer[index] [where e] | name | scalar-op(expr*) : dtype
 
 ``serial`` and ``parallel`` loops run one iteration after another (parallel ones may be split among threads).
@@ -35,7 +36,7 @@ guarded by ``where`` is replaced by 0 for loads, and the store is left out, when
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -200,7 +201,15 @@ class Check:
     condition: Expr
 
 
-Stmt = Let | Store | Loop | Accumulate | Update | Local | If | Check
+@immutable
+class Prefetch:
+    """The cache line of ``buffer[offset]`` is wanted soon. The place may lie outside the buffer."""
+
+    buffer: Buffer
+    offset: Index
+
+
+Stmt = Let | Store | Loop | Accumulate | Update | Local | If | Check | Prefetch
 
 
 def cast(value: Expr, dtype: DType) -> Expr:
@@ -254,8 +263,51 @@ def walk(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
         yield from walk(children(stmt))
 
 
+def expressions(body: Iterable[Stmt]) -> Iterator[Expr]:
+    """Every expression of the statements themselves, inner ones and those in indices included; not of nested ones."""
+    for stmt in body:
+        match stmt:
+            case Let(_, value) | Check(value):
+                yield from _inside(value)
+            case Store(_, offset, value, where):
+                yield from _inside(value)
+                yield from _in_index(offset)
+                if where is not None:
+                    yield from _inside(where)
+            case Update(_, args):
+                for a in args:
+                    yield from _inside(a)
+            case _:
+                pass
+
+
+def _inside(expr: Expr) -> Iterator[Expr]:
+    yield expr
+    match expr:
+        case Call(_, args, _):
+            for a in args:
+                yield from _inside(a)
+        case Load(_, offset, where):
+            yield from _in_index(offset)
+            if where is not None:
+                yield from _inside(where)
+        case IndexValue(i):
+            yield from _in_index(i)
+        case _:
+            pass
+
+
+def _in_index(i: Index) -> Iterator[Expr]:
+    for atom, _ in i.terms:
+        expr = getattr(atom, "expr", None)
+        if expr is not None:
+            yield from _inside(expr)
+        elif not isinstance(atom, Var):
+            yield from _in_index(atom.index)  # type: ignore[union-attr]
+
+
 __all__ = [
     "Acc", "Accumulate", "Buffer", "Call", "Check", "Const", "Expr", "If", "Index", "IndexValue", "Let", "Load",
-    "Local", "Loop", "Read", "Stmt", "Store", "Update", "Var", "both", "cast", "children", "in_range", "index",
-    "index_from", "walk", "with_children",
+    "Local", "Loop", "Prefetch", "Read", "Stmt", "Store", "Update", "Var", "both", "cast", "children", "expressions",
+    "in_range", "index", "index_from", "walk", "with_children",
 ]  # fmt: skip

@@ -83,13 +83,17 @@ Step = CallStep | RepeatStep | WhenStep | WhileStep
 
 @immutable
 class Program:
-    """Everything one executable does. ``inputs`` and ``outputs`` are the slots of the call table, in order."""
+    """Everything one executable does. ``inputs`` and ``outputs`` are the slots of the call table, in order.
+
+    ``fast_math``: its arithmetic may be fused and regrouped, and some of its functions have larger errors.
+    """
 
     name: str
     inputs: tuple[Slot, ...]
     outputs: tuple[Slot, ...]
     arena_bytes: int
     steps: tuple[Step, ...]
+    fast_math: bool = False
 
 
 def step_bodies(step: Step) -> tuple[tuple[Step, ...], ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tracecomp import config
@@ -44,8 +44,10 @@ def build(graph: Graph, aliases: Mapping[int, int] | None = None, dump: Dump | N
     """The program of a recorded graph; ``aliases`` as in ``place.lower``. Inputs and outputs keep their positions."""
     dump = dump or Dump(graph.name)
     stages = manager.run(graph, dump)
-    lowered = lower(stages[-1].graph, aliases, config.current().fusion)
-    if config.current().verify:
+    settings = config.current()
+    lowered = lower(stages[-1].graph, aliases, settings.fusion)
+    lowered = replace(lowered, program=replace(lowered.program, fast_math=settings.fast_math))
+    if settings.verify:
         verify_program(lowered.program)
     dump.write("schedule", lambda: describe_partition(lowered.partition), "txt")
     dump.write("loops", lambda: print_program(lowered.program), "txt")

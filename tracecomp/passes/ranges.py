@@ -7,11 +7,11 @@ the boundaries; in each part the comparisons are constants, and what nothing nee
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
 from tracecomp.ir.index import Index, Var, index
-from tracecomp.ir.loops import Call, Check, Const, Expr, IndexValue, Let, Load, Read, Stmt, Store, Update
+from tracecomp.ir.loops import Call, Const, Expr, IndexValue, Let, Load, Read, Stmt, Store, expressions
 from tracecomp.ir.types import bool_
 from tracecomp.passes.rename import Copier
 
@@ -22,7 +22,7 @@ MIN_PART = 4
 def parts_of(names: Iterable[Var], body: list[Stmt]) -> tuple[Var, list[int]] | None:
     """The variable worth cutting, and where its parts begin and end; None when no condition asks for it."""
     found: dict[Var, Counter[int]] = {v: Counter() for v in names}
-    for expr in _expressions(body):
+    for expr in expressions(body):
         cut = _boundary(expr)
         if cut is not None and cut[0] in found:
             found[cut[0]][cut[1]] += 1
@@ -100,7 +100,7 @@ def used(body: Iterable[Stmt]) -> list[Stmt]:
         if isinstance(stmt, Store) and isinstance(stmt.where, Const) and not stmt.where.value:
             continue
         kept.append(stmt)
-        for expr in _expressions([stmt]):
+        for expr in expressions([stmt]):
             if isinstance(expr, Read):
                 needed.add(expr.name)
     return kept[::-1]
@@ -116,45 +116,3 @@ def _boundary(expr: Expr) -> tuple[Var, int] | None:
     var, c = i.terms[0]
     assert isinstance(var, Var)
     return (var, -(-(int(limit.value) - i.const) // c)) if c > 0 else None
-
-
-def _expressions(body: Iterable[Stmt]) -> Iterator[Expr]:
-    for stmt in body:
-        match stmt:
-            case Let(_, value) | Check(value):
-                yield from _inside(value)
-            case Store(_, offset, value, where):
-                yield from _inside(value)
-                yield from _in_index(offset)
-                if where is not None:
-                    yield from _inside(where)
-            case Update(_, args):
-                for a in args:
-                    yield from _inside(a)
-            case _:
-                pass
-
-
-def _inside(expr: Expr) -> Iterator[Expr]:
-    yield expr
-    match expr:
-        case Call(_, args, _):
-            for a in args:
-                yield from _inside(a)
-        case Load(_, offset, where):
-            yield from _in_index(offset)
-            if where is not None:
-                yield from _inside(where)
-        case IndexValue(i):
-            yield from _in_index(i)
-        case _:
-            pass
-
-
-def _in_index(i: Index) -> Iterator[Expr]:
-    for atom, _ in i.terms:
-        expr = getattr(atom, "expr", None)
-        if expr is not None:
-            yield from _inside(expr)
-        elif not isinstance(atom, Var):
-            yield from _in_index(atom.index)  # type: ignore[union-attr]

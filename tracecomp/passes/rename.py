@@ -19,6 +19,7 @@ from tracecomp.ir.loops import (
     Load,
     Local,
     Loop,
+    Prefetch,
     Read,
     Stmt,
     Store,
@@ -61,6 +62,8 @@ class Copier:
                 return If(self.expr(condition), self.stmts(body))
             case Check(condition):
                 return Check(self.expr(condition))
+            case Prefetch(buffer, offset):
+                return Prefetch(*self.at(buffer, offset))
             case Local(buffer):
                 return Local(self.move(buffer, Index())[0]) if self.move else stmt
 
@@ -125,6 +128,8 @@ def indices_of(body: Iterable[Stmt]) -> Iterable[Index]:
             case If(condition, inner):
                 yield from _indices(condition)
                 yield from indices_of(inner)
+            case Prefetch(_, offset):
+                yield from _inside(offset)
             case Local():
                 pass
 

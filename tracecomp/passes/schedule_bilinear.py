@@ -11,7 +11,20 @@ from dataclasses import dataclass
 from itertools import product
 
 from tracecomp.ir.index import Index, Var, index, linear, unravel
-from tracecomp.ir.loops import Accumulate, Buffer, Let, Load, Local, Loop, Read, Stmt, Store, Update
+from tracecomp.ir.loops import (
+    Accumulate,
+    Buffer,
+    Let,
+    Load,
+    Local,
+    Loop,
+    Prefetch,
+    Read,
+    Stmt,
+    Store,
+    Update,
+    expressions,
+)
 from tracecomp.passes.bilinear import ACCUMULATOR, BilinearNest, Operand
 from tracecomp.passes.dot_form import NOMINAL_LANES, dot_cost, dot_form, filled
 from tracecomp.passes.machine import Machine
@@ -24,15 +37,22 @@ PARALLEL_WORK = 1 << 22  # multiply-adds, 80 us: see schedule.PARALLEL_WORK
 WANTED_BLOCKS = 16
 TOTALS_BYTES = 1 << 18
 NEAR_BYTES = 256
+WANTED_PANELS = 8
 GATHER_COST = 20.0
-PACK_ROW_BYTES = 2048
+FAR_BYTES = 2048
+FAR_TERMS = 256
+PACKED_ROWS = 128
 UNROLLED_TERMS = 4
 SLIDING_TERMS = 32
+TERMS_AHEAD = 32
+STREAM_BYTES = 1 << 18
+LINE_BYTES = 64
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The choice for one nest: lanes over ``vector``, a tile of ``tile``, ``packed`` the operand copied to a panel.
+    """The choice for one nest: lanes over ``vector``, a tile of ``tile``, ``packed``: whether
+    the operand that moves with the lanes is copied to a panel.
 
     ``whole`` is a second, short variable that joins the tile as a whole where the first alone leaves registers idle.
     ``window``: summed variables along which neighbouring rows of the tile read the same vectors, written out so that
@@ -43,7 +63,7 @@ class Plan:
     tile: Var | None
     width: int
     height: int
-    packed: str = ""
+    packed: bool = False
     whole: Var | None = None
     window: tuple[Var, ...] = ()
     stages: Stages | None = None
@@ -68,7 +88,7 @@ def schedule_parts(nest: BilinearNest, machine: Machine) -> tuple[tuple[Stmt, ..
     tiled = _Tiled(nest, plan)
     if plan.packed and tiled.moving.inside:
         return (), (*tiled.packing(), *tiled.emit())
-    return tiled.packing(), tiled.emit()
+    return (() if tiled.alone else tiled.packing()), tiled.emit()
 
 
 def sums_in_lanes(nest: BilinearNest) -> bool:
@@ -162,20 +182,18 @@ def _window(nest: BilinearNest, moving: Operand, tile: Var) -> tuple[Var, ...]:
     return ()
 
 
-def _packed(nest: BilinearNest, moving: Operand, vector: Var) -> str:
-    """Which operand is worth copying into a contiguous panel: "lhs", "rhs" or "" for none."""
+def _packed(nest: BilinearNest, moving: Operand, vector: Var) -> bool:
+    """Whether the operand that moves with the lanes is worth copying into a contiguous panel."""
     both = nest.lhs.depends(vector) and nest.rhs.depends(vector)
     reuse = _reuse(nest, moving, vector)
     terms = 1
     for v in nest.reduce:
         terms *= v.extent
     if both or reuse < 4 or not nest.reduce:
-        return ""
+        return False
     stride = moving.stride(vector)
     row = abs(moving.stride(nest.reduce[-1]) or 0) * nest.acc.dtype.itemsize
-    if stride != 1 or (terms >= 256 and row >= PACK_ROW_BYTES and reuse >= 64):
-        return "rhs" if moving is nest.rhs else "lhs"
-    return ""
+    return stride != 1 or (terms >= FAR_TERMS and row >= FAR_BYTES and reuse >= 64)
 
 
 def _tile_size(rows: int, columns: int, lanes: int, registers: int) -> tuple[int, int]:
@@ -221,9 +239,11 @@ class _Tiled:
         rows = self.tile.extent if self.tile else 1
         self.steps, self.rows_rest = divmod(rows, plan.height)
         self.terms = _product(nest.reduce)
-        self.moving = nest.rhs if plan.packed == "rhs" else nest.lhs
+        self.moving = nest.rhs if nest.rhs.depends(plan.vector) else nest.lhs
+        moved = [v for v in others if self.moving.depends(v)] if plan.packed else []
         around = () if self.moving.inside else nest.outside
-        self.panel_others = [v for v in (*around, *others) if self.moving.depends(v)] if plan.packed else []
+        self.alone = bool(plan.packed) and not (self.moving.inside or around or self.inner) and moved == others
+        self.panel_others = [] if self.alone else [v for v in around if self.moving.depends(v)] + moved
         self.copies = 0
 
     def _inner(self, others: list[Var]) -> list[Var]:
@@ -252,8 +272,9 @@ class _Tiled:
         outer = _product(self.others)
         blocks = self._row_blocks(outer * (self.chunks + bool(self.rest)))
         steps = self.steps // blocks
-        rows = [(blocks, 0, steps, False)] if blocks > 1 else []
-        done = blocks * steps if blocks > 1 else 0
+        equal = blocks - 1 if self.alone or blocks == 1 else blocks
+        rows = [(equal, 0, steps, False)] if equal else []
+        done = equal * steps
         if self.steps > done or self.rows_rest or not rows:
             rows.append((1, done, self.steps - done, bool(self.rows_rest)))
         return tuple(s for c in self.columns() for r in rows for s in self._rectangle(outer, c, r))
@@ -275,18 +296,20 @@ class _Tiled:
         step = step * steps + first_step
         mapping = _positions([*self.others, *apart], at)
         inner = [v for v in self.inner if v not in apart]
-        body = Copier(mapping).stmts(self._block(inner, columns, column, step, steps, with_rest))
+        packing = self._pack(columns, column) if self.alone else ()
+        body = Copier(mapping).stmts((*packing, *self._block(inner, columns, column, step, steps, with_rest)))
         return (Loop("parallel" if shared else "serial", block, body),) if total > 1 else body
 
     def _row_blocks(self, others: int) -> int:
         """Into how many blocks the tile's variable is cut: threads should find enough to share, totals fit a cache."""
-        inner, wanted = _product(self.inner), 1
-        if self.nest.work >= PARALLEL_WORK and others < WANTED_BLOCKS and self.steps * inner >= 8:
-            wanted = min(-(-WANTED_BLOCKS // others), self.steps * inner // 4)
+        wanted, least = (WANTED_PANELS, -(-PACKED_ROWS // self.plan.height)) if self.alone else (WANTED_BLOCKS, 4)
+        inner, blocks = _product(self.inner), 1
+        if self.nest.work >= PARALLEL_WORK and others < wanted and self.steps * inner >= 8:
+            blocks = min(-(-wanted // others), self.steps * inner // least)
         if self.plan.stages:
             row = inner * self.plan.width * self.nest.acc.dtype.itemsize
-            wanted = max(wanted, self.steps * self.plan.height * row // TOTALS_BYTES)
-        return max(1, min(wanted, self.steps))
+            blocks = max(blocks, self.steps * self.plan.height * row // TOTALS_BYTES)
+        return max(1, min(blocks, self.steps))
 
     def _block(
         self, inner: list[Var], columns: _Columns, column: Index, first: Index, steps: int, with_rest: bool
@@ -328,19 +351,57 @@ class _Tiled:
         if self.tile is not None:
             mapping[self.tile] = first + index(unit)
         copier = Copier(mapping, f"_{self.copies}")
-        operands = {"lhs": nest.lhs, "rhs": nest.rhs}
+        lhs, rhs = nest.lhs, nest.rhs
+        still = lhs if self.moving is rhs else rhs
         if self.plan.packed:
-            operands[self.plan.packed] = self._from_panel(columns, column, lane)
-        lhs, rhs = operands["lhs"], operands["rhs"]
+            panel = self._from_panel(columns, column, lane)
+            lhs, rhs = (lhs, panel) if self.moving is rhs else (panel, rhs)
         if self.plan.window:
             return (Loop("vector", lane, self._sliding(lhs, rhs, mapping, first, height)),)
         body: tuple[Stmt, ...] = (*lhs.stmts, *rhs.stmts, Update(ACCUMULATOR, (lhs.expr, rhs.expr)))
+        prefetches = self._streams(column * width + columns.first, first, height, width)
+        body = (*self._ahead(still, first), *prefetches, *body)
         whole = copier.stmts((Accumulate((nest.accumulator(),), _summed(nest.reduce, body)), *nest.after))
         whole = (Loop("vector", lane, whole),)
         if self.plan.whole is not None:
             short = Var(self._name("w"), self.plan.whole.extent)
             whole = (Loop("tile", short, Copier({self.plan.whole: index(short)}).stmts(whole)),)
         return (Loop("tile", unit, whole),) if height > 1 else Copier({unit: Index()}).stmts(whole)
+
+    def _ahead(self, still: Operand, first: Index) -> tuple[Stmt, ...]:
+        """A prefetch of the tile's elements for a later term, where they lie too far apart for hardware to foresee."""
+        load, last = still.load, self.nest.reduce[-1] if self.nest.reduce else None
+        if load is None or last is None or self.tile is None or self.plan.stages:
+            return ()
+        far = abs(still.stride(last) or 0) * load.dtype.itemsize >= FAR_BYTES
+        known = all(isinstance(atom, Var) for atom, _ in load.offset.terms)
+        if not (far and known and last.extent >= FAR_TERMS and still.stride(self.tile) == 1):
+            return ()
+        ahead = {self.tile: first, last: index(last) + TERMS_AHEAD}
+        if self.plan.whole is not None:
+            ahead[self.plan.whole] = Index()
+        return (Prefetch(load.buffer, load.offset.substitute(ahead)),)
+
+    def _streams(self, column: Index, first: Index, height: int, width: int) -> list[Stmt]:
+        """Prefetches of what the statements after the sum read and write, a line of each in every term."""
+        last = self.nest.reduce[-1] if self.nest.reduce else None
+        if self.tile is None or last is None or last.extent <= UNROLLED_TERMS or self.plan.stages:
+            return []
+        result: list[Stmt] = []
+        for buffer, offset in _streamed(self.nest.after):
+            if offset.coefficient(self.vector) != 1 or not offset.coefficient(self.tile):
+                continue
+            lanes = LINE_BYTES // buffer.dtype.itemsize
+            across = _power_of_two(-(-width // lanes))
+            lines = across * _power_of_two(height)
+            each = -(-lines // last.extent)
+            for n in range(each):
+                line = (index(last) * each + n) % lines
+                ahead = {self.tile: first + line // across, self.vector: column + (line % across) * lanes}
+                if self.plan.whole is not None:
+                    ahead[self.plan.whole] = Index()
+                result.append(Prefetch(buffer, offset.substitute(ahead)))
+        return result
 
     def _sliding(
         self, lhs: Operand, rhs: Operand, mapping: dict[Var, Index], first: Index, height: int
@@ -368,13 +429,13 @@ class _Tiled:
         return (Accumulate(accs, body), *(s for copier in rows for s in copier.stmts(nest.after)))
 
     def _panel(self, columns: _Columns) -> Buffer:
-        size = _product(self.panel_others) * columns.count * self.terms * columns.width
-        return Buffer(f"panel{columns.first}", self.nest.acc.dtype, size)
+        count = 1 if self.alone else _product(self.panel_others) * columns.count
+        return Buffer(f"panel{columns.first}", self.nest.acc.dtype, count * self.terms * columns.width)
 
     def _panel_offset(self, columns: _Columns, column: Index, lane: Index) -> Index:
         """Where the panel holds one lane of one term: by outer position, column, term, lane."""
         at = linear([index(v) for v in self.panel_others], [v.extent for v in self.panel_others])
-        at = at * columns.count + column
+        at = Index() if self.alone else at * columns.count + column
         term = linear([index(v) for v in self.nest.reduce], [v.extent for v in self.nest.reduce])
         return (at * self.terms + term) * columns.width + lane
 
@@ -383,12 +444,12 @@ class _Tiled:
         load = Load(panel, self._panel_offset(columns, column, index(lane)))
         return Operand([Let("packed", load)], Read("packed", panel.dtype, frozenset((*self.nest.reduce, lane))))
 
-    def _pack(self, columns: _Columns) -> tuple[Stmt, ...]:
-        """The moving operand copied so that the lanes of every term lie together, by all threads."""
+    def _pack(self, columns: _Columns, alone: Index | None = None) -> tuple[Stmt, ...]:
+        """The moving operand copied so that the lanes of every term lie together: all columns, or one ``alone``."""
         nest, width = self.nest, columns.width
         operand = self.moving
         column, lane = Var("column", columns.count), Var("lane", width)
-        at = index(column) if columns.count > 1 else Index()
+        at = alone if alone is not None else index(column) if columns.count > 1 else Index()
         panel = self._panel(columns)
         store = Store(panel, self._panel_offset(columns, at, index(lane)), operand.expr)
         copier = Copier({self.vector: at * width + columns.first + index(lane)}, f"_{panel.name}")
@@ -402,8 +463,8 @@ class _Tiled:
             body, rest = strip(lane, width, body), summed
         else:
             body, rest = strip(fast, NOMINAL_LANES, tiles(lane, NOMINAL_LANES, body)), [v for v in summed if v != fast]
-        outer = [*self.panel_others, *([column] if columns.count > 1 else []), *rest]
-        return (Local(panel), *_shared_out(outer, body, self.terms * panel.size))
+        outer = [*self.panel_others, *([column] if alone is None and columns.count > 1 else []), *rest]
+        return (Local(panel), *_shared_out(outer, body, 0 if alone is not None else self.terms * panel.size))
 
     def _name(self, stem: str) -> str:
         self.copies += 1
@@ -449,3 +510,18 @@ def _shared_out(names: list[Var], body: tuple[Stmt, ...], work: int) -> tuple[St
         return loops("serial", names, body)
     block = Var("block", total)
     return (Loop("parallel", block, Copier(_positions(names, index(block))).stmts(body)),)
+
+
+def _streamed(after: list[Stmt]) -> list[tuple[Buffer, Index]]:
+    """The places of large buffers that statements read or write, each once."""
+    reads = [(x.buffer, x.offset) for x in expressions(after) if isinstance(x, Load)]
+    writes = [(s.buffer, s.offset) for s in after if isinstance(s, Store)]
+    return [
+        (buffer, offset)
+        for buffer, offset in dict.fromkeys((*reads, *writes))
+        if buffer.size * buffer.dtype.itemsize >= STREAM_BYTES and all(isinstance(a, Var) for a, _ in offset.terms)
+    ]
+
+
+def _power_of_two(n: int) -> int:
+    return 1 << (n - 1).bit_length()

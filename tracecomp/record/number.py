@@ -168,7 +168,10 @@ def replace_left(recorder: Recorder) -> str | None:
     recorder.numbers.clear()
     if all(ref() is None for ref in refs):
         return None
-    gc.collect()
+    for generation in range(3):  # cycles die young; going through all objects can take longer than the recording
+        gc.collect(generation)
+        if all(ref() is None for ref in refs):
+            return None
     left = [n for ref in refs if (n := ref()) is not None]
     for n in left:
         for owner in gc.get_referrers(n):
@@ -176,8 +179,6 @@ def replace_left(recorder: Recorder) -> str | None:
                 for key, value in list(owner.items() if isinstance(owner, dict) else enumerate(owner)):
                     if value is n:
                         owner[key] = n.value
-    if not left:
-        return None
     lines = sorted({"a line of the library" if n.source is None else str(n.source) for n in left})
     return (
         f"keeps numbers that it has read, at {', '.join(lines)}, outside; a recording cannot repeat that. Return them, "

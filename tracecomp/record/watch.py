@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dis
-import gc
 import sys
 import sysconfig
 from collections.abc import Callable
@@ -13,11 +12,11 @@ from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any
 
 from tracecomp.errors import is_user_file
+from tracecomp.record.frames import function_of
 from tracecomp.record.guards import Names
 from tracecomp.record.places import Contents
 from tracecomp.record.recorder import Recorder
 
-_PACKAGE = str(Path(__file__).parent.parent)
 _LIBRARIES = tuple(
     str(Path(sysconfig.get_path(name)).resolve()) for name in ("stdlib", "platstdlib", "purelib", "platlib")
 )
@@ -38,7 +37,7 @@ class Watch:
         self._objects: set[int] = set()
         self._inner: set[int] = set()
         self._others: set[int] = set()
-        self._sharing: dict[int, list[FunctionType]] = {}
+        self._seen: dict[int, FunctionType] = {}
         self._before: Callable[..., Any] | None = None
 
     def __enter__(self) -> None:
@@ -106,20 +105,16 @@ class Watch:
     def _closure(self, frame: FrameType) -> None:
         """Watch the closure variables of the function that runs.
 
-        A frame does not tell its function: it is among those that share the code and whose variables hold the same.
         Functions made inside of the call are left out; what they hold is local to it.
         """
-        code = frame.f_code
-        if id(code) not in self._sharing:  # a search through all objects
-            functions = [f for f in gc.get_referrers(code) if isinstance(f, FunctionType) and f.__code__ is code]
-            self._sharing[id(code)] = functions
-        held = frame.f_locals
-        for fn in self._sharing[id(code)]:
-            variables = {n: Contents(c) for n, c in zip(code.co_freevars, fn.__closure__ or (), strict=True)}
-            if all(held.get(name) is contents.get(name) for name, contents in variables.items()):
-                for name, contents in variables.items():
-                    self.names.add(contents, name, "closure variable")
-                    self._consider(contents.get(name))
+        fn = function_of(frame)
+        if fn is None or id(fn) in self._seen:
+            return
+        self._seen[id(fn)] = fn
+        for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
+            contents = Contents(cell)
+            self.names.add(contents, name, "closure variable")
+            self._consider(contents.get(name))
 
     def _consider(self, value: Any) -> None:
         if isinstance(value, FunctionType | MethodType):
@@ -147,8 +142,5 @@ def _is_module(value: Any) -> bool:
 
 
 def _is_user_class(kind: type) -> bool:
-    module = sys.modules.get(kind.__module__)
-    name = getattr(module, "__file__", None)
-    return kind.__module__ == "__main__" or (
-        name is not None and not name.startswith(_PACKAGE) and not name.startswith(_LIBRARIES)
-    )
+    name = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    return kind.__module__ == "__main__" or (name is not None and _is_programs(name))

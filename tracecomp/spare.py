@@ -1,0 +1,58 @@
+"""Memory of results, used again once nobody holds the result: new pages cost more than what is computed into them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from sys import getrefcount
+from typing import Any
+from weakref import getweakrefcount
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+EASY_BYTES = 65536
+"""Bytes that ``malloc`` gives without asking the system."""
+KEPT_BYTES = 4 * 2**20
+"""How much a program keeps for all its results together; twice that while its last results are held."""
+
+
+def kept_outputs(types: Sequence[tuple[tuple[int, ...], Any]]) -> frozenset[int]:
+    """The numbers of the outputs, of the given shapes and dtypes, whose memory is kept: the first ones that fit."""
+    total, numbers = 0, []
+    for n, (shape, dtype) in enumerate(types):
+        nbytes = dtype.itemsize * prod(shape)
+        if total + nbytes <= KEPT_BYTES:
+            total += nbytes
+            numbers.append(n)
+    return frozenset(numbers)
+
+
+class Spare:
+    """The last two arrays of one output: the older one is often free while the newer one is still somebody's."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
+        self.shape, self.dtype = shape, dtype
+        self._arrays: list[Array] = []
+
+    def take(self) -> Array:
+        """An array that nobody else refers to. Several threads may ask at once: popping decides who looks at which."""
+        found: Array | None = None
+        others: list[Array] = []
+        while self._arrays and found is None:
+            array = self._arrays.pop()
+            # References: the local name and the argument of getrefcount.
+            if getrefcount(array) == 2 and not getweakrefcount(array) and self._fits(array):
+                found = array
+            else:
+                others.insert(0, array)
+        if found is None:
+            found, others = np.empty(self.shape, self.dtype), others[-1:]
+        self._arrays.extend([*others, found])
+        return found
+
+    def _fits(self, array: Array) -> bool:
+        """Whether the owner left it as it was."""
+        flags = array.flags
+        own = flags.c_contiguous and flags.owndata and flags.writeable and flags.aligned
+        return own and array.shape == self.shape and array.dtype == self.dtype
