@@ -166,3 +166,12 @@ def test_several_short_rows_at_once_are_the_rows_one_by_one(rows: int, columns: 
     for n in range(rows):
         for have, want in zip(whole, compiled(f, x[n : n + 1]), strict=True):
             assert np.array_equal(have[n : n + 1].numpy(), want.numpy(), equal_nan=want.dtype.is_floating_point)
+
+
+@pytest.mark.parametrize("shape", [(2, 20, 9, 37), (1, 33, 5, 16), (3, 16, 58, 18), (2, 64, 14, 40)])
+@pytest.mark.parametrize("sides", [(1, 1, 1, 1), (2, 0, 0, 3), (0, 0, 0, 0)])
+def test_padded_rows_turned(sides: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    x = normal(*shape)
+    want = np.pad(x.numpy(), ((0, 0), (0, 0), sides[2:], sides[:2])).transpose(0, 2, 3, 1)
+    have = compiled(lambda x: F.pad(x, sides).permute(0, 2, 3, 1).contiguous(), x).numpy()
+    assert np.array_equal(have, want)

@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 
 from tracecomp.ir.graph import Node, Value
 from tracecomp.ir.index import Index, Var, index, linear, unravel
-from tracecomp.ir.loops import Buffer, Expr, Let, Load, Read, Stmt, Store, Update, cast
+from tracecomp.ir.loops import Acc, Buffer, Const, Expr, Let, Load, Read, Stmt, Store, Update, cast
 from tracecomp.ir.op import Bilinear
 from tracecomp.ir.types import compute_dtype
 from tracecomp.passes.evaluate import Block, Evaluator, Params
 from tracecomp.passes.groups import Group
+from tracecomp.passes.nest import identity
 from tracecomp.passes.rename import Copier, Move, indices_of
 from tracecomp.passes.split_vars import merge_vars, merged, replaced, split, wanted_split
 
@@ -75,6 +76,10 @@ class BilinearNest:
 
     def update(self) -> Update:
         return Update(ACCUMULATOR, (self.lhs.expr, self.rhs.expr))
+
+    def accumulator(self, lanes: int = 1) -> Acc:
+        dtype = self.acc.dtype
+        return Acc(ACCUMULATOR, "fma", dtype, self.start or Const(identity("fma", dtype), dtype), lanes)
 
     def mapped(
         self, mapping: dict[Var, Index], out: list[Var], reduce: list[Var], move: Move | None = None

@@ -92,6 +92,7 @@ def convolution(g: Rewriter, node: Node, operands: list[Placed], order: Order) -
     """``conv`` and ``conv_weight`` as a contraction of windows, the result in ``order``.
 
     A weight gradient from channels-last operands is made with output channels last, which is how its vectors run.
+    A convolution of them sums channels innermost, the order in which they lie.
     """
     groups, rank = node.attrs["groups"], node.outputs[0].ndim - 2
     is_conv = node.op.name == "conv"
@@ -99,12 +100,14 @@ def convolution(g: Rewriter, node: Node, operands: list[Placed], order: Order) -
     result = node.outputs[0]
     group = "g" if groups > 1 else ""
     windows, places = "uvw"[:rank], "xyz"[:rank] if set(kernel) != {1} else ""
-    x = _windows(g, split_channels(g, operands[0], 1, groups), node.attrs, kernel)
+    inside = is_conv and bool(places) and operands[0].order[-1] == 1 and node.inputs[0].shape[1] > groups
+    x = _windows(g, split_channels(g, operands[0], 1, groups), node.attrs, kernel, inside)
     other = split_channels(g, operands[1], 0 if is_conv else 1, groups)
     if is_conv and not places:
         other = g.reshape(other, other.shape[: other.ndim - rank])
     second = f"{group}oc{places}" if is_conv else f"n{group}o{windows}"
-    spec = f"n{group}c{windows}{places},{second}->"
+    seen = f"n{group}{windows}z{places}c" if inside else f"n{group}c{windows}{places}"
+    spec = f"{seen},{second}->" + "z" * inside
     if not is_conv and operands[1].order[-1] == 1:
         order = (*range(1, rank + 2), 0)
     axes = ["n", f"{group}o", *windows] if is_conv else [f"{group}o", "c", *(places or [""] * rank)]
@@ -122,9 +125,16 @@ def split_channels(g: Rewriter, placed: Placed, axis: int, groups: int) -> Value
     return in_order(g, Placed(split, tuple(d for part in moved for d in part)), None)
 
 
-def _windows(g: Rewriter, x: Value, attrs: dict[str, Any], kernel: tuple[int, ...]) -> Value:
-    """What each result sees of ``x``; for 1x1 kernels the elements themselves."""
+def _windows(g: Rewriter, x: Value, attrs: dict[str, Any], kernel: tuple[int, ...], inside: bool) -> Value:
+    """What each result sees of ``x``; for 1x1 kernels the elements themselves.
+
+    ``inside``: windows have all channels of a group in them, as their last axis.
+    """
     stride, lead = attrs["stride"], x.ndim - len(kernel)
+    if inside:
+        last = g.apply("permute", x, dims=(*range(lead - 1), *range(lead, x.ndim), lead - 1))
+        sizes = (*kernel, x.shape[lead - 1])
+        return g.apply("windows", last, sizes=sizes, strides=(*stride, 1), dilations=(*attrs["dilation"], 1))
     if set(kernel) != {1}:
         return g.apply("windows", x, sizes=tuple(kernel), strides=stride, dilations=attrs["dilation"])
     steps = (1,) * lead + tuple(stride)

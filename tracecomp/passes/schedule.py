@@ -145,7 +145,7 @@ def _along_rows(nest: Nest, machine: Machine, shared: bool) -> tuple[Stmt, ...]:
     body: list[Stmt] = [Local(b) for b in nest.scratch]
     for item in nest.items:
         if isinstance(item, Sweep):
-            inner = _loops("serial", nest.inner[:-1], strip(nest.inner[-1], nest.lanes, item.body))
+            inner = loops("serial", nest.inner[:-1], strip(nest.inner[-1], nest.lanes, item.body))
             body.extend([Accumulate(item.accs, inner)] if item.accs else inner)
         else:
             body.extend(item)
@@ -177,7 +177,7 @@ def _across_rows(nest: Nest, vector: Var | None, chunk: int, shared: bool) -> tu
     content: list[Stmt] = []
     for item in nest.items:
         if isinstance(item, Sweep):
-            inner = _loops("serial", nest.inner, tuple(item.body))
+            inner = loops("serial", nest.inner, tuple(item.body))
             content.extend([Accumulate(item.accs, inner)] if item.accs else inner)
         else:
             content.extend(item)
@@ -229,14 +229,31 @@ def _transposed_pair(nest: Nest) -> tuple[Var, Var] | None:
 
 
 def _transposed(nest: Nest, load: Var, store: Var, shared: bool) -> tuple[Stmt, ...]:
-    """Square blocks: vectors along what is read, tiles along what is written.
-
-    Blocks follow each other in stripes along what is written, so that memory is written in long runs, and as wide as a
-    few cache lines, so that no line is read by two stripes but the ones between them.
-    """
+    """Square blocks: vectors along what is read, tiles along what is written."""
     content = [s for item in nest.items if not isinstance(item, Sweep) for s in item]
+    reads = [s.value.offset for s in content if isinstance(s, Let) and isinstance(s.value, Load)]
     others = [v for v in nest.rows if v not in (load, store)]
-    kind = "parallel" if not others and shared else "serial"
+    inside = [v for v in others if reads and all(0 < (o.coefficient(v) or 0) <= load.extent for o in reads)]
+    if not inside:
+        kind = "parallel" if not others and shared else "serial"
+        return _parallel_loops(others, _stripes(content, load, store, kind), shared)
+    outside = [v for v in others if v not in inside]
+    whole, rest = divmod(store.extent, BLOCK)
+    result: list[Stmt] = []
+    for count, height, first in ((whole, BLOCK, 0), (1, rest, whole * BLOCK)):
+        if count and height:
+            number, unit = Var(f"{store.name}c", count), Var(f"{store.name}t", height)
+            copier = Copier({store: index(number) * BLOCK + index(unit) + first}, "e" if first else "")
+            blocks = Loop("tile", unit, copier.stmts(loops("serial", inside, strip(load, BLOCK, content))))
+            result.extend(_parallel_loops([*outside, number], (blocks,), shared))
+    return tuple(result)
+
+
+def _stripes(content: list[Stmt], load: Var, store: Var, kind: str) -> tuple[Stmt, ...]:
+    """Blocks that follow each other in stripes along what is written, so that memory is written in long runs.
+
+    A stripe is as wide as a few cache lines, so that no line is read by two stripes but the ones between them.
+    """
     whole, rest = divmod(load.extent, STRIPE)
     body: list[Stmt] = []
     if whole:
@@ -247,7 +264,7 @@ def _transposed(nest: Nest, load: Var, store: Var, shared: bool) -> tuple[Stmt, 
         part = Var(f"{load.name}q", rest)
         copied = Copier({load: index(part) + whole * STRIPE}, "q" if whole else "").stmts(content)
         body.extend(tiles(store, BLOCK, strip(part, BLOCK, copied)))
-    return _parallel_loops(others, tuple(body), shared)
+    return tuple(body)
 
 
 def tiles(
@@ -314,7 +331,8 @@ def _per_lane(wide: dict[Buffer, Buffer], lane: Var) -> Move | None:
     return move
 
 
-def _loops(kind: str, names: Iterable[Var], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+def loops(kind: str, names: Iterable[Var], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """Loops over ``names``, the first outermost, around ``body``."""
     for var in reversed(list(names)):
         body = (Loop(kind, var, body),) if body else ()
     return body
@@ -324,14 +342,14 @@ def _parallel_loops(names: list[Var], body: tuple[Stmt, ...], shared: bool) -> t
     """Nested loops over ``names``, the outermost split among threads if ``shared`` and the body has no such loop."""
     inside = any(isinstance(s, Loop) and s.kind == "parallel" for s in walk(body))
     if not body or not names or not shared or inside:
-        return _loops("serial", names, body)
+        return loops("serial", names, body)
     first, *rest = names
     if rest and first.extent < 16:
         both = Var(f"{first.name}{rest[0].name}", first.extent * rest[0].extent)
         at = index(both)
         copier = Copier({first: at // rest[0].extent, rest[0]: at % rest[0].extent})
-        body = copier.stmts(_loops("serial", rest[1:], body))
+        body = copier.stmts(loops("serial", rest[1:], body))
         return (Loop("parallel", both, body),)
-    return (Loop("parallel", first, _loops("serial", rest, body)),)
+    return (Loop("parallel", first, loops("serial", rest, body)),)
 
 

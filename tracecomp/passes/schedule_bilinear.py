@@ -12,10 +12,8 @@ from itertools import product
 
 from tracecomp.ir.index import Index, Var, index, linear, unravel
 from tracecomp.ir.loops import (
-    Acc,
     Accumulate,
     Buffer,
-    Const,
     Let,
     Load,
     Local,
@@ -28,16 +26,18 @@ from tracecomp.ir.loops import (
     expressions,
 )
 from tracecomp.passes.bilinear import ACCUMULATOR, BilinearNest, Operand
+from tracecomp.passes.dot_form import NOMINAL_LANES, dot_cost, dot_form, filled
 from tracecomp.passes.machine import Machine
-from tracecomp.passes.nest import identity, lanes_for
 from tracecomp.passes.rename import Copier
-from tracecomp.passes.schedule import strip, tiles
+from tracecomp.passes.schedule import loops, strip, tiles
 from tracecomp.passes.split_vars import merge_vars, merged
+from tracecomp.passes.stages import Stages, Totals, in_stages, stages_of
 
 PARALLEL_WORK = 1 << 22  # multiply-adds, 80 us: see schedule.PARALLEL_WORK
 WANTED_BLOCKS = 16
+TOTALS_BYTES = 1 << 18
+NEAR_BYTES = 256
 WANTED_PANELS = 8
-NOMINAL_LANES = 16
 GATHER_COST = 20.0
 FAR_BYTES = 2048
 FAR_TERMS = 256
@@ -66,6 +66,7 @@ class Plan:
     packed: bool = False
     whole: Var | None = None
     window: tuple[Var, ...] = ()
+    stages: Stages | None = None
 
 
 def schedule_bilinear(nest: BilinearNest, machine: Machine) -> tuple[Stmt, ...]:
@@ -81,7 +82,7 @@ def schedule_parts(nest: BilinearNest, machine: Machine) -> tuple[tuple[Stmt, ..
     whole = nest.plain or nest
     in_lanes = sums_in_lanes(whole) or not whole.out
     if in_lanes or not nest.out:
-        return (), _dot_form(nest, in_lanes, machine)
+        return (), dot_form(nest, in_lanes, nest.work >= PARALLEL_WORK, machine)
     vector = min(reversed(nest.out), key=lambda v: _lane_cost(nest, v))
     plan = _plan(nest, vector, machine)
     tiled = _Tiled(nest, plan)
@@ -92,11 +93,7 @@ def schedule_parts(nest: BilinearNest, machine: Machine) -> tuple[tuple[Stmt, ..
 
 def sums_in_lanes(nest: BilinearNest) -> bool:
     """Whether sums in lanes are cheaper than any choice of an output variable as lanes."""
-    return _dot_cost(nest) < min((_lane_cost(nest, v) for v in nest.out), default=float("inf"))
-
-
-def _filled(extent: int) -> float:
-    return extent / (-(-extent // NOMINAL_LANES) * NOMINAL_LANES)
+    return dot_cost(nest) < min((_lane_cost(nest, v) for v in nest.out), default=float("inf"))
 
 
 def _reuse(nest: BilinearNest, operand: Operand, vector: Var) -> int:
@@ -123,31 +120,7 @@ def _lane_cost(nest: BilinearNest, vector: Var) -> float:
         cost -= 0.5
     if nest.store_stride(vector) != 1:
         cost += GATHER_COST / max(terms, 1)
-    return cost / _filled(vector.extent)
-
-
-def _dot_cost(nest: BilinearNest) -> float:
-    if not nest.reduce:
-        return float("inf")
-    last = nest.reduce[-1]
-    strides = {nest.lhs.stride(last), nest.rhs.stride(last)}
-    if not strides <= {0, 1} or last.extent < NOMINAL_LANES:
-        return float("inf")
-    two_sided = all(v is not None and v.extent > 2 for v in _sides(nest))
-    return ((0.65 if two_sided else 2.0) + 24.0 / (_product(nest.reduce) / NOMINAL_LANES)) / _filled(last.extent)
-
-
-def _sides(nest: BilinearNest) -> tuple[Var | None, Var | None]:
-    """The longest output variables that only the left operand, and that only the right one, moves with.
-
-    Of equally long ones that along which the operand's elements lie closest.
-    """
-
-    def longest(one: Operand, other: Operand) -> Var | None:
-        alone = [v for v in nest.out if one.depends(v) and not other.depends(v)]
-        return max(alone, key=lambda v: (v.extent, -abs(one.stride(v) or 0)), default=None)
-
-    return longest(nest.lhs, nest.rhs), longest(nest.rhs, nest.lhs)
+    return cost / filled(vector.extent)
 
 
 def _plan(nest: BilinearNest, vector: Var, machine: Machine) -> Plan:
@@ -165,7 +138,39 @@ def _plan(nest: BilinearNest, vector: Var, machine: Machine) -> Plan:
         room = (machine.registers - 6) // (height * vectors)
         fitting = [v for v in tiles if v != tile and v.extent <= room]
         whole = max(fitting, key=lambda v: v.extent, default=None)
-    return Plan(vector, tile, width, height, _packed(nest, moving, vector), whole, window)
+    several = len(tiles) > 1 or (tile is not None and tile.extent > height)
+    packed, stages = _packed(nest, moving, vector), None
+    if several and whole is None and not window:
+        stages = _stages(nest, None if packed else moving, vector, width, machine)
+    return Plan(vector, tile, width, height, packed, whole, window, stages)
+
+
+def _stages(
+    nest: BilinearNest, moving: Operand | None, vector: Var, width: int, machine: Machine
+) -> Stages | None:
+    """Stages where the vectors of one column of register tiles would leave the cache before they are used again.
+
+    Also where lanes are stored apart, and what lies between them belongs to other tiles that read the same: their
+    totals are stored together. ``moving`` is the operand whose vectors are not packed.
+    """
+    if nest.outside or not nest.reduce:
+        return None
+    gap = nest.store_stride(vector)
+    between = _product([v for v in nest.out if 0 < (nest.store_stride(v) or 0) < (gap or 0) and _one_sided(nest, v)])
+    column = _product(nest.reduce) * width * nest.acc.dtype.itemsize
+    together = gap == between > 1 and gap * nest.acc.dtype.itemsize <= NEAR_BYTES
+    if not together and column <= machine.l2_bytes // 2:
+        return None
+
+    def apart(var: Var) -> int:
+        return abs(moving.stride(var) or 0) * nest.acc.dtype.itemsize if moving else 0
+
+    inside = sum(apart(v) * (v.extent - 1) for v in nest.out if v != vector and _one_sided(nest, v))
+    return stages_of(nest.reduce, apart, machine.l2_bytes // 2 - inside)
+
+
+def _one_sided(nest: BilinearNest, var: Var) -> bool:
+    return not (nest.lhs.depends(var) and nest.rhs.depends(var))
 
 
 def _window(nest: BilinearNest, moving: Operand, tile: Var) -> tuple[Var, ...]:
@@ -187,7 +192,7 @@ def _packed(nest: BilinearNest, moving: Operand, vector: Var) -> bool:
     if both or reuse < 4 or not nest.reduce:
         return False
     stride = moving.stride(vector)
-    row = max((abs(moving.stride(v) or 0) for v in nest.reduce), default=0) * nest.acc.dtype.itemsize
+    row = abs(moving.stride(nest.reduce[-1]) or 0) * nest.acc.dtype.itemsize
     return stride != 1 or (terms >= FAR_TERMS and row >= FAR_BYTES and reuse >= 64)
 
 
@@ -219,70 +224,6 @@ def _cover(rows: int, columns: int, height: int, vectors: int, lanes: int) -> fl
     return total
 
 
-def _dot_form(nest: BilinearNest, in_lanes: bool, machine: Machine) -> tuple[Stmt, ...]:
-    """Every result by itself: ``in_lanes`` along the last summed variable or in order, a tile of results at a time."""
-    last = nest.reduce[-1] if nest.reduce else None
-    lanes = lanes_for(last.extent) if last and in_lanes else 1
-    body: tuple[Stmt, ...] = (*nest.lhs.stmts, *nest.rhs.stmts, nest.update())
-    if last is not None:
-        body = strip(last, lanes, body) if lanes > 1 else (Loop("serial", last, body),)
-        for var in reversed(nest.reduce[:-1]):
-            body = (Loop("serial", var, body),)
-    content: tuple[Stmt, ...] = (Accumulate((_acc(nest, lanes),), body), *nest.after)
-    both = (nest.lhs, nest.rhs)
-    shared = [v for v in nest.out if all(o.depends(v) for o in both)]
-    cut = _dot_tile(nest, max(1, lanes // machine.lanes(nest.acc.dtype.itemsize)), machine)
-    for var, height in cut[1:]:
-        content = tiles(var, height, content, suffix="f")
-    for var in reversed([v for v in nest.out if v not in shared and all(v != c for c, _ in cut)]):
-        content = (Loop("serial", var, content),)
-    parallel = nest.work >= PARALLEL_WORK
-    for var, height in cut[:1]:
-        content = tiles(var, height, content, "parallel" if parallel and not shared else "serial")
-    return _outer(shared, content, nest.work)
-
-
-def _dot_tile(nest: BilinearNest, registers: int, machine: Machine) -> list[tuple[Var, int]]:
-    """The output variables that a tile of results spans, the one to loop over outside first, and how far it goes.
-
-    One of each operand if possible, so that every loaded vector is used several times. ``registers``: of one result.
-    """
-    two = [v for v in _sides(nest) if v is not None]
-    if len(two) < 2:
-        one_sided = [v for v in nest.out if not (nest.lhs.depends(v) and nest.rhs.depends(v))]
-        two = sorted(one_sided, key=lambda v: v.extent)[-2:]
-    two = sorted(two, key=lambda v: -v.extent)
-    if len(two) < 2:
-        return [(v, min(4, v.extent)) for v in two]
-    apart = _sides(nest)[0] is not None and _sides(nest)[1] is not None
-
-    def cycles(a: int, b: int) -> float:
-        loads = a + b if apart else a * b + 1
-        covered = -(-two[0].extent // a) * -(-two[1].extent // b)
-        return covered * (registers * max(a * b, loads) + 0.1 * (a + b))
-
-    fitting = [
-        (a, b)
-        for a in range(1, min(two[0].extent, 12) + 1)
-        for b in range(1, min(two[1].extent, 12) + 1)
-        if (a * b + 1) * registers + 2 <= machine.registers
-    ]
-    a, b = min(fitting, key=lambda ab: cycles(*ab), default=(1, 1))
-    return [(two[0], a), (two[1], b)]
-
-
-def _outer(names: list[Var], body: tuple[Stmt, ...], work: int) -> tuple[Stmt, ...]:
-    for depth, var in reversed(list(enumerate(names))):
-        kind = "parallel" if depth == 0 and work >= PARALLEL_WORK else "serial"
-        body = (Loop(kind, var, body),)
-    return body
-
-
-def _acc(nest: BilinearNest, lanes: int = 1) -> Acc:
-    dtype = nest.acc.dtype
-    return Acc(ACCUMULATOR, "fma", dtype, nest.start or Const(identity("fma", dtype), dtype), lanes)
-
-
 class _Tiled:
     """Emits the register-tiled form: the packed operand first, then rectangles of blocks of register tiles."""
 
@@ -291,17 +232,29 @@ class _Tiled:
         assert plan.vector is not None
         self.vector = plan.vector
         self.tile = plan.tile
-        self.others = [v for v in nest.out if v not in (plan.vector, plan.tile, plan.whole)]
+        others = [v for v in nest.out if v not in (plan.vector, plan.tile, plan.whole)]
+        self.inner = self._inner(others) if plan.stages else []
+        self.others = [v for v in others if v not in self.inner]
         self.chunks, self.rest = divmod(self.vector.extent, plan.width)
         rows = self.tile.extent if self.tile else 1
         self.steps, self.rows_rest = divmod(rows, plan.height)
         self.terms = _product(nest.reduce)
         self.moving = nest.rhs if nest.rhs.depends(plan.vector) else nest.lhs
-        moved = [v for v in self.others if self.moving.depends(v)] if plan.packed else []
+        moved = [v for v in others if self.moving.depends(v)] if plan.packed else []
         around = () if self.moving.inside else nest.outside
-        self.alone = bool(plan.packed) and not (self.moving.inside or around) and moved == self.others
+        self.alone = bool(plan.packed) and not (self.moving.inside or around or self.inner) and moved == others
         self.panel_others = [] if self.alone else [v for v in around if self.moving.depends(v)] + moved
         self.copies = 0
+
+    def _inner(self, others: list[Var]) -> list[Var]:
+        """Of the variables that one operand alone moves with, those that a block has all of: its totals fit a cache."""
+        moving = self.nest.rhs if self.nest.rhs.depends(self.vector) else self.nest.lhs
+        inner = [v for v in others if _one_sided(self.nest, v)]
+        tile = self.plan.height * self.plan.width * self.nest.acc.dtype.itemsize
+        for var in [v for v in inner if not moving.depends(v)]:
+            if _product(inner) * tile > TOTALS_BYTES:
+                inner.remove(var)
+        return inner
 
     def columns(self) -> list[_Columns]:
         """Whole chunks of lanes, and the remaining lanes."""
@@ -329,7 +282,9 @@ class _Tiled:
     def _rectangle(self, outer: int, columns: _Columns, rows: tuple[int, int, int, bool]) -> tuple[Stmt, ...]:
         """All blocks of one shape, numbered by one variable that threads share out."""
         blocks, first_step, steps, with_rest = rows
-        total = outer * columns.count * blocks
+        shared = self.nest.work >= PARALLEL_WORK
+        apart = self.inner if shared and outer * columns.count * blocks == 1 else []
+        total = outer * columns.count * blocks * _product(apart)
         block = Var("block", total)
         at = index(block) if total > 1 else Index()
         if self.plan.packed:  # threads then read the columns of the panel that they have packed
@@ -339,35 +294,57 @@ class _Tiled:
             column, at = at % columns.count, at // columns.count
             step, at = at % blocks, at // blocks
         step = step * steps + first_step
-        mapping = _positions(self.others, at)
+        mapping = _positions([*self.others, *apart], at)
+        inner = [v for v in self.inner if v not in apart]
         packing = self._pack(columns, column) if self.alone else ()
-        body = Copier(mapping).stmts((*packing, *self._block(columns, column, step, steps, with_rest)))
-        parallel = total > 1 and self.nest.work >= PARALLEL_WORK
-        return (Loop("parallel" if parallel else "serial", block, body),) if total > 1 else body
+        body = Copier(mapping).stmts((*packing, *self._block(inner, columns, column, step, steps, with_rest)))
+        return (Loop("parallel" if shared else "serial", block, body),) if total > 1 else body
 
     def _row_blocks(self, others: int) -> int:
-        """Into how many blocks the tile's variable is cut, so that threads find enough to share."""
+        """Into how many blocks the tile's variable is cut: threads should find enough to share, totals fit a cache."""
         wanted, least = (WANTED_PANELS, -(-PACKED_ROWS // self.plan.height)) if self.alone else (WANTED_BLOCKS, 4)
-        if self.nest.work < PARALLEL_WORK or others >= wanted or self.steps < 8:
-            return 1
-        return max(1, min(-(-wanted // others), self.steps // least))
+        inner, blocks = _product(self.inner), 1
+        if self.nest.work >= PARALLEL_WORK and others < wanted and self.steps * inner >= 8:
+            blocks = min(-(-wanted // others), self.steps * inner // least)
+        if self.plan.stages:
+            row = inner * self.plan.width * self.nest.acc.dtype.itemsize
+            blocks = max(blocks, self.steps * self.plan.height * row // TOTALS_BYTES)
+        return max(1, min(blocks, self.steps))
 
-    def _block(self, columns: _Columns, column: Index, first: Index, steps: int, with_rest: bool) -> tuple[Stmt, ...]:
-        """``steps`` register tiles below each other, from step ``first``."""
-        body: list[Stmt] = []
+    def _block(
+        self, inner: list[Var], columns: _Columns, column: Index, first: Index, steps: int, with_rest: bool
+    ) -> tuple[Stmt, ...]:
+        """``steps`` register tiles below each other, from step ``first``, for all values of the inner variables."""
+
+        def body(nest: BilinearNest) -> tuple[Stmt, ...]:
+            return self._tiles(nest, columns, column, first, steps, with_rest)
+
+        if self.plan.stages is None:
+            return body(self.nest)
+        rows = steps * self.plan.height + self.rows_rest * with_rest
+        spans = {self.tile: (first * self.plan.height, rows)} if self.tile else {}
+        spans[self.vector] = (column * columns.width + columns.first, columns.width)
+        return in_stages(self.nest, self.plan.stages, Totals(self._name("totals"), inner, spans), body)
+
+    def _tiles(
+        self, nest: BilinearNest, columns: _Columns, column: Index, first: Index, steps: int, with_rest: bool
+    ) -> tuple[Stmt, ...]:
+        tiles: list[Stmt] = []
         if steps:
             step = Var(self._name("step"), steps)
             at = (first + index(step)) * self.plan.height
-            micro = self._micro(columns, column, at, self.plan.height)
-            body.extend([Loop("serial", step, micro)] if steps > 1 else Copier({step: Index()}).stmts(micro))
+            micro = self._micro(nest, columns, column, at, self.plan.height)
+            tiles.extend([Loop("serial", step, micro)] if steps > 1 else Copier({step: Index()}).stmts(micro))
         if with_rest:
             last = Index((), self.steps * self.plan.height)
-            body.extend(self._micro(columns, column, last, self.rows_rest))
-        return tuple(body)
+            tiles.extend(self._micro(nest, columns, column, last, self.rows_rest))
+        return tuple(tiles)
 
-    def _micro(self, columns: _Columns, column: Index, first: Index, height: int) -> tuple[Stmt, ...]:
+    def _micro(
+        self, nest: BilinearNest, columns: _Columns, column: Index, first: Index, height: int
+    ) -> tuple[Stmt, ...]:
         """One register tile: ``height`` rows from ``first`` by the lanes of one column of the result."""
-        nest, width = self.nest, columns.width
+        width = columns.width
         lane = Var(self._name("j"), width)
         unit = Var(self._name("i"), height)
         mapping = {self.vector: column * width + columns.first + index(lane)}
@@ -382,8 +359,9 @@ class _Tiled:
         if self.plan.window:
             return (Loop("vector", lane, self._sliding(lhs, rhs, mapping, first, height)),)
         body: tuple[Stmt, ...] = (*lhs.stmts, *rhs.stmts, Update(ACCUMULATOR, (lhs.expr, rhs.expr)))
-        body = (*self._ahead(still, first), *self._streams(column * width + columns.first, first, height, width), *body)
-        whole = copier.stmts((Accumulate((_acc(nest),), _summed(nest.reduce, body)), *nest.after))
+        prefetches = self._streams(column * width + columns.first, first, height, width)
+        body = (*self._ahead(still, first), *prefetches, *body)
+        whole = copier.stmts((Accumulate((nest.accumulator(),), _summed(nest.reduce, body)), *nest.after))
         whole = (Loop("vector", lane, whole),)
         if self.plan.whole is not None:
             short = Var(self._name("w"), self.plan.whole.extent)
@@ -393,7 +371,7 @@ class _Tiled:
     def _ahead(self, still: Operand, first: Index) -> tuple[Stmt, ...]:
         """A prefetch of the tile's elements for a later term, where they lie too far apart for hardware to foresee."""
         load, last = still.load, self.nest.reduce[-1] if self.nest.reduce else None
-        if load is None or last is None or self.tile is None:
+        if load is None or last is None or self.tile is None or self.plan.stages:
             return ()
         far = abs(still.stride(last) or 0) * load.dtype.itemsize >= FAR_BYTES
         known = all(isinstance(atom, Var) for atom, _ in load.offset.terms)
@@ -407,7 +385,7 @@ class _Tiled:
     def _streams(self, column: Index, first: Index, height: int, width: int) -> list[Stmt]:
         """Prefetches of what the statements after the sum read and write, a line of each in every term."""
         last = self.nest.reduce[-1] if self.nest.reduce else None
-        if self.tile is None or last is None or last.extent <= UNROLLED_TERMS:
+        if self.tile is None or last is None or last.extent <= UNROLLED_TERMS or self.plan.stages:
             return []
         result: list[Stmt] = []
         for buffer, offset in _streamed(self.nest.after):
@@ -433,7 +411,7 @@ class _Tiled:
         assert self.tile is not None
         outer = nest.reduce[: -len(window)]
         rows = [Copier({**mapping, self.tile: first + n}, f"_{self.copies}_{n}") for n in range(height)]
-        sums = [copier.stmt(Accumulate((_acc(nest),), ())) for copier in rows]
+        sums = [copier.stmt(Accumulate((nest.accumulator(),), ())) for copier in rows]
         terms = []
         for place in product(*(range(v.extent) for v in window)):
             for n, copier in enumerate(rows):
@@ -529,7 +507,7 @@ def _shared_out(names: list[Var], body: tuple[Stmt, ...], work: int) -> tuple[St
     """Loops over ``names`` as one loop that threads share, when there is enough to do."""
     total = _product(names)
     if work < PARALLEL_WORK or total < 2:
-        return _outer(names, body, 0)
+        return loops("serial", names, body)
     block = Var("block", total)
     return (Loop("parallel", block, Copier(_positions(names, index(block))).stmts(body)),)
 

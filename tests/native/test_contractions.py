@@ -1,0 +1,113 @@
+"""Convolutions whose sums are cut into stages or slide over rows: against float64, and cut differently to the bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracecomp.ops  # noqa: F401 - fills the registry
+from tests.native.running import compile_graph, run_built, run_native, same_bits
+from tracecomp.ir.graph import Graph
+from tracecomp.ir.op import OPS
+from tracecomp.ir.types import TensorType, float32
+from tracecomp.passes import dot_form, schedule_bilinear, stages
+
+Ints = tuple[int, ...]
+
+WEIGHT_GRADIENTS: dict[str, tuple[Ints, Ints, Ints, dict[str, Any]]] = {
+    "rows in pieces": ((2, 20, 69, 67), (2, 13, 67, 65), (3, 3), {}),
+    "one long sum": ((3, 24, 61, 53), (3, 40, 61, 53), (1, 1), {}),
+    "neighbours stored together": ((2, 40, 9, 9), (2, 70, 7, 7), (3, 3), {}),
+    "groups": ((2, 48, 58, 40), (2, 32, 56, 38), (3, 3), {"groups": 2}),
+    "stride": ((2, 33, 45, 37), (2, 20, 22, 18), (3, 3), {"stride": (2, 2)}),
+    "channel by channel": ((3, 6, 16, 16), (3, 6, 14, 14), (3, 3), {"groups": 6}),
+    "rows of 9": ((2, 6, 15, 13), (2, 6, 11, 9), (5, 5), {"groups": 6}),
+    "long rows": ((2, 5, 9, 58), (2, 5, 7, 56), (3, 3), {"groups": 5}),
+    "every other element": ((2, 6, 31, 29), (2, 6, 15, 14), (3, 3), {"groups": 6, "stride": (2, 2)}),
+}
+
+FORWARD: dict[str, tuple[Ints, Ints, dict[str, Any]]] = {
+    "lines": ((3, 48, 37), (40, 48, 3), {}),
+    "planes": ((2, 64, 13, 11), (48, 64, 3, 3), {}),
+    "volumes": ((1, 32, 5, 6, 7), (40, 32, 3, 2, 3), {}),
+    "groups": ((2, 64, 12, 12), (96, 32, 3, 3), {"groups": 2}),
+    "stride and dilation": ((2, 40, 17, 19), (64, 40, 3, 3), {"stride": (2, 1), "dilation": (1, 2)}),
+    "a long sum": ((2, 300, 9, 9), (80, 300, 3, 3), {}),
+}
+
+
+def graph_of(name: str, shapes: list[Ints], kernel: Ints, options: dict[str, Any]) -> Graph:
+    rank = len(kernel)
+    attrs: dict[str, Any] = {"stride": (1,) * rank, "dilation": (1,) * rank, "groups": 1, **options}
+    attrs["padding"] = ((0, 0),) * rank
+    if name == "conv_weight":
+        attrs["kernel"] = kernel
+    graph = Graph(name)
+    inputs = [graph.add_input(TensorType(float32, shape), f"x{n}") for n, shape in enumerate(shapes)]
+    graph.add_output(graph.add(OPS[name], inputs, attrs)[0])
+    return graph
+
+
+def normal(shapes: list[Ints]) -> list[Any]:
+    rng = np.random.default_rng(0)
+    return [rng.standard_normal(s).astype(np.float32) for s in shapes]
+
+
+def places(x: Any, kernel: Ints, out: Ints, options: dict[str, Any]) -> dict[Ints, Any]:
+    """For each place of the kernel what all windows see there, in float64."""
+    rank = len(kernel)
+    stride, dilation = options.get("stride", (1,) * rank), options.get("dilation", (1,) * rank)
+    found = {}
+    for place in np.ndindex(*kernel):
+        steps = zip(place, dilation, stride, out, strict=True)
+        cut = tuple(slice(k * d, k * d + (n - 1) * s + 1, s) for k, d, s, n in steps)
+        found[place] = x[(..., *cut)].astype(np.float64)
+    return found
+
+
+def by_group(value: Any, axis: int, groups: int) -> Any:
+    return np.stack(np.split(value, groups, axis))
+
+
+@pytest.mark.parametrize("name", WEIGHT_GRADIENTS)
+def test_weight_gradients(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x_shape, g_shape, kernel, options = WEIGHT_GRADIENTS[name]
+    graph, groups = graph_of("conv_weight", [x_shape, g_shape], kernel, options), options.get("groups", 1)
+    x, g = normal([x_shape, g_shape])
+    have = run_native(graph, [x, g])[0]
+    for place, seen in places(x, kernel, g_shape[2:], options).items():
+        want = np.einsum("gncyx,gnoyx->goc", by_group(seen, 1, groups), by_group(g.astype(np.float64), 1, groups))
+        np.testing.assert_allclose(have[(..., *place)], want.reshape(have.shape[:2]), rtol=1e-4, atol=2e-3)
+    same_however_cut(graph, [x, g], have, monkeypatch)
+
+
+@pytest.mark.parametrize("name", FORWARD)
+def test_convolutions(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x_shape, w_shape, options = FORWARD[name]
+    graph, groups = graph_of("conv", [x_shape, w_shape], w_shape[2:], options), options.get("groups", 1)
+    x, w = normal([x_shape, w_shape])
+    have = run_native(graph, [x, w])[0]
+    want = np.zeros(have.shape)
+    for place, seen in places(x, w_shape[2:], have.shape[2:], options).items():
+        part = by_group(w[(..., *place)].astype(np.float64), 0, groups)
+        parts = np.einsum("gnc...,goc->gno...", by_group(seen, 1, groups), part)
+        want += np.concatenate(list(parts), 1)
+    np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-3)
+    same_however_cut(graph, [x, w], have, monkeypatch)
+
+
+def same_however_cut(graph: Graph, arrays: list[Any], have: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the length of a stage, nor rows at a time, nor threads show in the result."""
+    monkeypatch.setattr(schedule_bilinear, "PARALLEL_WORK", 1)
+    for terms, rows, totals in ((100, 3, 1 << 12), (4096, 7, 1 << 24)):
+        monkeypatch.setattr(stages, "STAGE_TERMS", terms)
+        monkeypatch.setattr(dot_form, "SLIDING_ROWS", rows)
+        monkeypatch.setattr(schedule_bilinear, "TOTALS_BYTES", totals)
+        built, executable = compile_graph(graph)
+        for threads in (1, 3):
+            assert same_bits(run_built(built, executable, graph, arrays, threads)[0], have)
+    monkeypatch.setattr(schedule_bilinear, "_stages", lambda *_: None)
+    monkeypatch.setattr(dot_form, "_sliding_rows", lambda *_: None)
+    assert same_bits(run_native(graph, arrays)[0], have)
