@@ -12,7 +12,7 @@ from tests.native.running import compile_graph, run_built, run_native, same_bits
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.op import OPS
 from tracecomp.ir.types import TensorType, float32
-from tracecomp.passes import dot_form, schedule_bilinear, stages
+from tracecomp.passes import dot_form, schedule_bilinear, stages, tile_plan
 
 Ints = tuple[int, ...]
 
@@ -108,6 +108,6 @@ def same_however_cut(graph: Graph, arrays: list[Any], have: Any, monkeypatch: py
         built, executable = compile_graph(graph)
         for threads in (1, 3):
             assert same_bits(run_built(built, executable, graph, arrays, threads)[0], have)
-    monkeypatch.setattr(schedule_bilinear, "_stages", lambda *_: None)
+    monkeypatch.setattr(tile_plan, "_stages", lambda *_: None)
     monkeypatch.setattr(dot_form, "_sliding_rows", lambda *_: None)
     assert same_bits(run_native(graph, arrays)[0], have)

@@ -20,7 +20,7 @@ from tracecomp.passes.groups import Group, Partition
 from tracecomp.passes.inline import with_inlined
 from tracecomp.passes.nest import Nest, build_nest
 from tracecomp.passes.schedule import mapped
-from tracecomp.passes.schedule_bilinear import sums_in_lanes
+from tracecomp.passes.tile_plan import sums_in_lanes
 
 
 class Misaligned(Exception):

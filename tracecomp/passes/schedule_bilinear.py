@@ -26,47 +26,32 @@ from tracecomp.ir.loops import (
     expressions,
 )
 from tracecomp.passes.bilinear import ACCUMULATOR, BilinearNest, Operand
-from tracecomp.passes.dot_form import NOMINAL_LANES, dot_cost, dot_form, filled
+from tracecomp.passes.dot_form import NOMINAL_LANES, dot_form
 from tracecomp.passes.machine import Machine
 from tracecomp.passes.rename import Copier
 from tracecomp.passes.schedule import loops, strip, tiles
 from tracecomp.passes.split_vars import merge_vars, merged
-from tracecomp.passes.stages import Stages, Totals, in_stages, stages_of
+from tracecomp.passes.stages import Totals, in_stages
+from tracecomp.passes.tile_plan import (
+    FAR_BYTES,
+    FAR_TERMS,
+    Plan,
+    lane_cost,
+    one_sided,
+    plan_of,
+    product_of,
+    sums_in_lanes,
+)
 
 PARALLEL_WORK = 1 << 22  # multiply-adds, 80 us: see schedule.PARALLEL_WORK
 WANTED_BLOCKS = 16
 TOTALS_BYTES = 1 << 18
-NEAR_BYTES = 256
 WANTED_PANELS = 8
-GATHER_COST = 20.0
-FAR_BYTES = 2048
-FAR_TERMS = 256
 PACKED_ROWS = 128
 UNROLLED_TERMS = 4
-SLIDING_TERMS = 32
 TERMS_AHEAD = 32
 STREAM_BYTES = 1 << 18
 LINE_BYTES = 64
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The choice for one nest: lanes over ``vector``, a tile of ``tile``, ``packed``: whether
-    the operand that moves with the lanes is copied to a panel.
-
-    ``whole`` is a second, short variable that joins the tile as a whole where the first alone leaves registers idle.
-    ``window``: summed variables along which neighbouring rows of the tile read the same vectors, written out so that
-    each is loaded once.
-    """
-
-    vector: Var | None
-    tile: Var | None
-    width: int
-    height: int
-    packed: bool = False
-    whole: Var | None = None
-    window: tuple[Var, ...] = ()
-    stages: Stages | None = None
 
 
 def schedule_bilinear(nest: BilinearNest, machine: Machine) -> tuple[Stmt, ...]:
@@ -83,145 +68,12 @@ def schedule_parts(nest: BilinearNest, machine: Machine) -> tuple[tuple[Stmt, ..
     in_lanes = sums_in_lanes(whole) or not whole.out
     if in_lanes or not nest.out:
         return (), dot_form(nest, in_lanes, nest.work >= PARALLEL_WORK, machine)
-    vector = min(reversed(nest.out), key=lambda v: _lane_cost(nest, v))
-    plan = _plan(nest, vector, machine)
+    vector = min(reversed(nest.out), key=lambda v: lane_cost(nest, v))
+    plan = plan_of(nest, vector, machine)
     tiled = _Tiled(nest, plan)
     if plan.packed and tiled.moving.inside:
         return (), (*tiled.packing(), *tiled.emit())
     return (() if tiled.alone else tiled.packing()), tiled.emit()
-
-
-def sums_in_lanes(nest: BilinearNest) -> bool:
-    """Whether sums in lanes are cheaper than any choice of an output variable as lanes."""
-    return dot_cost(nest) < min((_lane_cost(nest, v) for v in nest.out), default=float("inf"))
-
-
-def _reuse(nest: BilinearNest, operand: Operand, vector: Var) -> int:
-    """How often one lane vector of the operand is used."""
-    total = 1
-    for v in (*nest.outside, *nest.out):
-        if v != vector and not operand.depends(v):
-            total *= v.extent
-    return total
-
-
-def _lane_cost(nest: BilinearNest, vector: Var) -> float:
-    """Cycles per vector of multiply-adds, by strides and extents only; an ordering, not a prediction."""
-    terms = 1
-    for v in nest.reduce:
-        terms *= v.extent
-    cost = 1.0
-    for operand in (nest.lhs, nest.rhs):
-        if operand.depends(vector):
-            reuse = _reuse(nest, operand, vector)
-            contiguous = operand.stride(vector) == 1
-            cost += (1.0 if contiguous else GATHER_COST) / reuse
-    if not (nest.lhs.depends(vector) and nest.rhs.depends(vector)):
-        cost -= 0.5
-    if nest.store_stride(vector) != 1:
-        cost += GATHER_COST / max(terms, 1)
-    return cost / filled(vector.extent)
-
-
-def _plan(nest: BilinearNest, vector: Var, machine: Machine) -> Plan:
-    moving = nest.rhs if nest.rhs.depends(vector) else nest.lhs
-    tiles = [v for v in nest.out if v != vector and not moving.depends(v)]
-    tiles = tiles or [v for v in nest.out if v != vector and not (nest.lhs.depends(v) and nest.rhs.depends(v))]
-    tile = max(reversed(tiles), key=lambda v: min(v.extent, 12), default=None)
-    lanes = machine.lanes(nest.acc.dtype.itemsize)
-    window = _window(nest, moving, tile) if tile is not None else ()
-    registers = machine.registers - (window[0].extent if window else 0)
-    height, vectors = _tile_size(tile.extent if tile else 1, vector.extent, lanes, registers)
-    width = min(vectors * lanes, vector.extent)
-    whole = None
-    if tile is not None and height == tile.extent and not window:
-        room = (machine.registers - 6) // (height * vectors)
-        fitting = [v for v in tiles if v != tile and v.extent <= room]
-        whole = max(fitting, key=lambda v: v.extent, default=None)
-    several = len(tiles) > 1 or (tile is not None and tile.extent > height)
-    packed, stages = _packed(nest, moving, vector), None
-    if several and whole is None and not window:
-        stages = _stages(nest, None if packed else moving, vector, width, machine)
-    return Plan(vector, tile, width, height, packed, whole, window, stages)
-
-
-def _stages(
-    nest: BilinearNest, moving: Operand | None, vector: Var, width: int, machine: Machine
-) -> Stages | None:
-    """Stages where the vectors of one column of register tiles would leave the cache before they are used again.
-
-    Also where lanes are stored apart, and what lies between them belongs to other tiles that read the same: their
-    totals are stored together. ``moving`` is the operand whose vectors are not packed.
-    """
-    if nest.outside or not nest.reduce:
-        return None
-    gap = nest.store_stride(vector)
-    between = _product([v for v in nest.out if 0 < (nest.store_stride(v) or 0) < (gap or 0) and _one_sided(nest, v)])
-    column = _product(nest.reduce) * width * nest.acc.dtype.itemsize
-    together = gap == between > 1 and gap * nest.acc.dtype.itemsize <= NEAR_BYTES
-    if not together and column <= machine.l2_bytes // 2:
-        return None
-
-    def apart(var: Var) -> int:
-        return abs(moving.stride(var) or 0) * nest.acc.dtype.itemsize if moving else 0
-
-    inside = sum(apart(v) * (v.extent - 1) for v in nest.out if v != vector and _one_sided(nest, v))
-    return stages_of(nest.reduce, apart, machine.l2_bytes // 2 - inside)
-
-
-def _one_sided(nest: BilinearNest, var: Var) -> bool:
-    return not (nest.lhs.depends(var) and nest.rhs.depends(var))
-
-
-def _window(nest: BilinearNest, moving: Operand, tile: Var) -> tuple[Var, ...]:
-    """The last summed variables, from the one along which the moving operand is read like along the tile."""
-    step = moving.stride(tile)
-    for n, var in enumerate(nest.reduce):
-        if step and moving.stride(var) == step and _product(nest.reduce[n:]) <= SLIDING_TERMS:
-            return tuple(nest.reduce[n:])
-    return ()
-
-
-def _packed(nest: BilinearNest, moving: Operand, vector: Var) -> bool:
-    """Whether the operand that moves with the lanes is worth copying into a contiguous panel."""
-    both = nest.lhs.depends(vector) and nest.rhs.depends(vector)
-    reuse = _reuse(nest, moving, vector)
-    terms = 1
-    for v in nest.reduce:
-        terms *= v.extent
-    if both or reuse < 4 or not nest.reduce:
-        return False
-    stride = moving.stride(vector)
-    row = abs(moving.stride(nest.reduce[-1]) or 0) * nest.acc.dtype.itemsize
-    return stride != 1 or (terms >= FAR_TERMS and row >= FAR_BYTES and reuse >= 64)
-
-
-def _tile_size(rows: int, columns: int, lanes: int, registers: int) -> tuple[int, int]:
-    """Height and vectors of the register tile with the fewest modelled cycles over the whole result."""
-    best, best_cost = (1, 1), float("inf")
-    for vectors in range(1, 9):
-        for height in range(1, 15):
-            if height * vectors + vectors + 1 > registers - 2 or height > rows:
-                continue
-            if vectors > 1 and (vectors - 1) * lanes >= columns:
-                continue
-            cost = _cover(rows, columns, height, vectors, lanes)
-            if cost < best_cost - 1e-9:
-                best, best_cost = (height, vectors), cost
-    return best
-
-
-def _cover(rows: int, columns: int, height: int, vectors: int, lanes: int) -> float:
-    def cycles(h: int, v: int) -> float:
-        return max(h * v, 4.0) + 0.15 * (v + 0.5 * h) + 0.01 * h + 0.4 if h and v else 0.0
-
-    full_rows, rest_rows = divmod(rows, height)
-    full_columns, rest_columns = divmod(columns, vectors * lanes)
-    rest_vectors = -(-rest_columns // lanes)
-    total = 0.0
-    for v, n in ((vectors, full_columns), (rest_vectors, 1)):
-        total += n * (full_rows * cycles(height, v) + cycles(rest_rows, v))
-    return total
 
 
 class _Tiled:
@@ -238,7 +90,7 @@ class _Tiled:
         self.chunks, self.rest = divmod(self.vector.extent, plan.width)
         rows = self.tile.extent if self.tile else 1
         self.steps, self.rows_rest = divmod(rows, plan.height)
-        self.terms = _product(nest.reduce)
+        self.terms = product_of(nest.reduce)
         self.moving = nest.rhs if nest.rhs.depends(plan.vector) else nest.lhs
         moved = [v for v in others if self.moving.depends(v)] if plan.packed else []
         around = () if self.moving.inside else nest.outside
@@ -249,10 +101,10 @@ class _Tiled:
     def _inner(self, others: list[Var]) -> list[Var]:
         """Of the variables that one operand alone moves with, those that a block has all of: its totals fit a cache."""
         moving = self.nest.rhs if self.nest.rhs.depends(self.vector) else self.nest.lhs
-        inner = [v for v in others if _one_sided(self.nest, v)]
+        inner = [v for v in others if one_sided(self.nest, v)]
         tile = self.plan.height * self.plan.width * self.nest.acc.dtype.itemsize
         for var in [v for v in inner if not moving.depends(v)]:
-            if _product(inner) * tile > TOTALS_BYTES:
+            if product_of(inner) * tile > TOTALS_BYTES:
                 inner.remove(var)
         return inner
 
@@ -269,7 +121,7 @@ class _Tiled:
 
     def emit(self) -> tuple[Stmt, ...]:
         """Whole and remaining lanes, by blocks of rows and the remaining rows."""
-        outer = _product(self.others)
+        outer = product_of(self.others)
         blocks = self._row_blocks(outer * (self.chunks + bool(self.rest)))
         steps = self.steps // blocks
         equal = blocks - 1 if self.alone or blocks == 1 else blocks
@@ -284,7 +136,7 @@ class _Tiled:
         blocks, first_step, steps, with_rest = rows
         shared = self.nest.work >= PARALLEL_WORK
         apart = self.inner if shared and outer * columns.count * blocks == 1 else []
-        total = outer * columns.count * blocks * _product(apart)
+        total = outer * columns.count * blocks * product_of(apart)
         block = Var("block", total)
         at = index(block) if total > 1 else Index()
         if self.plan.packed:  # threads then read the columns of the panel that they have packed
@@ -303,7 +155,7 @@ class _Tiled:
     def _row_blocks(self, others: int) -> int:
         """Into how many blocks the tile's variable is cut: threads should find enough to share, totals fit a cache."""
         wanted, least = (WANTED_PANELS, -(-PACKED_ROWS // self.plan.height)) if self.alone else (WANTED_BLOCKS, 4)
-        inner, blocks = _product(self.inner), 1
+        inner, blocks = product_of(self.inner), 1
         if self.nest.work >= PARALLEL_WORK and others < wanted and self.steps * inner >= 8:
             blocks = min(-(-wanted // others), self.steps * inner // least)
         if self.plan.stages:
@@ -429,7 +281,7 @@ class _Tiled:
         return (Accumulate(accs, body), *(s for copier in rows for s in copier.stmts(nest.after)))
 
     def _panel(self, columns: _Columns) -> Buffer:
-        count = 1 if self.alone else _product(self.panel_others) * columns.count
+        count = 1 if self.alone else product_of(self.panel_others) * columns.count
         return Buffer(f"panel{columns.first}", self.nest.acc.dtype, count * self.terms * columns.width)
 
     def _panel_offset(self, columns: _Columns, column: Index, lane: Index) -> Index:
@@ -496,16 +348,9 @@ def _positions(names: list[Var], at: Index) -> dict[Var, Index]:
     return dict(zip(names, unravel(at, tuple(v.extent for v in names)), strict=True))
 
 
-def _product(names: list[Var]) -> int:
-    total = 1
-    for v in names:
-        total *= v.extent
-    return total
-
-
 def _shared_out(names: list[Var], body: tuple[Stmt, ...], work: int) -> tuple[Stmt, ...]:
     """Loops over ``names`` as one loop that threads share, when there is enough to do."""
-    total = _product(names)
+    total = product_of(names)
     if work < PARALLEL_WORK or total < 2:
         return loops("serial", names, body)
     block = Var("block", total)

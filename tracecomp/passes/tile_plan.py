@@ -1,0 +1,180 @@
+"""The choice of a register tile: which variable becomes SIMD lanes, how large the tile is, whether to pack, stages.
+
+Made from shapes, strides and a model of the machine; which form a sum takes depends on shapes and strides alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tracecomp.ir.index import Var
+from tracecomp.passes.bilinear import BilinearNest, Operand
+from tracecomp.passes.dot_form import dot_cost, filled
+from tracecomp.passes.machine import Machine
+from tracecomp.passes.stages import Stages, stages_of
+
+GATHER_COST = 20.0
+NEAR_BYTES = 256
+FAR_BYTES = 2048
+FAR_TERMS = 256
+SLIDING_TERMS = 32
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The choice for one nest: lanes over ``vector``, a tile of ``tile``, ``packed``: the operand that moves
+    with the lanes is copied to a panel.
+
+    ``whole`` is a second, short variable that joins the tile as a whole where the first alone leaves registers idle.
+    ``window``: summed variables along which neighbouring rows of the tile read the same vectors, written out so that
+    each is loaded once.
+    """
+
+    vector: Var | None
+    tile: Var | None
+    width: int
+    height: int
+    packed: bool = False
+    whole: Var | None = None
+    window: tuple[Var, ...] = ()
+    stages: Stages | None = None
+
+
+def sums_in_lanes(nest: BilinearNest) -> bool:
+    """Whether sums in lanes are cheaper than any choice of an output variable as lanes."""
+    return dot_cost(nest) < min((lane_cost(nest, v) for v in nest.out), default=float("inf"))
+
+
+def _reuse(nest: BilinearNest, operand: Operand, vector: Var) -> int:
+    """How often one lane vector of the operand is used."""
+    total = 1
+    for v in (*nest.outside, *nest.out):
+        if v != vector and not operand.depends(v):
+            total *= v.extent
+    return total
+
+
+def lane_cost(nest: BilinearNest, vector: Var) -> float:
+    """Cycles per vector of multiply-adds, by strides and extents only; an ordering, not a prediction."""
+    terms = 1
+    for v in nest.reduce:
+        terms *= v.extent
+    cost = 1.0
+    for operand in (nest.lhs, nest.rhs):
+        if operand.depends(vector):
+            reuse = _reuse(nest, operand, vector)
+            contiguous = operand.stride(vector) == 1
+            cost += (1.0 if contiguous else GATHER_COST) / reuse
+    if not (nest.lhs.depends(vector) and nest.rhs.depends(vector)):
+        cost -= 0.5
+    if nest.store_stride(vector) != 1:
+        cost += GATHER_COST / max(terms, 1)
+    return cost / filled(vector.extent)
+
+
+def plan_of(nest: BilinearNest, vector: Var, machine: Machine) -> Plan:
+    moving = nest.rhs if nest.rhs.depends(vector) else nest.lhs
+    tiles = [v for v in nest.out if v != vector and not moving.depends(v)]
+    tiles = tiles or [v for v in nest.out if v != vector and not (nest.lhs.depends(v) and nest.rhs.depends(v))]
+    tile = max(reversed(tiles), key=lambda v: min(v.extent, 12), default=None)
+    lanes = machine.lanes(nest.acc.dtype.itemsize)
+    window = _window(nest, moving, tile) if tile is not None else ()
+    registers = machine.registers - (window[0].extent if window else 0)
+    height, vectors = _tile_size(tile.extent if tile else 1, vector.extent, lanes, registers)
+    width = min(vectors * lanes, vector.extent)
+    whole = None
+    if tile is not None and height == tile.extent and not window:
+        room = (machine.registers - 6) // (height * vectors)
+        fitting = [v for v in tiles if v != tile and v.extent <= room]
+        whole = max(fitting, key=lambda v: v.extent, default=None)
+    several = len(tiles) > 1 or (tile is not None and tile.extent > height)
+    packed, stages = _packed(nest, moving, vector), None
+    if several and whole is None and not window:
+        stages = _stages(nest, None if packed else moving, vector, width, machine)
+    return Plan(vector, tile, width, height, packed, whole, window, stages)
+
+
+def _stages(
+    nest: BilinearNest, moving: Operand | None, vector: Var, width: int, machine: Machine
+) -> Stages | None:
+    """Stages where the vectors of one column of register tiles would leave the cache before they are used again.
+
+    Also where lanes are stored apart, and what lies between them belongs to other tiles that read the same: their
+    totals are stored together. ``moving`` is the operand whose vectors are not packed.
+    """
+    if nest.outside or not nest.reduce:
+        return None
+    gap = nest.store_stride(vector)
+    between = product_of([v for v in nest.out if 0 < (nest.store_stride(v) or 0) < (gap or 0) and one_sided(nest, v)])
+    column = product_of(nest.reduce) * width * nest.acc.dtype.itemsize
+    together = gap == between > 1 and gap * nest.acc.dtype.itemsize <= NEAR_BYTES
+    if not together and column <= machine.l2_bytes // 2:
+        return None
+
+    def apart(var: Var) -> int:
+        return abs(moving.stride(var) or 0) * nest.acc.dtype.itemsize if moving else 0
+
+    inside = sum(apart(v) * (v.extent - 1) for v in nest.out if v != vector and one_sided(nest, v))
+    return stages_of(nest.reduce, apart, machine.l2_bytes // 2 - inside)
+
+
+def one_sided(nest: BilinearNest, var: Var) -> bool:
+    return not (nest.lhs.depends(var) and nest.rhs.depends(var))
+
+
+def _window(nest: BilinearNest, moving: Operand, tile: Var) -> tuple[Var, ...]:
+    """The last summed variables, from the one along which the moving operand is read like along the tile."""
+    step = moving.stride(tile)
+    for n, var in enumerate(nest.reduce):
+        if step and moving.stride(var) == step and product_of(nest.reduce[n:]) <= SLIDING_TERMS:
+            return tuple(nest.reduce[n:])
+    return ()
+
+
+def _packed(nest: BilinearNest, moving: Operand, vector: Var) -> bool:
+    """Whether the operand that moves with the lanes is worth copying into a contiguous panel."""
+    both = nest.lhs.depends(vector) and nest.rhs.depends(vector)
+    reuse = _reuse(nest, moving, vector)
+    terms = 1
+    for v in nest.reduce:
+        terms *= v.extent
+    if both or reuse < 4 or not nest.reduce:
+        return False
+    stride = moving.stride(vector)
+    row = abs(moving.stride(nest.reduce[-1]) or 0) * nest.acc.dtype.itemsize
+    return stride != 1 or (terms >= FAR_TERMS and row >= FAR_BYTES and reuse >= 64)
+
+
+def _tile_size(rows: int, columns: int, lanes: int, registers: int) -> tuple[int, int]:
+    """Height and vectors of the register tile with the fewest modelled cycles over the whole result."""
+    best, best_cost = (1, 1), float("inf")
+    for vectors in range(1, 9):
+        for height in range(1, 15):
+            if height * vectors + vectors + 1 > registers - 2 or height > rows:
+                continue
+            if vectors > 1 and (vectors - 1) * lanes >= columns:
+                continue
+            cost = _cover(rows, columns, height, vectors, lanes)
+            if cost < best_cost - 1e-9:
+                best, best_cost = (height, vectors), cost
+    return best
+
+
+def _cover(rows: int, columns: int, height: int, vectors: int, lanes: int) -> float:
+    def cycles(h: int, v: int) -> float:
+        return max(h * v, 4.0) + 0.15 * (v + 0.5 * h) + 0.01 * h + 0.4 if h and v else 0.0
+
+    full_rows, rest_rows = divmod(rows, height)
+    full_columns, rest_columns = divmod(columns, vectors * lanes)
+    rest_vectors = -(-rest_columns // lanes)
+    total = 0.0
+    for v, n in ((vectors, full_columns), (rest_vectors, 1)):
+        total += n * (full_rows * cycles(height, v) + cycles(rest_rows, v))
+    return total
+
+
+def product_of(names: list[Var]) -> int:
+    total = 1
+    for v in names:
+        total *= v.extent
+    return total
