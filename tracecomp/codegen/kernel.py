@@ -8,7 +8,7 @@ from tracecomp.codegen import sync
 from tracecomp.codegen.elements import Binding
 from tracecomp.codegen.emitter import Emitter, Module, Value
 from tracecomp.codegen.statements import Statements
-from tracecomp.ir.loops import Accumulate, Let, Local, Loop, walk
+from tracecomp.ir.loops import SHARED, Accumulate, Let, Local, Loop, walk
 from tracecomp.ir.program import Kernel
 
 
@@ -37,7 +37,7 @@ class KernelEmitter(Statements):
 
     def emit(self) -> KernelCode:
         for stmt in self.kernel.body:
-            if isinstance(stmt, Loop) and stmt.kind == "parallel" and stmt.var.extent > 1:
+            if isinstance(stmt, Loop) and stmt.kind in SHARED and stmt.var.extent > 1:
                 self._share_out(stmt)
                 continue
             self.stmt(stmt)
@@ -61,7 +61,7 @@ class KernelEmitter(Statements):
         return "ptr" if len(sharing) > 1 else "ptr noalias"
 
     def _share_out(self, loop: Loop) -> None:
-        """A parallel loop as a job of all threads."""
+        """A loop as a job of all threads, or of those that are awake."""
         e = self.e
         part = _Part(self, loop)
         self.parts.append(part)
@@ -71,7 +71,8 @@ class KernelEmitter(Statements):
             e.line(f"  {memory}.{n} = getelementptr i64, ptr {memory}, i64 {n}")
             e.line(f"  store {value}, ptr {memory}.{n}, align 8")
         e.declare(sync.PARALLEL, sync.PARALLEL_DECLARATION)
-        e.line(f"  call void @{sync.PARALLEL}(ptr %team, ptr @{part.name}.run, ptr {memory}, i64 {loop.var.extent})")
+        given = f"ptr %team, ptr @{part.name}.run, ptr {memory}, i64 {loop.var.extent}, i1 {int(loop.kind == 'brief')}"
+        e.line(f"  call void @{sync.PARALLEL}({given})")
         self.stores.bump(self.written(loop.body))
 
 

@@ -34,19 +34,21 @@ from __future__ import annotations
 from tracecomp.codegen.target import Target
 
 PARALLEL = "tc_parallel"
-PARALLEL_DECLARATION = f"declare void @{PARALLEL}(ptr, ptr, ptr, i64)"
+PARALLEL_DECLARATION = f"declare void @{PARALLEL}(ptr, ptr, ptr, i64, i1)"
 TAKE, RELEASE = "tc_take", "tc_release"
 SHARED_SYMBOLS = (PARALLEL, TAKE, RELEASE)
 
 MAX_THREADS = 256
 POOL_BYTES = 256 + 64 * MAX_THREADS
 """The pool: 0 job number, 4 sleeping workers; 64 finished chunks, 68 whether the caller sleeps; 128 the job: function,
-arguments, extent, chunks, threads; 192 whether it is taken; from 256 a cache line for each thread: 0 its ticket, 8 the
-worker's number in the system, 12 the processor it was on."""
+arguments, extent, chunks, threads; 192 whether it is taken, 200 brief jobs that found threads asleep; from 256 a cache
+line for each thread: 0 its ticket, 8 the worker's number in the system, 12 the processor it was on."""
 
 CHUNKS_PER_THREAD = 4
 
 _SPINS = 500
+_PASSED = 16
+"""Every so many brief jobs that find threads asleep one wakes them: where many follow each other, they stay awake."""
 _SYSTEM_CALLS = {
     "x86_64": {"FUTEX": 202, "GETTID": 186, "GETCPU": 309, "SETAFFINITY": 203, "GETAFFINITY": 204},
     "aarch64": {"FUTEX": 98, "GETTID": 178, "GETCPU": 168, "SETAFFINITY": 122, "GETAFFINITY": 123},
@@ -321,13 +323,28 @@ announce:
   ret i32 %number
 }
 
-define void @tc_parallel(ptr %pool, ptr %fn, ptr %args, i64 %extent) #1 {
+define void @tc_parallel(ptr %pool, ptr %fn, ptr %args, i64 %extent, i1 %brief) #1 {
 entry:
   %alone = icmp eq ptr %pool, null
-  br i1 %alone, label %whole, label %shared
+  br i1 %alone, label %whole, label %several
 whole:
   call void %fn(ptr %args, i64 0, i64 0, i64 %extent)
   ret void
+several:
+  br i1 %brief, label %look, label %shared
+look:
+  %p.sleepers = getelementptr i8, ptr %pool, i64 4
+  %asleep = load atomic i32, ptr %p.sleepers monotonic, align 4
+  %any = icmp ne i32 %asleep, 0
+  br i1 %any, label %count, label %shared
+count:
+  %p.passed = getelementptr i8, ptr %pool, i64 200
+  %passed = load i64, ptr %p.passed, align 8
+  %now = add i64 %passed, 1
+  store i64 %now, ptr %p.passed, align 8
+  %turn = urem i64 %now, PASSED
+  %wake = icmp eq i64 %turn, 0
+  br i1 %wake, label %shared, label %whole
 shared:
   %p.finished = getelementptr i8, ptr %pool, i64 64
   %p.threads = getelementptr i8, ptr %pool, i64 160
@@ -464,7 +481,8 @@ def shared_text(target: Target) -> str:
     """The module with ``tc_parallel``, ``tc_take``, ``tc_release``, ``tc_worker`` and ``tc_call``."""
     arch = target.triple.split("-", 1)[0]
     text = _AWAIT + _JOBS + _CALL + "\nattributes #1 = { nounwind }\n"
-    words = {**_SYSTEM_CALLS[arch], "SPINS": _SPINS, "CHUNKS": CHUNKS_PER_THREAD, "PAUSE": _PAUSE[arch]}
+    words = {**_SYSTEM_CALLS[arch], "PAUSE": _PAUSE[arch]}
+    words |= {"SPINS": _SPINS, "CHUNKS": CHUNKS_PER_THREAD, "PASSED": _PASSED}
     for name, value in {**words, "TAKE": TAKE, "RELEASE": RELEASE}.items():
         text = text.replace(name, str(value))
     return f"{_PAUSE_DECLARED[arch]}\n{text}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from tracecomp.errors import VerifyError
 from tracecomp.ir.index import Computed, Index, Var
 from tracecomp.ir.loops import (
+    SHARED,
     Acc,
     Accumulate,
     Buffer,
@@ -32,7 +33,7 @@ from tracecomp.ir.scalars import SCALARS
 from tracecomp.ir.types import DType, bool_
 
 _ACCUMULATOR_OPS = {"add": 1, "mul": 1, "fma": 2, "max": 1, "min": 1, "and": 1, "or": 1, "set": 1}
-_LOOP_KINDS = ("serial", "parallel", "tile", "vector")
+_LOOP_KINDS = ("serial", *SHARED, "tile", "vector")
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@
                                                            | when ref: step* otherwise: step*
                                                            | while (step* ref): step*
     kernel  = params, stmt*
-    stmt    = loop kind var: stmt*                   kind  = serial | parallel | tile | vector
+    stmt    = loop kind var: stmt*                   kind  = serial | parallel | brief | tile | vector
             | let name = expr                        names are assigned once
             | store buffer[index] = expr  [where e]
             | accumulate (name: op from init)*: stmt*     ... update name, expr*
@@ -14,7 +14,8 @@
             | prefetch buffer[index]                 a hint without effect; does not vary over tile and vector loops
     expr    = const | index | load buffer[index] [where e] | name | scalar-op(expr*) : dtype
 
-``serial`` and ``parallel`` loops run one iteration after another (parallel ones may be split among threads).
+``serial``, ``parallel`` and ``brief`` loops run one iteration after another. Parallel ones may be split among threads,
+brief ones among threads that are awake.
 ``tile`` and ``vector`` loops run all their iterations at once, as one program over many elements: every statement
 inside is done for all elements of the surrounding tile loops before the next one. At most one ``vector`` loop
 surrounds a statement; it becomes SIMD lanes. ``tile`` loops are unrolled. Both have small static extents; cutting a
@@ -209,6 +210,9 @@ class Prefetch:
     offset: Index
 
 
+SHARED = ("parallel", "brief")
+"""The kinds of loops that threads share."""
+
 Stmt = Let | Store | Loop | Accumulate | Update | Local | If | Check | Prefetch
 
 
@@ -307,7 +311,7 @@ def _in_index(i: Index) -> Iterator[Expr]:
 
 
 __all__ = [
-    "Acc", "Accumulate", "Buffer", "Call", "Check", "Const", "Expr", "If", "Index", "IndexValue", "Let", "Load",
-    "Local", "Loop", "Prefetch", "Read", "Stmt", "Store", "Update", "Var", "both", "cast", "children", "expressions",
-    "in_range", "index", "index_from", "walk", "with_children",
+    "SHARED", "Acc", "Accumulate", "Buffer", "Call", "Check", "Const", "Expr", "If", "Index", "IndexValue", "Let",
+    "Load", "Local", "Loop", "Prefetch", "Read", "Stmt", "Store", "Update", "Var", "both", "cast", "children",
+    "expressions", "in_range", "index", "index_from", "walk", "with_children",
 ]  # fmt: skip

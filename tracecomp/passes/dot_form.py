@@ -23,7 +23,7 @@ SLIDING_LANES = 64
 SLIDING_ROWS = 4
 
 
-def dot_form(nest: BilinearNest, in_lanes: bool, parallel: bool, machine: Machine) -> tuple[Stmt, ...]:
+def dot_form(nest: BilinearNest, in_lanes: bool, kind: str, machine: Machine) -> tuple[Stmt, ...]:
     """Every result by itself: ``in_lanes`` along the last summed variable or in order, a tile of results at a time."""
     last = nest.reduce[-1] if nest.reduce else None
     lanes = lanes_for(last.extent) if last and in_lanes else 1
@@ -38,8 +38,8 @@ def dot_form(nest: BilinearNest, in_lanes: bool, parallel: bool, machine: Machin
     for var in reversed([v for v in nest.out if v not in (sliding, *shared) and all(v != c for c, _ in cut)]):
         content = (Loop("serial", var, content),)
     for var, height in cut[:1]:
-        content = tiles(var, height, content, "parallel" if parallel and not shared else "serial")
-    return loops("parallel" if parallel else "serial", shared[:1], loops("serial", shared[1:], content))
+        content = tiles(var, height, content, "serial" if shared else kind)
+    return loops(kind, shared[:1], loops("serial", shared[1:], content))
 
 
 def _one_by_one(nest: BilinearNest, lanes: int) -> tuple[Stmt, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tracecomp.ir.graph import Value
 from tracecomp.ir.index import Index, Var, index
-from tracecomp.ir.loops import Buffer, Local, Loop, Stmt, children, walk, with_children
+from tracecomp.ir.loops import SHARED, Buffer, Local, Loop, Stmt, children, walk, with_children
 from tracecomp.passes.bilinear import BilinearNest, tidied
 from tracecomp.passes.evaluate import Params
 from tracecomp.passes.groups import Chain, Group, Partition
@@ -133,7 +133,7 @@ def _serial(body: Iterable[Stmt]) -> tuple[Stmt, ...]:
     for stmt in body:
         inner = _serial(children(stmt))
         if isinstance(stmt, Loop):
-            found.append(Loop("serial" if stmt.kind == "parallel" else stmt.kind, stmt.var, inner))
+            found.append(Loop("serial" if stmt.kind in SHARED else stmt.kind, stmt.var, inner))
         else:
             found.append(with_children(stmt, inner) if inner else stmt)
     return tuple(found)

@@ -7,7 +7,7 @@ from itertools import pairwise
 from math import prod
 
 from tracecomp.ir.index import Computed, Index, Var, index
-from tracecomp.ir.loops import Accumulate, Buffer, Let, Load, Local, Loop, Stmt, Store, walk
+from tracecomp.ir.loops import SHARED, Accumulate, Buffer, Let, Load, Local, Loop, Stmt, Store, walk
 from tracecomp.passes.cost import expr_cost
 from tracecomp.passes.machine import Machine
 from tracecomp.passes.nest import Nest, Sweep
@@ -17,6 +17,8 @@ from tracecomp.passes.split_vars import merge_vars, merged, replaced, split, wan
 
 # Less than this takes about as long as waking a worker and its first chunk: 60 us.
 PARALLEL_WORK = 1 << 21
+# How much less a loop may do that workers share who are awake.
+BRIEF = 8
 MOVING_COST = 3.0
 LIGHT_COST = 8.0
 HEAVY_COST = 24.0
@@ -28,18 +30,23 @@ STRIPE = 64
 SHORT_ROWS = ((4, 256), (2, 1024))
 
 
+def sharing(work: float, least: float) -> str:
+    """The kind of a loop with so much work, where from ``least`` on it pays to wake threads for it."""
+    return "parallel" if work >= least else "brief" if work * BRIEF >= least else "serial"
+
+
 def schedule_nest(nest: Nest, machine: Machine) -> tuple[Stmt, ...]:
     """The loops of a nest for a machine."""
     nest = _joined_rows(_split_vars(nest))
     if any(v.extent == 0 for v in nest.rows):
         return ()
-    shared = _work(nest) >= PARALLEL_WORK
+    shared = sharing(_work(nest), PARALLEL_WORK)
     if nest.inner and nest.lanes > 1:
         return _along_rows(nest, machine, shared)
     return _together(s for part in _parts(nest) or [nest] for s in _map(part, machine, shared))
 
 
-def _map(nest: Nest, machine: Machine, shared: bool) -> tuple[Stmt, ...]:
+def _map(nest: Nest, machine: Machine, shared: str) -> tuple[Stmt, ...]:
     """Lanes over row variables."""
     pair = _transposed_pair(nest)
     if pair is not None:
@@ -140,7 +147,7 @@ def _chunk(nest: Nest, machine: Machine) -> int:
     return lanes * (2 if _cost(nest) > HEAVY_COST else 4)
 
 
-def _along_rows(nest: Nest, machine: Machine, shared: bool) -> tuple[Stmt, ...]:
+def _along_rows(nest: Nest, machine: Machine, shared: str) -> tuple[Stmt, ...]:
     """Lanes run along the innermost reduced variable; one row, or a few short ones, after another."""
     body: list[Stmt] = [Local(b) for b in nest.scratch]
     for item in nest.items:
@@ -172,7 +179,7 @@ def _rows_at_once(nest: Nest, machine: Machine) -> int:
     return 1
 
 
-def _across_rows(nest: Nest, vector: Var | None, chunk: int, shared: bool) -> tuple[Stmt, ...]:
+def _across_rows(nest: Nest, vector: Var | None, chunk: int, shared: str) -> tuple[Stmt, ...]:
     """Lanes run over a row variable; each lane does its own row."""
     content: list[Stmt] = []
     for item in nest.items:
@@ -184,7 +191,7 @@ def _across_rows(nest: Nest, vector: Var | None, chunk: int, shared: bool) -> tu
     others = [v for v in nest.rows if v != vector]
     if vector is None:
         return _parallel_loops(others, (*(Local(b) for b in nest.scratch), *content), shared)
-    kind = "parallel" if not others and shared else "serial"
+    kind = "serial" if others else shared
     return _parallel_loops(others, strip(vector, chunk, content, kind, tuple(nest.scratch)), shared)
 
 
@@ -228,14 +235,14 @@ def _transposed_pair(nest: Nest) -> tuple[Var, Var] | None:
     return None
 
 
-def _transposed(nest: Nest, load: Var, store: Var, shared: bool) -> tuple[Stmt, ...]:
+def _transposed(nest: Nest, load: Var, store: Var, shared: str) -> tuple[Stmt, ...]:
     """Square blocks: vectors along what is read, tiles along what is written."""
     content = [s for item in nest.items if not isinstance(item, Sweep) for s in item]
     reads = [s.value.offset for s in content if isinstance(s, Let) and isinstance(s.value, Load)]
     others = [v for v in nest.rows if v not in (load, store)]
     inside = [v for v in others if reads and all(0 < (o.coefficient(v) or 0) <= load.extent for o in reads)]
     if not inside:
-        kind = "parallel" if not others and shared else "serial"
+        kind = "serial" if others else shared
         return _parallel_loops(others, _stripes(content, load, store, kind), shared)
     outside = [v for v in others if v not in inside]
     whole, rest = divmod(store.extent, BLOCK)
@@ -338,10 +345,10 @@ def loops(kind: str, names: Iterable[Var], body: tuple[Stmt, ...]) -> tuple[Stmt
     return body
 
 
-def _parallel_loops(names: list[Var], body: tuple[Stmt, ...], shared: bool) -> tuple[Stmt, ...]:
-    """Nested loops over ``names``, the outermost split among threads if ``shared`` and the body has no such loop."""
-    inside = any(isinstance(s, Loop) and s.kind == "parallel" for s in walk(body))
-    if not body or not names or not shared or inside:
+def _parallel_loops(names: list[Var], body: tuple[Stmt, ...], shared: str) -> tuple[Stmt, ...]:
+    """Nested loops over ``names``, the outermost of kind ``shared`` unless the body has a loop that threads share."""
+    inside = any(isinstance(s, Loop) and s.kind in SHARED for s in walk(body))
+    if not body or not names or inside or shared == "serial":
         return loops("serial", names, body)
     first, *rest = names
     if rest and first.extent < 16:
@@ -349,7 +356,7 @@ def _parallel_loops(names: list[Var], body: tuple[Stmt, ...], shared: bool) -> t
         at = index(both)
         copier = Copier({first: at // rest[0].extent, rest[0]: at % rest[0].extent})
         body = copier.stmts(loops("serial", rest[1:], body))
-        return (Loop("parallel", both, body),)
-    return (Loop("parallel", first, loops("serial", rest, body)),)
+        return (Loop(shared, both, body),)
+    return (Loop(shared, first, loops("serial", rest, body)),)
 
 

@@ -29,7 +29,7 @@ from tracecomp.passes.bilinear import ACCUMULATOR, BilinearNest, Operand
 from tracecomp.passes.dot_form import NOMINAL_LANES, dot_form
 from tracecomp.passes.machine import Machine
 from tracecomp.passes.rename import Copier
-from tracecomp.passes.schedule import loops, strip, tiles
+from tracecomp.passes.schedule import loops, sharing, strip, tiles
 from tracecomp.passes.split_vars import merge_vars, merged
 from tracecomp.passes.stages import Totals, in_stages
 from tracecomp.passes.tile_plan import (
@@ -67,7 +67,7 @@ def schedule_parts(nest: BilinearNest, machine: Machine) -> tuple[tuple[Stmt, ..
     whole = nest.plain or nest
     in_lanes = sums_in_lanes(whole) or not whole.out
     if in_lanes or not nest.out:
-        return (), dot_form(nest, in_lanes, nest.work >= PARALLEL_WORK, machine)
+        return (), dot_form(nest, in_lanes, sharing(nest.work, PARALLEL_WORK), machine)
     vector = min(reversed(nest.out), key=lambda v: lane_cost(nest, v))
     plan = plan_of(nest, vector, machine)
     tiled = _Tiled(nest, plan)
@@ -134,8 +134,8 @@ class _Tiled:
     def _rectangle(self, outer: int, columns: _Columns, rows: tuple[int, int, int, bool]) -> tuple[Stmt, ...]:
         """All blocks of one shape, numbered by one variable that threads share out."""
         blocks, first_step, steps, with_rest = rows
-        shared = self.nest.work >= PARALLEL_WORK
-        apart = self.inner if shared and outer * columns.count * blocks == 1 else []
+        shared = sharing(self.nest.work, PARALLEL_WORK)
+        apart = self.inner if shared != "serial" and outer * columns.count * blocks == 1 else []
         total = outer * columns.count * blocks * product_of(apart)
         block = Var("block", total)
         at = index(block) if total > 1 else Index()
@@ -150,13 +150,15 @@ class _Tiled:
         inner = [v for v in self.inner if v not in apart]
         packing = self._pack(columns, column) if self.alone else ()
         body = Copier(mapping).stmts((*packing, *self._block(inner, columns, column, step, steps, with_rest)))
-        return (Loop("parallel" if shared else "serial", block, body),) if total > 1 else body
+        return (Loop(shared, block, body),) if total > 1 else body
 
     def _row_blocks(self, others: int) -> int:
         """Into how many blocks the tile's variable is cut: threads should find enough to share, totals fit a cache."""
         wanted, least = (WANTED_PANELS, -(-PACKED_ROWS // self.plan.height)) if self.alone else (WANTED_BLOCKS, 4)
         inner, blocks = product_of(self.inner), 1
-        if self.nest.work >= PARALLEL_WORK and others < wanted and self.steps * inner >= 8:
+        shared = sharing(self.nest.work, PARALLEL_WORK)
+        wanted = wanted // 2 if shared == "brief" else wanted
+        if shared != "serial" and others < wanted and self.steps * inner >= 8:
             blocks = min(-(-wanted // others), self.steps * inner // least)
         if self.plan.stages:
             row = inner * self.plan.width * self.nest.acc.dtype.itemsize
@@ -351,10 +353,11 @@ def _positions(names: list[Var], at: Index) -> dict[Var, Index]:
 def _shared_out(names: list[Var], body: tuple[Stmt, ...], work: int) -> tuple[Stmt, ...]:
     """Loops over ``names`` as one loop that threads share, when there is enough to do."""
     total = product_of(names)
-    if work < PARALLEL_WORK or total < 2:
+    shared = sharing(work, PARALLEL_WORK)
+    if shared == "serial" or total < 2:
         return loops("serial", names, body)
     block = Var("block", total)
-    return (Loop("parallel", block, Copier(_positions(names, index(block))).stmts(body)),)
+    return (Loop(shared, block, Copier(_positions(names, index(block))).stmts(body)),)
 
 
 def _streamed(after: list[Stmt]) -> list[tuple[Buffer, Index]]:

@@ -11,14 +11,12 @@ from tracecomp.passes.cost import expr_cost
 
 
 def shared_where_it_pays(body: Iterable[Stmt]) -> tuple[Stmt, ...]:
-    """The statements with parallel loops made serial that do too little for other threads to help."""
-    return tuple(
-        replace(s, kind="serial") if isinstance(s, Loop) and s.kind == "parallel" and not _pays(s) else s for s in body
-    )
+    """The statements with parallel loops made brief or serial that do too little for other threads to help."""
+    return tuple(replace(s, kind=_kind(s)) if isinstance(s, Loop) and s.kind == "parallel" else s for s in body)
 
 
-def _pays(loop: Loop) -> bool:
-    return sum(_work((loop,), 1)) >= schedule.PARALLEL_WORK
+def _kind(loop: Loop) -> str:
+    return schedule.sharing(sum(_work((loop,), 1)), schedule.PARALLEL_WORK)
 
 
 def _work(body: Iterable[Stmt], times: int) -> Iterator[float]:
