@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 import threading
+import tracemalloc
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,6 +17,8 @@ import pytest
 import tracecomp as tc
 from tracecomp import config, nn
 from tracecomp.compiled import Compiled
+from tracecomp.plan import Plan
+from tracecomp.runner import Native
 from tracecomp.runtime import threads
 from tracecomp.runtime.call import take_calls
 
@@ -530,3 +533,19 @@ def test_inside_another_recording_the_function_itself_runs() -> None:
     for _ in range(3):
         assert outer(tc.ones(4)).tolist() == [4.0] * 4
     assert len(outer.graphs[0].nodes) >= 2
+
+
+def test_a_native_call_does_not_double_the_memory_of_intermediate_values() -> None:
+    x = tc.randn(500, 1000)
+    c = tc.compile(lambda x: tc.softmax((x @ x.t()) @ x, 1).sum())
+    tracemalloc.start()
+    for _ in range(6):
+        c(x)
+    gc.collect()
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    entry = c.entries[0]
+    assert entry.fast is not None and isinstance(entry.plan, Plan) and isinstance(entry.plan.forward, Native)
+    arena = entry.plan.forward.executable.image.memory_bytes
+    assert arena > 1_000_000
+    assert held < 1.5 * arena

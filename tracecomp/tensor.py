@@ -67,6 +67,7 @@ class Tensor(TensorFields, TensorInterface):
 
     _base: Tensor | None = None
     _source: weakref.ref[Tensor] | None = None
+    _owner: Tensor | None = None
     _chain: tuple[View, ...] = ()
     _unwritable: str | None = None
     _output_nr: int = 0

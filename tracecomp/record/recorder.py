@@ -99,7 +99,6 @@ class Recorder:
         self.names: dict[int, str] = {}
         self.on_module: Callable[[Any], None] = lambda module: None
         self.made: list[tuple[weakref.ref[Tensor], Source | None]] = []
-        self.roots: list[Tensor] = []
         self.requires_grad: dict[int, bool] = {}
         self.flags: dict[int, tuple[Tensor, bool]] = {}
         self.edges: dict[int, tuple[Node, int]] = {}
@@ -130,9 +129,9 @@ class Recorder:
         self._set(target, self.value(value))
 
     def alias(self, t: Tensor, base: Tensor) -> None:
-        """Note that ``t`` is ``base`` without history; what owns the memory lives until the recording ends."""
-        self.roots.append(owner(t)[0])
+        """Note that ``t`` is ``base`` without history; while recording, what owns its memory lives as long as it."""
         t._value = Cell(self, self.value(base), self._root_stamp(base))
+        t._owner = owner(t)[0]
         self.made.append((weakref.ref(t), user_source()))
 
     def replace(self, target: Tensor, value: Tensor) -> None:
@@ -390,11 +389,10 @@ class Recorder:
         self.cells.clear()
         self.outside.clear()
         self.sized_nodes.clear()
-        self.roots.clear()
         for ref, _ in self.made:
             t = ref()
             if t is not None:
-                t._value = None
+                t._value = t._owner = None
 
     def _cell(self, t: Tensor) -> Cell | None:
         cell: Cell | None = t._value

@@ -45,6 +45,10 @@ class _Native:
         if failed:
             self.run(self._plain(arrays), count)
 
+    def free_idle(self) -> None:
+        """Give back the memory of calls that have ended."""
+        self._idle.clear()
+
     def _plain(self, arrays: Sequence[Array]) -> list[Array]:
         """Objects of exactly the type ndarray: the same memory, or contiguous copies of inputs."""
         if len(arrays) != self.image.arrays or not all(isinstance(a, np.ndarray) for a in arrays):
@@ -89,6 +93,10 @@ class Executable:
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array], threads: int | None = None) -> None:
         """Compute ``outputs`` from ``inputs``; IndexError names the operation whose index is out of range."""
         self._native.run((*inputs, *outputs), threads)
+
+    def free_idle(self) -> None:
+        """Give back the memory of calls that have ended; the next one takes new memory."""
+        self._native.free_idle()
 
     def run_profiled(
         self, inputs: Sequence[Array], outputs: Sequence[Array], threads: int | None = None
