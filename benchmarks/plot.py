@@ -6,19 +6,25 @@ from importlib import import_module
 from pathlib import Path
 
 from benchmarks.bars import Results, geomean
+from benchmarks.cases import KINDS
 from benchmarks.engines import PEERS
 from benchmarks.report import ratios
+
+
+def classes(results: Results) -> list[str]:
+    """The classes that were measured with any number of threads, in the order of the tables."""
+    found = {w.split("/", 1)[0] for speed in results["speed"].values() for w in speed}
+    return [kind for kind in KINDS if kind in found]
 
 
 def draw(results: Results, path: Path) -> None:
     """Write the plot; ImportError without matplotlib."""
     import_module("matplotlib").use("Agg")
     plt = import_module("matplotlib.pyplot")
-    counts = list(results["speed"])
+    counts, kinds = list(results["speed"]), classes(results)
     figure, axes = plt.subplots(1, len(counts), figsize=(7 * len(counts), 9), squeeze=False, sharey=True)
     for axis, threads in zip(axes[0], counts, strict=True):
         speed = results["speed"][threads]
-        kinds = list(dict.fromkeys(w.split("/", 1)[0] for w in speed))
         for n, peer in enumerate(PEERS):
             places, values, means, rows = [], [], [], []
             for y, kind in enumerate(kinds):

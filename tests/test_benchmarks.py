@@ -13,7 +13,7 @@ import pytest
 from benchmarks import report
 from benchmarks.cases import KINDS, WORKLOADS, select
 from benchmarks.engines import ENGINES
-from benchmarks.plot import draw
+from benchmarks.plot import classes, draw
 from benchmarks.speed import _gap
 
 ROOT = Path(__file__).parent.parent
@@ -89,6 +89,12 @@ def test_report_marks_what_is_behind_and_what_failed() -> None:
     results = {"speed": {"1": {"call/add 4": rows}}}
     assert "0.50 of torch's speed" in report.behind(results)
     assert "jax.jit, 1 thread(s), call/add 4: out of luck" in report.failures(results)
+
+
+def test_classes_of_a_plot_stand_in_one_order() -> None:
+    assert classes({"speed": {"1": {"matmul/a": {}, "call/b": {}}, "2": {"training/c": {}, "call/b": {}}}}) == (
+        classes({"speed": {"2": {"call/b": {}, "training/c": {}, "matmul/a": {}}}})
+    )
 
 
 def test_plot(tmp_path: Path) -> None:
