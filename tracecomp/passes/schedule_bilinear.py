@@ -94,7 +94,8 @@ class _Tiled:
         self.moving = nest.rhs if nest.rhs.depends(plan.vector) else nest.lhs
         moved = [v for v in others if self.moving.depends(v)] if plan.packed else []
         around = () if self.moving.inside else nest.outside
-        self.alone = bool(plan.packed) and not (self.moving.inside or around or self.inner) and moved == others
+        # No block reads a panel that another one reads too, so each packs its own when it comes to it.
+        self.alone = plan.packed and not (self.moving.inside or around or self.inner) and moved == others
         self.panel_others = [] if self.alone else [v for v in around if self.moving.depends(v)] + moved
         self.copies = 0
 
