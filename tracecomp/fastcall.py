@@ -108,7 +108,7 @@ class _Writer:
         values = [i.value for i in recording.graph.inputs] + [o.value for o in recording.graph.outputs]
         held = sum(v.type.nbytes for v in values)
         loops = any(n.op.kind == "control" for n in recording.graph.nodes)
-        self.executable.free_idle()  # the record has its own
+        self.executable.free_idle()  # the record has memory of its own
         memory, kept = self.r.finish(
             count=len(self.leaves), entry=self.executable.entry, numbers=numbers, finish=finish,
             unlocked=int(loops or self.parallel or held + self.arena_bytes > SMALL),

@@ -18,7 +18,7 @@ from tracecomp.record.binding import read, reader, tensor_of
 from tracecomp.record.pytree import LEAF, unflatten
 from tracecomp.record.recording import Followed, Given, Made, Plain, Recording, Result
 from tracecomp.runner import Backend, Make
-from tracecomp.spare import EASY_BYTES, Spare, kept_outputs
+from tracecomp.spare import EASY_BYTES, Spare, fits, kept_outputs
 from tracecomp.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
@@ -258,8 +258,7 @@ def _unshared(t: Tensor, shape: tuple[int, ...], dtype: Any) -> Array | None:
     if grad is None or getrefcount(grad) != 3 or getrefcount(grad._data) != 2:
         return None
     array = grad._data
-    fits = array.shape == shape and array.dtype == dtype and array.flags.c_contiguous and array.flags.owndata
-    return array if fits and grad._grad_fn is None else None
+    return array if grad._grad_fn is None and fits(array, shape, dtype) else None
 
 
 def _given(r: Given, leaves: Sequence[Any]) -> Tensor:

@@ -28,6 +28,13 @@ def kept_outputs(types: Sequence[tuple[tuple[int, ...], Any]]) -> frozenset[int]
     return frozenset(numbers)
 
 
+def fits(array: Array, shape: tuple[int, ...], dtype: Any) -> bool:
+    """Whether ``array`` can be given out: its last owner may have changed it."""
+    flags = array.flags
+    own = flags.c_contiguous and flags.owndata and flags.writeable and flags.aligned
+    return own and array.shape == shape and array.dtype == dtype
+
+
 class Spare:
     """The last two arrays of one output: the older one is often free while the newer one is still somebody's."""
 
@@ -42,7 +49,7 @@ class Spare:
         while self._arrays and found is None:
             array = self._arrays.pop()
             # References: the local name and the argument of getrefcount.
-            if getrefcount(array) == 2 and not getweakrefcount(array) and self._fits(array):
+            if getrefcount(array) == 2 and not getweakrefcount(array) and fits(array, self.shape, self.dtype):
                 found = array
             else:
                 others.insert(0, array)
@@ -50,9 +57,3 @@ class Spare:
             found, others = np.empty(self.shape, self.dtype), others[-1:]
         self._arrays.extend([*others, found])
         return found
-
-    def _fits(self, array: Array) -> bool:
-        """Whether the owner left it as it was."""
-        flags = array.flags
-        own = flags.c_contiguous and flags.owndata and flags.writeable and flags.aligned
-        return own and array.shape == self.shape and array.dtype == self.dtype

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import tracecomp.ops  # noqa: F401 - fills the registry
 from tests.native.running import compile_graph, run_built, run_native, same_bits
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.op import OPS

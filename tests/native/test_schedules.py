@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -13,7 +16,7 @@ def normal(*shape: int, seed: int = 0) -> tc.Tensor:
     return tc.tensor(np.random.default_rng(seed).standard_normal(shape).astype(np.float32))
 
 
-def compiled(f, *args, threads=None):  # type: ignore[no-untyped-def]
+def compiled(f: Callable[..., Any], *args: Any, threads: int | None = None) -> Any:
     """The result of the native program: the third call."""
     c = tc.compile(f, threads=threads)
     for _ in range(2):

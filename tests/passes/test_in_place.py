@@ -175,7 +175,9 @@ def test_what_one_kernel_makes_another_changes_in_place() -> None:
         return base, base.index_add(0, i, g), base.index_copy(0, i, g)
 
     def in_a_loop(g: Any, i: Any) -> Any:
-        body = lambda n, z: (n + 1, (z * 0.5).cumsum(0).index_add(0, i, g))  # noqa: E731
+        def body(n: Any, z: Any) -> Any:
+            return n + 1, (z * 0.5).cumsum(0).index_add(0, i, g)
+
         return tracecomp.while_loop(lambda n, z: n < 3, body, (tracecomp.tensor(0), g.cumsum(0).index_add(0, i, g)))
 
     rng, i = np.random.default_rng(0), at(2, 0, 2, 1)

@@ -23,6 +23,8 @@ from tracecomp.ir.loops import (
     Stmt,
     Store,
     Update,
+    operands,
+    roots,
 )
 from tracecomp.ir.program import CallStep, Kernel, Program, Ref, RepeatStep, Step, WhenStep, WhileStep, step_bodies
 
@@ -112,7 +114,7 @@ class _Printer:
             uses[id(x)] = uses.get(id(x), 0) + 1
             if uses[id(x)] == 1:
                 stack.append((x, True))
-                stack.extend((a, False) for a in reversed(_operands(x)))
+                stack.extend((a, False) for a in reversed(operands(x)))
         self.shared = {}
         for x in order:
             if uses[id(x)] > 1 and isinstance(x, Call | Load):
@@ -128,7 +130,7 @@ class _Printer:
             self.stmt(stmt, level)
 
     def stmt(self, s: Stmt, level: int) -> None:
-        self.share(level, _roots(s))
+        self.share(level, roots(s))
         match s:
             case Loop():
                 self.line(level, f"{s.kind} {self.var(s.var)} < {s.var.extent}:")
@@ -158,45 +160,6 @@ class _Printer:
                 self.line(level, f"check {self.expr(s.condition)}")
             case Prefetch():
                 self.line(level, f"prefetch {self.buffer(s.buffer)}[{self.index(s.offset)}]")
-
-
-def _operands(x: Expr) -> tuple[Expr, ...]:
-    """Expressions inside ``x``, those inside indices included."""
-    match x:
-        case Call():
-            return x.args
-        case Load():
-            return (*_index_operands(x.offset), *((x.where,) if x.where else ()))
-        case IndexValue():
-            return _index_operands(x.index)
-    return ()
-
-
-def _index_operands(i: Index) -> tuple[Expr, ...]:
-    result: list[Expr] = []
-    for atom, _ in i.terms:
-        if isinstance(atom, Computed):
-            result.append(atom.expr)
-        elif not isinstance(atom, Var):
-            result.extend(_index_operands(atom.index))
-    return tuple(result)
-
-
-def _roots(s: Stmt) -> list[Expr]:
-    match s:
-        case Let():
-            return [s.value]
-        case Store():
-            return [*_index_operands(s.offset), s.value, *((s.where,) if s.where else ())]
-        case Accumulate():
-            return [a.init for a in s.accs]
-        case Update():
-            return list(s.args)
-        case If() | Check():
-            return [s.condition]
-        case Prefetch():
-            return list(_index_operands(s.offset))
-    return []
 
 
 def _same(space: str, name: str) -> str:

@@ -42,7 +42,7 @@ from dataclasses import replace
 from typing import Any
 
 from tracecomp.ir.immutable import immutable
-from tracecomp.ir.index import Index, Var, computed, index
+from tracecomp.ir.index import Computed, Index, Var, computed, index
 from tracecomp.ir.types import DType, bool_, int64
 
 
@@ -267,51 +267,57 @@ def walk(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
         yield from walk(children(stmt))
 
 
-def expressions(body: Iterable[Stmt]) -> Iterator[Expr]:
-    """Every expression of the statements themselves, inner ones and those in indices included; not of nested ones."""
-    for stmt in body:
-        match stmt:
-            case Let(_, value) | Check(value):
-                yield from _inside(value)
-            case Store(_, offset, value, where):
-                yield from _inside(value)
-                yield from _in_index(offset)
-                if where is not None:
-                    yield from _inside(where)
-            case Update(_, args):
-                for a in args:
-                    yield from _inside(a)
-            case _:
-                pass
+def operands(x: Expr) -> tuple[Expr, ...]:
+    """Expressions inside ``x``, those inside indices included."""
+    match x:
+        case Call():
+            return x.args
+        case Load():
+            return (*_in_index(x.offset), *((x.where,) if x.where else ()))
+        case IndexValue():
+            return _in_index(x.index)
+    return ()
 
 
-def _inside(expr: Expr) -> Iterator[Expr]:
-    yield expr
-    match expr:
-        case Call(_, args, _):
-            for a in args:
-                yield from _inside(a)
-        case Load(_, offset, where):
-            yield from _in_index(offset)
-            if where is not None:
-                yield from _inside(where)
-        case IndexValue(i):
-            yield from _in_index(i)
-        case _:
-            pass
-
-
-def _in_index(i: Index) -> Iterator[Expr]:
+def _in_index(i: Index) -> tuple[Expr, ...]:
+    result: list[Expr] = []
     for atom, _ in i.terms:
-        expr = getattr(atom, "expr", None)
-        if expr is not None:
-            yield from _inside(expr)
+        if isinstance(atom, Computed):
+            result.append(atom.expr)
         elif not isinstance(atom, Var):
-            yield from _in_index(atom.index)  # type: ignore[union-attr]
+            result.extend(_in_index(atom.index))
+    return tuple(result)
+
+
+def roots(s: Stmt) -> list[Expr]:
+    """The expressions of a statement itself, those inside indices included; not of nested ones."""
+    match s:
+        case Let():
+            return [s.value]
+        case Store():
+            return [*_in_index(s.offset), s.value, *((s.where,) if s.where else ())]
+        case Accumulate():
+            return [a.init for a in s.accs]
+        case Update():
+            return list(s.args)
+        case If() | Check():
+            return [s.condition]
+        case Prefetch():
+            return list(_in_index(s.offset))
+    return []
+
+
+def expressions(body: Iterable[Stmt]) -> Iterator[Expr]:
+    """Every expression of the statements themselves and what it is made of; not of nested statements."""
+    stack = [x for s in body for x in roots(s)][::-1]
+    while stack:
+        x = stack.pop()
+        yield x
+        stack.extend(operands(x)[::-1])
 
 
 __all__ = [
     "SHARED", "Acc", "Accumulate", "Buffer", "Call", "Check", "Const", "Expr", "If", "Index", "IndexValue", "Let",
     "Load", "Local", "Loop", "Prefetch", "Read", "Stmt", "Store", "Update", "Var", "both", "cast", "children",
-    "expressions", "in_range", "index", "index_from", "walk", "with_children",
+    "expressions", "in_range", "index", "index_from", "operands", "roots", "walk", "with_children",
 ]  # fmt: skip

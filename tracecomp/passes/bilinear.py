@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from math import prod
 
 from tracecomp.ir.graph import Node, Value
 from tracecomp.ir.index import Index, Var, index, linear, unravel
@@ -69,10 +71,15 @@ class BilinearNest:
 
     @property
     def work(self) -> int:
-        total = 1
-        for var in (*self.out, *self.reduce):
-            total *= var.extent
-        return total
+        return product_of((*self.out, *self.reduce))
+
+    def one_sided(self, var: Var) -> bool:
+        """Whether only one operand moves with ``var``."""
+        return not (self.lhs.depends(var) and self.rhs.depends(var))
+
+    def moving(self, vector: Var) -> Operand:
+        """The operand that moves with the lanes of ``vector``."""
+        return self.rhs if self.rhs.depends(vector) else self.lhs
 
     def update(self) -> Update:
         return Update(ACCUMULATOR, (self.lhs.expr, self.rhs.expr))
@@ -95,6 +102,11 @@ class BilinearNest:
         start = self.start and copier.expr(self.start)
         lhs, rhs = operand(self.lhs), operand(self.rhs)
         return replace(self, out=out, reduce=reduce, lhs=lhs, rhs=rhs, after=after, acc=acc, start=start)
+
+
+def product_of(names: Iterable[Var]) -> int:
+    """How many values variables have together."""
+    return prod(v.extent for v in names)
 
 
 def build_bilinear(group: Group, stored: list[Value], params: Params) -> BilinearNest:

@@ -5,11 +5,9 @@ For results with nothing to tile, or where lanes along the result would be dear 
 
 from __future__ import annotations
 
-from math import prod
-
 from tracecomp.ir.index import Index, Var, index
 from tracecomp.ir.loops import Accumulate, Expr, Loop, Stmt, Update
-from tracecomp.passes.bilinear import ACCUMULATOR, BilinearNest, Operand
+from tracecomp.passes.bilinear import ACCUMULATOR, BilinearNest, Operand, product_of
 from tracecomp.passes.machine import Machine
 from tracecomp.passes.nest import lanes_for
 from tracecomp.passes.rename import Copier
@@ -30,8 +28,7 @@ def dot_form(nest: BilinearNest, in_lanes: bool, kind: str, machine: Machine) ->
     cut = _dot_tile(nest, max(1, lanes // machine.lanes(nest.acc.dtype.itemsize)), machine)
     sliding = _sliding_rows(nest, cut) if lanes > 1 else None
     content = _one_by_one(nest, lanes) if sliding is None else _by_rows(nest, sliding, lanes)
-    both = (nest.lhs, nest.rhs)
-    shared = [v for v in nest.out if all(o.depends(v) for o in both)]
+    shared = [v for v in nest.out if not nest.one_sided(v)]
     cut = [c for c in cut if c[0] != sliding]
     for var, height in cut[1:]:
         content = tiles(var, height, content, suffix="f")
@@ -111,8 +108,7 @@ def _dot_tile(nest: BilinearNest, registers: int, machine: Machine) -> list[tupl
     """
     two = [v for v in _sides(nest) if v is not None]
     if len(two) < 2:
-        one_sided = [v for v in nest.out if not (nest.lhs.depends(v) and nest.rhs.depends(v))]
-        two = sorted(one_sided, key=lambda v: v.extent)[-2:]
+        two = sorted(filter(nest.one_sided, nest.out), key=lambda v: v.extent)[-2:]
     two = sorted(two, key=lambda v: -v.extent)
     if len(two) < 2:
         return [(v, min(4, v.extent)) for v in two]
@@ -141,7 +137,7 @@ def dot_cost(nest: BilinearNest) -> float:
     if not all(s is not None and 0 <= s <= SHUFFLED_STRIDE for s in strides) or lanes_for(last.extent) == 1:
         return float("inf")
     two_sided = all(v is not None and v.extent > 2 for v in _sides(nest))
-    vectors = prod(v.extent for v in nest.reduce) / NOMINAL_LANES
+    vectors = product_of(nest.reduce) / NOMINAL_LANES
     apart = SHUFFLE_COST * sum(s not in (0, 1) for s in strides)
     return ((0.65 if two_sided else 2.0) + apart + 24.0 / vectors) / filled(last.extent)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from tracecomp.ir.index import Computed, FloorDiv, Index, Mod, Var, computed
+from tracecomp.ir.index import FloorDiv, Index, Mod, Var, computed
 from tracecomp.ir.loops import (
     Acc,
     Accumulate,
@@ -24,6 +24,8 @@ from tracecomp.ir.loops import (
     Stmt,
     Store,
     Update,
+    expressions,
+    walk,
 )
 
 Move = Callable[[Buffer, Index], tuple[Buffer, Index]]
@@ -111,48 +113,18 @@ class Copier:
 
 def indices_of(body: Iterable[Stmt]) -> Iterable[Index]:
     """Every index in the statements, run-time integers inside indices included."""
-    for stmt in body:
-        match stmt:
-            case Let(_, value) | Check(value):
-                yield from _indices(value)
-            case Store(_, offset, value, where):
-                yield from _inside(offset)
-                yield from _indices(value)
-                if where:
-                    yield from _indices(where)
-            case Update(_, args):
-                for a in args:
-                    yield from _indices(a)
-            case Accumulate(_, inner) | Loop(_, _, inner):
-                yield from indices_of(inner)
-            case If(condition, inner):
-                yield from _indices(condition)
-                yield from indices_of(inner)
-            case Prefetch(_, offset):
-                yield from _inside(offset)
-            case Local():
-                pass
-
-
-def _indices(expr: Expr) -> Iterable[Index]:
-    match expr:
-        case IndexValue(i):
-            yield from _inside(i)
-        case Load(_, offset, where):
-            yield from _inside(offset)
-            if where:
-                yield from _indices(where)
-        case Call(_, args, _):
-            for a in args:
-                yield from _indices(a)
-        case _:
-            pass
+    for stmt in walk(tuple(body)):
+        if isinstance(stmt, Store | Prefetch):
+            yield from _inside(stmt.offset)
+        for x in expressions((stmt,)):
+            if isinstance(x, Load):
+                yield from _inside(x.offset)
+            elif isinstance(x, IndexValue):
+                yield from _inside(x.index)
 
 
 def _inside(i: Index) -> Iterable[Index]:
     yield i
     for atom, _ in i.terms:
-        if isinstance(atom, Computed):
-            yield from _indices(atom.expr)
-        elif isinstance(atom, FloorDiv | Mod):
+        if isinstance(atom, FloorDiv | Mod):
             yield from _inside(atom.index)

@@ -25,23 +25,14 @@ from tracecomp.ir.loops import (
     Update,
     expressions,
 )
-from tracecomp.passes.bilinear import ACCUMULATOR, BilinearNest, Operand
+from tracecomp.passes.bilinear import ACCUMULATOR, BilinearNest, Operand, product_of
 from tracecomp.passes.dot_form import NOMINAL_LANES, dot_form
 from tracecomp.passes.machine import Machine
 from tracecomp.passes.rename import Copier
 from tracecomp.passes.schedule import loops, sharing, strip, tiles
 from tracecomp.passes.split_vars import merge_vars, merged
 from tracecomp.passes.stages import Totals, in_stages
-from tracecomp.passes.tile_plan import (
-    FAR_BYTES,
-    FAR_TERMS,
-    Plan,
-    lane_cost,
-    one_sided,
-    plan_of,
-    product_of,
-    sums_in_lanes,
-)
+from tracecomp.passes.tile_plan import FAR_BYTES, FAR_TERMS, Plan, plan_of, sums_in_lanes
 
 PARALLEL_WORK = 1 << 22  # multiply-adds, 80 us: see schedule.PARALLEL_WORK
 WANTED_BLOCKS = 16
@@ -68,10 +59,8 @@ def schedule_parts(nest: BilinearNest, machine: Machine) -> tuple[tuple[Stmt, ..
     in_lanes = sums_in_lanes(whole) or not whole.out
     if in_lanes or not nest.out:
         return (), dot_form(nest, in_lanes, sharing(nest.work, PARALLEL_WORK), machine)
-    vector = min(reversed(nest.out), key=lambda v: lane_cost(nest, v))
-    plan = plan_of(nest, vector, machine)
-    tiled = _Tiled(nest, plan)
-    if plan.packed and tiled.moving.inside:
+    tiled = _Tiled(nest, plan_of(nest, machine))
+    if tiled.plan.packed and tiled.moving.inside:
         return (), (*tiled.packing(), *tiled.emit())
     return (() if tiled.alone else tiled.packing()), tiled.emit()
 
@@ -81,7 +70,8 @@ class _Tiled:
 
     def __init__(self, nest: BilinearNest, plan: Plan) -> None:
         self.nest, self.plan = nest, plan
-        assert plan.vector is not None
+        self.shared = sharing(nest.work, PARALLEL_WORK)
+        self.moving = nest.moving(plan.vector)
         self.vector = plan.vector
         self.tile = plan.tile
         others = [v for v in nest.out if v not in (plan.vector, plan.tile, plan.whole)]
@@ -91,7 +81,6 @@ class _Tiled:
         rows = self.tile.extent if self.tile else 1
         self.steps, self.rows_rest = divmod(rows, plan.height)
         self.terms = product_of(nest.reduce)
-        self.moving = nest.rhs if nest.rhs.depends(plan.vector) else nest.lhs
         moved = [v for v in others if self.moving.depends(v)] if plan.packed else []
         around = () if self.moving.inside else nest.outside
         # No block reads a panel that another one reads too, so each packs its own when it comes to it.
@@ -101,10 +90,9 @@ class _Tiled:
 
     def _inner(self, others: list[Var]) -> list[Var]:
         """Of the variables that one operand alone moves with, those that a block has all of: its totals fit a cache."""
-        moving = self.nest.rhs if self.nest.rhs.depends(self.vector) else self.nest.lhs
-        inner = [v for v in others if one_sided(self.nest, v)]
+        inner = list(filter(self.nest.one_sided, others))
         tile = self.plan.height * self.plan.width * self.nest.acc.dtype.itemsize
-        for var in [v for v in inner if not moving.depends(v)]:
+        for var in [v for v in inner if not self.moving.depends(v)]:
             if product_of(inner) * tile > TOTALS_BYTES:
                 inner.remove(var)
         return inner
@@ -135,8 +123,7 @@ class _Tiled:
     def _rectangle(self, outer: int, columns: _Columns, rows: tuple[int, int, int, bool]) -> tuple[Stmt, ...]:
         """All blocks of one shape, numbered by one variable that threads share out."""
         blocks, first_step, steps, with_rest = rows
-        shared = sharing(self.nest.work, PARALLEL_WORK)
-        apart = self.inner if shared != "serial" and outer * columns.count * blocks == 1 else []
+        apart = self.inner if self.shared != "serial" and outer * columns.count * blocks == 1 else []
         total = outer * columns.count * blocks * product_of(apart)
         block = Var("block", total)
         at = index(block) if total > 1 else Index()
@@ -151,15 +138,14 @@ class _Tiled:
         inner = [v for v in self.inner if v not in apart]
         packing = self._pack(columns, column) if self.alone else ()
         body = Copier(mapping).stmts((*packing, *self._block(inner, columns, column, step, steps, with_rest)))
-        return (Loop(shared, block, body),) if total > 1 else body
+        return (Loop(self.shared, block, body),) if total > 1 else body
 
     def _row_blocks(self, others: int) -> int:
         """Into how many blocks the tile's variable is cut: threads should find enough to share, totals fit a cache."""
         wanted, least = (WANTED_PANELS, -(-PACKED_ROWS // self.plan.height)) if self.alone else (WANTED_BLOCKS, 4)
         inner, blocks = product_of(self.inner), 1
-        shared = sharing(self.nest.work, PARALLEL_WORK)
-        wanted = wanted // 2 if shared == "brief" else wanted
-        if shared != "serial" and others < wanted and self.steps * inner >= 8:
+        wanted = wanted // 2 if self.shared == "brief" else wanted
+        if self.shared != "serial" and others < wanted and self.steps * inner >= 8:
             blocks = min(-(-wanted // others), self.steps * inner // least)
         if self.plan.stages:
             row = inner * self.plan.width * self.nest.acc.dtype.itemsize

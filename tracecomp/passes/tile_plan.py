@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tracecomp.ir.index import Var
-from tracecomp.passes.bilinear import BilinearNest, Operand
+from tracecomp.passes.bilinear import BilinearNest, Operand, product_of
 from tracecomp.passes.dot_form import dot_cost, filled
 from tracecomp.passes.machine import Machine
 from tracecomp.passes.stages import Stages, stages_of
@@ -22,15 +22,14 @@ SLIDING_TERMS = 32
 
 @dataclass(frozen=True)
 class Plan:
-    """The choice for one nest: lanes over ``vector``, a tile of ``tile``, ``packed``: the operand that moves
-    with the lanes is copied to a panel.
+    """The choice for one nest: lanes over ``vector``, ``width`` at a time, by ``height`` of ``tile``.
 
-    ``whole`` is a second, short variable that joins the tile as a whole where the first alone leaves registers idle.
-    ``window``: summed variables along which neighbouring rows of the tile read the same vectors, written out so that
-    each is loaded once.
+    ``packed``: the operand that moves with the lanes is copied to a panel. ``whole`` is a second, short variable that
+    joins the tile as a whole where the first alone leaves registers idle. ``window``: summed variables along which
+    neighbouring rows of the tile read the same vectors, written out so that each is loaded once.
     """
 
-    vector: Var | None
+    vector: Var
     tile: Var | None
     width: int
     height: int
@@ -42,40 +41,34 @@ class Plan:
 
 def sums_in_lanes(nest: BilinearNest) -> bool:
     """Whether sums in lanes are cheaper than any choice of an output variable as lanes."""
-    return dot_cost(nest) < min((lane_cost(nest, v) for v in nest.out), default=float("inf"))
+    return dot_cost(nest) < min((_lane_cost(nest, v) for v in nest.out), default=float("inf"))
 
 
 def _reuse(nest: BilinearNest, operand: Operand, vector: Var) -> int:
     """How often one lane vector of the operand is used."""
-    total = 1
-    for v in (*nest.outside, *nest.out):
-        if v != vector and not operand.depends(v):
-            total *= v.extent
-    return total
+    return product_of(v for v in (*nest.outside, *nest.out) if v != vector and not operand.depends(v))
 
 
-def lane_cost(nest: BilinearNest, vector: Var) -> float:
+def _lane_cost(nest: BilinearNest, vector: Var) -> float:
     """Cycles per vector of multiply-adds, by strides and extents only; an ordering, not a prediction."""
-    terms = 1
-    for v in nest.reduce:
-        terms *= v.extent
     cost = 1.0
     for operand in (nest.lhs, nest.rhs):
         if operand.depends(vector):
             reuse = _reuse(nest, operand, vector)
             contiguous = operand.stride(vector) == 1
             cost += (1.0 if contiguous else GATHER_COST) / reuse
-    if not (nest.lhs.depends(vector) and nest.rhs.depends(vector)):
+    if nest.one_sided(vector):
         cost -= 0.5
     if nest.store_stride(vector) != 1:
-        cost += GATHER_COST / max(terms, 1)
+        cost += GATHER_COST / max(product_of(nest.reduce), 1)
     return cost / filled(vector.extent)
 
 
-def plan_of(nest: BilinearNest, vector: Var, machine: Machine) -> Plan:
-    moving = nest.rhs if nest.rhs.depends(vector) else nest.lhs
+def plan_of(nest: BilinearNest, machine: Machine) -> Plan:
+    vector = min(reversed(nest.out), key=lambda v: _lane_cost(nest, v))
+    moving = nest.moving(vector)
     tiles = [v for v in nest.out if v != vector and not moving.depends(v)]
-    tiles = tiles or [v for v in nest.out if v != vector and not (nest.lhs.depends(v) and nest.rhs.depends(v))]
+    tiles = tiles or [v for v in nest.out if v != vector and nest.one_sided(v)]
     tile = max(reversed(tiles), key=lambda v: min(v.extent, 12), default=None)
     lanes = machine.lanes(nest.acc.dtype.itemsize)
     window = _window(nest, moving, tile) if tile is not None else ()
@@ -105,7 +98,7 @@ def _stages(
     if nest.outside or not nest.reduce:
         return None
     gap = nest.store_stride(vector)
-    between = product_of([v for v in nest.out if 0 < (nest.store_stride(v) or 0) < (gap or 0) and one_sided(nest, v)])
+    between = product_of([v for v in nest.out if 0 < (nest.store_stride(v) or 0) < (gap or 0) and nest.one_sided(v)])
     column = product_of(nest.reduce) * width * nest.acc.dtype.itemsize
     together = gap == between > 1 and gap * nest.acc.dtype.itemsize <= NEAR_BYTES
     if not together and column <= machine.l2_bytes // 2:
@@ -114,12 +107,8 @@ def _stages(
     def apart(var: Var) -> int:
         return abs(moving.stride(var) or 0) * nest.acc.dtype.itemsize if moving else 0
 
-    inside = sum(apart(v) * (v.extent - 1) for v in nest.out if v != vector and one_sided(nest, v))
+    inside = sum(apart(v) * (v.extent - 1) for v in nest.out if v != vector and nest.one_sided(v))
     return stages_of(nest.reduce, apart, machine.l2_bytes // 2 - inside)
-
-
-def one_sided(nest: BilinearNest, var: Var) -> bool:
-    return not (nest.lhs.depends(var) and nest.rhs.depends(var))
 
 
 def _window(nest: BilinearNest, moving: Operand, tile: Var) -> tuple[Var, ...]:
@@ -133,16 +122,12 @@ def _window(nest: BilinearNest, moving: Operand, tile: Var) -> tuple[Var, ...]:
 
 def _packed(nest: BilinearNest, moving: Operand, vector: Var) -> bool:
     """Whether the operand that moves with the lanes is worth copying into a contiguous panel."""
-    both = nest.lhs.depends(vector) and nest.rhs.depends(vector)
     reuse = _reuse(nest, moving, vector)
-    terms = 1
-    for v in nest.reduce:
-        terms *= v.extent
-    if both or reuse < 4 or not nest.reduce:
+    if not nest.one_sided(vector) or reuse < 4 or not nest.reduce:
         return False
     stride = moving.stride(vector)
     row = abs(moving.stride(nest.reduce[-1]) or 0) * nest.acc.dtype.itemsize
-    return stride != 1 or (terms >= FAR_TERMS and row >= FAR_BYTES and reuse >= 64)
+    return stride != 1 or (product_of(nest.reduce) >= FAR_TERMS and row >= FAR_BYTES and reuse >= 64)
 
 
 def _tile_size(rows: int, columns: int, lanes: int, registers: int) -> tuple[int, int]:
@@ -170,11 +155,4 @@ def _cover(rows: int, columns: int, height: int, vectors: int, lanes: int) -> fl
     total = 0.0
     for v, n in ((vectors, full_columns), (rest_vectors, 1)):
         total += n * (full_rows * cycles(height, v) + cycles(rest_rows, v))
-    return total
-
-
-def product_of(names: list[Var]) -> int:
-    total = 1
-    for v in names:
-        total *= v.extent
     return total

@@ -18,9 +18,7 @@ def function_of(frame: FrameType) -> FunctionType | None:
     word = _function_word()
     if word is None:
         return _searched(frame)
-    address = _words(frame)[word]
-    # An object without references of its own is looked at: the frame holds it.
-    found = ctypes.cast(address, ctypes.py_object).value
+    found = ctypes.cast(_words(frame)[word], ctypes.py_object).value  # alive, because the frame refers to it
     return found if isinstance(found, FunctionType) and found.__code__ is frame.f_code else _searched(frame)
 
 

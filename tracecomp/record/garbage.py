@@ -8,4 +8,8 @@ from collections.abc import Callable
 
 def collected(gone: Callable[[], bool]) -> bool:
     """Whether what is looked for is gone, once cycles are collected: young ones first, for all objects may be many."""
-    return gone() or any(gc.collect(generation) >= 0 and gone() for generation in range(3))
+    for generation in range(3):
+        if gone():
+            return True
+        gc.collect(generation)
+    return gone()

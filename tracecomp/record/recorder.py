@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.aliasing import above, owner
+from tracecomp.aliasing import above
 from tracecomp.derivative import ArrayType
 from tracecomp.errors import CaptureError, Source, user_source
 from tracecomp.ir.graph import Graph, Origin, Value
@@ -131,7 +131,7 @@ class Recorder:
     def alias(self, t: Tensor, base: Tensor) -> None:
         """Note that ``t`` is ``base`` without history; while recording, what owns its memory lives as long as it."""
         t._value = Cell(self, self.value(base), self._root_stamp(base))
-        t._owner = owner(t)[0]
+        t._owner = above(t)
         self.made.append((weakref.ref(t), user_source()))
 
     def replace(self, target: Tensor, value: Tensor) -> None:
@@ -421,19 +421,20 @@ class Recorder:
             return None
         return above(t)
 
+    def _root(self, t: Tensor) -> tuple[Tensor, tuple[View, ...]]:
+        """The tensor whose cell the memory of ``t`` has, and the views that lead from there to ``t``."""
+        chain: tuple[View, ...] = ()
+        while (base := self.base(t)) is not None:
+            t, chain = base, (*t._chain, *chain)
+        return t, chain
+
     def _root_stamp(self, t: Tensor) -> int:
-        base = self.base(t)
-        while base is not None:
-            t = base
-            base = self.base(t)
-        cell = self._cell(t)
+        cell = self._cell(self._root(t)[0])
         return 0 if cell is None else cell.stamp
 
     def _set(self, t: Tensor, new: Value) -> None:
         """Write to the memory behind all views and aliases at once: elements that an expanded one shows are one."""
-        root, chain = t, tuple[View, ...]()
-        while (base := self.base(root)) is not None:
-            root, chain = base, (*root._chain, *chain)
+        root, chain = self._root(t)
         cell = self._cell(root) or self.capture(root)
         cell.value = write(Sym(self.graph, self.value(root)), chain, Sym(self.graph, new)).value if chain else new
         cell.stamp += 1
