@@ -44,9 +44,9 @@ POOL_BYTES = 256 + 64 * MAX_THREADS
 arguments, extent, chunks, threads; 192 whether it is taken, 200 brief jobs that found threads asleep; from 256 a cache
 line for each thread: 0 its ticket, 8 the worker's number in the system, 12 the processor it was on."""
 
-CHUNKS_PER_THREAD = 4
+CHUNKS_PER_THREAD = 8
 
-_SPINS = 500
+_SPINS = 8000
 _PASSED = 16
 """Every so many brief jobs that find threads asleep one wakes them: where many follow each other, they stay awake."""
 _SYSTEM_CALLS = {

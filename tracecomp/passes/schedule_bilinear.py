@@ -10,10 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import product
 
-from tracecomp.ir.index import Index, Var, index, linear, unravel
+from tracecomp.ir.index import Index, Var, computed, index, linear, unravel
 from tracecomp.ir.loops import (
     Accumulate,
     Buffer,
+    If,
+    IndexValue,
     Let,
     Load,
     Local,
@@ -24,6 +26,7 @@ from tracecomp.ir.loops import (
     Store,
     Update,
     expressions,
+    in_range,
 )
 from tracecomp.passes.bilinear import ACCUMULATOR, BilinearNest, Operand, product_of
 from tracecomp.passes.dot_form import NOMINAL_LANES, dot_form
@@ -38,7 +41,7 @@ PARALLEL_WORK = 1 << 22  # multiply-adds, 80 us: see schedule.PARALLEL_WORK
 WANTED_BLOCKS = 16
 TOTALS_BYTES = 1 << 18
 WANTED_PANELS = 8
-PACKED_ROWS = 128
+PACKED_ROWS = 64
 UNROLLED_TERMS = 4
 TERMS_AHEAD = 32
 STREAM_BYTES = 1 << 18
@@ -118,10 +121,10 @@ class _Tiled:
         done = equal * steps
         if self.steps > done or self.rows_rest or not rows:
             rows.append((1, done, self.steps - done, bool(self.rows_rest)))
-        return tuple(s for c in self.columns() for r in rows for s in self._rectangle(outer, c, r))
+        return _one_after_another(self.shared, [self._rectangle(outer, c, r) for c in self.columns() for r in rows])
 
-    def _rectangle(self, outer: int, columns: _Columns, rows: tuple[int, int, int, bool]) -> tuple[Stmt, ...]:
-        """All blocks of one shape, numbered by one variable that threads share out."""
+    def _rectangle(self, outer: int, columns: _Columns, rows: tuple[int, int, int, bool]) -> Loop:
+        """All blocks of one shape, numbered by one variable."""
         blocks, first_step, steps, with_rest = rows
         apart = self.inner if self.shared != "serial" and outer * columns.count * blocks == 1 else []
         total = outer * columns.count * blocks * product_of(apart)
@@ -138,7 +141,7 @@ class _Tiled:
         inner = [v for v in self.inner if v not in apart]
         packing = self._pack(columns, column) if self.alone else ()
         body = Copier(mapping).stmts((*packing, *self._block(inner, columns, column, step, steps, with_rest)))
-        return (Loop(self.shared, block, body),) if total > 1 else body
+        return Loop(self.shared, block, body)
 
     def _row_blocks(self, others: int) -> int:
         """Into how many blocks the tile's variable is cut: threads should find enough to share, totals fit a cache."""
@@ -146,7 +149,7 @@ class _Tiled:
         inner, blocks = product_of(self.inner), 1
         wanted = wanted // 2 if self.shared == "brief" else wanted
         if self.shared != "serial" and others < wanted and self.steps * inner >= 8:
-            blocks = min(-(-wanted // others), self.steps * inner // least)
+            blocks = _power_below(min(-(-wanted // others), self.steps * inner // least))
         if self.plan.stages:
             row = inner * self.plan.width * self.nest.acc.dtype.itemsize
             blocks = max(blocks, self.steps * self.plan.height * row // TOTALS_BYTES)
@@ -303,7 +306,7 @@ class _Tiled:
         if operand.stride(self.vector) == 1 or fast is None:
             body, rest = strip(lane, width, body), summed
         else:
-            body, rest = strip(fast, NOMINAL_LANES, tiles(lane, NOMINAL_LANES, body)), [v for v in summed if v != fast]
+            body, rest = tiles(lane, NOMINAL_LANES, strip(fast, NOMINAL_LANES, body)), [v for v in summed if v != fast]
         outer = [*self.panel_others, *([column] if alone is None and columns.count > 1 else []), *rest]
         return (Local(panel), *_shared_out(outer, body, 0 if alone is not None else self.terms * panel.size))
 
@@ -319,6 +322,25 @@ class _Columns:
     count: int
     first: int
     width: int
+
+
+def _one_after_another(kind: str, parts: list[Loop]) -> tuple[Stmt, ...]:
+    """The iterations of all loops; where threads share them, as one loop, so that they meet once."""
+    if kind == "serial":
+        return tuple(s for part in parts for s in loops(kind, [part.var] if part.var.extent > 1 else [], part.body))
+    block = Var("block", sum(part.var.extent for part in parts))
+    body: list[Stmt] = []
+    first = 0
+    for part in parts:
+        count = part.var.extent
+        own = index(block) - first
+        condition = in_range(own, count)
+        if condition:
+            own = computed(IndexValue(own), (0, count - 1))
+        stmts = Copier({part.var: own if count > 1 else Index()}).stmts(part.body)
+        body.extend((If(condition, stmts),) if condition else stmts)
+        first += count
+    return (Loop(kind, block, tuple(body)),) if block.extent > 1 else tuple(body)
 
 
 def _summed(names: list[Var], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
@@ -356,6 +378,10 @@ def _streamed(after: list[Stmt]) -> list[tuple[Buffer, Index]]:
         for buffer, offset in dict.fromkeys((*reads, *writes))
         if buffer.size * buffer.dtype.itemsize >= STREAM_BYTES and all(isinstance(a, Var) for a, _ in offset.terms)
     ]
+
+
+def _power_below(n: int) -> int:
+    return 1 << (n.bit_length() - 1) if n else 0
 
 
 def _power_of_two(n: int) -> int:

@@ -14,6 +14,8 @@ from tracecomp.passes.machine import Machine
 from tracecomp.passes.stages import Stages, stages_of
 
 GATHER_COST = 20.0
+SCATTER_COST = 240.0
+"""Of storing apart: parts of lines, which blocks of rows have in common."""
 NEAR_BYTES = 256
 FAR_BYTES = 2048
 FAR_TERMS = 256
@@ -60,7 +62,7 @@ def _lane_cost(nest: BilinearNest, vector: Var) -> float:
     if nest.one_sided(vector):
         cost -= 0.5
     if nest.store_stride(vector) != 1:
-        cost += GATHER_COST / max(product_of(nest.reduce), 1)
+        cost += SCATTER_COST / max(product_of(nest.reduce), 1)
     return cost / filled(vector.extent)
 
 
