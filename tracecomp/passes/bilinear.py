@@ -109,13 +109,11 @@ def product_of(names: Iterable[Var]) -> int:
     return prod(v.extent for v in names)
 
 
-def build_bilinear(group: Group, stored: list[Value], params: Params) -> BilinearNest:
-    """The nest of a contraction or convolution and the elementwise nodes that follow it."""
-    return tidied(labelled_bilinear(group, stored, params))
-
-
 def labelled_bilinear(group: Group, stored: list[Value], params: Params) -> BilinearNest:
-    """The nest over the variables of the contraction as the graph spells it; ``plain`` is tidied."""
+    """The nest of a contraction or convolution and the elementwise nodes that follow it.
+
+    Its variables are those of the contraction as the graph spells it; ``plain`` is tidied.
+    """
     root = next(n for n in group.nodes if isinstance(n.op.loop, Bilinear))
     assert isinstance(root.op.loop, Bilinear)
     form = root.op.loop.fn([v.type for v in root.inputs], root.outputs[0].type, **root.attrs)
@@ -148,10 +146,15 @@ def labelled_bilinear(group: Group, stored: list[Value], params: Params) -> Bili
     return BilinearNest(out, reduce, lhs, rhs, block.stmts, params, acc, plain)
 
 
+def without_ones(nest: BilinearNest) -> BilinearNest:
+    """The nest without variables that have one value."""
+    ones = {v: Index() for v in (*nest.out, *nest.reduce) if v.extent == 1}
+    return nest.mapped(ones, [v for v in nest.out if v not in ones], [v for v in nest.reduce if v not in ones])
+
+
 def tidied(nest: BilinearNest) -> BilinearNest:
     """Variables split where indices divide them, then joined where they step as one; ones dropped."""
-    ones = {v: Index() for v in (*nest.out, *nest.reduce) if v.extent == 1}
-    nest = nest.mapped(ones, [v for v in nest.out if v not in ones], [v for v in nest.reduce if v not in ones])
+    nest = without_ones(nest)
     for _ in range(24):
         found = wanted_split(_all_stmts(nest), (*nest.out, *nest.reduce))
         if found is None:

@@ -18,11 +18,13 @@ from tracecomp.passes.canonical import SIMPLIFICATION
 from tracecomp.passes.orders import CONVOLUTIONS, Order, channels_last
 from tracecomp.passes.physical import Placed, convolution, in_order, rebuild
 from tracecomp.passes.rewrite import Log, Rewriter, has_node
+from tracecomp.passes.winograd import pays
 
 VECTOR_BYTES = 64
 BORDER_BYTES_PER_CYCLE = 1.6
 STRIDED_EFFICIENCY = 0.4
 CHANNELS_FIRST_EFFICIENCY = 0.95
+WINOGRAD_SPEED = 1.7
 
 
 @dataclass(eq=False, slots=True)
@@ -92,12 +94,21 @@ def _cycles(node: Node, last: bool) -> float:
     if last:
         per_group = out.shape[1] // groups
         efficiency = _filled(per_group if per_group > 1 else groups, width)
+        efficiency *= WINOGRAD_SPEED if _in_tiles(node) else 1.0
     elif node.op.name == "conv":
         efficiency = CHANNELS_FIRST_EFFICIENCY * _filled(out.shape[-1], width)
         efficiency *= 1.0 if node.attrs["stride"][-1] == 1 else STRIDED_EFFICIENCY
     else:
         efficiency = STRIDED_EFFICIENCY
     return work / (2 * width * efficiency)
+
+
+def _in_tiles(node: Node) -> bool:
+    """Whether ``winograd.py`` computes the convolution once its channels are last."""
+    x, w = node.inputs
+    plain = node.op.name == "conv" and node.attrs["groups"] == 1 and w.shape[2:] == (3, 3)
+    steps = (*node.attrs["stride"], *node.attrs["dilation"])
+    return plain and set(steps) == {1} and pays(x.shape[1], w.shape[0], x.shape[0], node.outputs[0].shape[2:])
 
 
 def _filled(extent: int, width: int) -> float:

@@ -11,7 +11,7 @@ from tracecomp.ir.index import Var, index
 from tracecomp.ir.loops import Load, Stmt, Store
 from tracecomp.ir.op import Imperative
 from tracecomp.ir.program import Kernel
-from tracecomp.passes.bilinear import build_bilinear
+from tracecomp.passes.bilinear import BilinearNest, labelled_bilinear, tidied, without_ones
 from tracecomp.passes.evaluate import Params
 from tracecomp.passes.groups import Chain, Group, Partition
 from tracecomp.passes.inline import looked_into, with_inlined
@@ -21,6 +21,7 @@ from tracecomp.passes.nest import build_nest
 from tracecomp.passes.reads import storage
 from tracecomp.passes.schedule import schedule_nest, strip
 from tracecomp.passes.schedule_bilinear import schedule_bilinear
+from tracecomp.passes.winograd import windows_of, winograd_form
 from tracecomp.passes.work import shared_where_it_pays
 
 COPY_CHUNK = 64
@@ -105,10 +106,16 @@ def lower_group(group: Group, partition: Partition, params: Params, machine: Mac
     if group.kind == "imperative":
         body = _imperative(group.nodes[0], params)
     elif group.kind == "bilinear":
-        body = schedule_bilinear(build_bilinear(with_inlined(group, partition), stored, params), machine)
+        body = _bilinear(labelled_bilinear(with_inlined(group, partition), stored, params), machine)
     else:
         body = schedule_nest(build_nest(with_inlined(group, partition), stored, params), machine)
     return _task(_kernel_name(group.nodes), body, params, tuple(group.nodes))
+
+
+def _bilinear(nest: BilinearNest, machine: Machine) -> tuple[Stmt, ...]:
+    nest = without_ones(nest)
+    windows = windows_of(nest)
+    return winograd_form(nest, windows, machine) if windows else schedule_bilinear(tidied(nest), machine)
 
 
 def _imperative(node: Node, params: Params) -> tuple[Stmt, ...]:

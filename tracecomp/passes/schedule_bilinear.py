@@ -10,12 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import product
 
-from tracecomp.ir.index import Index, Var, computed, index, linear, unravel
+from tracecomp.ir.index import Index, Var, index, linear
 from tracecomp.ir.loops import (
     Accumulate,
     Buffer,
-    If,
-    IndexValue,
     Let,
     Load,
     Local,
@@ -26,18 +24,17 @@ from tracecomp.ir.loops import (
     Store,
     Update,
     expressions,
-    in_range,
 )
 from tracecomp.passes.bilinear import ACCUMULATOR, BilinearNest, Operand, product_of
+from tracecomp.passes.blocks import PARALLEL_WORK, one_after_another, positions, shared_out
 from tracecomp.passes.dot_form import NOMINAL_LANES, dot_form
 from tracecomp.passes.machine import Machine
 from tracecomp.passes.rename import Copier
-from tracecomp.passes.schedule import loops, sharing, strip, tiles
+from tracecomp.passes.schedule import sharing, strip, tiles
 from tracecomp.passes.split_vars import merge_vars, merged
 from tracecomp.passes.stages import Totals, in_stages
 from tracecomp.passes.tile_plan import FAR_BYTES, FAR_TERMS, Plan, plan_of, sums_in_lanes
 
-PARALLEL_WORK = 1 << 22  # multiply-adds, 80 us: see schedule.PARALLEL_WORK
 WANTED_BLOCKS = 16
 TOTALS_BYTES = 1 << 18
 WANTED_PANELS = 8
@@ -121,7 +118,7 @@ class _Tiled:
         done = equal * steps
         if self.steps > done or self.rows_rest or not rows:
             rows.append((1, done, self.steps - done, bool(self.rows_rest)))
-        return _one_after_another(self.shared, [self._rectangle(outer, c, r) for c in self.columns() for r in rows])
+        return one_after_another(self.shared, [self._rectangle(outer, c, r) for c in self.columns() for r in rows])
 
     def _rectangle(self, outer: int, columns: _Columns, rows: tuple[int, int, int, bool]) -> Loop:
         """All blocks of one shape, numbered by one variable."""
@@ -137,7 +134,7 @@ class _Tiled:
             column, at = at % columns.count, at // columns.count
             step, at = at % blocks, at // blocks
         step = step * steps + first_step
-        mapping = _positions([*self.others, *apart], at)
+        mapping = positions([*self.others, *apart], at)
         inner = [v for v in self.inner if v not in apart]
         packing = self._pack(columns, column) if self.alone else ()
         body = Copier(mapping).stmts((*packing, *self._block(inner, columns, column, step, steps, with_rest)))
@@ -308,7 +305,7 @@ class _Tiled:
         else:
             body, rest = tiles(lane, NOMINAL_LANES, strip(fast, NOMINAL_LANES, body)), [v for v in summed if v != fast]
         outer = [*self.panel_others, *([column] if alone is None and columns.count > 1 else []), *rest]
-        return (Local(panel), *_shared_out(outer, body, 0 if alone is not None else self.terms * panel.size))
+        return (Local(panel), *shared_out(outer, body, 0 if alone is not None else self.terms * panel.size))
 
     def _name(self, stem: str) -> str:
         self.copies += 1
@@ -324,25 +321,6 @@ class _Columns:
     width: int
 
 
-def _one_after_another(kind: str, parts: list[Loop]) -> tuple[Stmt, ...]:
-    """The iterations of all loops; where threads share them, as one loop, so that they meet once."""
-    if kind == "serial":
-        return tuple(s for part in parts for s in loops(kind, [part.var] if part.var.extent > 1 else [], part.body))
-    block = Var("block", sum(part.var.extent for part in parts))
-    body: list[Stmt] = []
-    first = 0
-    for part in parts:
-        count = part.var.extent
-        own = index(block) - first
-        condition = in_range(own, count)
-        if condition:
-            own = computed(IndexValue(own), (0, count - 1))
-        stmts = Copier({part.var: own if count > 1 else Index()}).stmts(part.body)
-        body.extend((If(condition, stmts),) if condition else stmts)
-        first += count
-    return (Loop(kind, block, tuple(body)),) if block.extent > 1 else tuple(body)
-
-
 def _summed(names: list[Var], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     """Loops over the summed variables; a short innermost one is written out."""
     names = list(names)
@@ -352,21 +330,6 @@ def _summed(names: list[Var], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     for var in reversed(names):
         body = (Loop("serial", var, body),)
     return body
-
-
-def _positions(names: list[Var], at: Index) -> dict[Var, Index]:
-    """The values of ``names`` at flat position ``at``."""
-    return dict(zip(names, unravel(at, tuple(v.extent for v in names)), strict=True))
-
-
-def _shared_out(names: list[Var], body: tuple[Stmt, ...], work: int) -> tuple[Stmt, ...]:
-    """Loops over ``names`` as one loop that threads share, when there is enough to do."""
-    total = product_of(names)
-    shared = sharing(work, PARALLEL_WORK)
-    if shared == "serial" or total < 2:
-        return loops("serial", names, body)
-    block = Var("block", total)
-    return (Loop(shared, block, Copier(_positions(names, index(block))).stmts(body)),)
 
 
 def _streamed(after: list[Stmt]) -> list[tuple[Buffer, Index]]:

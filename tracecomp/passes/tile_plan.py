@@ -75,7 +75,7 @@ def plan_of(nest: BilinearNest, machine: Machine) -> Plan:
     lanes = machine.lanes(nest.acc.dtype.itemsize)
     window = _window(nest, moving, tile) if tile is not None else ()
     registers = machine.registers - (window[0].extent if window else 0)
-    height, vectors = _tile_size(tile.extent if tile else 1, vector.extent, lanes, registers)
+    height, vectors = tile_size(tile.extent if tile else 1, vector.extent, lanes, registers)
     width = min(vectors * lanes, vector.extent)
     whole = None
     if tile is not None and height == tile.extent and not window:
@@ -132,7 +132,7 @@ def _packed(nest: BilinearNest, moving: Operand, vector: Var) -> bool:
     return stride != 1 or (product_of(nest.reduce) >= FAR_TERMS and row >= FAR_BYTES and reuse >= 64)
 
 
-def _tile_size(rows: int, columns: int, lanes: int, registers: int) -> tuple[int, int]:
+def tile_size(rows: int, columns: int, lanes: int, registers: int) -> tuple[int, int]:
     """Height and vectors of the register tile with the fewest modelled cycles over the whole result."""
     best, best_cost = (1, 1), float("inf")
     for vectors in range(1, 9):
