@@ -20,7 +20,7 @@ no worker ever runs a chunk with the wrong job's data, however late it is:
 * Workers whose index is not below the threads of the call take no part: scratch memory is by index.
 * One call has the pool at a time (``taken``); others run their loops alone, with the same results.
 
-Waiting spins for a bounded time, then sleeps in the kernel (futex). A sleeper counts itself in the word behind the one
+Waiting spins for a bounded time, a short one while other work wants the processors, then sleeps in the kernel (futex). A sleeper counts itself in the word behind the one
 it watches, then looks again; who changes the word looks for sleepers afterwards (all sequentially consistent), so a
 wake cannot be missed and costs a system call only when somebody sleeps. Workers watch the job number.
 
@@ -41,17 +41,24 @@ SHARED_SYMBOLS = (PARALLEL, TAKE, RELEASE)
 MAX_THREADS = 256
 POOL_BYTES = 256 + 64 * MAX_THREADS
 """The pool: 0 job number, 4 sleeping workers; 64 finished chunks, 68 whether the caller sleeps; 128 the job: function,
-arguments, extent, chunks, threads; 192 whether it is taken, 200 brief jobs that found threads asleep; from 256 a cache
-line for each thread: 0 its ticket, 8 the worker's number in the system, 12 the processor it was on."""
+arguments, extent, chunks, threads; 192 whether it is taken, 200 brief jobs that found threads asleep, 208 how many more
+waits are short because others want the processors; from 256 a cache line for each thread: 0 its ticket, 8 the worker's
+number in the system, 12 the processor it was on."""
 
 CHUNKS_PER_THREAD = 8
 
 _SPINS = 8000
+"""Looks at a word before a wait sleeps: 0.2 ms."""
+_FEW_SPINS = 500
+_LOST_NS = 1_000_000
+"""A worker that has been off its processor for so long during 16 waits without sleep shares it with other work."""
+_CROWDED_WAITS = 500
+"""So many waits are then short: a worker that sleeps now and then is scheduled at once when it is woken."""
 _PASSED = 16
 """Every so many brief jobs that find threads asleep one wakes them: where many follow each other, they stay awake."""
 _SYSTEM_CALLS = {
-    "x86_64": {"FUTEX": 202, "GETTID": 186, "GETCPU": 309, "SETAFFINITY": 203, "GETAFFINITY": 204},
-    "aarch64": {"FUTEX": 98, "GETTID": 178, "GETCPU": 168, "SETAFFINITY": 122, "GETAFFINITY": 123},
+    "x86_64": {"FUTEX": 202, "GETTID": 186, "GETCPU": 309, "SETAFFINITY": 203, "GETAFFINITY": 204, "CLOCK": 228},
+    "aarch64": {"FUTEX": 98, "GETTID": 178, "GETCPU": 168, "SETAFFINITY": 122, "GETAFFINITY": 123, "CLOCK": 113},
 }
 _PAUSE = {"x86_64": "@llvm.x86.sse2.pause()", "aarch64": "@llvm.aarch64.hint(i32 1)"}
 _PAUSE_DECLARED = {"x86_64": "declare void @llvm.x86.sse2.pause()", "aarch64": "declare void @llvm.aarch64.hint(i32)"}
@@ -71,8 +78,12 @@ done:
   ret void
 }
 
-define internal void @tc.await(ptr %word, i32 %old) #1 {
+define internal i1 @tc.await(ptr %pool, ptr %word, i32 %old) #1 {
 entry:
+  %p.crowded = getelementptr i8, ptr %pool, i64 208
+  %crowded = load atomic i32, ptr %p.crowded monotonic, align 4
+  %hurry = icmp ne i32 %crowded, 0
+  %spins = select i1 %hurry, i32 FEW, i32 SPINS
   br label %spin
 spin:
   %i = phi i32 [ 0, %entry ], [ %j, %again ]
@@ -82,7 +93,7 @@ spin:
 again:
   call void PAUSE
   %j = add i32 %i, 1
-  %more = icmp ult i32 %j, SPINS
+  %more = icmp ult i32 %j, %spins
   br i1 %more, label %spin, label %sleep
 sleep:
   %sleepers = getelementptr i8, ptr %word, i64 4
@@ -99,7 +110,23 @@ woken:
   %b = atomicrmw sub ptr %sleepers, i32 1 seq_cst
   br label %done
 done:
-  ret void
+  %slept = phi i1 [ false, %spin ], [ true, %woken ]
+  ret i1 %slept
+}
+
+define internal i64 @tc.off(ptr %time) #1 {
+  %p.ns = getelementptr i8, ptr %time, i64 8
+  %a = call i64 (i64, ...) @syscall(i64 CLOCK, i64 1, ptr %time)
+  %s.wall = load i64, ptr %time, align 8
+  %n.wall = load i64, ptr %p.ns, align 8
+  %b = call i64 (i64, ...) @syscall(i64 CLOCK, i64 3, ptr %time)
+  %s.own = load i64, ptr %time, align 8
+  %n.own = load i64, ptr %p.ns, align 8
+  %s = sub i64 %s.wall, %s.own
+  %n = sub i64 %n.wall, %n.own
+  %whole = mul i64 %s, 1000000000
+  %off = add i64 %whole, %n
+  ret i64 %off
 }
 """
 
@@ -178,11 +205,16 @@ entry:
   %offset = add i64 %line, 264
   %p.tid = getelementptr i8, ptr %pool, i64 %offset
   %p.cpu = getelementptr i8, ptr %p.tid, i64 4
+  %p.crowded = getelementptr i8, ptr %pool, i64 208
+  %time = alloca [2 x i64], align 8
+  %off.first = call i64 @tc.off(ptr %time)
   %tid.wide = call i64 (i64, ...) @syscall(i64 GETTID)
   %tid = trunc i64 %tid.wide to i32
   store atomic i32 %tid, ptr %p.tid monotonic, align 4
   br label %next
 next:
+  %waits = phi i32 [ 0, %entry ], [ %waits.next, %again ], [ %waits.next, %look ], [ %waits.next, %crowd ]
+  %off = phi i64 [ %off.first, %entry ], [ %off, %again ], [ %off.now, %look ], [ %off.now, %crowd ]
   %number = load atomic i32, ptr %pool acquire, align 4
   %ran = call i32 @tc.work(ptr %pool, i64 %thread, i32 %number)
   %some = icmp ne i32 %ran, 0
@@ -193,7 +225,28 @@ report:
   br label %idle
 idle:
   %r = call i64 (i64, ...) @syscall(i64 GETCPU, ptr %p.cpu, ptr null, ptr null)
-  call void @tc.await(ptr %pool, i32 %number)
+  %slept = call i1 @tc.await(ptr %pool, ptr %pool, i32 %number)
+  %crowded = load atomic i32, ptr %p.crowded monotonic, align 4
+  %was = icmp ne i32 %crowded, 0
+  %less = sub i32 %crowded, 1
+  %left = select i1 %was, i32 %less, i32 0
+  store atomic i32 %left, ptr %p.crowded monotonic, align 4
+  %waits.next = add i32 %waits, 1
+  %turn = and i32 %waits.next, 15
+  %due = icmp eq i32 %turn, 0
+  %check = or i1 %slept, %due
+  br i1 %check, label %look, label %again
+again:
+  br label %next
+look:
+  %off.now = call i64 @tc.off(ptr %time)
+  %lost = sub i64 %off.now, %off
+  %long = icmp sgt i64 %lost, LOST
+  %awake = xor i1 %slept, true
+  %others = and i1 %long, %awake
+  br i1 %others, label %crowd, label %next
+crowd:
+  store atomic i32 CROWDED, ptr %p.crowded monotonic, align 4
   br label %next
 }
 
@@ -362,7 +415,7 @@ check:
   %complete = icmp eq i32 %done, %others
   br i1 %complete, label %finished, label %wait
 wait:
-  call void @tc.await(ptr %p.finished, i32 %done)
+  %slept = call i1 @tc.await(ptr %pool, ptr %p.finished, i32 %done)
   br label %check
 finished:
   ret void
@@ -482,7 +535,8 @@ def shared_text(target: Target) -> str:
     arch = target.triple.split("-", 1)[0]
     text = _AWAIT + _JOBS + _CALL + "\nattributes #1 = { nounwind }\n"
     words = {**_SYSTEM_CALLS[arch], "PAUSE": _PAUSE[arch]}
-    words |= {"SPINS": _SPINS, "CHUNKS": CHUNKS_PER_THREAD, "PASSED": _PASSED}
+    words |= {"SPINS": _SPINS, "FEW": _FEW_SPINS, "LOST": _LOST_NS, "CROWDED": _CROWDED_WAITS}
+    words |= {"CHUNKS": CHUNKS_PER_THREAD, "PASSED": _PASSED}
     for name, value in {**words, "TAKE": TAKE, "RELEASE": RELEASE}.items():
         text = text.replace(name, str(value))
     return f"{_PAUSE_DECLARED[arch]}\n{text}"

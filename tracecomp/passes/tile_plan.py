@@ -14,8 +14,11 @@ from tracecomp.passes.machine import Machine
 from tracecomp.passes.stages import Stages, stages_of
 
 GATHER_COST = 20.0
-SCATTER_COST = 240.0
-"""Of storing apart: parts of lines, which blocks of rows have in common."""
+PACKED_COST = 8.0
+STORE_COST = 20.0
+AS_GOOD = 1.05
+"""A choice whose results are stored side by side may cost so much more than one whose results are stored apart: blocks
+of rows have lines of those in common, for which threads contend."""
 NEAR_BYTES = 256
 FAR_BYTES = 2048
 FAR_TERMS = 256
@@ -51,23 +54,32 @@ def _reuse(nest: BilinearNest, operand: Operand, vector: Var) -> int:
     return product_of(v for v in (*nest.outside, *nest.out) if v != vector and not operand.depends(v))
 
 
-def _lane_cost(nest: BilinearNest, vector: Var) -> float:
-    """Cycles per vector of multiply-adds, by strides and extents only; an ordering, not a prediction."""
+def _lane_cost(nest: BilinearNest, vector: Var, apart: float = GATHER_COST) -> float:
+    """Cycles per vector of multiply-adds, by strides and extents only; an ordering, not a prediction.
+
+    ``apart`` is for a vector whose elements lie apart in memory.
+    """
     cost = 1.0
     for operand in (nest.lhs, nest.rhs):
         if operand.depends(vector):
             reuse = _reuse(nest, operand, vector)
             contiguous = operand.stride(vector) == 1
-            cost += (1.0 if contiguous else GATHER_COST) / reuse
+            cost += (1.0 if contiguous else apart) / reuse
     if nest.one_sided(vector):
         cost -= 0.5
     if nest.store_stride(vector) != 1:
-        cost += SCATTER_COST / max(product_of(nest.reduce), 1)
+        cost += STORE_COST / max(product_of(nest.reduce), 1)
     return cost / filled(vector.extent)
 
 
+def _vector(nest: BilinearNest) -> Var:
+    costs = {v: _lane_cost(nest, v, PACKED_COST) for v in reversed(nest.out)}
+    cheap = sorted((v for v in costs if costs[v] <= AS_GOOD * min(costs.values())), key=costs.__getitem__)
+    return next((v for v in cheap if nest.store_stride(v) == 1), cheap[0])
+
+
 def plan_of(nest: BilinearNest, machine: Machine) -> Plan:
-    vector = min(reversed(nest.out), key=lambda v: _lane_cost(nest, v))
+    vector = _vector(nest)
     moving = nest.moving(vector)
     tiles = [v for v in nest.out if v != vector and not moving.depends(v)]
     tiles = tiles or [v for v in nest.out if v != vector and nest.one_sided(v)]
