@@ -38,6 +38,13 @@ def test_nothing_outside_is_changed() -> None:
     assert c(torch.ones(2)).tolist() == [2, 2]
 
 
+def test_blocks_of_several_shapes_are_counted_once() -> None:
+    """Whole and remaining rows and columns are parts of one loop, of which each block runs one."""
+    product = torch.compile(lambda x, y: x @ y)
+    found = product.profile(torch.randn(301, 520), torch.randn(520, 333))
+    assert found.kernels[0].operations == pytest.approx(2 * 301 * 520 * 333, rel=0.02)
+
+
 def test_loops_count_their_rounds() -> None:
     scan = torch.compile(lambda x: torch.cumsum(x, 0) * 2)
     assert scan.profile(torch.randn(50, 8)).seconds > 0
