@@ -618,3 +618,16 @@ def test_several_updates_in_one_body_keep_their_order() -> None:
     got = run(program(k, 2), [a, b], [np.zeros((rows, lanes), np.float32)])[0]
     windows = np.stack([a[:, tap : tap + rows] for tap in range(3)], axis=1)
     np.testing.assert_allclose(got, np.einsum("dtr,dtl->rl", windows, b), rtol=1e-4, atol=1e-5)
+
+
+def test_a_store_once_for_many_elements_that_were_read() -> None:
+    """Every element of a row reads what one store for the whole row then overwrites."""
+    b, a, y = Buffer("b", float32, 6), Buffer("a", float32, 6), Buffer("y", float32, 6 * 64)
+    first, i, v = Var("first", 6), Var("i", 6), Var("v", 64)
+    copied = Loop("serial", first, (Store(a, index(first), Load(b, index(first))),))
+    double = call("add", Load(a, index(i)), Load(b, index(i)))
+    row = (Store(y, index(i) * 64 + index(v), double), Store(a, index(i), double))
+    k = kernel([b, a, y], "a y", copied, Loop("tile", i, (Loop("vector", v, row),)))
+    x = data(6)
+    found = run(program(k, 1), [x], [np.zeros(6, np.float32), np.zeros(6 * 64, np.float32)])
+    np.testing.assert_array_equal(found[1], np.repeat(x + x, 64))

@@ -56,7 +56,7 @@ class Storing(Elements):
             else:
                 own.append(self._stored_over(stmt))
         over = self.ordered(frozenset().union(*own))
-        if prod(map(self.chunks, over)) <= AT_ONCE or not self._apart(run, own):
+        if prod(map(self.chunks, over)) <= AT_ONCE or not self._apart(run, own, over):
             return False
         done: list[set[Point]] = [set() for _ in run]
         for _ in self.points(over):
@@ -68,16 +68,18 @@ class Storing(Elements):
         self.forget()
         return True
 
-    def _apart(self, run: Sequence[Let | Store], own: Sequence[tuple[Var, ...]]) -> bool:
+    def _apart(self, run: Sequence[Let | Store], own: Sequence[tuple[Var, ...]], over: tuple[Var, ...]) -> bool:
         """Whether no element reads or writes what another one stores, and none is stored together with others."""
-        accesses = [(x.buffer, x.offset) for x in expressions(run) if isinstance(x, Load)]
-        accesses += [(stmt.buffer, stmt.offset) for stmt in run if isinstance(stmt, Store)]
+        loads = [(x.buffer, x.offset) for x in expressions(run) if isinstance(x, Load)]
+        accesses = [*loads, *((stmt.buffer, stmt.offset) for stmt in run if isinstance(stmt, Store))]
         for stmt, elements in zip(run, own, strict=True):
             if isinstance(stmt, Store):
                 if self._transposed(stmt, elements) is not None:
                     return False
                 group = self.group(stmt.buffer)
                 if any(a != (stmt.buffer, stmt.offset) for a in accesses if self.group(a[0]) == group):
+                    return False
+                if elements != over and any(self.group(buffer) == group for buffer, _ in loads):
                     return False
         return True
 
