@@ -1,5 +1,4 @@
-"""Adam and its relatives. Bias corrections are float64 tensors made from the step counter, as PyTorch's Python "
-"floats."""
+"""Adam and its relatives. Bias corrections are float64 tensors made from the step counter, as in PyTorch."""
 
 from __future__ import annotations
 
