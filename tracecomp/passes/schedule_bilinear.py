@@ -32,9 +32,10 @@ from tracecomp.passes.bilinear import ACCUMULATOR, BilinearNest, Operand, produc
 from tracecomp.passes.dot_form import NOMINAL_LANES, dot_form
 from tracecomp.passes.machine import Machine
 from tracecomp.passes.rename import Copier
-from tracecomp.passes.schedule import loops, sharing, strip, tiles
+from tracecomp.passes.schedule import sharing
 from tracecomp.passes.split_vars import merge_vars, merged
 from tracecomp.passes.stages import Totals, in_stages
+from tracecomp.passes.strips import loops, strip, tiles
 from tracecomp.passes.tile_plan import FAR_BYTES, FAR_TERMS, Plan, plan_of, sums_in_lanes
 
 PARALLEL_WORK = 1 << 22  # multiply-adds, 80 us: see schedule.PARALLEL_WORK
