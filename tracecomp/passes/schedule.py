@@ -7,7 +7,8 @@ from itertools import pairwise
 from math import prod
 
 from tracecomp.ir.index import Computed, Index, Var, index
-from tracecomp.ir.loops import Accumulate, Let, Load, Local, Loop, Stmt, Store
+from tracecomp.ir.loops import Accumulate, Let, Load, Local, Loop, Stmt, Store, expressions
+from tracecomp.passes.column_sums import column_sums, streams_columns
 from tracecomp.passes.cost import expr_cost
 from tracecomp.passes.machine import Machine
 from tracecomp.passes.nest import Nest, Sweep
@@ -52,8 +53,10 @@ def _map(nest: Nest, machine: Machine, shared: str) -> tuple[Stmt, ...]:
     pair = _transposed_pair(nest)
     if pair is not None:
         return _transposed(nest, *pair, shared)
-    vector = _vector_row(nest, machine)
-    return _across_rows(nest, vector, _chunk(nest, machine), shared)
+    vector, chunk = _vector_row(nest, machine), _chunk(nest, machine)
+    if vector is not None and streams_columns(nest, vector, chunk, machine):
+        return column_sums(nest, vector, chunk // 2, shared)
+    return _across_rows(nest, vector, chunk, shared)
 
 
 def _together(body: Iterable[Stmt]) -> tuple[Stmt, ...]:
@@ -161,23 +164,38 @@ def _along_rows(nest: Nest, machine: Machine, shared: str) -> tuple[Stmt, ...]:
     if height == 1:
         return parallel_loops(nest.rows, tuple(body), shared)
     *others, last = nest.rows
-    counter, unit = Var(f"{last.name}c", last.extent // height), Var(f"{last.name}t", height)
-    tile = Loop("tile", unit, Copier({last: index(counter) * height + index(unit)}).stmts(body))
-    return parallel_loops([*others, counter], (tile,), shared)
+    result: list[Stmt] = []
+    for stmt in tiles(last, height, body):
+        result.extend(
+            parallel_loops([*others, stmt.var], stmt.body, shared)
+            if isinstance(stmt, Loop) and stmt.kind == "serial"
+            else parallel_loops(others, (stmt,), shared)
+        )
+    return tuple(result)
 
 
 def _rows_at_once(nest: Nest, machine: Machine) -> int:
-    """How many rows share their steps: in short ones, much of the time is waiting for the total of the sweep before."""
+    """How many rows share their steps.
+
+    In short ones, much of the time is waiting for the total of the sweep before; in those that share what they read, a
+    vector of it is loaded once.
+    """
     sweeps = [item for item in nest.items if isinstance(item, Sweep)]
-    if not nest.rows or nest.scratch or len(sweeps) < 2:
+    if not nest.rows or nest.scratch:
         return 1
+    sums = max(sum(a.lanes // machine.lanes(a.dtype.itemsize) for a in sweep.accs) for sweep in sweeps)
     itemsize = max((b.dtype.itemsize for b in nest.params.buffers.values()), default=4)
     row = prod(v.extent for v in nest.inner) * itemsize
-    sums = max(len(sweep.accs) for sweep in sweeps) * nest.lanes // machine.lanes(4)
     for height, most in SHORT_ROWS:
-        if row <= most and nest.rows[-1].extent % height == 0 and sums * height <= machine.registers // 2:
+        fits = sums * height <= machine.registers // 2 and nest.rows[-1].extent >= height
+        if fits and (_share(sweeps[0], nest.rows[-1]) if len(sweeps) == 1 else row <= most):
             return height
     return 1
+
+
+def _share(sweep: Sweep, row: Var) -> bool:
+    """Whether rows read some of what the sweep loads in common."""
+    return any(isinstance(x, Load) and row not in x.offset.vars() for x in expressions(sweep.body))
 
 
 def _across_rows(nest: Nest, vector: Var | None, chunk: int, shared: str) -> tuple[Stmt, ...]:
