@@ -7,7 +7,7 @@ lanes; which form is used depends on shapes and strides alone, never on the mach
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from tracecomp.ir.index import Index, Var, computed, index, linear, unravel
@@ -36,13 +36,14 @@ from tracecomp.passes.schedule import sharing
 from tracecomp.passes.split_vars import merge_vars, merged
 from tracecomp.passes.stages import Totals, in_stages
 from tracecomp.passes.strips import loops, strip, tiles
-from tracecomp.passes.tile_plan import FAR_BYTES, FAR_TERMS, Plan, plan_of, sums_in_lanes
+from tracecomp.passes.tile_plan import FAR_BYTES, FAR_TERMS, Plan, once_computed, plan_of, sums_in_lanes
 
 PARALLEL_WORK = 1 << 22  # multiply-adds, 80 us: see schedule.PARALLEL_WORK
 WANTED_BLOCKS = 16
 TOTALS_BYTES = 1 << 18
 WANTED_PANELS = 8
 PACKED_ROWS = 64
+COMPUTED_LANES = 64
 UNROLLED_TERMS = 4
 TERMS_AHEAD = 32
 STREAM_BYTES = 1 << 18
@@ -63,10 +64,28 @@ def schedule_parts(nest: BilinearNest, machine: Machine) -> tuple[tuple[Stmt, ..
     in_lanes = sums_in_lanes(whole) or not whole.out
     if in_lanes or not nest.out:
         return (), dot_form(nest, in_lanes, sharing(nest.work, PARALLEL_WORK), machine)
-    tiled = _Tiled(nest, plan_of(nest, machine))
+    plan = plan_of(nest, machine)
+    computing, nest = _computed_once(nest, plan)
+    tiled = _Tiled(nest, plan)
     if tiled.plan.packed and tiled.moving.inside:
-        return (), (*tiled.packing(), *tiled.emit())
-    return (() if tiled.alone else tiled.packing()), tiled.emit()
+        return computing, (*tiled.packing(), *tiled.emit())
+    return (*computing, *(() if tiled.alone else tiled.packing())), tiled.emit()
+
+
+def _computed_once(nest: BilinearNest, plan: Plan) -> tuple[tuple[Stmt, ...], BilinearNest]:
+    """Statements that compute the operand of which tiles read single elements, and the nest that reads the copy."""
+    left = nest.moving(plan.vector) is nest.rhs
+    still = nest.lhs if left else nest.rhs
+    if nest.outside or still.inside or not once_computed(nest, still):
+        return (), nest
+    names = [v for v in (*nest.out, *nest.reduce) if still.depends(v)]
+    copy = Buffer("computed", nest.acc.dtype, product_of(names))
+    at = linear([index(v) for v in names], [v.extent for v in names])
+    fast = next((v for v in names if still.stride(v) == 1), names[-1])
+    body = strip(fast, COMPUTED_LANES, Copier({}, "_computed").stmts((*still.stmts, Store(copy, at, still.expr))))
+    computing = _shared_out([v for v in names if v != fast], body, copy.size)
+    operand = Operand([Let("computed", Load(copy, at))], Read("computed", copy.dtype, frozenset(names)))
+    return (Local(copy), *computing), replace(nest, lhs=operand) if left else replace(nest, rhs=operand)
 
 
 class _Tiled:

@@ -20,6 +20,7 @@ NEAR_BYTES = 256
 FAR_BYTES = 2048
 FAR_TERMS = 256
 SLIDING_TERMS = 32
+COMPUTED_READS = 32
 
 
 @dataclass(frozen=True)
@@ -127,9 +128,22 @@ def _packed(nest: BilinearNest, moving: Operand, vector: Var) -> bool:
     reuse = _reuse(nest, moving, vector)
     if not nest.one_sided(vector) or reuse < 4 or not nest.reduce:
         return False
+    if once_computed(nest, moving):
+        return True
     stride = moving.stride(vector)
     row = abs(moving.stride(nest.reduce[-1]) or 0) * nest.acc.dtype.itemsize
     return stride != 1 or (product_of(nest.reduce) >= FAR_TERMS and row >= FAR_BYTES and reuse >= 64)
+
+
+def once_computed(nest: BilinearNest, operand: Operand) -> bool:
+    """Whether a copy of an operand made from what it is loaded from pays: many read it, and it is no larger."""
+    if not operand.computed or operand.load is None:
+        return False
+    reads, size = (
+        product_of(v for v in (*nest.outside, *nest.out, *nest.reduce) if operand.depends(v) == moved)
+        for moved in (False, True)
+    )
+    return reads >= COMPUTED_READS and size <= operand.load.buffer.size
 
 
 def _tile_size(rows: int, columns: int, lanes: int, registers: int) -> tuple[int, int]:
