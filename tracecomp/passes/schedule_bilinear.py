@@ -7,10 +7,10 @@ lanes; which form is used depends on shapes and strides alone, never on the mach
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 
-from tracecomp.ir.index import Index, Var, computed, index, linear, unravel
+from tracecomp.ir.index import Index, Var, computed, index, linear
 from tracecomp.ir.loops import (
     Accumulate,
     Buffer,
@@ -29,21 +29,21 @@ from tracecomp.ir.loops import (
     in_range,
 )
 from tracecomp.passes.bilinear import ACCUMULATOR, BilinearNest, Operand, product_of
+from tracecomp.passes.computed_once import computed_once
 from tracecomp.passes.dot_form import NOMINAL_LANES, dot_form
 from tracecomp.passes.machine import Machine
 from tracecomp.passes.rename import Copier
 from tracecomp.passes.schedule import sharing
 from tracecomp.passes.split_vars import merge_vars, merged
 from tracecomp.passes.stages import Totals, in_stages
-from tracecomp.passes.strips import loops, strip, tiles
-from tracecomp.passes.tile_plan import FAR_BYTES, FAR_TERMS, Plan, once_computed, plan_of, sums_in_lanes
+from tracecomp.passes.strips import loops, positions, shared_out, strip, tiles
+from tracecomp.passes.tile_plan import FAR_BYTES, FAR_TERMS, Plan, plan_of, sums_in_lanes
 
 PARALLEL_WORK = 1 << 22  # multiply-adds, 80 us: see schedule.PARALLEL_WORK
 WANTED_BLOCKS = 16
 TOTALS_BYTES = 1 << 18
 WANTED_PANELS = 8
 PACKED_ROWS = 64
-COMPUTED_LANES = 64
 UNROLLED_TERMS = 4
 TERMS_AHEAD = 32
 STREAM_BYTES = 1 << 18
@@ -65,27 +65,11 @@ def schedule_parts(nest: BilinearNest, machine: Machine) -> tuple[tuple[Stmt, ..
     if in_lanes or not nest.out:
         return (), dot_form(nest, in_lanes, sharing(nest.work, PARALLEL_WORK), machine)
     plan = plan_of(nest, machine)
-    computing, nest = _computed_once(nest, plan)
+    computing, nest = computed_once(nest, plan, PARALLEL_WORK)
     tiled = _Tiled(nest, plan)
     if tiled.plan.packed and tiled.moving.inside:
         return computing, (*tiled.packing(), *tiled.emit())
     return (*computing, *(() if tiled.alone else tiled.packing())), tiled.emit()
-
-
-def _computed_once(nest: BilinearNest, plan: Plan) -> tuple[tuple[Stmt, ...], BilinearNest]:
-    """Statements that compute the operand of which tiles read single elements, and the nest that reads the copy."""
-    left = nest.moving(plan.vector) is nest.rhs
-    still = nest.lhs if left else nest.rhs
-    if nest.outside or still.inside or not once_computed(nest, still):
-        return (), nest
-    names = [v for v in (*nest.out, *nest.reduce) if still.depends(v)]
-    copy = Buffer("computed", nest.acc.dtype, product_of(names))
-    at = linear([index(v) for v in names], [v.extent for v in names])
-    fast = next((v for v in names if still.stride(v) == 1), names[-1])
-    body = strip(fast, COMPUTED_LANES, Copier({}, "_computed").stmts((*still.stmts, Store(copy, at, still.expr))))
-    computing = _shared_out([v for v in names if v != fast], body, copy.size)
-    operand = Operand([Let("computed", Load(copy, at))], Read("computed", copy.dtype, frozenset(names)))
-    return (Local(copy), *computing), replace(nest, lhs=operand) if left else replace(nest, rhs=operand)
 
 
 class _Tiled:
@@ -157,7 +141,7 @@ class _Tiled:
             column, at = at % columns.count, at // columns.count
             step, at = at % blocks, at // blocks
         step = step * steps + first_step
-        mapping = _positions([*self.others, *apart], at)
+        mapping = positions([*self.others, *apart], at)
         inner = [v for v in self.inner if v not in apart]
         packing = self._pack(columns, column) if self.alone else ()
         body = Copier(mapping).stmts((*packing, *self._block(inner, columns, column, step, steps, with_rest)))
@@ -327,8 +311,9 @@ class _Tiled:
             body, rest = strip(lane, width, body), summed
         else:
             body, rest = tiles(lane, NOMINAL_LANES, strip(fast, NOMINAL_LANES, body)), [v for v in summed if v != fast]
+        kind = "serial" if alone is not None else sharing(self.terms * panel.size, PARALLEL_WORK)
         outer = [*self.panel_others, *([column] if alone is None and columns.count > 1 else []), *rest]
-        return (Local(panel), *_shared_out(outer, body, 0 if alone is not None else self.terms * panel.size))
+        return (Local(panel), *shared_out(kind, outer, body))
 
     def _name(self, stem: str) -> str:
         self.copies += 1
@@ -372,21 +357,6 @@ def _summed(names: list[Var], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     for var in reversed(names):
         body = (Loop("serial", var, body),)
     return body
-
-
-def _positions(names: list[Var], at: Index) -> dict[Var, Index]:
-    """The values of ``names`` at flat position ``at``."""
-    return dict(zip(names, unravel(at, tuple(v.extent for v in names)), strict=True))
-
-
-def _shared_out(names: list[Var], body: tuple[Stmt, ...], work: int) -> tuple[Stmt, ...]:
-    """Loops over ``names`` as one loop that threads share, when there is enough to do."""
-    total = product_of(names)
-    shared = sharing(work, PARALLEL_WORK)
-    if shared == "serial" or total < 2:
-        return loops("serial", names, body)
-    block = Var("block", total)
-    return (Loop(shared, block, Copier(_positions(names, index(block))).stmts(body)),)
 
 
 def _streamed(after: list[Stmt]) -> list[tuple[Buffer, Index]]:

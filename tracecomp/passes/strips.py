@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import prod
 
-from tracecomp.ir.index import Index, Var, index
+from tracecomp.ir.index import Index, Var, index, unravel
 from tracecomp.ir.loops import SHARED, Buffer, Local, Loop, Stmt, walk
 from tracecomp.passes.rename import Copier, Move
 
@@ -86,3 +87,17 @@ def parallel_loops(names: list[Var], body: tuple[Stmt, ...], shared: str) -> tup
         body = copier.stmts(loops("serial", rest[1:], body))
         return (Loop(shared, both, body),)
     return (Loop(shared, first, loops("serial", rest, body)),)
+
+
+def positions(names: list[Var], at: Index) -> dict[Var, Index]:
+    """The values of ``names`` at flat position ``at``."""
+    return dict(zip(names, unravel(at, tuple(v.extent for v in names)), strict=True))
+
+
+def shared_out(kind: str, names: list[Var], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """Loops over ``names``; where threads share them, as one loop."""
+    total = prod(v.extent for v in names)
+    if kind == "serial" or total < 2:
+        return loops("serial", names, body)
+    block = Var("block", total)
+    return (Loop(kind, block, Copier(positions(names, index(block))).stmts(body)),)
