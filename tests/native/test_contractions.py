@@ -9,8 +9,9 @@ import pytest
 
 from tests.native.running import compile_graph, run_built, run_native, same_bits
 from tracecomp.ir.graph import Graph
+from tracecomp.ir.loop_printer import print_program
 from tracecomp.ir.op import OPS
-from tracecomp.ir.types import TensorType, float32
+from tracecomp.ir.types import DType, TensorType, float16, float32
 from tracecomp.passes import blocks, dot_form, schedule_bilinear, stages, tile_plan
 
 Ints = tuple[int, ...]
@@ -111,3 +112,36 @@ def same_however_cut(graph: Graph, arrays: list[Any], have: Any, monkeypatch: py
     monkeypatch.setattr(tile_plan, "_stages", lambda *_: None)
     monkeypatch.setattr(dot_form, "_sliding_rows", lambda *_: None)
     assert same_bits(run_native(graph, arrays)[0], have)
+
+
+HALVES = {
+    "plain": ("mk,kn->mn", (70, 90), (90, 133)),
+    "one column of tiles": ("mk,kn->mn", (100, 40), (40, 33)),
+    "transposed": ("km,nk->mn", (50, 77), (140, 50)),
+    "batched": ("bmk,bkn->bmn", (3, 40, 65), (3, 65, 80)),
+    "left in common": ("mk,bkn->bmn", (40, 65), (3, 65, 80)),
+}
+
+
+@pytest.mark.parametrize("name", HALVES)
+def test_half_precision_is_converted_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies in float32 have the bits of converting whatever a tile loads, and the sum's are float32's."""
+    spec, *shapes = HALVES[name]
+    arrays = [a.astype(np.float16) for a in normal(shapes)]
+    halves, singles = (contraction(spec, shapes, dtype) for dtype in (float16, float32))
+    want = run_native(singles, [a.astype(np.float32) for a in arrays])[0].astype(np.float16)
+    monkeypatch.setattr(schedule_bilinear, "PARALLEL_WORK", 1)
+    built, executable = compile_graph(halves)
+    assert "local computed" in print_program(built.program)
+    for threads in (1, 3):
+        assert same_bits(run_built(built, executable, halves, arrays, threads)[0], want)
+    monkeypatch.setattr(tile_plan, "COMPUTED_READS", 1 << 30)
+    assert "local computed" not in print_program(compile_graph(halves)[0].program)
+    assert same_bits(run_native(halves, arrays)[0], want)
+
+
+def contraction(spec: str, shapes: list[Ints], dtype: DType) -> Graph:
+    graph = Graph("contract")
+    inputs = [graph.add_input(TensorType(dtype, shape), f"x{n}") for n, shape in enumerate(shapes)]
+    graph.add_output(graph.add(OPS["contract"], inputs, {"spec": spec})[0])
+    return graph

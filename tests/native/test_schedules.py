@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tracecomp as tc
+from tracecomp import config
 from tracecomp.nn import functional as F
+from tracecomp.passes import column_sums, schedule
 
 
 def normal(*shape: int, seed: int = 0) -> tc.Tensor:
@@ -45,7 +48,7 @@ def test_products_summed_in_lanes(rows: int, columns: int, inner: int) -> None:
 
 
 @pytest.mark.parametrize("transposed", ["nn", "tn", "nt", "tt"])
-@pytest.mark.parametrize("batch, rows, inner, columns", [(1, 301, 300, 600), (1, 70, 260, 517), (3, 140, 270, 515)])
+@pytest.mark.parametrize("batch, rows, inner, columns", [(1, 301, 300, 600), (1, 70, 260, 517), (3, 260, 270, 515)])
 def test_products_packed_by_blocks(transposed: str, batch: int, rows: int, inner: int, columns: int) -> None:
     """Rows of 2 KB and more, so operands are packed and read ahead; blocks of rows and columns have rests."""
     x, y = normal(batch, rows, inner), normal(batch, inner, columns, seed=1)
@@ -178,3 +181,56 @@ def test_padded_rows_turned(sides: tuple[int, ...], shape: tuple[int, ...]) -> N
     want = np.pad(x.numpy(), ((0, 0), (0, 0), sides[2:], sides[:2])).transpose(0, 2, 3, 1)
     have = compiled(lambda x: F.pad(x, sides).permute(0, 2, 3, 1).contiguous(), x).numpy()
     assert np.array_equal(have, want)
+
+
+COLUMNS: dict[str, tuple[tuple[int, ...], Callable[[tc.Tensor], Any]]] = {
+    "one sum": ((301, 1003), lambda x: x.sum(0)),
+    "fewer rows than columns have chunks": ((13, 50001), lambda x: x.sum(0)),
+    "products with a vector": ((400, 777), lambda x: x[:, 0] @ x),
+    "several and what follows": ((6, 100, 1300), lambda x: (x.sum(1) * 2, x.amax(1) + x.amin(1), (x * x).mean(1))),
+    "over two axes": ((3, 19, 40, 500), lambda x: x.sum((0, 2))),
+    "whole numbers": ((200, 1501), lambda x: (x * 100).to(tc.int32).sum(0)),
+    "conditions": ((200, 5500), lambda x: ((x > 3.5).any(0), (x > -3.5).all(0))),
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_sums_down_columns_of_large_memory(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A few rows at a time have the bits of chunks of columns, whatever their width and however many threads."""
+    shape, f = COLUMNS[name]
+    x, chosen = normal(*shape), []
+    wide = schedule.column_sums
+
+    def noted(*args: Any) -> Any:
+        chosen.append(args)
+        return wide(*args)
+
+    def results(threads: int) -> list[Any]:
+        with config.override(cache_dir=str(tmp_path / str(len(list(tmp_path.iterdir()))))):
+            found = compiled(f, x, threads=threads)
+        return [r.numpy() for r in (found if isinstance(found, tuple) else (found,))]
+
+    monkeypatch.setattr(schedule, "column_sums", noted)
+    have = results(1)
+    first = len(chosen)
+    monkeypatch.setattr(schedule, "PARALLEL_WORK", 1)
+    monkeypatch.setattr(column_sums, "RUN_BYTES", 1000)
+    again = results(2)
+    second = len(chosen)
+    monkeypatch.setattr(schedule, "streams_columns", lambda *_: False)
+    want = results(1)
+    assert 0 < first < second == len(chosen)
+    eager = f(x)
+    for a, b, c, d in zip(have, again, want, eager if isinstance(eager, tuple) else (eager,), strict=True):
+        assert np.array_equal(a, c) and np.array_equal(b, c)
+        np.testing.assert_allclose(a, d.numpy(), rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [tc.float32, tc.float64])
+@pytest.mark.parametrize("rows, inner", [(1, 100), (3, 64), (4, 40), (7, 128), (33, 200), (130, 65)])
+def test_products_of_several_rows_with_a_vector_are_those_one_by_one(rows: int, inner: int, dtype: tc.dtype) -> None:
+    x, w = normal(inner).to(dtype), normal(2, rows, inner, seed=1).to(dtype)
+    whole = compiled(lambda w, x: w @ x, w, x).numpy()
+    np.testing.assert_allclose(whole, w.numpy() @ x.numpy(), rtol=1e-4, atol=1e-4)
+    for n in range(rows):
+        assert np.array_equal(compiled(lambda w, x: w @ x, w[:, n : n + 1], x).numpy(), whole[:, n : n + 1])

@@ -37,6 +37,11 @@ class Operand:
         loads = [s.value for s in self.stmts if isinstance(s, Let) and isinstance(s.value, Load)]
         return loads[0] if len(loads) == 1 else None
 
+    @property
+    def computed(self) -> bool:
+        """Whether what is loaded is not the operand yet: half precision, which is computed in float32."""
+        return self.load is not None and not isinstance(self.expr, Read)
+
     def stride(self, var: Var) -> int | None:
         """Elements between neighbours along ``var``; None when not constant."""
         load = self.load

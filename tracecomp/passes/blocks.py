@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from tracecomp.ir.index import Index, Var, computed, index, unravel
+from tracecomp.ir.index import Index, Var, computed, index
 from tracecomp.ir.loops import If, IndexValue, Loop, Stmt, in_range
-from tracecomp.passes.bilinear import product_of
 from tracecomp.passes.rename import Copier
-from tracecomp.passes.schedule import loops, sharing
+from tracecomp.passes.strips import loops
 
 PARALLEL_WORK = 1 << 22  # multiply-adds, 80 us: see schedule.PARALLEL_WORK
 
@@ -28,18 +27,3 @@ def one_after_another(kind: str, parts: list[Loop]) -> tuple[Stmt, ...]:
         body.extend((If(condition, stmts),) if condition else stmts)
         first += count
     return (Loop(kind, block, tuple(body)),) if block.extent > 1 else tuple(body)
-
-
-def positions(names: list[Var], at: Index) -> dict[Var, Index]:
-    """The values of ``names`` at flat position ``at``."""
-    return dict(zip(names, unravel(at, tuple(v.extent for v in names)), strict=True))
-
-
-def shared_out(names: list[Var], body: tuple[Stmt, ...], work: int) -> tuple[Stmt, ...]:
-    """Loops over ``names`` as one loop that threads share, when there is enough to do."""
-    total = product_of(names)
-    shared = sharing(work, PARALLEL_WORK)
-    if shared == "serial" or total < 2:
-        return loops("serial", names, body)
-    block = Var("block", total)
-    return (Loop(shared, block, Copier(positions(names, index(block))).stmts(body)),)

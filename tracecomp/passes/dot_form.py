@@ -11,8 +11,8 @@ from tracecomp.passes.bilinear import ACCUMULATOR, BilinearNest, Operand, produc
 from tracecomp.passes.machine import Machine
 from tracecomp.passes.nest import lanes_for
 from tracecomp.passes.rename import Copier
-from tracecomp.passes.schedule import loops, strip, tiles
 from tracecomp.passes.stages import Stages
+from tracecomp.passes.strips import loops, strip, tiles
 
 NOMINAL_LANES = 16
 SHUFFLED_STRIDE = 4

@@ -19,8 +19,9 @@ from tracecomp.passes.lower_chain import chain_body
 from tracecomp.passes.machine import Machine
 from tracecomp.passes.nest import build_nest
 from tracecomp.passes.reads import storage
-from tracecomp.passes.schedule import schedule_nest, strip
+from tracecomp.passes.schedule import schedule_nest
 from tracecomp.passes.schedule_bilinear import schedule_bilinear
+from tracecomp.passes.strips import strip
 from tracecomp.passes.winograd import windows_of, winograd_form
 from tracecomp.passes.work import shared_where_it_pays
 

@@ -7,13 +7,15 @@ from itertools import pairwise
 from math import prod
 
 from tracecomp.ir.index import Computed, Index, Var, index
-from tracecomp.ir.loops import SHARED, Accumulate, Buffer, Let, Load, Local, Loop, Stmt, Store, walk
+from tracecomp.ir.loops import Accumulate, Let, Load, Local, Loop, Stmt, Store, expressions
+from tracecomp.passes.column_sums import column_sums, streams_columns
 from tracecomp.passes.cost import expr_cost
 from tracecomp.passes.machine import Machine
 from tracecomp.passes.nest import Nest, Sweep
 from tracecomp.passes.ranges import part, parts_of
 from tracecomp.passes.rename import Copier, Move
 from tracecomp.passes.split_vars import merge_vars, merged, replaced, split, wanted_split
+from tracecomp.passes.strips import loops, parallel_loops, strip, tiles
 
 # Less than this takes about as long as waking a worker and its first chunk: 60 us.
 PARALLEL_WORK = 1 << 21
@@ -51,8 +53,10 @@ def _map(nest: Nest, machine: Machine, shared: str) -> tuple[Stmt, ...]:
     pair = _transposed_pair(nest)
     if pair is not None:
         return _transposed(nest, *pair, shared)
-    vector = _vector_row(nest, machine)
-    return _across_rows(nest, vector, _chunk(nest, machine), shared)
+    vector, chunk = _vector_row(nest, machine), _chunk(nest, machine)
+    if vector is not None and streams_columns(nest, vector, chunk, machine):
+        return column_sums(nest, vector, chunk // 2, shared)
+    return _across_rows(nest, vector, chunk, shared)
 
 
 def _together(body: Iterable[Stmt]) -> tuple[Stmt, ...]:
@@ -158,25 +162,40 @@ def _along_rows(nest: Nest, machine: Machine, shared: str) -> tuple[Stmt, ...]:
             body.extend(item)
     height = _rows_at_once(nest, machine)
     if height == 1:
-        return _parallel_loops(nest.rows, tuple(body), shared)
+        return parallel_loops(nest.rows, tuple(body), shared)
     *others, last = nest.rows
-    counter, unit = Var(f"{last.name}c", last.extent // height), Var(f"{last.name}t", height)
-    tile = Loop("tile", unit, Copier({last: index(counter) * height + index(unit)}).stmts(body))
-    return _parallel_loops([*others, counter], (tile,), shared)
+    result: list[Stmt] = []
+    for stmt in tiles(last, height, body):
+        result.extend(
+            parallel_loops([*others, stmt.var], stmt.body, shared)
+            if isinstance(stmt, Loop) and stmt.kind == "serial"
+            else parallel_loops(others, (stmt,), shared)
+        )
+    return tuple(result)
 
 
 def _rows_at_once(nest: Nest, machine: Machine) -> int:
-    """How many rows share their steps: in short ones, much of the time is waiting for the total of the sweep before."""
+    """How many rows share their steps.
+
+    In short ones, much of the time is waiting for the total of the sweep before; in those that share what they read, a
+    vector of it is loaded once.
+    """
     sweeps = [item for item in nest.items if isinstance(item, Sweep)]
-    if not nest.rows or nest.scratch or len(sweeps) < 2:
+    if not nest.rows or nest.scratch:
         return 1
+    sums = max(sum(a.lanes // machine.lanes(a.dtype.itemsize) for a in sweep.accs) for sweep in sweeps)
     itemsize = max((b.dtype.itemsize for b in nest.params.buffers.values()), default=4)
     row = prod(v.extent for v in nest.inner) * itemsize
-    sums = max(len(sweep.accs) for sweep in sweeps) * nest.lanes // machine.lanes(4)
     for height, most in SHORT_ROWS:
-        if row <= most and nest.rows[-1].extent % height == 0 and sums * height <= machine.registers // 2:
+        fits = sums * height <= machine.registers // 2 and nest.rows[-1].extent >= height
+        if fits and (_share(sweeps[0], nest.rows[-1]) if len(sweeps) == 1 else row <= most):
             return height
     return 1
+
+
+def _share(sweep: Sweep, row: Var) -> bool:
+    """Whether rows read some of what the sweep loads in common."""
+    return any(isinstance(x, Load) and row not in x.offset.vars() for x in expressions(sweep.body))
 
 
 def _across_rows(nest: Nest, vector: Var | None, chunk: int, shared: str) -> tuple[Stmt, ...]:
@@ -190,9 +209,9 @@ def _across_rows(nest: Nest, vector: Var | None, chunk: int, shared: str) -> tup
             content.extend(item)
     others = [v for v in nest.rows if v != vector]
     if vector is None:
-        return _parallel_loops(others, (*(Local(b) for b in nest.scratch), *content), shared)
+        return parallel_loops(others, (*(Local(b) for b in nest.scratch), *content), shared)
     kind = "serial" if others else shared
-    return _parallel_loops(others, strip(vector, chunk, content, kind, tuple(nest.scratch)), shared)
+    return parallel_loops(others, strip(vector, chunk, content, kind, tuple(nest.scratch)), shared)
 
 
 def _vector_row(nest: Nest, machine: Machine) -> Var | None:
@@ -243,7 +262,7 @@ def _transposed(nest: Nest, load: Var, store: Var, shared: str) -> tuple[Stmt, .
     inside = [v for v in others if reads and all(0 < (o.coefficient(v) or 0) <= load.extent for o in reads)]
     if not inside:
         kind = "serial" if others else shared
-        return _parallel_loops(others, _stripes(content, load, store, kind), shared)
+        return parallel_loops(others, _stripes(content, load, store, kind), shared)
     outside = [v for v in others if v not in inside]
     whole, rest = divmod(store.extent, BLOCK)
     result: list[Stmt] = []
@@ -252,7 +271,7 @@ def _transposed(nest: Nest, load: Var, store: Var, shared: str) -> tuple[Stmt, .
             number, unit = Var(f"{store.name}c", count), Var(f"{store.name}t", height)
             copier = Copier({store: index(number) * BLOCK + index(unit) + first}, "e" if first else "")
             blocks = Loop("tile", unit, copier.stmts(loops("serial", inside, strip(load, BLOCK, content))))
-            result.extend(_parallel_loops([*outside, number], (blocks,), shared))
+            result.extend(parallel_loops([*outside, number], (blocks,), shared))
     return tuple(result)
 
 
@@ -274,89 +293,8 @@ def _stripes(content: list[Stmt], load: Var, store: Var, kind: str) -> tuple[Stm
     return tuple(body)
 
 
-def tiles(
-    var: Var, height: int, body: Iterable[Stmt], kind: str = "serial", suffix: str = "e"
-) -> tuple[Stmt, ...]:
-    """The loop over ``var`` as unrolled tiles of ``height`` and a rest, whose names end in ``suffix``."""
-    body = tuple(body)
-    whole, rest = divmod(var.extent, height)
-    result: list[Stmt] = []
-    if whole:
-        counter, unit = Var(f"{var.name}c", whole), Var(f"{var.name}t", height)
-        start = index(counter) * height if whole > 1 else Index()
-        tile = Loop("tile", unit, Copier({var: start + index(unit)}).stmts(body))
-        result.append(Loop(kind, counter, (tile,)) if whole > 1 else tile)
-    if rest:
-        unit = Var(f"{var.name}e", rest)
-        copier = Copier({var: index(unit) + whole * height}, suffix if whole else "")
-        result.append(Loop("tile", unit, copier.stmts(body)))
-    return tuple(result)
-
-
 def _accesses(stmt: Stmt) -> Iterable[tuple[Index, int]]:
     if isinstance(stmt, Store):
         yield stmt.offset, 2
     if isinstance(stmt, Let) and isinstance(stmt.value, Load):
         yield stmt.value.offset, 1
-
-
-def strip(
-    var: Var, chunk: int, body: Iterable[Stmt], kind: str = "serial", scratch: tuple[Buffer, ...] = ()
-) -> tuple[Stmt, ...]:
-    """The loop over ``var`` as chunks of SIMD lanes and a masked rest."""
-    body = tuple(body)
-    whole, rest = divmod(var.extent, chunk)
-    result: list[Stmt] = []
-    if whole:
-        counter = Var(f"{var.name}c", whole)
-        start = index(counter) * chunk if whole > 1 else Index()
-        lanes = _vector_loop(Var(f"{var.name}v", chunk), var, start, body, "", scratch)
-        result.extend([Loop(kind, counter, lanes)] if whole > 1 else lanes)
-    if rest:
-        start = Index((), whole * chunk)
-        result.extend(_vector_loop(Var(f"{var.name}r", rest), var, start, body, "r" if whole else "", scratch))
-    return tuple(result)
-
-
-def _vector_loop(
-    lane: Var, var: Var, start: Index, body: tuple[Stmt, ...], suffix: str, scratch: tuple[Buffer, ...]
-) -> tuple[Stmt, ...]:
-    wide = {b: Buffer(b.name + suffix, b.dtype, b.size * lane.extent) for b in scratch}
-    copier = Copier({var: start + index(lane)}, suffix, _per_lane(wide, lane))
-    return (*(Local(b) for b in wide.values()), Loop("vector", lane, copier.stmts(body)))
-
-
-def _per_lane(wide: dict[Buffer, Buffer], lane: Var) -> Move | None:
-    if not wide:
-        return None
-
-    def move(buffer: Buffer, offset: Index) -> tuple[Buffer, Index]:
-        if buffer in wide:
-            return wide[buffer], offset * lane.extent + index(lane)
-        return buffer, offset
-
-    return move
-
-
-def loops(kind: str, names: Iterable[Var], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """Loops over ``names``, the first outermost, around ``body``."""
-    for var in reversed(list(names)):
-        body = (Loop(kind, var, body),) if body else ()
-    return body
-
-
-def _parallel_loops(names: list[Var], body: tuple[Stmt, ...], shared: str) -> tuple[Stmt, ...]:
-    """Nested loops over ``names``, the outermost of kind ``shared`` unless the body has a loop that threads share."""
-    inside = any(isinstance(s, Loop) and s.kind in SHARED for s in walk(body))
-    if not body or not names or inside or shared == "serial":
-        return loops("serial", names, body)
-    first, *rest = names
-    if rest and first.extent < 16:
-        both = Var(f"{first.name}{rest[0].name}", first.extent * rest[0].extent)
-        at = index(both)
-        copier = Copier({first: at // rest[0].extent, rest[0]: at % rest[0].extent})
-        body = copier.stmts(loops("serial", rest[1:], body))
-        return (Loop(shared, both, body),)
-    return (Loop(shared, first, loops("serial", rest, body)),)
-
-

@@ -26,13 +26,15 @@ from tracecomp.ir.loops import (
     expressions,
 )
 from tracecomp.passes.bilinear import ACCUMULATOR, BilinearNest, Operand, product_of
-from tracecomp.passes.blocks import PARALLEL_WORK, one_after_another, positions, shared_out
+from tracecomp.passes.blocks import PARALLEL_WORK, one_after_another
+from tracecomp.passes.computed_once import computed_once
 from tracecomp.passes.dot_form import NOMINAL_LANES, dot_form
 from tracecomp.passes.machine import Machine
 from tracecomp.passes.rename import Copier
-from tracecomp.passes.schedule import sharing, strip, tiles
+from tracecomp.passes.schedule import sharing
 from tracecomp.passes.split_vars import merge_vars, merged
 from tracecomp.passes.stages import Totals, in_stages
+from tracecomp.passes.strips import positions, shared_out, strip, tiles
 from tracecomp.passes.tile_plan import FAR_BYTES, FAR_TERMS, Plan, plan_of, sums_in_lanes
 
 WANTED_BLOCKS = 16
@@ -59,10 +61,12 @@ def schedule_parts(nest: BilinearNest, machine: Machine) -> tuple[tuple[Stmt, ..
     in_lanes = sums_in_lanes(whole) or not whole.out
     if in_lanes or not nest.out:
         return (), dot_form(nest, in_lanes, sharing(nest.work, PARALLEL_WORK), machine)
-    tiled = _Tiled(nest, plan_of(nest, machine))
+    plan = plan_of(nest, machine)
+    computing, nest = computed_once(nest, plan, PARALLEL_WORK)
+    tiled = _Tiled(nest, plan)
     if tiled.plan.packed and tiled.moving.inside:
-        return (), (*tiled.packing(), *tiled.emit())
-    return (() if tiled.alone else tiled.packing()), tiled.emit()
+        return computing, (*tiled.packing(), *tiled.emit())
+    return (*computing, *(() if tiled.alone else tiled.packing())), tiled.emit()
 
 
 class _Tiled:
@@ -304,8 +308,9 @@ class _Tiled:
             body, rest = strip(lane, width, body), summed
         else:
             body, rest = tiles(lane, NOMINAL_LANES, strip(fast, NOMINAL_LANES, body)), [v for v in summed if v != fast]
+        kind = "serial" if alone is not None else sharing(self.terms * panel.size, PARALLEL_WORK)
         outer = [*self.panel_others, *([column] if alone is None and columns.count > 1 else []), *rest]
-        return (Local(panel), *shared_out(outer, body, 0 if alone is not None else self.terms * panel.size))
+        return (Local(panel), *shared_out(kind, outer, body))
 
     def _name(self, stem: str) -> str:
         self.copies += 1

@@ -14,7 +14,7 @@ from tracecomp.ir.index import Index, Var, index, linear
 from tracecomp.ir.loops import Buffer, Let, Load, Local, Loop, Stmt, Store
 from tracecomp.passes.bilinear import ACCUMULATOR, BilinearNest
 from tracecomp.passes.rename import Copier
-from tracecomp.passes.schedule import loops
+from tracecomp.passes.strips import loops
 
 STAGE_TERMS = 512
 LEAST_TERMS = 64

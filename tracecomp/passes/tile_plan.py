@@ -6,6 +6,7 @@ Made from shapes, strides and a model of the machine; which form a sum takes dep
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import gcd
 
 from tracecomp.ir.index import Var
 from tracecomp.passes.bilinear import BilinearNest, Operand, product_of
@@ -22,7 +23,14 @@ of rows have lines of those in common, for which threads contend."""
 NEAR_BYTES = 256
 FAR_BYTES = 2048
 FAR_TERMS = 256
+FAR_READS = 64
+PACKED_READS = 512
+"""Before a copy of rows so far apart pays: how often each is read, times how many share their places in the cache."""
+WAYS = 8
+COLD_BYTES = 1 << 23
+"""Memory larger than this comes from no cache: faster for a copy than for tiles that compute meanwhile."""
 SLIDING_TERMS = 32
+COMPUTED_READS = 32
 
 
 @dataclass(frozen=True)
@@ -95,7 +103,7 @@ def plan_of(nest: BilinearNest, machine: Machine) -> Plan:
         fitting = [v for v in tiles if v != tile and v.extent <= room]
         whole = max(fitting, key=lambda v: v.extent, default=None)
     several = len(tiles) > 1 or (tile is not None and tile.extent > height)
-    packed, stages = _packed(nest, moving, vector), None
+    packed, stages = _packed(nest, moving, vector, machine), None
     if several and whole is None and not window:
         stages = _stages(nest, None if packed else moving, vector, width, machine)
     return Plan(vector, tile, width, height, packed, whole, window, stages)
@@ -134,14 +142,31 @@ def _window(nest: BilinearNest, moving: Operand, tile: Var) -> tuple[Var, ...]:
     return ()
 
 
-def _packed(nest: BilinearNest, moving: Operand, vector: Var) -> bool:
+def _packed(nest: BilinearNest, moving: Operand, vector: Var, machine: Machine) -> bool:
     """Whether the operand that moves with the lanes is worth copying into a contiguous panel."""
     reuse = _reuse(nest, moving, vector)
     if not nest.one_sided(vector) or reuse < 4 or not nest.reduce:
         return False
-    stride = moving.stride(vector)
+    if moving.stride(vector) != 1 or once_computed(nest, moving):
+        return True
+    terms = product_of(nest.reduce)
     row = abs(moving.stride(nest.reduce[-1]) or 0) * nest.acc.dtype.itemsize
-    return stride != 1 or (product_of(nest.reduce) >= FAR_TERMS and row >= FAR_BYTES and reuse >= 64)
+    if terms < FAR_TERMS or row < FAR_BYTES or reuse < FAR_READS:
+        return False
+    held = machine.l2_bytes // gcd(row, machine.l2_bytes // WAYS)
+    cold = moving.load is not None and moving.load.buffer.size * moving.load.dtype.itemsize > COLD_BYTES
+    return cold or reuse * max(terms / held, 2) >= PACKED_READS
+
+
+def once_computed(nest: BilinearNest, operand: Operand) -> bool:
+    """Whether a copy of an operand made from what it is loaded from pays: many read it, and it is no larger."""
+    if not operand.computed or operand.load is None:
+        return False
+    reads, size = (
+        product_of(v for v in (*nest.outside, *nest.out, *nest.reduce) if operand.depends(v) == moved)
+        for moved in (False, True)
+    )
+    return reads >= COMPUTED_READS and size <= operand.load.buffer.size
 
 
 def tile_size(rows: int, columns: int, lanes: int, registers: int) -> tuple[int, int]:

@@ -37,10 +37,11 @@ from tracecomp.ir.loops import (
 )
 from tracecomp.ir.types import DType, float32, float64, int64
 from tracecomp.passes.bilinear import ACCUMULATOR, BilinearNest, Operand, product_of
-from tracecomp.passes.blocks import PARALLEL_WORK, one_after_another, shared_out
+from tracecomp.passes.blocks import PARALLEL_WORK, one_after_another
 from tracecomp.passes.machine import Machine
 from tracecomp.passes.rename import Copier
-from tracecomp.passes.schedule import sharing, strip
+from tracecomp.passes.schedule import sharing
+from tracecomp.passes.strips import shared_out, strip
 from tracecomp.passes.tile_plan import tile_size
 
 PLACES = 16
@@ -234,7 +235,8 @@ class _Form:
             offset = self._weight(columns, index(column), Index((), place), index(channel), index(lane))
             terms.stmts.append(Store(columns.weights, offset, value))
         body = self._own(strip(lane, self.lanes, terms.stmts))
-        return (Local(columns.weights), *shared_out([column, channel], body, columns.weights.size))
+        kind = sharing(columns.weights.size, PARALLEL_WORK)
+        return (Local(columns.weights), *shared_out(kind, [column, channel], body))
 
     def _filter(self, columns: _Columns, column: Var, lane: Var) -> Index:
         return index(column) * columns.width + columns.first + index(lane)

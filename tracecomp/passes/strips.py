@@ -1,0 +1,103 @@
+"""Loops over a variable: as chunks of SIMD lanes, as unrolled tiles, nested, shared among threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import prod
+
+from tracecomp.ir.index import Index, Var, index, unravel
+from tracecomp.ir.loops import SHARED, Buffer, Local, Loop, Stmt, walk
+from tracecomp.passes.rename import Copier, Move
+
+
+def tiles(
+    var: Var, height: int, body: Iterable[Stmt], kind: str = "serial", suffix: str = "e"
+) -> tuple[Stmt, ...]:
+    """The loop over ``var`` as unrolled tiles of ``height`` and a rest, whose names end in ``suffix``."""
+    body = tuple(body)
+    whole, rest = divmod(var.extent, height)
+    result: list[Stmt] = []
+    if whole:
+        counter, unit = Var(f"{var.name}c", whole), Var(f"{var.name}t", height)
+        start = index(counter) * height if whole > 1 else Index()
+        tile = Loop("tile", unit, Copier({var: start + index(unit)}).stmts(body))
+        result.append(Loop(kind, counter, (tile,)) if whole > 1 else tile)
+    if rest:
+        unit = Var(f"{var.name}e", rest)
+        copier = Copier({var: index(unit) + whole * height}, suffix if whole else "")
+        result.append(Loop("tile", unit, copier.stmts(body)))
+    return tuple(result)
+
+
+def strip(
+    var: Var, chunk: int, body: Iterable[Stmt], kind: str = "serial", scratch: tuple[Buffer, ...] = ()
+) -> tuple[Stmt, ...]:
+    """The loop over ``var`` as chunks of SIMD lanes and a masked rest."""
+    body = tuple(body)
+    whole, rest = divmod(var.extent, chunk)
+    result: list[Stmt] = []
+    if whole:
+        counter = Var(f"{var.name}c", whole)
+        start = index(counter) * chunk if whole > 1 else Index()
+        lanes = _vector_loop(Var(f"{var.name}v", chunk), var, start, body, "", scratch)
+        result.extend([Loop(kind, counter, lanes)] if whole > 1 else lanes)
+    if rest:
+        start = Index((), whole * chunk)
+        result.extend(_vector_loop(Var(f"{var.name}r", rest), var, start, body, "r" if whole else "", scratch))
+    return tuple(result)
+
+
+def _vector_loop(
+    lane: Var, var: Var, start: Index, body: tuple[Stmt, ...], suffix: str, scratch: tuple[Buffer, ...]
+) -> tuple[Stmt, ...]:
+    wide = {b: Buffer(b.name + suffix, b.dtype, b.size * lane.extent) for b in scratch}
+    copier = Copier({var: start + index(lane)}, suffix, _per_lane(wide, lane))
+    return (*(Local(b) for b in wide.values()), Loop("vector", lane, copier.stmts(body)))
+
+
+def _per_lane(wide: dict[Buffer, Buffer], lane: Var) -> Move | None:
+    if not wide:
+        return None
+
+    def move(buffer: Buffer, offset: Index) -> tuple[Buffer, Index]:
+        if buffer in wide:
+            return wide[buffer], offset * lane.extent + index(lane)
+        return buffer, offset
+
+    return move
+
+
+def loops(kind: str, names: Iterable[Var], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """Loops over ``names``, the first outermost, around ``body``."""
+    for var in reversed(list(names)):
+        body = (Loop(kind, var, body),) if body else ()
+    return body
+
+
+def parallel_loops(names: list[Var], body: tuple[Stmt, ...], shared: str) -> tuple[Stmt, ...]:
+    """Nested loops over ``names``, the outermost of kind ``shared`` unless the body has a loop that threads share."""
+    inside = any(isinstance(s, Loop) and s.kind in SHARED for s in walk(body))
+    if not body or not names or inside or shared == "serial":
+        return loops("serial", names, body)
+    first, *rest = names
+    if rest and first.extent < 16:
+        both = Var(f"{first.name}{rest[0].name}", first.extent * rest[0].extent)
+        at = index(both)
+        copier = Copier({first: at // rest[0].extent, rest[0]: at % rest[0].extent})
+        body = copier.stmts(loops("serial", rest[1:], body))
+        return (Loop(shared, both, body),)
+    return (Loop(shared, first, loops("serial", rest, body)),)
+
+
+def positions(names: list[Var], at: Index) -> dict[Var, Index]:
+    """The values of ``names`` at flat position ``at``."""
+    return dict(zip(names, unravel(at, tuple(v.extent for v in names)), strict=True))
+
+
+def shared_out(kind: str, names: list[Var], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """Loops over ``names``; where threads share them, as one loop."""
+    total = prod(v.extent for v in names)
+    if kind == "serial" or total < 2:
+        return loops("serial", names, body)
+    block = Var("block", total)
+    return (Loop(kind, block, Copier(positions(names, index(block))).stmts(body)),)
