@@ -178,3 +178,16 @@ def test_padded_rows_turned(sides: tuple[int, ...], shape: tuple[int, ...]) -> N
     want = np.pad(x.numpy(), ((0, 0), (0, 0), sides[2:], sides[:2])).transpose(0, 2, 3, 1)
     have = compiled(lambda x: F.pad(x, sides).permute(0, 2, 3, 1).contiguous(), x).numpy()
     assert np.array_equal(have, want)
+
+
+@pytest.mark.parametrize(
+    "shape, axis", [((7, 300), 0), ((1, 301), 0), ((3, 5, 257), 1), ((4, 8192), 0), ((2, 3, 8193), 1)]
+)
+@pytest.mark.parametrize("name", ["cumsum", "cumprod"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32])
+def test_running_totals_of_many_lines(name: str, shape: tuple[int, ...], axis: int, dtype: Any) -> None:
+    a = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    x = tc.tensor((a * 4).astype(dtype))
+    want = getattr(x, name)(axis).numpy()
+    for threads in (1, 2):
+        assert compiled(lambda x: getattr(x, name)(axis), x, threads=threads).numpy().tobytes() == want.tobytes()
