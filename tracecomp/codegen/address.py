@@ -185,9 +185,7 @@ def load_access(e: Emitter, dtype: DType, address: Value, o: Offset, mask: Value
     return Access(f"call {vector} {name}({operand}, {full}, {vector} zeroinitializer)", elem, width, (address, full))
 
 
-def store_text(
-    e: Emitter, value: Value, address: Value, mask: Value | None, align: int, stream: bool = False
-) -> str:
+def store_text(e: Emitter, value: Value, address: Value, mask: Value | None, align: int, stream: bool = False) -> str:
     """The store of a vector or (without mask) a scalar. One that streams is of a whole vector, and aligned as such."""
     if stream:
         return f"  store {value}, {address}, align {align * value.width}, {NONTEMPORAL}"

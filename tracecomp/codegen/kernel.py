@@ -44,9 +44,7 @@ def emit_kernel(kernel: Kernel, name: str, module: Module, groups: dict[str, str
 class KernelEmitter(Statements):
     """Emits one kernel."""
 
-    def __init__(
-        self, kernel: Kernel, name: str, module: Module, groups: dict[str, str], streaming: bool
-    ) -> None:
+    def __init__(self, kernel: Kernel, name: str, module: Module, groups: dict[str, str], streaming: bool) -> None:
         bases = {p.name: Value(f"%p{i}", "ptr") for i, p in enumerate(kernel.params)}
         width = module.target.vector_bits // 8 // _lane_bytes(kernel)
         super().__init__(Emitter(module), width, bases, groups, streaming)

@@ -46,9 +46,7 @@ def store_transposed(
     e.line(f"  call void {name}({', '.join(map(str, [*rows, base]))})")
 
 
-def _store_pieces(
-    e: Emitter, rows: Sequence[Value], stride: int, active: int, align: int, stream: bool
-) -> None:
+def _store_pieces(e: Emitter, rows: Sequence[Value], stride: int, active: int, align: int, stream: bool) -> None:
     """The stores: of one lane each, or of as many lanes as fill a vector where memory goes on without a gap."""
     lanes, extent = rows[0].width, len(rows)
     columns, count = transpose(e, rows), next_power_of_two(extent)

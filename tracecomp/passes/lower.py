@@ -36,9 +36,7 @@ class Task:
 class GroupLowerer:
     """Lowers groups and chains; those that differ only in which values they work on share one kernel."""
 
-    def __init__(
-        self, partition: Partition, same: Mapping[Value, Value], machine: Machine, large: Set[Value]
-    ) -> None:
+    def __init__(self, partition: Partition, same: Mapping[Value, Value], machine: Machine, large: Set[Value]) -> None:
         self.partition = partition
         self.same = same
         self.large = large
