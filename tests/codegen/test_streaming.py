@@ -141,7 +141,12 @@ def test_large_arrays_begin_at_lines(shape: tuple[int, ...]) -> None:
     make, name = maker(EASY_BYTES + 8), np._core.multiarray.get_handler_name
     arrays = [make(shape, np.dtype(np.uint8)) for _ in range(5)]
     assert all(a.ctypes.data % 64 == 0 and a.flags.owndata and a.flags.writeable and a.shape == shape for a in arrays)
-    arrays[0].resize((2 * EASY_BYTES,), refcheck=False)
+    for nbytes in (2 * EASY_BYTES, 40 * EASY_BYTES, 5):
+        before = arrays[0].ravel().copy()
+        arrays[0].resize((nbytes,), refcheck=False)
+        kept = min(nbytes, before.size)
+        assert arrays[0].ctypes.data % 64 == 0 and (arrays[0][:kept] == before[:kept]).all()
+        arrays[0][:] = np.arange(nbytes) % 251
     assert (name(arrays[1]), name(np.empty(3)), name()) == ("cache_lines", "default_allocator", "default_allocator")
 
 

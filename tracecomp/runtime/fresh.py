@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.codegen import allocator, native
 from tracecomp.ir.loops import LINE
+from tracecomp.runtime import cache as cache_files
 from tracecomp.runtime.memory import use_large_pages
 
 EASY_BYTES = 65536
@@ -44,17 +46,18 @@ def maker(nbytes: int) -> Make:
 
 @cache
 def _aligned() -> Make | None:
-    """Makes arrays at cache lines; None where the C library or numpy cannot.
-
-    An allocator of numpy is given its context, then the size: with the alignment for context, that is a call of
-    ``aligned_alloc``. Such memory is freed like any other, so the rest is as numpy's own allocator has it.
-    """
+    """Makes arrays at cache lines; None where numpy is laid out in an unknown way."""
     try:
-        allocate = ctypes.cast(ctypes.CDLL(None).aligned_alloc, ctypes.c_void_p).value
-        own, set_handler = _numpy_allocator()
+        version, set_handler = _numpy_allocator()
+        process = ctypes.CDLL(None)
+        for name in allocator.SYMBOLS:
+            native.add_symbol(name, ctypes.cast(process[name], ctypes.c_void_p).value or 0)
     except (AttributeError, OSError, TypeError, ValueError):
         return None
-    handler = _Handler(b"cache_lines", own.version, LINE, allocate, own.calloc, own.realloc, own.free)
+    library = cache_files.library(allocator.TEXT, native.host_target())
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))  # arrays may be freed when all modules are gone
+    functions = (library.address(name) for name in ("tc_malloc", "tc_calloc", "tc_realloc", "tc_free"))
+    handler = _Handler(b"cache_lines", version, None, *functions)
     new = ctypes.pythonapi.PyCapsule_New
     new.restype, new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
     capsule = new(ctypes.addressof(handler), _NAME, None)
@@ -71,12 +74,12 @@ def _aligned() -> Make | None:
     return empty if empty((EASY_BYTES,), np.uint8).ctypes.data % LINE == 0 else None
 
 
-def _numpy_allocator() -> tuple[_Handler, Callable[[Any], Any]]:
-    """numpy's own allocator, and the function that sets the current one and returns the one before."""
+def _numpy_allocator() -> tuple[int, Callable[[Any], Any]]:
+    """The version of numpy's allocators, and the function that sets the current one and returns the one before."""
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
     core: Any = np._core.multiarray  # type: ignore[attr-defined]
     table = ctypes.cast(pointer(core._ARRAY_API, None), ctypes.POINTER(ctypes.c_void_p))
     default = ctypes.cast(table[_DEFAULT_HANDLER], ctypes.POINTER(ctypes.py_object)).contents.value
     set_handler = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(table[_SET_HANDLER])
-    return _Handler.from_address(pointer(default, _NAME)), set_handler
+    return int(_Handler.from_address(pointer(default, _NAME)).version), set_handler
