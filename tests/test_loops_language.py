@@ -58,6 +58,7 @@ def test_printed_kernel() -> None:
         If(call("gt", Read("s", float32), ZERO), (Store(Y, index(ROW), Read("s", float32)),)),
         Check(call("lt", IndexValue(index(ROW) // 2), Const(7, int64))),
         Prefetch(X, index(ROW) * 4 + 40),
+        Store(Y, index(ROW), ZERO, stream=True),
     ))  # fmt: skip
     assert print_kernel(kernel(body)) == (
         "kernel k(x: f32[12], y: f32[12] written):\n"
@@ -70,7 +71,8 @@ def test_printed_kernel() -> None:
         "    if (s > 0.0:f32):\n"
         "      store y[i] = s\n"
         "    check (index((i // 2)) < 7:i64)\n"
-        "    prefetch x[4*i + 40]"
+        "    prefetch x[4*i + 40]\n"
+        "    stream y[i] = 0.0:f32"
     )
 
 

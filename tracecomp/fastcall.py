@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
+from math import prod
 from types import NoneType
 from typing import Any
 
@@ -24,6 +25,7 @@ from tracecomp.record.recording import Followed, Made, Plain, Result
 from tracecomp.runner import Native
 from tracecomp.runtime import threads
 from tracecomp.runtime.call import Code, Held, Place, Record, field_offsets, layout_is_known
+from tracecomp.runtime.fresh import maker
 from tracecomp.tensor import Tensor
 
 SMALL = 65536
@@ -235,7 +237,8 @@ class _Writer:
                 layout = self.r.layout(dtype, shape)
                 history = Held(partial(Freed, (), ((dtype, shape),))) if n in freed else 0
                 slot = self.r.slot(self.first_output + n)
-                row = (Held(shape), Held(dtype), layout, slot, int(n in self.plan.kept), self.r.memory(), 0, 0, history)
+                make, kept = Held(maker(dtype.itemsize * prod(shape))), int(n in self.plan.kept)
+                row = (make, Held(shape), Held(dtype), layout, slot, kept, self.r.memory(), 0, 0, history)
                 self.fresh[n] = self.r.add("fresh", *row)
 
     def _results(self) -> tuple[int, Held | int]:

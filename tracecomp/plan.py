@@ -18,7 +18,8 @@ from tracecomp.record.binding import read, reader, tensor_of
 from tracecomp.record.pytree import LEAF, unflatten
 from tracecomp.record.recording import Followed, Given, Made, Plain, Recording, Result
 from tracecomp.runner import Backend, Make
-from tracecomp.spare import EASY_BYTES, Spare, fits, kept_outputs
+from tracecomp.runtime.fresh import EASY_BYTES, maker
+from tracecomp.spare import Spare, fits, kept_outputs
 from tracecomp.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
@@ -56,8 +57,9 @@ class Plan:
     def _maker(self, n: int) -> Callable[[], Array]:
         """What gives memory for output ``n``."""
         shape, dtype = self.types[n]
-        large = dtype.itemsize * math.prod(shape) > EASY_BYTES
-        return Spare(shape, dtype).take if large and n in self.kept else partial(np.empty, shape, dtype)
+        nbytes = dtype.itemsize * math.prod(shape)
+        spare = nbytes > EASY_BYTES and n in self.kept
+        return Spare(shape, dtype).take if spare else partial(maker(nbytes), shape, dtype)
 
     def _reusable_grads(self) -> list[tuple[Tensor, int]]:
         """Gradients of state that each call replaces and does not read.

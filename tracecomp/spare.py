@@ -10,9 +10,9 @@ from weakref import getweakrefcount
 
 import numpy as np
 
+from tracecomp.runtime.fresh import maker
+
 Array = np.ndarray[Any, Any]
-EASY_BYTES = 65536
-"""Bytes that ``malloc`` gives without asking the system."""
 KEPT_BYTES = 4 * 2**20
 """How much a program keeps for all its results together; twice that while its last results are held."""
 
@@ -40,6 +40,7 @@ class Spare:
 
     def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
         self.shape, self.dtype = shape, dtype
+        self._make = maker(dtype.itemsize * prod(shape))
         self._arrays: list[Array] = []
 
     def take(self) -> Array:
@@ -54,6 +55,6 @@ class Spare:
             else:
                 others.insert(0, array)
         if found is None:
-            found, others = np.empty(self.shape, self.dtype), others[-1:]
+            found, others = self._make(self.shape, self.dtype), others[-1:]
         self._arrays.extend([*others, found])
         return found

@@ -234,3 +234,16 @@ def test_products_of_several_rows_with_a_vector_are_those_one_by_one(rows: int, 
     np.testing.assert_allclose(whole, w.numpy() @ x.numpy(), rtol=1e-4, atol=1e-4)
     for n in range(rows):
         assert np.array_equal(compiled(lambda w, x: w @ x, w[:, n : n + 1], x).numpy(), whole[:, n : n + 1])
+
+
+@pytest.mark.parametrize(
+    "shape, axis", [((7, 300), 0), ((1, 301), 0), ((3, 5, 257), 1), ((4, 8192), 0), ((2, 3, 8193), 1)]
+)
+@pytest.mark.parametrize("name", ["cumsum", "cumprod"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32])
+def test_running_totals_of_many_lines(name: str, shape: tuple[int, ...], axis: int, dtype: Any) -> None:
+    a = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    x = tc.tensor((a * 4).astype(dtype))
+    want = getattr(x, name)(axis).numpy()
+    for threads in (1, 2):
+        assert compiled(lambda x: getattr(x, name)(axis), x, threads=threads).numpy().tobytes() == want.tobytes()

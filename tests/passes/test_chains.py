@@ -196,3 +196,32 @@ def test_a_chain_can_be_read() -> None:
     assert "take turns on blocks of 10 of 8 x 20 rows, which keeps 35840 bytes out of memory" in describe_partition(
         found.partition
     )
+
+
+def depthwise(size: int, padding: int = 1) -> tuple[Function, list[Any]]:
+    x, w = torch.randn(3, 8, size, size), torch.randn(8, 1, 3, 3)
+    return lambda x, w: functional.conv2d(x, w, padding=padding, groups=8), [x, w]
+
+
+@pytest.mark.parametrize("size", [9, 16, 21])
+def test_padding_and_depthwise_convolution_take_turns(size: int) -> None:
+    fn, args = depthwise(size)
+    graph = optimised(fn, *args)
+    together, apart = lower(graph, machine=SMALL), lower(graph, machine=SMALL, fuse=False)
+    assert len(together.program.steps) == 1 and together.program.arena_bytes == 0 and len(apart.program.steps) == 2
+    verify_program(together.program)
+    wanted = bits(graph, apart.program, 1)
+    assert bits(graph, together.program, 1) == bits(graph, together.program, 2) == wanted
+    assert interpreted(graph, together.program) == wanted
+
+
+def test_padding_that_others_read_stays_in_memory() -> None:
+    fn, args = depthwise(16, padding=0)
+
+    def shared(x: Any, w: Any) -> Any:
+        padded = functional.pad(x, (1, 1, 1, 1))
+        return padded, fn(padded, w)
+
+    assert len(lowered(shared, *args).program.steps) == 2
+    dense = lowered(lambda x, w: functional.conv2d(x, w, padding=1), args[0], torch.randn(64, 8, 3, 3))
+    assert len(dense.program.steps) == 2

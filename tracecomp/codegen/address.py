@@ -29,6 +29,11 @@ class Offset:
     def width(self) -> int:
         return self.vector.width if self.vector else self.lanes if self.stride else 0
 
+    def multiple_of(self, line: int, lanes: int) -> bool:
+        """Whether consecutive ``lanes`` from here on are whole vectors of lines of memory, ``line`` elements each."""
+        whole = self.const % lanes == 0 and all(factor % line == 0 for _, factor in self.scalars)
+        return whole and self.vector is None and line % lanes == 0
+
 
 class Indexer:
     """Turns ``Index`` values into addresses, given what each loop variable is and how to evaluate expressions."""
@@ -150,6 +155,9 @@ def _fits_i32(i: Index) -> bool:
     return bounds is not None and bounds[0] >= 0 and bounds[1] < 2**31
 
 
+NONTEMPORAL = "!nontemporal !1"
+
+
 @dataclass(frozen=True, slots=True)
 class Access:
     """One load: its text and operands, for whoever decides where it may stand."""
@@ -177,8 +185,10 @@ def load_access(e: Emitter, dtype: DType, address: Value, o: Offset, mask: Value
     return Access(f"call {vector} {name}({operand}, {full}, {vector} zeroinitializer)", elem, width, (address, full))
 
 
-def store_text(e: Emitter, value: Value, address: Value, mask: Value | None, align: int) -> str:
-    """The store of a vector or (without mask) a scalar."""
+def store_text(e: Emitter, value: Value, address: Value, mask: Value | None, align: int, stream: bool = False) -> str:
+    """The store of a vector or (without mask) a scalar. One that streams is of a whole vector, and aligned as such."""
+    if stream:
+        return f"  store {value}, {address}, align {align * value.width}, {NONTEMPORAL}"
     if mask is None and not address.width:
         return f"  store {value}, {address}, align {align}"
     full = mask or e.all_true(value.width)

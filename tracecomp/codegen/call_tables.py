@@ -19,7 +19,7 @@ TABLES: Mapping[str, tuple[str, ...]] = {
     "hosts": ("owner", "key", "attribute", "number"),
     "sources": ("kind", "reference", "requires_grad", "layout", "slot", "exclusive", "tensor", "array"),
     "absent_grads": ("tensor", "absent"),
-    "fresh": ("shape", "dtype", "layout", "slot", "kept", "memory", "array", "tensor", "history"),
+    "fresh": ("make", "shape", "dtype", "layout", "slot", "kept", "memory", "array", "tensor", "history"),
     "in_place": ("source", "slot", "apart"),
     "written": ("source",),
     "storages": ("argument", "written", "itself"),
@@ -30,8 +30,9 @@ TABLES: Mapping[str, tuple[str, ...]] = {
 ``pairs``: byte offsets of two arguments, and whether they are one object. ``names``: entries of dictionaries, with the
 version of the dictionary when it was seen last. ``sources``: a tensor that the call looks at,
 by kind ARGUMENT (byte offset), OBJECT, or GRADIENT (of an object); ``requires_grad`` 0, 1, or 2 for either;
-``exclusive`` asks that nobody else holds it. ``fresh``: outputs in new memory, ``memory`` is where a list holds two
-arrays that may be used again. ``in_place``: outputs in a source's memory, ``apart`` when no other source may overlap.
+``exclusive`` asks that nobody else holds it. ``fresh``: outputs in new memory, which ``make`` gives, ``memory`` is
+where a list holds two arrays that may be used again. ``in_place``: outputs in a source's memory, ``apart`` when no
+other source may overlap.
 ``results``: where the address of each stands when it has been made."""
 
 HEADER = (
@@ -49,7 +50,7 @@ LAYOUT_ND, LAYOUT_BYTES, LAYOUT_DIMS = 8, 16, 24
 """Offsets in the words of an array's layout: its descr, nd, bytes, dimensions."""
 
 GLOBALS = (
-    "none", "false", "true", "zero", "array_type", "tensor_type", "empty", "new_object", "modes_key",
+    "none", "false", "true", "zero", "array_type", "tensor_type", "new_object", "modes_key",
 )  # fmt: skip
 """The words of the table of objects that all records refer to."""
 

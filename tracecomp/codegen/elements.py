@@ -43,12 +43,16 @@ class Elements:
     """What surrounds a statement, what names mean there, and the values of expressions.
 
     ``groups`` maps a parameter to its alias group. ``spmd`` are the open tile and vector loops, ``vector`` the vector
-    one, ``point`` the element (or chunk of elements) that is being evaluated.
+    one, ``point`` the element (or chunk of elements) that is being evaluated. ``streaming``: buffers that are streamed
+    to begin at a line.
     """
 
-    def __init__(self, e: Emitter, width: int, bases: dict[str, Value], groups: dict[str, str]) -> None:
+    def __init__(
+        self, e: Emitter, width: int, bases: dict[str, Value], groups: dict[str, str], streaming: bool = False
+    ) -> None:
         self.e = e
         self.width = width
+        self.streaming = streaming
         self.bases = bases
         self.groups = groups
         self.indexer = Indexer(e, self._position, self.eval)

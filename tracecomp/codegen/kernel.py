@@ -2,33 +2,52 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tracecomp.codegen import sync
 from tracecomp.codegen.elements import Binding
 from tracecomp.codegen.emitter import Emitter, Module, Value
 from tracecomp.codegen.statements import Statements
-from tracecomp.ir.loops import SHARED, Accumulate, Let, Local, Loop, walk
+from tracecomp.ir.loops import SHARED, Accumulate, Let, Local, Loop, Store, walk
 from tracecomp.ir.program import Kernel
 
 
 @dataclass(slots=True)
 class KernelCode:
-    """The functions' text and the scratch memory they want: bytes shared by all threads, bytes for each."""
+    """The functions' text and the scratch memory they want: bytes shared by all threads, bytes for each.
+
+    ``streamed`` are the numbers of parameters that are stored to past the caches, by a second function whose name ends
+    in ``STREAMING``, which is for calls that give all of them memory at the beginning of lines.
+    """
 
     text: str
     shared_bytes: int
     private_bytes: int
     parallel: bool
+    streamed: tuple[int, ...] = ()
+
+
+STREAMING = ".streaming"
+
+
+def emit_kernel(kernel: Kernel, name: str, module: Module, groups: dict[str, str]) -> KernelCode:
+    """The code of one kernel. ``groups`` maps a parameter to its alias group; those alone in theirs are noalias."""
+    code = KernelEmitter(kernel, name, module, groups, False).emit()
+    names = {s.buffer.name for s in walk(kernel.body) if isinstance(s, Store) and s.stream}
+    streamed = tuple(n for n, p in enumerate(kernel.params) if p.name in names)
+    if not streamed or not module.target.is_x86:
+        return code
+    fast = KernelEmitter(kernel, name + STREAMING, module, groups, True).emit()
+    return replace(code, text=f"{code.text}\n{fast.text}", streamed=streamed)
 
 
 class KernelEmitter(Statements):
-    """Emits one kernel. ``groups`` maps a parameter to its alias group; parameters alone in theirs are noalias."""
+    """Emits one kernel."""
 
-    def __init__(self, kernel: Kernel, name: str, module: Module, groups: dict[str, str]) -> None:
+    def __init__(self, kernel: Kernel, name: str, module: Module, groups: dict[str, str], streaming: bool) -> None:
         bases = {p.name: Value(f"%p{i}", "ptr") for i, p in enumerate(kernel.params)}
         width = module.target.vector_bits // 8 // _lane_bytes(kernel)
-        super().__init__(Emitter(module), width, bases, groups)
+        super().__init__(Emitter(module), width, bases, groups, streaming)
         self.kernel = kernel
         self.name = name
         self.parts: list[_Part] = []
@@ -48,6 +67,7 @@ class KernelEmitter(Statements):
                     self.names.append(name)
                 case Accumulate(accs):
                     self.names.extend(a.name for a in accs)
+        self.finish_streams()
         params = [f"{self.pointer(p.name)} %p{i}" for i, p in enumerate(self.kernel.params)]
         rest = ["ptr %team", "ptr %failed", "i64 %step", "ptr %shared", "ptr %private"]
         own = _function(self.name, [*params, *rest], self.e)
@@ -85,7 +105,7 @@ class _Part(Statements):
     """
 
     def __init__(self, kernel: KernelEmitter, loop: Loop) -> None:
-        super().__init__(Emitter(kernel.e.module), kernel.width, {}, kernel.groups)
+        super().__init__(Emitter(kernel.e.module), kernel.width, {}, kernel.groups, kernel.streaming)
         self.name = f"{kernel.name}.part{len(kernel.parts)}"
         self.given = [Value("%private", "ptr"), Value("%failed", "ptr"), Value("%step", "i64")]
         self.params = ["ptr %private", "ptr %failed", "i64 %step"]
@@ -95,6 +115,7 @@ class _Part(Statements):
             value = kernel.bindings[name].values[()]
             self.bindings[name] = Binding((), {(): value if value.const is not None else self._take(value, value.type)})
         self.repeat(loop, Value("%start", "i64"), Value("%stop", "i64"))
+        self.finish_streams()
 
     def _take(self, value: Value, spelled: str) -> Value:
         taken = Value(f"%c{len(self.given)}", value.elem)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from tracecomp.codegen.address import Indexer, Position
 from tracecomp.codegen.emitter import Emitter, Module, Value
-from tracecomp.codegen.kernel import KernelCode, KernelEmitter
+from tracecomp.codegen.kernel import STREAMING, KernelCode, emit_kernel
 from tracecomp.codegen.overlap import overlapping
 from tracecomp.codegen.target import Target
 from tracecomp.errors import CompileError
 from tracecomp.ir.index import Index, Var
 from tracecomp.ir.loop_printer import kernel_key
-from tracecomp.ir.loops import Check, Expr, walk
+from tracecomp.ir.loops import LINE, Check, Expr, walk
 from tracecomp.ir.program import CallStep, Program, Ref, RepeatStep, Slot, Step, WhenStep, WhileStep, call_steps
 
 ALIGNMENT = 64
@@ -84,7 +85,7 @@ class _ProgramEmitter:
         return (
             f"attributes #0 = {{ nounwind {width} }}\nattributes #1 = {{ nounwind noinline }}\n"
             f"attributes #2 = {{ nounwind willreturn memory(none) {width} }}\n"
-            "attributes #3 = { nounwind willreturn noinline memory(none) }\n!0 = !{}\n"
+            "attributes #3 = { nounwind willreturn noinline memory(none) }\n!0 = !{}\n!1 = !{i32 1}\n"
         )
 
     def _kernel(self, call: CallStep) -> tuple[str, KernelCode]:
@@ -96,7 +97,7 @@ class _ProgramEmitter:
         found = self.kernels.get(key)
         if found is None:
             name = f"k{len(self.kernels)}"
-            code = KernelEmitter(call.kernel, name, self.module, groups).emit()
+            code = emit_kernel(call.kernel, name, self.module, groups)
             found = self.kernels[key] = (name, code)
         return found
 
@@ -192,18 +193,27 @@ class _ProgramEmitter:
     def _call(self, call: CallStep) -> None:
         number = self.step
         self.step += 1
-        name, _ = self.codes[number]
-        args = [str(self._slot_address(r.slot, r.offset)) for r in call.args]
+        args = [self._slot_address(r.slot, r.offset) for r in call.args]
         rest = ["ptr %team", "ptr %failed", f"i64 {number + 1}", str(self.shared), str(self.private)]
         started = self._clock() if self.profile else None
         after = self._unless_failed() if self.may_fail and _writes_outside(call) else None
-        self.e.line(f"  call void @{name}({', '.join([*args, *rest])})")
+        self.e.line(f"  call void {self._callee(number, args)}({', '.join([*map(str, args), *rest])})")
         if after:
             self.e.line(f"  br label %{after}")
             self.e.start_label(after)
         self.may_fail = self.may_fail or any(isinstance(s, Check) for s in walk(call.kernel.body))
         if started:
             self._add_elapsed(number, started)
+
+    def _callee(self, number: int, args: Sequence[Value]) -> str:
+        """The function of a step, by where what it streams to begins."""
+        e, (name, code) = self.e, self.codes[number]
+        if not code.streamed:
+            return f"@{name}"
+        starts = [e.convert("ptrtoint", args[n], "i64") for n in code.streamed]
+        both = reduce(lambda a, b: e.binary("or", a, b), starts)
+        whole = e.compare("icmp eq", e.binary("and", both, e.const("i64", LINE - 1)), e.const("i64", 0))
+        return e.pure(f"select {whole}, ptr @{name}{STREAMING}, ptr @{name}", "ptr", 0, [whole]).text
 
     def _unless_failed(self) -> str:
         """Start a block that is left out once an index check failed, so that state stays as it was; its end label."""

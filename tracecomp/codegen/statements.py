@@ -14,6 +14,7 @@ from tracecomp.errors import CompileError
 from tracecomp.ir.loops import Accumulate, Buffer, Check, If, Let, Local, Loop, Prefetch, Stmt, Store, Update, walk
 
 STACK_LOCAL_BYTES = 16384
+_STORE_FENCE = "@llvm.x86.sse.sfence"
 
 
 class Statements(Storing, Reducing):
@@ -23,8 +24,10 @@ class Statements(Storing, Reducing):
     ``%private``.
     """
 
-    def __init__(self, e: Emitter, width: int, bases: dict[str, Value], groups: dict[str, str]) -> None:
-        super().__init__(e, width, bases, groups)
+    def __init__(
+        self, e: Emitter, width: int, bases: dict[str, Value], groups: dict[str, str], streaming: bool = False
+    ) -> None:
+        super().__init__(e, width, bases, groups, streaming)
         self.shared_bytes = 0
         self.private_bytes = 0
 
@@ -201,6 +204,12 @@ class Statements(Storing, Reducing):
         elem, base = convert.memory_elem(stmt.buffer.dtype), self.bases[stmt.buffer.name]
         address = self.indexer.address(base, elem, self.indexer.offset(stmt.offset))
         e.line(f"  call void {name}({address}, i32 0, i32 3, i32 1)")
+
+    def finish_streams(self) -> None:
+        """Let what has passed the caches by be seen before this thread meets others."""
+        if self.streaming:
+            self.e.declare(_STORE_FENCE, f"declare void {_STORE_FENCE}()")
+            self.e.line(f"  call void {_STORE_FENCE}()")
 
     def _check(self, stmt: Check) -> None:
         e = self.e

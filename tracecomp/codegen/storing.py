@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from math import prod
 
 from tracecomp.codegen import convert
-from tracecomp.codegen.address import store_text
+from tracecomp.codegen.address import Offset, store_text
 from tracecomp.codegen.elements import Binding, Elements, Point, inside
 from tracecomp.codegen.emitter import Value
 from tracecomp.codegen.transpose import store_transposed, tile_to_transpose
 from tracecomp.ir.index import Index, Var
-from tracecomp.ir.loops import Let, Load, Store, expressions
+from tracecomp.ir.loops import LINE, Let, Load, Store, expressions
 
 AT_ONCE = 8
 
@@ -108,10 +108,16 @@ class Storing(Elements):
             lane = (self.point[vector] if vector in elements else 0) * lanes
             at = stmt.offset.substitute({vector: Index((), lane), tile: Index()})
             elem = convert.memory_elem(dtype)
-            base = self.indexer.address(self.bases[stmt.buffer.name], elem, self.indexer.offset(at))
+            first = self.indexer.offset(at)
+            base = self.indexer.address(self.bases[stmt.buffer.name], elem, first)
             stride = stmt.offset.coefficient(vector)
             assert stride is not None
-            store_transposed(e, rows, base, stride, min(lanes, vector.extent - lane), dtype.itemsize)
+            stream = self._streams(stmt, first, lanes)
+            store_transposed(e, rows, base, stride, min(lanes, vector.extent - lane), dtype.itemsize, stream)
+
+    def _streams(self, stmt: Store, first: Offset, lanes: int) -> bool:
+        """Whether a vector stored from ``first`` on may pass the caches by."""
+        return self.streaming and stmt.stream and first.multiple_of(LINE // stmt.buffer.dtype.itemsize, lanes)
 
     def _store_element(self, stmt: Store, value: Value) -> None:
         e, buffer = self.e, stmt.buffer
@@ -126,7 +132,8 @@ class Storing(Elements):
         align = buffer.dtype.itemsize
         if o.width:
             full = e.both(e.widen(mask, o.width) if mask else None, self.active())
-            e.line(store_text(e, e.widen(value, o.width), address, full, align))
+            stream = full is None and o.stride == 1 and self._streams(stmt, o, o.width)
+            e.line(store_text(e, e.widen(value, o.width), address, full, align, stream))
             return
         if not value.width and not (mask and mask.width):
             self._store_scalar(value, address, mask, align)

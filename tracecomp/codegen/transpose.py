@@ -24,25 +24,29 @@ def tile_to_transpose(offset: Index, vector: Var | None, tiles: Sequence[Var]) -
     return None
 
 
-def store_transposed(e: Emitter, rows: Sequence[Value], base: Value, stride: int, active: int, align: int) -> None:
+def store_transposed(
+    e: Emitter, rows: Sequence[Value], base: Value, stride: int, active: int, align: int, stream: bool
+) -> None:
     """Store the first ``active`` lanes of all rows: lane k of row r to element ``k * stride + r`` from ``base`` on.
 
-    A function of the module does it, as there are many shuffles and few shapes.
+    A function of the module does it, as there are many shuffles and few shapes. With ``stream``, ``base`` begins a
+    line, and whole vectors of whole lines pass the caches by.
     """
     first = rows[0]
-    name = f"@tc.transpose.{len(rows)}x{first.width}.{first.elem}.{stride}.{active}"
+    stream = stream and stride % first.width == 0
+    name = f"@tc.transpose{'.stream' * stream}.{len(rows)}x{first.width}.{first.elem}.{stride}.{active}"
     declarations = e.module.declarations
     if name not in declarations:
         inner = Emitter(e.module)
         params = [Value(f"%r{i}", first.elem, first.width) for i in range(len(rows))]
-        _store_pieces(inner, params, stride, active, align)
+        _store_pieces(inner, params, stride, active, align, stream)
         signature = ", ".join([*map(str, params), "ptr %base"])
         lines = "\n".join(inner.blocks[0].lines)
         declarations[name] = f"define internal void {name}({signature}) #0 {{\nentry:\n{lines}\n  ret void\n}}\n"
     e.line(f"  call void {name}({', '.join(map(str, [*rows, base]))})")
 
 
-def _store_pieces(e: Emitter, rows: Sequence[Value], stride: int, active: int, align: int) -> None:
+def _store_pieces(e: Emitter, rows: Sequence[Value], stride: int, active: int, align: int, stream: bool) -> None:
     """The stores: of one lane each, or of as many lanes as fill a vector where memory goes on without a gap."""
     lanes, extent = rows[0].width, len(rows)
     columns, count = transpose(e, rows), next_power_of_two(extent)
@@ -53,7 +57,8 @@ def _store_pieces(e: Emitter, rows: Sequence[Value], stride: int, active: int, a
             address = e.gep(rows[0].elem, Value("%base", "ptr"), offset)
             piece = pick(e, columns, lane * count + start, min(count * joined, lanes))
             present = min(extent - start, count) + (min(joined, active - lane) - 1) * count
-            e.line(store_text(e, piece, address, tail_mask(e, piece.width, present), align))
+            mask = tail_mask(e, piece.width, present)
+            e.line(store_text(e, piece, address, mask, align, stream and mask is None and piece.width == lanes))
 
 
 def transpose(e: Emitter, rows: Sequence[Value]) -> list[Value]:

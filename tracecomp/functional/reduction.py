@@ -323,7 +323,10 @@ def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
         return prim.exp(x)
     kept = keep_dims(x.shape, axes)
     powers = prim.exp(prim.sub(x, to_shape(prim.max(x.detach(), axes=axes), kept)))
-    return prim.div(powers, to_shape(prim.sum(powers, axes=axes), kept))
+    total = to_shape(prim.sum(powers, axes=axes), kept)
+    if x.dtype.itemsize < 4:  # where the quotient of a long row's total would be a denormal
+        return prim.div(powers, total)
+    return prim.mul(powers, prim.div(1.0, total))
 
 
 @function(composite=True)

@@ -140,7 +140,8 @@ class _Printer:
             case Store():
                 where = f" where {self.expr(s.where)}" if s.where else ""
                 target = f"{self.buffer(s.buffer)}[{self.index(s.offset)}]"
-                self.line(level, f"store {target} = {self.expr(s.value)}{where}")
+                word = "stream" if s.stream else "store"
+                self.line(level, f"{word} {target} = {self.expr(s.value)}{where}")
             case Accumulate():
                 accs = [
                     f"{self.name(a.name)}: {a.op} {a.dtype.short} from {self.expr(a.init)}"

@@ -7,6 +7,7 @@
     stmt    = loop kind var: stmt*                   kind  = serial | parallel | brief | tile | vector
             | let name = expr                        names are assigned once
             | store buffer[index] = expr  [where e]
+            | stream buffer[index] = expr  [where e] a store to memory that nobody reads soon: it need not enter a cache
             | accumulate (name: op from init)*: stmt*     ... update name, expr*
             | local buffer
             | if expr: stmt*                         the condition does not vary over tile loops
@@ -150,6 +151,7 @@ class Store:
     offset: Index
     value: Expr
     where: Expr | None = None
+    stream: bool = False
 
 
 @immutable
@@ -212,6 +214,9 @@ class Prefetch:
 
 SHARED = ("parallel", "brief")
 """The kinds of loops that threads share."""
+
+LINE = 64
+"""Bytes of memory that caches hold and pass on together."""
 
 Stmt = Let | Store | Loop | Accumulate | Update | Local | If | Check | Prefetch
 
@@ -317,7 +322,7 @@ def expressions(body: Iterable[Stmt]) -> Iterator[Expr]:
 
 
 __all__ = [
-    "SHARED", "Acc", "Accumulate", "Buffer", "Call", "Check", "Const", "Expr", "If", "Index", "IndexValue", "Let",
-    "Load", "Local", "Loop", "Prefetch", "Read", "Stmt", "Store", "Update", "Var", "both", "cast", "children",
+    "LINE", "SHARED", "Acc", "Accumulate", "Buffer", "Call", "Check", "Const", "Expr", "If", "Index", "IndexValue",
+    "Let", "Load", "Local", "Loop", "Prefetch", "Read", "Stmt", "Store", "Update", "Var", "both", "cast", "children",
     "expressions", "in_range", "index", "index_from", "operands", "roots", "walk", "with_children",
 ]  # fmt: skip

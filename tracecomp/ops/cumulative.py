@@ -36,6 +36,8 @@ from tracecomp.ops.statements import CHUNK, Names, vectors
 AT_ONCE = 4
 # Lines that lie side by side and run together, if that leaves a few chunks of them to share: memory likes long runs.
 WIDE, SHARES = (256, 128), 4
+# Least elements of a row that a thread takes: shorter runs of memory are not fetched ahead.
+PART = 4096
 
 _SHAPES: tuple[tuple[Shape, int], ...] = (
     ((5,), 0), ((2, 3, 4), 1), ((3, 70), 1), ((4, 3), 0), ((0, 3), 0), ((2, 0), 0), ((3, 1), 1),
@@ -91,17 +93,34 @@ def lines(
     return result
 
 
+def _in_rows(names: Names, op: str, x: Buffer, out: Buffer, first: Const, shape: Shape, axis: int) -> list[Stmt]:
+    """Lines that lie side by side, one step of all at a time: totals are read from the result, memory without gaps."""
+    outer, size, inner = math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
+    parts = next(n for n in range(max(inner // PART, 1), 0, -1) if inner % n == 0)
+    both, k, width = names.var(outer * parts), names.var(size - 1), inner // parts
+
+    def step(before: Callable[[Index], Expr], row: Index) -> list[Stmt]:
+        return vectors(names, width, lambda i: [Store(out, row + i, call(op, before(i), Load(x, row + i)))])
+
+    start = index(both) // parts * (size * inner) + index(both) % parts * width
+    row = start + index(k) * inner
+    steps = Loop("serial", k, tuple(step(lambda i: Load(out, row + i), row + inner)))
+    return [Loop("parallel", both, (*step(lambda i: first, start), steps))]
+
+
 def _running(op: str, identity: Callable[[DType], Const]) -> Imperative:
-    """One accumulator per line, stored after every step."""
+    """Totals after every step: of a few lines in accumulators, of many from the step before."""
 
     def statements(
         ins: Sequence[Buffer], outs: Sequence[Buffer], in_types: Sequence[TensorType], out_types: Any, *, axis: int
     ) -> list[Stmt]:
-        names, dtype = Names(), in_types[0].dtype
+        names, dtype, shape = Names(), in_types[0].dtype, in_types[0].shape
         wide = compute_dtype(dtype)
+        if wide is dtype and math.prod(shape[axis + 1 :]) > WIDE[0] and in_types[0].numel:
+            return _in_rows(names, op, ins[0], outs[0], identity(dtype), shape, axis)
 
         def line(at: Callable[[Index], Index]) -> list[Stmt]:
-            k, name = names.var(in_types[0].shape[axis]), names.let()
+            k, name = names.var(shape[axis]), names.let()
             place = at(index(k))
             step = (
                 Update(name, (cast(Load(ins[0], place), wide),)),
@@ -109,7 +128,7 @@ def _running(op: str, identity: Callable[[DType], Const]) -> Imperative:
             )
             return [Accumulate((Acc(name, op, wide, identity(wide)),), (Loop("serial", k, step),))]
 
-        return lines(names, in_types[0].shape, axis, line)
+        return lines(names, shape, axis, line)
 
     return Imperative(statements)
 

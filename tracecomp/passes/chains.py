@@ -3,7 +3,8 @@
 A chain starts at a contraction with a large result. Kernels that read it row by row join (``row_blocks.py`` tells), and
 so do those that read their results, as long as the arithmetic for each element handed over is so little that moving the
 element through memory costs about as much. What a chain leaves in memory for later kernels, these may rather compute
-again, block by block, in a chain of their own. What is computed, and in which order, stays the same.
+again, block by block, in a chain of their own. Padding and the depthwise convolution that reads it are a chain of two,
+on blocks small enough for the nearest cache. What is computed, and in which order, stays the same.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from tracecomp.passes.reads import storage
 from tracecomp.passes.row_blocks import Misaligned, RowBlock, Rows, Summed
 
 MAX_TERMS = 256
+WINDOW_TERMS = 32
 MAX_HEIGHT = 64
 MIN_HEIGHT = 16
 WANTED_BLOCKS = 16
@@ -40,6 +42,8 @@ def with_chains(partition: Partition, graph: Graph, aliases: Mapping[int, int], 
     search = _Search(partition, {storage(o.value) for o in graph.outputs}, overwriting, machine)
     for group in partition.groups:
         search.start(group)
+    for group in partition.groups:
+        search.start_before(group)
     chains = list(map(search.chain, search.grown))
     return replace(search.partition, groups=[g for unit in search.units for g in unit], chains=chains)
 
@@ -49,7 +53,7 @@ class _Grown:
     """A chain as it grows: a trial block of rows, the members, units that come later.
 
     ``ends`` are members whose results are not made row by row, ``sums`` those of them that sum over rows. ``again`` are
-    copies of an earlier chain's groups, whose results are computed again.
+    copies of an earlier chain's groups, whose results are computed again. ``near``: blocks stay in the nearest cache.
     """
 
     rows: Rows
@@ -58,6 +62,7 @@ class _Grown:
     ends: set[Group] = field(default_factory=set)
     sums: set[Group] = field(default_factory=set)
     later: list[Unit] = field(default_factory=list)
+    near: bool = False
 
 
 class _Search:
@@ -80,16 +85,34 @@ class _Search:
         """Add the chain that starts at ``head``, if there is one, and the one that computes its results again."""
         if head.kind != "bilinear" or (head,) not in self.units or not self._light(head, self.stored[head]):
             return
-        *lead, count, _ = (1, *_root(head).outputs[0].shape)
-        height = min(count, MIN_HEIGHT)
-        rows = Rows(Var("outer", prod(lead)), count, index(Var("part", count // height)) * height, height)
-        grown = _Grown(rows, [head])
+        grown = _Grown(_rows((1, *_root(head).outputs[0].shape[:-1])), [head])
         if not self._fits(grown, head):
             return
         self._grow(grown, self.units.index((head,)) + 1)
         if self._pays(grown):
             self._add(grown)
             self._start_again(grown)
+
+    def start_before(self, head: Group) -> None:
+        """Add the chain of ``head`` and the contraction that alone reads its result, if that does little with it."""
+        if head.kind != "loops" or len(self.stored[head]) != 1 or not self._light(head, self.stored[head]):
+            return
+        (made,) = self.stored[head]
+        readers = [unit for unit in self.units if made in self._loaded(unit)]
+        if made in self.wanted or len(readers) != 1 or len(readers[0]) != 1:
+            return
+        (reader,) = readers[0]
+        if reader.kind != "bilinear" or self.overwriting & set(self.stored[reader]):
+            return
+        if _terms(_root(reader)) > WINDOW_TERMS * made.type.numel:
+            return
+        for axes in range(len(made.shape) - 1, 0, -1):
+            grown = _Grown(_rows((1, *made.shape[:axes])), [head], near=True)
+            if self._fits(grown, head) and self._fits(grown, reader) and not grown.sums:
+                grown.members.append(reader)
+                if self._height(grown) is not None:
+                    self._add(grown)
+                return
 
     def _grow(self, grown: _Grown, first: int) -> None:
         """Let units from number ``first`` on join, or note that they come after the chain."""
@@ -226,11 +249,12 @@ class _Search:
         rows = grown.rows
         slots = block_slots(tuple(grown.members), self._inside(grown), self.partition)
         row_bytes = sum(v.type.nbytes for v in {slot: v for v, slot in slots.items()}.values()) // rows.total
-        least = min(MIN_HEIGHT, rows.count)
+        least = 1 if grown.near else min(MIN_HEIGHT, rows.count)
+        room = (self.machine.l1_bytes if grown.near else self.machine.l2_bytes) // 2
         if least * row_bytes > 2 * self.machine.l2_bytes:
             return None
         parts = 1 if grown.sums else -(-WANTED_BLOCKS // rows.outer.extent)
-        fitting = min(MAX_HEIGHT, rows.count // parts, self.machine.l2_bytes // 2 // max(row_bytes, 1))
+        fitting = min(MAX_HEIGHT, rows.count // parts, room // max(row_bytes, 1))
         return _even(rows.count, max(fitting, least))
 
     def chain(self, grown: _Grown) -> Chain:
@@ -239,6 +263,13 @@ class _Search:
         assert height is not None
         rows, inside = grown.rows, tuple(self._inside(grown))
         return Chain(tuple(grown.members), rows.outer.extent, rows.count, height, inside, frozenset(grown.ends))
+
+
+def _rows(shape: tuple[int, ...]) -> Rows:
+    """Rows numbered by axes of ``shape``, with a trial block of them."""
+    *lead, count = shape
+    height = min(count, MIN_HEIGHT)
+    return Rows(Var("outer", prod(lead)), count, index(Var("part", count // height)) * height, height)
 
 
 def _even(count: int, fitting: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 from tracecomp.ir.graph import Node, Value
@@ -31,12 +31,15 @@ class Params:
     """The buffers of a kernel, named in order of first use, so that equal kernels have equal text.
 
     ``same`` maps a value to the input whose memory it overwrites: both are one buffer. ``opaque`` are the views that
-    are loaded from memory.
+    are loaded from memory. ``large`` are values that are too large to stay in a cache, and that no kernel reads.
     """
 
-    def __init__(self, opaque: Opaque, same: Mapping[Value, Value] | None = None) -> None:
+    def __init__(
+        self, opaque: Opaque, same: Mapping[Value, Value] | None = None, large: Set[Value] = frozenset()
+    ) -> None:
         self.opaque = opaque
         self.same = same or {}
+        self.large = large
         self.buffers: dict[Value, Buffer] = {}
         self.writes: set[str] = set()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,15 +17,12 @@ from tracecomp.passes.groups import Chain, Group, Partition
 from tracecomp.passes.inline import looked_into, with_inlined
 from tracecomp.passes.lower_chain import chain_body
 from tracecomp.passes.machine import Machine
-from tracecomp.passes.nest import build_nest
+from tracecomp.passes.nest import Nest, build_nest
 from tracecomp.passes.reads import storage
 from tracecomp.passes.schedule import schedule_nest
 from tracecomp.passes.schedule_bilinear import schedule_bilinear
-from tracecomp.passes.strips import strip
 from tracecomp.passes.winograd import windows_of, winograd_form
 from tracecomp.passes.work import shared_where_it_pays
-
-COPY_CHUNK = 64
 
 
 @dataclass
@@ -40,16 +37,18 @@ class Task:
 class GroupLowerer:
     """Lowers groups and chains; those that differ only in which values they work on share one kernel."""
 
-    def __init__(self, partition: Partition, same: Mapping[Value, Value], machine: Machine) -> None:
+    def __init__(self, partition: Partition, same: Mapping[Value, Value], machine: Machine, large: Set[Value]) -> None:
         self.partition = partition
         self.same = same
+        self.large = large
         self.machine = machine
         self.known: dict[Any, tuple[Kernel, list[int]]] = {}
 
     def task(self, unit: Group | Chain) -> Task:
         groups = unit.groups if isinstance(unit, Chain) else (unit,)
         shape, values = shape_of(groups, self.partition, self.same)
-        key = (shape, _blocks(unit, values) if isinstance(unit, Chain) else None)
+        blocks = _blocks(unit, values) if isinstance(unit, Chain) else None
+        key = (shape, blocks, tuple(n for n, v in enumerate(values) if v in self.large))
         if key not in self.known:
             task = self._lower(unit)
             number = {v: n for n, v in enumerate(values)}
@@ -58,7 +57,7 @@ class GroupLowerer:
         return Task(kernel, tuple(values[n] for n in places), tuple(n for g in groups for n in g.nodes))
 
     def _lower(self, unit: Group | Chain) -> Task:
-        params = Params(self.partition.opaque, self.same)
+        params = Params(self.partition.opaque, self.same, self.large)
         if isinstance(unit, Group):
             return lower_group(unit, self.partition, params, self.machine)
         body = chain_body(unit, self.partition, params, self.machine)
@@ -137,9 +136,10 @@ def _task(name: str, body: tuple[Stmt, ...], params: Params, nodes: tuple[Node, 
     return Task(kernel, tuple(params.buffers), nodes)
 
 
-def copy_task(source: Value, target: Value) -> Task:
+def copy_task(source: Value, target: Value, machine: Machine, large: Set[Value] = frozenset()) -> Task:
     """A kernel that copies one value's memory."""
-    params = Params(frozenset())
+    params = Params(frozenset(), large=large)
     p, q = params.of(source), params.written(target)
     var = Var("i", source.type.numel)
-    return _task("copy", strip(var, COPY_CHUNK, [Store(q, index(var), Load(p, index(var)))]), params, ())
+    store = Store(q, index(var), Load(p, index(var)))
+    return _task("copy", schedule_nest(Nest([var], [], [[store]], params, 1), machine), params, ())

@@ -16,6 +16,7 @@ class Machine:
     registers: int
     l1_bytes: int = 32 * 1024
     l2_bytes: int = 1024 * 1024
+    l3_bytes: int = 32 * 1024 * 1024
 
     def lanes(self, itemsize: int) -> int:
         """Elements of ``itemsize`` bytes in one register."""

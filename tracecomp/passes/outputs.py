@@ -9,6 +9,7 @@ from tracecomp.ir.op import Imperative
 from tracecomp.passes.groups import Group, Partition
 from tracecomp.passes.inline import values_read, with_inlined
 from tracecomp.passes.lower import Task, copy_task
+from tracecomp.passes.machine import Machine
 from tracecomp.passes.reads import reads_aligned, storage
 
 
@@ -16,13 +17,17 @@ class Outputs:
     """``home`` maps a value to the output position whose memory holds it; ``same`` to the value it overwrites.
 
     That is an input, or what another kernel stores for the one that overwrites it. ``aliases[o] = i`` says that
-    output ``o`` is the memory of input ``i``.
+    output ``o`` is the memory of input ``i``. ``within`` says that the graph is a body, whose results others read.
     """
 
-    def __init__(self, graph: Graph, partition: Partition, aliases: Mapping[int, int]) -> None:
+    def __init__(
+        self, graph: Graph, partition: Partition, aliases: Mapping[int, int], machine: Machine, within: bool
+    ) -> None:
         self.graph = graph
         self.partition = partition
         self.aliases = aliases
+        self.machine = machine
+        self.within = within
         self.home: dict[Value, int] = {}
         self.same: dict[Value, Value] = {}
         self.pending: list[tuple[Value, int]] = []
@@ -82,19 +87,31 @@ class Outputs:
             reads_aligned(v, target, inside, self.partition.opaque) for v in self.partition.stored[group]
         )
 
+    def large(self) -> frozenset[Value]:
+        """Values in memory of their own that no kernel reads, and too large to be found in a cache afterwards."""
+        read = {v for values in self.reads.values() for v in values} | {v for v, _ in self.pending}
+        return frozenset(v for v in self.home if self._is_large(v) and v not in self.same and v not in read)
+
+    def _is_large(self, value: Value) -> bool:
+        # Its operand and the result of the call before fill the cache, too.
+        return not self.within and 3 * value.type.nbytes > self.machine.l3_bytes
+
     def copies(self) -> list[Task]:
         """Copies for outputs that no kernel writes, those over inputs last and from staged sources."""
         plain = [(v, p) for v, p in self.pending if p not in self.aliases]
         over = [(v, p) for v, p in self.pending if p in self.aliases and v is not self._target(p)]
-        tasks = [copy_task(self.same.get(v, v), self._output_value(v, p)) for v, p in plain]
+        tasks = [self._copied(v, self._output_value(v, p), self._is_large(v)) for v, p in plain]
         last: list[Task] = []
         for value, position in over:
             if value.node is None:
                 stage = Value(None, -1, value.type)
-                tasks.append(copy_task(value, stage))
+                tasks.append(self._copied(value, stage))
                 value = stage
-            last.append(copy_task(self.same.get(value, value), self._output_value(value, position)))
+            last.append(self._copied(value, self._output_value(value, position)))
         return [*tasks, *last]
+
+    def _copied(self, source: Value, target: Value, large: bool = False) -> Task:
+        return copy_task(self.same.get(source, source), target, self.machine, {target} if large else frozenset())
 
     def _output_value(self, like: Value, position: int) -> Value:
         target = Value(None, -1, like.type)

@@ -74,8 +74,9 @@ def lower(
     ``aliases[o] = i`` promises that at every call output ``o`` is the very memory of input ``i`` (a state updated in
     place); a kernel writes there directly when nothing reads the old contents later, else a copy at the end does.
     """
-    frame = _Planner(fuse, machine or host()).frame(graph, aliases or {})
-    return _Emitter(graph, frame).lowered(aliases or {})
+    machine = machine or host()
+    frame = _Planner(fuse, machine).frame(graph, aliases or {})
+    return _Emitter(graph, frame, machine).lowered(aliases or {})
 
 
 class _Planner:
@@ -83,13 +84,14 @@ class _Planner:
         self.fuse = fuse
         self.machine = machine
 
-    def frame(self, graph: Graph, aliases: Mapping[int, int]) -> Frame:
+    def frame(self, graph: Graph, aliases: Mapping[int, int], within: bool = False) -> Frame:
+        """The frame of a graph, ``within`` another one if it is a body, whose results the other one reads."""
         overwritten = frozenset(graph.inputs[i].value for i in aliases.values())
         partition = Fuser(graph, self.fuse, overwritten).run()
         if self.fuse:
             partition = with_chains(partition, graph, aliases, self.machine)
-        outputs = Outputs(graph, partition, aliases)
-        lowerer = GroupLowerer(partition, outputs.same, self.machine)
+        outputs = Outputs(graph, partition, aliases, self.machine, within)
+        lowerer = GroupLowerer(partition, outputs.same, self.machine, outputs.large())
         tasks: list[Task | ControlTask] = [
             self._control(u.nodes[0]) if isinstance(u, Group) and u.kind == "control" else lowerer.task(u)
             for u in partition.units()
@@ -116,7 +118,7 @@ class _Planner:
 
     def _body(self, body: Graph, carries: int) -> Frame:
         """A body whose first outputs replace its first inputs, which are carried in place."""
-        return self.frame(body, {n: n for n in range(carries)})
+        return self.frame(body, {n: n for n in range(carries)}, within=True)
 
 
 def _lifetimes(frame: Frame) -> list[Lifetime]:
@@ -154,9 +156,10 @@ class _Places:
 class _Emitter:
     """Emits the steps of a frame and of the frames inside it."""
 
-    def __init__(self, graph: Graph, frame: Frame) -> None:
+    def __init__(self, graph: Graph, frame: Frame, machine: Machine) -> None:
         self.graph = graph
         self.frame = frame
+        self.machine = machine
         self.constants: list[Any] = []
         self.constant_slots: list[Slot] = []
         self.kernels: dict[Kernel, Kernel] = {}
@@ -242,7 +245,7 @@ class _Emitter:
     def _start(self, node: Node, carries: int, places: _Places) -> list[Step]:
         """Copies of the first carries into the results, where they are carried."""
         pairs = zip(node.inputs[:carries], node.outputs[:carries], strict=True)
-        tasks = [copy_task(storage(given), result) for given, result in pairs if given.type.numel]
+        tasks = [copy_task(storage(given), result, self.machine) for given, result in pairs if given.type.numel]
         return [self._call(t, places) for t in tasks]
 
     def _inner(self, frame: Frame, operands: list[Ref], results: list[Ref], base: int) -> _Places:

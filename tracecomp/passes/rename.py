@@ -51,8 +51,8 @@ class Copier:
             case Let(name, value):
                 value = self.expr(value)
                 return Let(self._fresh(name), value)
-            case Store(buffer, offset, value, where):
-                return Store(*self.at(buffer, offset), self.expr(value), where and self.expr(where))
+            case Store(buffer, offset, value, where, stream):
+                return Store(*self.at(buffer, offset), self.expr(value), where and self.expr(where), stream)
             case Update(name, args):
                 return Update(self._name(name), tuple(map(self.expr, args)))
             case Accumulate(accs, body):

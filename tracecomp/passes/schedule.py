@@ -15,6 +15,7 @@ from tracecomp.passes.nest import Nest, Sweep
 from tracecomp.passes.ranges import part, parts_of
 from tracecomp.passes.rename import Copier, Move
 from tracecomp.passes.split_vars import merge_vars, merged, replaced, split, wanted_split
+from tracecomp.passes.streaming import streamed
 from tracecomp.passes.strips import loops, parallel_loops, strip, tiles
 
 # Less than this takes about as long as waking a worker and its first chunk: 60 us.
@@ -39,7 +40,7 @@ def sharing(work: float, least: float) -> str:
 
 def schedule_nest(nest: Nest, machine: Machine) -> tuple[Stmt, ...]:
     """The loops of a nest for a machine."""
-    nest = _joined_rows(_split_vars(nest))
+    nest = streamed(_joined_rows(_split_vars(nest)))
     if any(v.extent == 0 for v in nest.rows):
         return ()
     shared = sharing(_work(nest), PARALLEL_WORK)
@@ -255,12 +256,15 @@ def _transposed_pair(nest: Nest) -> tuple[Var, Var] | None:
 
 
 def _transposed(nest: Nest, load: Var, store: Var, shared: str) -> tuple[Stmt, ...]:
-    """Square blocks: vectors along what is read, tiles along what is written."""
+    """Square blocks: vectors along what is read, tiles along what is written.
+
+    Blocks follow each other in stripes, or, where stores pass the caches by, as rows are read from memory.
+    """
     content = [s for item in nest.items if not isinstance(item, Sweep) for s in item]
     reads = [s.value.offset for s in content if isinstance(s, Let) and isinstance(s.value, Load)]
     others = [v for v in nest.rows if v not in (load, store)]
     inside = [v for v in others if reads and all(0 < (o.coefficient(v) or 0) <= load.extent for o in reads)]
-    if not inside:
+    if not inside and not any(isinstance(s, Store) and s.stream for s in content):
         kind = "serial" if others else shared
         return parallel_loops(others, _stripes(content, load, store, kind), shared)
     outside = [v for v in others if v not in inside]

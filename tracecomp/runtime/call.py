@@ -53,7 +53,7 @@ class Code:
         self._method = MethodDef(b"call", self._library.address(call_stub.FAST), _METH_FASTCALL_KEYWORDS, None)
         found = {
             "none": None, "false": False, "true": True, "zero": 0, "array_type": np.ndarray,
-            "tensor_type": tensor, "empty": np.empty, "new_object": object.__new__, "modes_key": MODES_KEY,
+            "tensor_type": tensor, "new_object": object.__new__, "modes_key": MODES_KEY,
         }  # fmt: skip
         self._held = [found[name] for name in GLOBALS]
         self.objects = np.array([id(x) for x in self._held], np.uintp)
