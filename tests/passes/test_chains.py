@@ -129,6 +129,21 @@ def test_bits_stay(case: str, backward: bool, monkeypatch: pytest.MonkeyPatch) -
     assert bits(graph, chained.program, 2) == expected
 
 
+def test_gradients_of_a_plain_sum() -> None:
+    """The gradient that comes in is one number, so a contraction has an operand that moves with no variable."""
+
+    def gradients(*args: Any) -> Any:
+        leaves = [a.detach().requires_grad_() for a in args]
+        attention()(*leaves).sum().backward()
+        return tuple(x.grad for x in leaves)
+
+    graph = optimised(gradients, *(torch.randn(BATCH, HEADS, 48, 64) for _ in range(3)))
+    chained, apart = lower(graph, machine=SMALL), lower(graph, fuse=False, machine=SMALL)
+    assert chained.partition.chains
+    verify_program(chained.program)
+    assert bits(graph, chained.program, 1) == bits(graph, apart.program, 1)
+
+
 @pytest.mark.parametrize("case", ["causal", "a rest of rows", "projected"])
 def test_the_interpreter_agrees(case: str) -> None:
     fn, args = CASES[case]

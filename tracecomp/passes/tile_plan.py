@@ -145,7 +145,7 @@ def _window(nest: BilinearNest, moving: Operand, tile: Var) -> tuple[Var, ...]:
 def _packed(nest: BilinearNest, moving: Operand, vector: Var, machine: Machine) -> bool:
     """Whether the operand that moves with the lanes is worth copying into a contiguous panel."""
     reuse = _reuse(nest, moving, vector)
-    if not nest.one_sided(vector) or reuse < 4 or not nest.reduce:
+    if not (nest.one_sided(vector) and moving.depends(vector)) or reuse < 4 or not nest.reduce:
         return False
     if moving.stride(vector) != 1 or once_computed(nest, moving):
         return True
