@@ -38,6 +38,7 @@ from tracecomp.passes.strips import positions, shared_out, strip, tiles
 from tracecomp.passes.tile_plan import FAR_BYTES, FAR_TERMS, Plan, plan_of, sums_in_lanes
 
 WANTED_BLOCKS = 16
+LEAST_BLOCKS = 4
 TOTALS_BYTES = 1 << 18
 WANTED_PANELS = 8
 PACKED_ROWS = 64
@@ -122,12 +123,16 @@ class _Tiled:
         done = equal * steps
         if self.steps > done or self.rows_rest or not rows:
             rows.append((1, done, self.steps - done, bool(self.rows_rest)))
-        return one_after_another(self.shared, [self._rectangle(outer, c, r) for c in self.columns() for r in rows])
+        total = outer * sum(c.count for c in self.columns()) * sum(number for number, *_ in rows)
+        apart = self.inner if self.shared != "serial" and total < LEAST_BLOCKS else []
+        rectangles = [self._rectangle(outer, c, r, apart) for c in self.columns() for r in rows]
+        return one_after_another(self.shared, rectangles)
 
-    def _rectangle(self, outer: int, columns: _Columns, rows: tuple[int, int, int, bool]) -> Loop:
-        """All blocks of one shape, numbered by one variable."""
+    def _rectangle(
+        self, outer: int, columns: _Columns, rows: tuple[int, int, int, bool], apart: list[Var]
+    ) -> Loop:
+        """All blocks of one shape, numbered by one variable; a block has one value of each variable ``apart``."""
         blocks, first_step, steps, with_rest = rows
-        apart = self.inner if self.shared != "serial" and outer * columns.count * blocks == 1 else []
         total = outer * columns.count * blocks * product_of(apart)
         block = Var("block", total)
         at = index(block) if total > 1 else Index()
