@@ -55,14 +55,15 @@ def _aligned() -> Make | None:
     except (AttributeError, OSError, TypeError, ValueError):
         return None
     library = cache_files.library(allocator.TEXT, native.host_target())
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))  # arrays may be freed when all modules are gone
     functions = (library.address(name) for name in ("tc_malloc", "tc_calloc", "tc_realloc", "tc_free"))
     handler = _Handler(b"cache_lines", version, None, *functions)
+    for lasting in (library, handler):  # arrays may be freed when all modules are gone
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(lasting))
     new = ctypes.pythonapi.PyCapsule_New
     new.restype, new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
     capsule = new(ctypes.addressof(handler), _NAME, None)
 
-    def empty(shape: tuple[int, ...], dtype: Any, keep: _Handler = handler) -> Array:
+    def empty(shape: tuple[int, ...], dtype: Any) -> Array:
         before = set_handler(capsule)
         try:
             array = np.empty(shape, dtype)
