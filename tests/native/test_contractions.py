@@ -12,7 +12,7 @@ from tracecomp.ir.graph import Graph
 from tracecomp.ir.loop_printer import print_program
 from tracecomp.ir.op import OPS
 from tracecomp.ir.types import DType, TensorType, float16, float32
-from tracecomp.passes import blocks, dot_form, schedule_bilinear, stages, tile_plan
+from tracecomp.passes import dot_form, schedule_bilinear, stages, tile_plan
 
 Ints = tuple[int, ...]
 
@@ -100,8 +100,7 @@ def test_convolutions(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def same_however_cut(graph: Graph, arrays: list[Any], have: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the length of a stage, nor rows at a time, nor threads show in the result."""
-    for module in (schedule_bilinear, blocks):
-        monkeypatch.setattr(module, "PARALLEL_WORK", 1)
+    monkeypatch.setattr(schedule_bilinear, "PARALLEL_WORK", 1)
     for terms, rows, totals in ((100, 3, 1 << 12), (4096, 7, 1 << 24)):
         monkeypatch.setattr(stages, "STAGE_TERMS", terms)
         monkeypatch.setattr(dot_form, "SLIDING_ROWS", rows)

@@ -13,7 +13,7 @@ from tracecomp.ir.graph import Graph
 from tracecomp.ir.loop_printer import print_program
 from tracecomp.ir.types import DType, TensorType, float32, float64
 from tracecomp.nn import functional as F
-from tracecomp.passes import blocks, winograd
+from tracecomp.passes import winograd
 
 Sizes = tuple[int, int, int, int, int]
 
@@ -74,7 +74,6 @@ def test_blocks_and_threads_do_not_show(sizes: Sizes, monkeypatch: pytest.Monkey
     built, executable = compile_graph(graph)
     have = run_built(built, executable, graph, arrays)[0]
     monkeypatch.setattr(winograd, "PARALLEL_WORK", 1)
-    monkeypatch.setattr(blocks, "PARALLEL_WORK", 1)
     for wanted in (1, 3, 50):
         monkeypatch.setattr(winograd, "WANTED_BLOCKS", wanted)
         built, executable = compile_graph(graph)

@@ -26,7 +26,6 @@ from tracecomp.ir.loops import (
     expressions,
 )
 from tracecomp.passes.bilinear import ACCUMULATOR, BilinearNest, Operand, product_of
-from tracecomp.passes.blocks import PARALLEL_WORK, one_after_another
 from tracecomp.passes.computed_once import computed_once
 from tracecomp.passes.dot_form import NOMINAL_LANES, dot_form
 from tracecomp.passes.machine import Machine
@@ -34,9 +33,10 @@ from tracecomp.passes.rename import Copier
 from tracecomp.passes.schedule import sharing
 from tracecomp.passes.split_vars import merge_vars, merged
 from tracecomp.passes.stages import Totals, in_stages
-from tracecomp.passes.strips import positions, shared_out, strip, tiles
+from tracecomp.passes.strips import one_after_another, positions, shared_out, strip, tiles
 from tracecomp.passes.tile_plan import FAR_BYTES, FAR_TERMS, Plan, plan_of, sums_in_lanes
 
+PARALLEL_WORK = 1 << 22  # multiply-adds, 80 us: see schedule.PARALLEL_WORK
 WANTED_BLOCKS = 16
 LEAST_BLOCKS = 4
 TOTALS_BYTES = 1 << 18

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import prod
 
-from tracecomp.ir.index import Index, Var, index, unravel
-from tracecomp.ir.loops import SHARED, Buffer, Local, Loop, Stmt, walk
+from tracecomp.ir.index import Index, Var, computed, index, unravel
+from tracecomp.ir.loops import SHARED, Buffer, If, IndexValue, Local, Loop, Stmt, in_range, walk
 from tracecomp.passes.rename import Copier, Move
 
 
@@ -101,3 +101,22 @@ def shared_out(kind: str, names: list[Var], body: tuple[Stmt, ...]) -> tuple[Stm
         return loops("serial", names, body)
     block = Var("block", total)
     return (Loop(kind, block, Copier(positions(names, index(block))).stmts(body)),)
+
+
+def one_after_another(kind: str, parts: list[Loop]) -> tuple[Stmt, ...]:
+    """The iterations of all loops; where threads share them, as one loop, so that they meet once."""
+    if kind == "serial":
+        return tuple(s for part in parts for s in loops(kind, [part.var] if part.var.extent > 1 else [], part.body))
+    block = Var("block", sum(part.var.extent for part in parts))
+    body: list[Stmt] = []
+    first = 0
+    for part in parts:
+        count = part.var.extent
+        own = index(block) - first
+        condition = in_range(own, count)
+        if condition:
+            own = computed(IndexValue(own), (0, count - 1))
+        stmts = Copier({part.var: own if count > 1 else Index()}).stmts(part.body)
+        body.extend((If(condition, stmts),) if condition else stmts)
+        first += count
+    return (Loop(kind, block, tuple(body)),) if block.extent > 1 else tuple(body)

@@ -37,11 +37,11 @@ from tracecomp.ir.loops import (
 )
 from tracecomp.ir.types import DType, float32, float64, int64
 from tracecomp.passes.bilinear import ACCUMULATOR, BilinearNest, Operand, product_of
-from tracecomp.passes.blocks import PARALLEL_WORK, one_after_another
 from tracecomp.passes.machine import Machine
 from tracecomp.passes.rename import Copier
 from tracecomp.passes.schedule import sharing
-from tracecomp.passes.strips import shared_out, strip
+from tracecomp.passes.schedule_bilinear import PARALLEL_WORK
+from tracecomp.passes.strips import one_after_another, shared_out, strip
 from tracecomp.passes.tile_plan import tile_size
 
 PLACES = 16
