@@ -72,7 +72,8 @@ def _lane_cost(nest: BilinearNest, vector: Var, apart: float = GATHER_COST) -> f
         if operand.depends(vector):
             reuse = _reuse(nest, operand, vector)
             contiguous = operand.stride(vector) == 1
-            cost += (1.0 if contiguous else apart) / reuse
+            prepared = apart == PACKED_COST and nest.lasts(operand)
+            cost += (1.0 if contiguous or prepared else apart) / reuse
     if nest.one_sided(vector):
         cost -= 0.5
     if nest.store_stride(vector) != 1:
@@ -144,13 +145,15 @@ def _window(nest: BilinearNest, moving: Operand, tile: Var) -> tuple[Var, ...]:
 
 def _packed(nest: BilinearNest, moving: Operand, vector: Var, machine: Machine) -> bool:
     """Whether the operand that moves with the lanes is worth copying into a contiguous panel."""
-    reuse = _reuse(nest, moving, vector)
-    if not (nest.one_sided(vector) and moving.depends(vector)) or reuse < 4 or not nest.reduce:
+    reuse, lasts = _reuse(nest, moving, vector), nest.lasts(moving)
+    if not (nest.one_sided(vector) and moving.depends(vector)) or reuse < (2 if lasts else 4) or not nest.reduce:
         return False
     if moving.stride(vector) != 1 or once_computed(nest, moving):
         return True
     terms = product_of(nest.reduce)
     row = abs(moving.stride(nest.reduce[-1]) or 0) * nest.acc.dtype.itemsize
+    if lasts:
+        return row >= FAR_BYTES
     if terms < FAR_TERMS or row < FAR_BYTES or reuse < FAR_READS:
         return False
     held = machine.l2_bytes // gcd(row, machine.l2_bytes // WAYS)
