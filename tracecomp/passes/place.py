@@ -200,10 +200,9 @@ class _Emitter:
         places = _Places(self.frame, by_value, [Ref(s) for s in outputs], 0)
         steps, prepared = self._steps(places), None
         if self.frame.preparation:
-            flag = places.of(self.frame.flag)
-            prepared = flag.slot
+            prepared = Slot("prepared", "arena", places.offset(self.frame.flag), 1)
             first = tuple(self._call(t, places) for t in self.frame.preparation)
-            steps = (WhenStep(flag, (), first), *steps)
+            steps = (WhenStep(Ref(prepared), (), first), *steps)
         slots = (*inputs, *self.constant_slots)
         program = Program(graph.name, slots, tuple(outputs), self.frame.nbytes, steps, prepared)
         return Lowered(program, self.frame, self.constants)
