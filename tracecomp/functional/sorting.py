@@ -26,7 +26,6 @@ from tracecomp.ir.types import bool_, int32, int64
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor, create, wrap
 
-
 FEW = 64
 """So many elements are compared with each one that is looked for."""
 

@@ -20,6 +20,8 @@ STORE_COST = 20.0
 AS_GOOD = 1.05
 """A choice whose results are stored side by side may cost so much more than one whose results are stored apart: blocks
 of rows have lines of those in common, for which threads contend."""
+NEAR_STORES = 4
+"""Results so many elements apart are still side by side: they share lines."""
 NEAR_BYTES = 256
 FAR_BYTES = 2048
 FAR_TERMS = 256
@@ -84,7 +86,8 @@ def _lane_cost(nest: BilinearNest, vector: Var, apart: float = GATHER_COST) -> f
 def _vector(nest: BilinearNest) -> Var:
     costs = {v: _lane_cost(nest, v, PACKED_COST) for v in reversed(nest.out)}
     cheap = sorted((v for v in costs if costs[v] <= AS_GOOD * min(costs.values())), key=costs.__getitem__)
-    return next((v for v in cheap if nest.store_stride(v) == 1), cheap[0])
+    near = [v for v in cheap if 0 < abs(nest.store_stride(v) or 0) <= NEAR_STORES]
+    return min(near, key=lambda v: abs(nest.store_stride(v) or 0), default=cheap[0])
 
 
 def plan_of(nest: BilinearNest, machine: Machine) -> Plan:
