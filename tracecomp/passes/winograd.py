@@ -37,7 +37,7 @@ from tracecomp.ir.loops import (
     both,
     in_range,
 )
-from tracecomp.ir.types import float32, float64, int64
+from tracecomp.ir.types import DType, float32, float64, int64
 from tracecomp.passes.bilinear import ACCUMULATOR, BilinearNest, Operand, product_of
 from tracecomp.passes.computed_once import copied
 from tracecomp.passes.machine import Machine
@@ -161,16 +161,29 @@ class _Run:
 
 @dataclass(frozen=True)
 class _Matrices:
-    """Memory of ``shape``, of which the last three axes are 16 places, rows and columns."""
+    """Memory for values of ``shape``, of which the last three axes are 16 places, rows and columns.
 
-    buffer: Buffer
+    A row lies unused between places: a power of two apart, those of one element would share few lines of a cache.
+    """
+
+    name: str
+    dtype: DType
     shape: tuple[int, ...]
 
+    @property
+    def _kept(self) -> tuple[int, ...]:
+        *outer, rows, columns = self.shape
+        return (*outer, rows + 1, columns)
+
+    @property
+    def buffer(self) -> Buffer:
+        return Buffer(self.name, self.dtype, prod(self._kept))
+
     def load(self, *position: Index) -> Load:
-        return Load(self.buffer, linear(position, self.shape))
+        return Load(self.buffer, linear(position, self._kept))
 
     def store(self, position: Sequence[Index], value: Expr) -> Store:
-        return Store(self.buffer, linear(position, self.shape), value)
+        return Store(self.buffer, linear(position, self._kept), value)
 
 
 Element = Callable[[Index, Index, Index], Load]
@@ -197,7 +210,7 @@ class _Form:
 
     def _matrices(self, stem: str, *shape: int) -> _Matrices:
         self.copies += 1
-        return _Matrices(Buffer(f"{stem}{self.copies}", self.dtype, prod(shape)), shape)
+        return _Matrices(f"{stem}{self.copies}", self.dtype, shape)
 
     def _tile(self, tile: Index) -> tuple[dict[Var, Index], list[Index]]:
         """The image of a tile, and where its first result is."""
@@ -354,7 +367,7 @@ class _WeightGradient(_Form):
         """The sums over a number of tiles from ``start``, of a run of channels and a column of filters."""
         number, column, _ = at
         rows, width = run.width, columns.width
-        lane = Var("lane", PLACES * rows * width)
+        lane = Var("lane", PLACES * (rows + 1) * width)
         first = totals.load(*at, Index(), Index(), Index()).offset
         zero = Store(totals.buffer, first + index(lane), Const(0.0, self.dtype))
         body = list(strip(lane, 4 * self.lanes, [zero]))
