@@ -101,6 +101,21 @@ def test_other_convolutions_are_computed_window_by_window(sizes: Sizes, steps: d
     assert not transforms(graph_of(sizes, **steps))
 
 
+def test_blocks_of_tiles_are_no_blocks_of_rows() -> None:
+    """What reads few channels row by row does not change how they are computed."""
+    graph = Graph("two")
+    x = graph.add_input(TensorType(float32, (8, 34, 34, 16)), "x")
+    weight, mixed = (graph.add_input(TensorType(float32, s), "w") for s in ((40, 16, 3, 3), (40, 16)))
+    seen = graph.apply("windows", x, sizes=(3, 3, 16), strides=(1, 1, 1), dilations=(1, 1, 1))
+    y = graph.apply("relu", graph.apply("contract", seen, weight, spec="nuvzxyc,ocxy->znuvo"))
+    rows = graph.apply("reshape", y, shape=(8 * 32 * 32, 40))
+    graph.add_output(graph.apply("relu", graph.apply("contract", rows, mixed, spec="ko,om->km")), "z")
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(i.value.shape).astype(np.float32) for i in graph.inputs]
+    assert transforms(graph)
+    assert same_bits(run_native(graph, arrays)[0], run_native(graph, arrays, fusion=False)[0])
+
+
 GRADIENTS: list[Sizes] = [
     (2, 32, 12, 14, 32), (1, 33, 14, 20, 70), (3, 40, 13, 15, 64), (1, 160, 18, 18, 96), (5, 16, 16, 16, 16),
     (1, 65, 44, 46, 20), (2, 24, 41, 46, 40),
