@@ -62,8 +62,10 @@ LEAST_TILES = 16
 MOST_WASTE = 4 / 3
 WANTED_BLOCKS = 8
 RUN_CHANNELS = 64
-PART_TILES = 128
+"""Of a gradient: so many channels by a column of filters have totals that stay in cache."""
+PART_TILES = 64
 PARTS_WEIGHTS = 1 << 15
+"""Channels times filters times parts."""
 
 
 def pays(channels: int, filters: int, images: int, out: Sequence[int]) -> bool:
