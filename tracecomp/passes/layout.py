@@ -124,7 +124,7 @@ def _filled(extent: int, width: int) -> float:
 
 def _border_bytes(region: Region, graph: Graph, live: list[Node]) -> int:
     """Bytes turned where the region meets what is fixed: its inputs and what rigid nodes read of it."""
-    fixed = {v for n in live if not orders.is_flexible(n) for v in n.inputs} | {o.value for o in graph.outputs}
+    fixed = {v for n in live if not orders.reads_any_order(n) for v in n.inputs} | {o.value for o in graph.outputs}
     total = 0
     for value in region.values:
         if value.ndim < 3 or orders.moves_only_ones(value.shape, channels_last(value.ndim)):
