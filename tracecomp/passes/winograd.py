@@ -345,13 +345,13 @@ class _WeightGradient(_Form):
 
     def stmts(self) -> tuple[Stmt, ...]:
         parts = sum(count for count, _, _ in self.parts)
-        locals_: list[Stmt] = []
+        memory: list[Stmt] = []
         sums: list[Loop] = []
         results: list[Stmt] = []
         for run, columns in product(self.runs, self.columns):
             shape = (run.count, columns.count, parts, PLACES, run.width, columns.width)
             totals = self._matrices("totals", *shape)
-            locals_.append(Local(totals.buffer))
+            memory.append(Local(totals.buffer))
             done = 0
             for count, first, tiles in self.parts:
                 block = Var("block", run.count * columns.count * count)
@@ -361,7 +361,7 @@ class _WeightGradient(_Form):
                 sums.append(Loop("serial", block, body))
                 done += count
             results += self._results(totals, run, columns)
-        return (*self.copying, *locals_, *one_after_another(self.kind, sums), *results)
+        return (*self.copying, *memory, *one_after_another(self.kind, sums), *results)
 
     def _part(
         self, totals: _Matrices, run: _Run, columns: _Run, at: tuple[Index, Index, Index], start: Index, tiles: int
