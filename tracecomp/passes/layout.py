@@ -83,8 +83,7 @@ def regions(live: list[Node]) -> list[Region]:
 
 def _cycles(node: Node, last: bool) -> float:
     """Estimated time of a convolution, by how well its vectors are filled."""
-    out = node.outputs[0] if node.op.name == "conv" else node.inputs[1]
-    kernel = node.inputs[1].shape[2:] if node.op.name == "conv" else node.attrs["kernel"]
+    kernel, out = _sizes(node)
     width = VECTOR_BYTES // out.dtype.itemsize
     groups = node.attrs["groups"]
     channels = node.inputs[0].shape[1] // groups
@@ -105,10 +104,17 @@ def _cycles(node: Node, last: bool) -> float:
 
 def _in_tiles(node: Node) -> bool:
     """Whether ``winograd.py`` computes the convolution once its channels are last."""
-    x, w = node.inputs
-    plain = node.op.name == "conv" and node.attrs["groups"] == 1 and w.shape[2:] == (3, 3)
-    steps = (*node.attrs["stride"], *node.attrs["dilation"])
-    return plain and set(steps) == {1} and pays(x.shape[1], w.shape[0], x.shape[0], node.outputs[0].shape[2:])
+    kernel, out = _sizes(node)
+    plain = kernel == (3, 3) and {node.attrs["groups"], *node.attrs["stride"], *node.attrs["dilation"]} == {1}
+    x = node.inputs[0]
+    return plain and pays(x.shape[1], out.shape[1], x.shape[0], out.shape[2:])
+
+
+def _sizes(node: Node) -> tuple[tuple[int, ...], Value]:
+    """The kernel of a convolution or weight gradient, and its result or the gradient of that."""
+    if node.op.name == "conv":
+        return node.inputs[1].shape[2:], node.outputs[0]
+    return tuple(node.attrs["kernel"]), node.inputs[1]
 
 
 def _filled(extent: int, width: int) -> float:
@@ -118,7 +124,7 @@ def _filled(extent: int, width: int) -> float:
 
 def _border_bytes(region: Region, graph: Graph, live: list[Node]) -> int:
     """Bytes turned where the region meets what is fixed: its inputs and what rigid nodes read of it."""
-    fixed = {v for n in live if not orders.is_flexible(n) for v in n.inputs} | {o.value for o in graph.outputs}
+    fixed = {v for n in live if not orders.reads_any_order(n) for v in n.inputs} | {o.value for o in graph.outputs}
     total = 0
     for value in region.values:
         if value.ndim < 3 or orders.moves_only_ones(value.shape, channels_last(value.ndim)):
