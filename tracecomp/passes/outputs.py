@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.op import Imperative
@@ -90,17 +90,22 @@ class Outputs:
     def large(self) -> frozenset[Value]:
         """Values in memory of their own that no kernel reads, and too large to be found in a cache afterwards."""
         read = {v for values in self.reads.values() for v in values} | {v for v, _ in self.pending}
-        return frozenset(v for v in self.home if self._is_large(v) and v not in self.same and v not in read)
+        written = {v: self.reads[self.producer[v]] if v in self.producer else {v} for v in self.home}
+        return frozenset(
+            v for v, operands in written.items()
+            if self._is_large(v, operands) and v not in self.same and v not in read
+        )  # fmt: skip
 
-    def _is_large(self, value: Value) -> bool:
-        # Its operand and the result of the call before fill the cache, too.
-        return not self.within and 3 * value.type.nbytes > self.machine.l3_bytes
+    def _is_large(self, value: Value, operands: Set[Value]) -> bool:
+        # The result of the call before is in the cache, too.
+        held = 2 * value.type.nbytes + sum(v.type.nbytes for v in operands)
+        return not self.within and held > self.machine.l3_bytes
 
     def copies(self) -> list[Task]:
         """Copies for outputs that no kernel writes, those over inputs last and from staged sources."""
         plain = [(v, p) for v, p in self.pending if p not in self.aliases]
         over = [(v, p) for v, p in self.pending if p in self.aliases and v is not self._target(p)]
-        tasks = [self._copied(v, self._output_value(v, p), self._is_large(v)) for v, p in plain]
+        tasks = [self._copied(v, self._output_value(v, p), self._is_large(v, {v})) for v, p in plain]
         last: list[Task] = []
         for value, position in over:
             if value.node is None:
