@@ -64,18 +64,17 @@ def _reuse(nest: BilinearNest, operand: Operand, vector: Var) -> int:
     return product_of(v for v in (*nest.outside, *nest.out) if v != vector and not operand.depends(v))
 
 
-def _lane_cost(nest: BilinearNest, vector: Var, apart: float = GATHER_COST) -> float:
+def _lane_cost(nest: BilinearNest, vector: Var, packing: bool = False) -> float:
     """Cycles per vector of multiply-adds, by strides and extents only; an ordering, not a prediction.
 
-    ``apart`` is for a vector whose elements lie apart in memory.
+    ``packing``: elements that lie apart in memory are packed into vectors, once for many calls if they last.
     """
     cost = 1.0
     for operand in (nest.lhs, nest.rhs):
         if operand.depends(vector):
             reuse = _reuse(nest, operand, vector)
-            contiguous = operand.stride(vector) == 1
-            prepared = apart == PACKED_COST and nest.lasts(operand)
-            cost += (1.0 if contiguous or prepared else apart) / reuse
+            apart = GATHER_COST if not packing else 1.0 if nest.lasts(operand) else PACKED_COST
+            cost += (1.0 if operand.stride(vector) == 1 else apart) / reuse
     if nest.one_sided(vector):
         cost -= 0.5
     if nest.store_stride(vector) != 1:
@@ -84,7 +83,7 @@ def _lane_cost(nest: BilinearNest, vector: Var, apart: float = GATHER_COST) -> f
 
 
 def _vector(nest: BilinearNest) -> Var:
-    costs = {v: _lane_cost(nest, v, PACKED_COST) for v in reversed(nest.out)}
+    costs = {v: _lane_cost(nest, v, packing=True) for v in reversed(nest.out)}
     cheap = sorted((v for v in costs if costs[v] <= AS_GOOD * min(costs.values())), key=costs.__getitem__)
     near = [v for v in cheap if 0 < abs(nest.store_stride(v) or 0) <= NEAR_STORES]
     return min(near, key=lambda v: abs(nest.store_stride(v) or 0), default=cheap[0])
