@@ -16,6 +16,7 @@ import pytest
 import tracecomp as tc
 from tracecomp import config, nn
 from tracecomp.compiled import Compiled
+from tracecomp.padded import SizedPlan
 from tracecomp.plan import Plan
 
 Change = Callable[[nn.Module], Any]
@@ -251,6 +252,21 @@ def test_two_shapes_and_two_threads() -> None:
         for t in threads:
             t.join()
         assert not wrong
+
+
+def test_any_size() -> None:
+    net = layers()
+    compiled = tc.compile(net, dynamic=True)
+    for n in range(30):
+        x = tc.randn(8 + n % 13, 48)
+        assert close(compiled(x), net(x))
+        if n % 3 == 0:
+            weight(net).mul_(1.1)
+    (entry,) = compiled.entries
+    assert isinstance(entry.plan, SizedPlan)
+    before = compiled(x)
+    weight(net)._data[:] *= 3
+    assert close(compiled(x), before)
 
 
 def test_a_weight_that_is_written_by_the_call_itself() -> None:
