@@ -165,6 +165,37 @@ def test_erfinv_float64_inverts_erf() -> None:
     assert np.max(np.abs(back - y) / slope / np.spacing(np.abs(x))) <= ULP["erfinv"][1] + 2.0
 
 
+def test_erfinv_float64_inverts_erfc_near_one() -> None:
+    y = np.concatenate([1 - np.exp2(-np.linspace(5, 53, 4001)), 1 - np.arange(1, 50) * 2.0**-53])
+    x = native("erfinv", float64, y)
+    back = np.array([math.erfc(float(v)) for v in x])
+    slope = 2 / np.sqrt(np.pi) * np.exp(-x * x)
+    assert np.max(np.abs(back - (1 - y)) / slope / np.spacing(x)) <= ULP["erfinv"][1] + 2.0
+    assert np.array_equal(native("erfinv", float64, -y), -x)
+
+
+def test_normal_numbers_have_the_eager_bits() -> None:
+    """Every 37th of the places at which ``randn`` of float32 takes the inverse of the distribution function."""
+    odd = (np.arange(0, 2**23, 37) * 2.0**-22 + (2.0**-23 - 1)).astype(np.float32)
+    assert np.array_equal(native("erfinv", float32, odd), special.erfinv(odd))
+
+
+def test_lgamma_float64_keeps_its_digits_near_the_roots_and_the_seams() -> None:
+    near = [1 + 2.0**-k for k in range(1, 52)] + [2 + s * 2.0**-k for k in range(2, 51) for s in (-1, 1)]
+    x = np.concatenate([near, np.linspace(0.4, 3.5, 4001)])
+    exact = np.array([math.lgamma(float(v)) for v in x]).astype(LD)
+    assert np.max(ulps(native("lgamma", float64, x), exact)) <= ULP["lgamma"][1] + 1.0
+
+
+def test_angles_of_denormal_points() -> None:
+    a, b = (v.ravel() for v in np.meshgrid(np.arange(-9, 10), np.arange(-9, 10)))
+    exact = np.arctan2(a.astype(LD), b.astype(LD))
+    for dtype in (float32, float64):
+        smallest = np.finfo(dtype.numpy).smallest_subnormal
+        errors = ulps(native("atan2", dtype, a * smallest, b * smallest), exact)
+        assert np.max(errors) <= ULP["atan2"][dtype is float64]
+
+
 def test_digamma_float64() -> None:
     x = spread(0, 1e6, np.float64, 9)
     x = x[x > 1e-300]
@@ -181,3 +212,14 @@ def test_scalars_and_vectors_give_the_same_bits() -> None:
     together = native("exp", float32, x)
     alone = np.array([native("exp", float32, x[i : i + 1])[0] for i in range(0, x.size, 8)])
     assert np.array_equal(together[::8], alone)
+
+
+@pytest.mark.parametrize("dtype", [float32, float64], ids=lambda t: t.short)
+@pytest.mark.parametrize("op", ["erfinv", "lgamma", "pow", "atan2"])
+def test_lanes_do_not_look_at_each_other(op: str, dtype: DType) -> None:
+    """What some lane's number makes all of them compute changes no other lane's bits."""
+    x = np.concatenate([np.linspace(-0.9, 0.99999, 37), EDGES]).astype(dtype.numpy)
+    args = (x, np.roll(x, 5)) if op in ("pow", "atan2") else (x,)
+    together = native(op, dtype, *args)
+    alone = np.array([native(op, dtype, *[a[i : i + 1] for a in args])[0] for i in range(0, x.size, 3)])
+    assert np.array_equal(together[::3], alone, equal_nan=True)
