@@ -191,12 +191,6 @@ def test_lgamma_float64_keeps_its_digits_near_its_roots() -> None:
         assert np.max(errors) <= ULP["lgamma"][1]
 
 
-def test_lgamma_float64_at_the_seams_of_its_parts() -> None:
-    x = np.concatenate([seam + np.linspace(-0.05, 0.05, 2001) for seam in (0.5, 1.5, 2.5)])
-    exact = np.array([math.lgamma(float(v)) for v in x]).astype(LD)
-    assert np.max(ulps(native("lgamma", float64, x), exact, floor=1.0)) <= ULP["lgamma"][1] + 1.0
-
-
 def test_angles_of_denormal_points() -> None:
     a, b = (v.ravel() for v in np.meshgrid(np.arange(-9, 10), np.arange(-9, 10)))
     exact = np.arctan2(a.astype(LD), b.astype(LD))
