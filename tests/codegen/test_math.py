@@ -219,7 +219,7 @@ def test_scalars_and_vectors_give_the_same_bits() -> None:
 
 
 @pytest.mark.parametrize("dtype", [float32, float64], ids=lambda t: t.short)
-@pytest.mark.parametrize("op", ["erfinv", "lgamma", "pow", "atan2"])
+@pytest.mark.parametrize("op", ["erfinv", "lgamma", "pow", "atan2", "erfc", "sinh", "atanh"])
 def test_lanes_do_not_look_at_each_other(op: str, dtype: DType) -> None:
     """What some lane's number makes all of them compute changes no other lane's bits."""
     x = np.concatenate([np.linspace(-0.9, 0.99999, 37), EDGES]).astype(dtype.numpy)

@@ -226,7 +226,11 @@ def short_log(x: Number) -> Number:
 def _log_by_quotient(x: Number, coefficients: tuple[float, ...]) -> Number:
     m, e = _decompose_normal(x)
     f = m - 1.0
-    s = f / (f + 2.0)
+    return _log_series(f / (f + 2.0), e, coefficients)
+
+
+def _log_series(s: Number, e: Number, coefficients: tuple[float, ...]) -> Number:
+    """``log((1 + s) / (1 - s) * 2**e)``."""
     z = s * s
     return e.to_float().fma(_LN2[0], s * z.fma(horner(z, coefficients), 2.0))
 
@@ -266,10 +270,21 @@ def tanh(x: Number) -> Number:
 
 
 def sinh(x: Number) -> Number:
+    if not x.is_double:
+        return _sinh_of_floats(x)
     a = x.abs()
     t = expm1(at_most(a, 22.0))
     small = (t + t / (t + 1.0)) * 0.5
     return where(a < 22.0, small, half_exp(a)).with_sign_of(x)
+
+
+def _sinh_of_floats(x: Number) -> Number:
+    """By way of doubles, whose difference has digits to spare from 1/64 on."""
+    a = at_most(x.abs(), 90.0).to_double()
+    t = exp_within(a)
+    z = a * a
+    small = (a * z).fma(z.fma(1 / 120, z.full(1 / 6)), a)
+    return where(a < 2.0**-6, small, (t - 1.0 / t) * 0.5).rounded_to(x).with_sign_of(x)
 
 
 def cosh(x: Number) -> Number:
@@ -291,8 +306,23 @@ def acosh(x: Number) -> Number:
 
 
 def atanh(x: Number) -> Number:
+    if not x.is_double:
+        return _atanh_of_floats(x)
     a = x.abs()
     return (log1p(a * 2.0 / (1.0 - a)) * 0.5).with_sign_of(x)
+
+
+def _atanh_of_floats(x: Number) -> Number:
+    """By way of doubles: half the logarithm of (1 + a)/(1 - a) by one division, which for small a gives a itself."""
+    a = x.abs().to_double()
+    above = a + 1.0
+    m, e = _decompose_normal(1.0 - a)
+    twice = above > m * math.sqrt(2.0)
+    m, e = where(twice, m * 2.0, m), where(twice, e - 1, e)
+    s = where(e.equals(0), a, (above - m) / (above + m))
+    result = _log_series(s, -e, _LOG_SHORT) * 0.5
+    result = where(a < 1.0, result, where(a.equals(1.0), a.full(math.inf), math.nan))
+    return result.rounded_to(x).with_sign_of(x)
 
 
 def two_sum(a: Number, b: Number) -> tuple[Number, Number]:
