@@ -165,6 +165,41 @@ def test_erfinv_float64_inverts_erf() -> None:
     assert np.max(np.abs(back - y) / slope / np.spacing(np.abs(x))) <= ULP["erfinv"][1] + 2.0
 
 
+def test_erfinv_float64_inverts_erfc_near_one() -> None:
+    y = np.concatenate([1 - np.exp2(-np.linspace(5, 53, 4001)), 1 - np.arange(1, 50) * 2.0**-53])
+    x = native("erfinv", float64, y)
+    back = np.array([math.erfc(float(v)) for v in x])
+    slope = 2 / np.sqrt(np.pi) * np.exp(-x * x)
+    assert np.max(np.abs(back - (1 - y)) / slope / np.spacing(x)) <= ULP["erfinv"][1] + 2.0
+    assert np.array_equal(native("erfinv", float64, -y), -x)
+
+
+def test_normal_numbers_have_the_eager_bits() -> None:
+    """Every 37th of the places at which ``randn`` of float32 takes the inverse of the distribution function."""
+    odd = (np.arange(0, 2**23, 37) * 2.0**-22 + (2.0**-23 - 1)).astype(np.float32)
+    assert np.array_equal(native("erfinv", float32, odd), special.erfinv(odd))
+
+
+def test_lgamma_float64_keeps_its_digits_near_its_roots() -> None:
+    """Against its series about 1 and 2, to the third power: Abramowitz and Stegun 6.1.33."""
+    d = np.concatenate([s * np.exp2(-np.arange(22.0, 51)) for s in (-1, 1)]).astype(LD)
+    euler, zeta2, zeta3 = LD("0.57721566490153286061"), LD("1.6449340668482264365"), LD("1.2020569031595942854")
+    about_one = -euler * d + zeta2 / 2 * d**2 - zeta3 / 3 * d**3
+    about_two = (1 - euler) * d + (zeta2 - 1) / 2 * d**2 - (zeta3 - 1) / 3 * d**3
+    for root, exact in ((1, about_one), (2, about_two)):
+        errors = ulps(native("lgamma", float64, (root + d).astype(np.float64)), exact)
+        assert np.max(errors) <= ULP["lgamma"][1]
+
+
+def test_angles_of_denormal_points() -> None:
+    a, b = (v.ravel() for v in np.meshgrid(np.arange(-9, 10), np.arange(-9, 10)))
+    exact = np.arctan2(a.astype(LD), b.astype(LD))
+    for dtype in (float32, float64):
+        smallest = np.finfo(dtype.numpy).smallest_subnormal
+        errors = ulps(native("atan2", dtype, a * smallest, b * smallest), exact)
+        assert np.max(errors) <= ULP["atan2"][dtype is float64]
+
+
 def test_digamma_float64() -> None:
     x = spread(0, 1e6, np.float64, 9)
     x = x[x > 1e-300]
@@ -181,3 +216,14 @@ def test_scalars_and_vectors_give_the_same_bits() -> None:
     together = native("exp", float32, x)
     alone = np.array([native("exp", float32, x[i : i + 1])[0] for i in range(0, x.size, 8)])
     assert np.array_equal(together[::8], alone)
+
+
+@pytest.mark.parametrize("dtype", [float32, float64], ids=lambda t: t.short)
+@pytest.mark.parametrize("op", ["erfinv", "lgamma", "pow", "atan2", "erfc", "sinh", "atanh"])
+def test_lanes_do_not_look_at_each_other(op: str, dtype: DType) -> None:
+    """What some lane's number makes all of them compute changes no other lane's bits."""
+    x = np.concatenate([np.linspace(-0.9, 0.99999, 37), EDGES]).astype(dtype.numpy)
+    args = (x, np.roll(x, 5)) if op in ("pow", "atan2") else (x,)
+    together = native(op, dtype, *args)
+    alone = np.array([native(op, dtype, *[a[i : i + 1] for a in args])[0] for i in range(0, x.size, 3)])
+    assert np.array_equal(together[::3], alone, equal_nan=True)

@@ -48,16 +48,20 @@ _OF_BOTH: dict[str, Callable[..., Number]] = {
     "log2": exponential.log2,
     "log10": exponential.log10,
     "log1p": exponential.log1p,
+    "pow": exponential.power,
+    "sinh": exponential.sinh,
+    "atanh": exponential.atanh,
     "sin": trigonometric.sin,
     "cos": trigonometric.cos,
+    "atan2": trigonometric.atan2,
+    "erfc": special.erfc,
+    "erfinv": special.erfinv,
 }
 """Functions of the module, for floats and doubles."""
 
 _OF_DOUBLES: dict[str, Callable[..., Number]] = {
-    "pow": exponential.power, "sinh": exponential.sinh, "cosh": exponential.cosh, "asinh": exponential.asinh,
-    "acosh": exponential.acosh, "atanh": exponential.atanh,
-    "tan": trigonometric.tan, "asin": trigonometric.asin, "acos": trigonometric.acos, "atan": trigonometric.atan,
-    "atan2": trigonometric.atan2, "erfc": special.erfc, "erfinv": special.erfinv, "lgamma": special.lgamma,
+    "cosh": exponential.cosh, "asinh": exponential.asinh, "acosh": exponential.acosh, "tan": trigonometric.tan,
+    "asin": trigonometric.asin, "acos": trigonometric.acos, "atan": trigonometric.atan, "lgamma": special.lgamma,
     "digamma": special.digamma, "fmod": remainders.fmod, "mod": remainders.remainder,
     "floordiv": remainders.floor_divide, "hypot": remainders.hypot,
 }  # fmt: skip

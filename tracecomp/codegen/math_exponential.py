@@ -38,6 +38,11 @@ _LOG_DOUBLE = (
     0.6666666666666666, 0.400000000000067, 0.28571428568940144, 0.2222222266874296, 0.1818177390950765,
     0.1538716754476185, 0.13248386365435186, 0.132670804664528,
 )  # fmt: skip
+# the same: 2**-52.2
+_LOG_SHORT = (
+    0.666666666665872, 0.40000000052273277, 0.2857141712982842, 0.22223371683726129, 0.181236424622512,
+    0.1681982406116157,
+)  # fmt: skip
 # (log(1 + f) - 2*s - 2/3*s**3) / s**5 in s**2: 2**-65.2
 _LOG_TAIL = (
     0.40000000000002417, 0.2857142857001741, 0.22222222535240374, 0.18181782975315505, 0.15386823598493105,
@@ -165,11 +170,16 @@ def decompose(x: Number) -> tuple[Number, Number]:
     """``(m, e)`` with x == m * 2**e and sqrt(1/2) <= m < sqrt(2), for positive finite x; e is floating point."""
     mantissa, bias = _exponent(x)
     small = x < 2.0 ** (1 - bias)
-    bits = where(small, x * 2.0 ** (mantissa + 2), x).bits()
-    start = x.full(math.sqrt(0.5)).bits()
-    e = (bits - start) >> mantissa
-    m = (bits - (e << mantissa)).as_float()
+    m, e = _decompose_normal(where(small, x * 2.0 ** (mantissa + 2), x))
     return m, where(small, e - (mantissa + 2), e).to_float()
+
+
+def _decompose_normal(x: Number) -> tuple[Number, Number]:
+    """The same where x is no denormal number; e is an integer."""
+    mantissa, _ = _exponent(x)
+    bits = x.bits()
+    e = (bits - x.full(math.sqrt(0.5)).bits()) >> mantissa
+    return (bits - (e << mantissa)).as_float(), e
 
 
 def _log_near_one(f: Number, extra: Number | float = 0.0) -> Number:
@@ -195,6 +205,34 @@ def log(x: Number) -> Number:
     m, e = decompose(x)
     high, low = split(x, _LN2)
     return _log_edges(x, e.fma(high, _log_near_one(m - 1.0, e * low)))
+
+
+def log_less(x: Number, offset: Number) -> Number:
+    """``log(x) - offset`` for positive finite doubles and an offset of 0 or 1, which loses no digits."""
+    m, e = decompose(x)
+    return (e * _LN2_SHORT[0] - offset) + _log_near_one(m - 1.0, e * _LN2_SHORT[1])
+
+
+def log_of_normal(x: Number) -> Number:
+    """log for positive finite doubles that are not denormal."""
+    return _log_by_quotient(x, _LOG_DOUBLE)
+
+
+def short_log(x: Number) -> Number:
+    """The same with bits to spare for a result that is rounded to float."""
+    return _log_by_quotient(x, _LOG_SHORT)
+
+
+def _log_by_quotient(x: Number, coefficients: tuple[float, ...]) -> Number:
+    m, e = _decompose_normal(x)
+    f = m - 1.0
+    return _log_series(f / (f + 2.0), e, coefficients)
+
+
+def _log_series(s: Number, e: Number, coefficients: tuple[float, ...]) -> Number:
+    """``log((1 + s) / (1 - s) * 2**e)``."""
+    z = s * s
+    return e.to_float().fma(_LN2[0], s * z.fma(horner(z, coefficients), 2.0))
 
 
 def log2(x: Number) -> Number:
@@ -232,10 +270,21 @@ def tanh(x: Number) -> Number:
 
 
 def sinh(x: Number) -> Number:
+    if not x.is_double:
+        return _sinh_of_floats(x)
     a = x.abs()
     t = expm1(at_most(a, 22.0))
     small = (t + t / (t + 1.0)) * 0.5
     return where(a < 22.0, small, half_exp(a)).with_sign_of(x)
+
+
+def _sinh_of_floats(x: Number) -> Number:
+    """By way of doubles, whose difference has digits to spare from 1/64 on."""
+    a = at_most(x.abs(), 90.0).to_double()
+    t = exp_within(a)
+    z = a * a
+    small = (a * z).fma(z.fma(1 / 120, z.full(1 / 6)), a)
+    return where(a < 2.0**-6, small, (t - 1.0 / t) * 0.5).rounded_to(x).with_sign_of(x)
 
 
 def cosh(x: Number) -> Number:
@@ -257,8 +306,23 @@ def acosh(x: Number) -> Number:
 
 
 def atanh(x: Number) -> Number:
+    if not x.is_double:
+        return _atanh_of_floats(x)
     a = x.abs()
     return (log1p(a * 2.0 / (1.0 - a)) * 0.5).with_sign_of(x)
+
+
+def _atanh_of_floats(x: Number) -> Number:
+    """By way of doubles: half the logarithm of (1 + a)/(1 - a) by one division, which for small a gives a itself."""
+    a = x.abs().to_double()
+    above = a + 1.0
+    m, e = _decompose_normal(1.0 - a)
+    twice = above > m * math.sqrt(2.0)
+    m, e = where(twice, m * 2.0, m), where(twice, e - 1, e)
+    s = where(e.equals(0), a, (above - m) / (above + m))
+    result = _log_series(s, -e, _LOG_SHORT) * 0.5
+    result = where(a < 1.0, result, where(a.equals(1.0), a.full(math.inf), math.nan))
+    return result.rounded_to(x).with_sign_of(x)
 
 
 def two_sum(a: Number, b: Number) -> tuple[Number, Number]:
@@ -291,7 +355,30 @@ def _log_double_double(x: Number) -> tuple[Number, Number]:
 
 
 def power(x: Number, y: Number) -> Number:
-    """x**y for doubles, with C's (and PyTorch's) results at the edges."""
+    return _power_of_doubles(x, y) if x.is_double else _power_of_floats(x, y)
+
+
+def _power_of_floats(x: Number, y: Number) -> Number:
+    """By way of doubles, which hold log(x) with bits to spare."""
+    a = x.abs().to_double()
+    logarithm = where(a.equals(0.0), -math.inf, where(a < math.inf, short_log(a), a))
+    # finite, so that its product with log(1) is zero
+    exponent = at_least(at_most(y.to_double(), 2.0**128), -(2.0**128))
+    magnitude = exp_within(at_least(at_most(exponent * logarithm, 110.0), -110.0)).rounded_to(x)
+    negative = x.bits() < 0
+
+    def signed() -> list[Value]:
+        whole = y.trunc().equals(y)
+        odd = whole & (y * 0.5).trunc().differs(y * 0.5)
+        result = where(negative & odd, -magnitude, magnitude)
+        return [where((x < 0.0) & ~whole & (x > -math.inf), math.nan, result).v]
+
+    result = Number(x.e, x.e.branch(negative.any().v, signed, [magnitude.v])[0])
+    return where(x.equals(1.0) | y.equals(0.0), 1.0, result)
+
+
+def _power_of_doubles(x: Number, y: Number) -> Number:
+    """With C's (and PyTorch's) results at the edges."""
     a = x.abs()
     log_high, log_low = _log_double_double(where((a > 0.0) & (a < math.inf), a, 1.0))
     product = y * log_high

@@ -1,14 +1,15 @@
 """Error functions and the logarithm of the gamma function with its derivative.
 
-Coefficients are minimax fits made for this file (Remez exchange in 45 digits); asymptotic series are Abramowitz and
-Stegun 6.1.40 and 6.3.18.
+Coefficients are minimax fits made for this file (Remez exchange in 45 digits); digamma's asymptotic series is
+Abramowitz and Stegun 6.3.18.
 """
 
 from __future__ import annotations
 
 import math
 
-from tracecomp.codegen.math_exponential import exp, exp_within, log
+from tracecomp.codegen.emitter import Value
+from tracecomp.codegen.math_exponential import exp, exp_within, log, log_less, log_of_normal, short_log
 from tracecomp.codegen.math_trigonometric import sin_pi
 from tracecomp.codegen.numbers import Number, at_least, at_most, horner, where
 
@@ -36,14 +37,37 @@ _ERFC = (
     7.180812095395441e-08, 1.0368282686702848e-07, -1.5795232748671433e-08, -9.805221648284275e-09,
     1.1526280760382661e-09,
 )  # fmt: skip
-# erfinv(x)/x with w = -log(1 - x**2): in w - 2.5 for w < 5 (2**-21.8), in sqrt(w) - 3 above (2**-19.5)
-_ERFINV_LOW = (
-    1.5014091795575981, 0.2466414193945911, -0.00417625888690377, -0.001254629624282775, 0.00021733603601501058,
-    -4.094750552020246e-06, -3.1858798765255963e-06, 3.156802787676444e-07,
+# exp(x**2) * erfc(x) in (x - 3)/(x + 3) on 0 <= x <= 10.3: 2**-39.8
+_ERFC_FLOAT = (
+    0.1790011511813304, -0.32623356004658244, 0.24560380173081844, -0.15011593626153494, 0.07166583647174066,
+    -0.024392504169022337, 0.0042691455464719105, 0.000707791989830522, -0.000597108709254176, 4.5028149753197686e-05,
+    6.413238472859092e-05, -1.225782326747966e-05, -7.866171232141898e-06, 1.368022795289421e-06, 8.37428408208654e-07,
+)  # fmt: skip
+# with w = -log(1 - x**2): erfinv(x)/x in w - 2.5 for w <= 5 (2**-48.5, 2**-60.1), erfinv(x) in sqrt(w) - 4.1 above
+# (2**-57.8)
+_ERFINV_LOW_FLOAT = (
+    1.5014093511107893, 0.24664027674414607, -0.004177317724310494, -0.0012527079076049804, 0.0002182502640128427,
+    -4.9960801910582515e-06, -3.416619013222167e-06, 4.787259898420675e-07, 1.3416281387957226e-08,
+    -1.0861712298198468e-08, 9.075724689118438e-10, 1.1983187316473328e-10, -3.11870926157584e-11,
+    8.551712927001756e-13, 5.5206759500974e-13, -6.766328959908953e-14, -4.845674555441205e-15, 1.188736287399199e-15,
+)  # fmt: skip
+_ERFINV_LOW_DOUBLE = (
+    1.501409351110792, 0.246640276744167, -0.004177317724383611, -0.0012527079078110146, 0.00021825026434398045,
+    -4.996079598910815e-06, -3.416619596361712e-06, 4.787252186206429e-07, 1.3416803492822814e-08,
+    -1.08611690231221e-08, 9.073038469127555e-10, 1.196070328659803e-10, -3.110287920060904e-11, 9.115512869535705e-13,
+    5.356621262598828e-13, -7.612361847467458e-14, -2.886480161879081e-15, 1.8963370626971755e-15,
+    -1.3597581846470003e-16, -2.680062728525162e-17, 4.865847188952442e-18, 1.6923341092921467e-19,
+    -6.76351260422343e-20,
 )  # fmt: skip
 _ERFINV_HIGH = (
-    2.8329768960039345, 1.0017016700932055, 0.009445924206785439, -0.007838215994307379, 0.0057789399101649975,
-    -0.0032052311386651998, 0.0011155310109614476, -0.00021174206306599845, 1.662526494055298e-05,
+    3.940744784545275, 1.0097211645422568, 0.0010142951000405528, -0.0007439554289700553, 0.0002561537176316358,
+    -7.246040290984967e-05, 1.8309073075807704e-05, -4.072055365203232e-06, 6.628910951093031e-07,
+    2.6997881369893084e-08, -9.466715734325572e-08, 5.515463637347564e-08, -2.0939670301638155e-08,
+    4.954744979762145e-09, -6.061763900935882e-11, -5.960525162964429e-10, 3.1951723039754984e-10,
+    -8.739540516519263e-11, 3.094732003350562e-12, 7.431849036896845e-12, -2.4591952138701414e-12,
+    4.785309254869829e-13, -3.0506823729322936e-13, 5.725476986809242e-14, 6.343635952418156e-14,
+    -2.456059339279691e-14, -2.623959273781122e-15, 1.97186897451839e-15, -2.1098617780455748e-17,
+    -4.725972131667408e-17,
 )  # fmt: skip
 # lgamma(2 + z)/z on |z| <= 1/2: 2**-62.5
 _LGAMMA = (
@@ -53,8 +77,11 @@ _LGAMMA = (
     -2.044857055570738e-06, 9.610503210973219e-07, -4.304897838156797e-07, 1.9668214851163328e-07,
     -1.3400967443735914e-07, 6.91497801724557e-08,
 )  # fmt: skip
+# x * (lgamma(x) - (x - 1/2)*(log(x) - 1) - log(2*pi)/2 + 1/2) in 1/x**2 from 2.5 on: 2**-60.5 of lgamma
 _STIRLING = (
-    1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156, -3617 / 122400, 43867 / 244188,
+    0.08333333333333175, -0.002777777777120145, 0.0007936506920622101, -0.0005952298067878816, 0.0008413347130693748,
+    -0.0019034831351294338, 0.006071689073793696, -0.023415598485809038, 0.09136624325824508, -0.3067753145309246,
+    0.771178173177651, -1.2402445692119564, 0.9390148619842219,
 )  # fmt: skip
 # digamma(x)/(x - root) in x - 1.5 on 1 <= x <= 2: 2**-56
 _DIGAMMA_ROOT = (1.4616321449683622, 9.549995429965697e-17)
@@ -89,54 +116,57 @@ def _erfc_tail(a: Number) -> Number:
 
 
 def erfc(x: Number) -> Number:
+    if not x.is_double:
+        return _erfc_of_floats(x)
     a = x.abs()
     small = 1.0 - x.fma(horner(x * x, _ERF_DOUBLE), x)
     tail = _erfc_tail(at_least(a, 0.45))
     return where(a < 0.45, small, where(x < 0.0, 2.0 - tail, tail))
 
 
+def _erfc_of_floats(x: Number) -> Number:
+    """By way of doubles, which hold the square; it vanishes before 10.3."""
+    a = at_most(x.abs(), 10.3).to_double()
+    tail = exp_within(-(a * a)) * horner((a - 3.0) / (a + 3.0), _ERFC_FLOAT)
+    return where(x < 0.0, 2.0 - tail, tail).rounded_to(x)
+
+
 def erfinv(y: Number) -> Number:
-    """A fit to six digits and one step of Halley's method on the smaller tail."""
-    a = y.abs()
-    complement = 1.0 - a
-    w = -log(complement * (a + 1.0))
-    x = where(w < 5.0, horner(w - 2.5, _ERFINV_LOW), horner(at_least(w, 5.0).sqrt() - 3.0, _ERFINV_HIGH)) * a
-    residual = where(a < 0.5, erf(x) - a, complement - erfc(x))
-    step = residual / (exp(-(x * x)) * (2.0 / math.sqrt(math.pi)))
-    x = x - step / (x.fma(step, 1.0))
-    x = where(a.equals(1.0), math.inf, where(a > 1.0, math.nan, x))
-    return x.with_sign_of(y)
+    """By way of doubles; of floats, to bits enough that rounding hides which polynomial it was."""
+    x = y.to_double()
+    square = (-x).fma(x, 1.0)
+    w = -(log_of_normal(square) if y.is_double else short_log(square))
+    central = x * horner(w - 2.5, _ERFINV_LOW_DOUBLE if y.is_double else _ERFINV_LOW_FLOAT)
+    far = ~(square > math.exp(-5.0))
 
+    def tail() -> list[Value]:
+        a = x.abs()
+        value = horner(w.sqrt() - 4.1, _ERFINV_HIGH)
+        value = where(a < 1.0, value, where(a.equals(1.0), x.full(math.inf), math.nan))
+        return [where(far, value.with_sign_of(x), central).v]
 
-def _lgamma_positive(x: Number) -> Number:
-    """lgamma for doubles x > 0: a polynomial about 2 reached by recurrence, Stirling's series from 10 on."""
-    low = x < 1.5
-    tiny = x < 0.5
-    y = where(low, 2.0, at_most(x, 10.0))
-    product = y.full(1.0)
-    for _ in range(8):
-        above = y >= 2.5
-        y = where(above, y - 1.0, y)
-        product = where(above, product * y, product)
-    z = where(tiny, x, where(low, x - 1.0, y - 2.0))
-    series = z * horner(z, _LGAMMA)
-    below = where(tiny, x * (x + 1.0), x)
-    near = series + where(low, -log(below), log(product))
-    big = at_least(x, 10.0)
-    inverse = 1.0 / big
-    tail = inverse * horner(inverse * inverse, _STIRLING)
-    stirling = (big - 0.5) * (log(big) - 1.0) + (0.5 * math.log(2 * math.pi) - 0.5) + tail
-    return where(x < 10.0, near, stirling)
+    return Number(y.e, y.e.branch(far.any().v, tail, [central.v])[0]).rounded_to(y)
 
 
 def lgamma(x: Number) -> Number:
+    """A polynomial about 2 (by way of a logarithm, about 1 and 0), Stirling's series from 2.5 on, and reflection."""
     a = x.abs()
-    positive = _lgamma_positive(a)
-    s, _ = sin_pi(x)
-    reflected = log(math.pi / (x * s).abs()) - positive
-    result = where(x > 0.0, positive, where(a < 1e-20, -log(a), reflected))
-    pole = a.equals(math.inf) | ((x <= 0.0) & x.floor().equals(x))
-    return where(x.is_nan(), x, where(pole, math.inf, result))
+    tiny, low, far = a < 0.5, a < 1.5, a >= 2.5
+    inverse = 1.0 / a
+    logarithm = log_less(where(tiny, a * (a + 1.0), a), where(far, x.full(1.0), 0.0))
+    z = where(low, where(tiny, a, a - 1.0), a - 2.0)
+    near = where(low, z.fma(horner(z, _LGAMMA), -logarithm), z * horner(z, _LGAMMA))
+    tail = inverse.fma(horner(inverse * inverse, _STIRLING), 0.5 * math.log(2 * math.pi) - 0.5)
+    positive = where(far, (a - 0.5).fma(logarithm, tail), near)
+    reflect = ~(x > 0.0)
+
+    def negative() -> list[Value]:
+        s, _ = sin_pi(x)
+        reflected = where(a < 1e-20, -logarithm, -log_of_normal((x * s).abs() * (1.0 / math.pi)) - positive)
+        reflected = where(x.floor().equals(x), math.inf, reflected)
+        return [where(reflect, where(x.is_nan(), x, reflected), positive).v]
+
+    return Number(x.e, x.e.branch(reflect.any().v, negative, [positive.v])[0])
 
 
 def digamma(x: Number) -> Number:

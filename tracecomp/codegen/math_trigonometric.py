@@ -1,4 +1,4 @@
-"""Circular functions and their inverses, for doubles; sine and cosine for floats too.
+"""Circular functions and their inverses, for doubles; sine, cosine and the angle of a point for floats too.
 
 Coefficients are minimax fits made for this file (Remez exchange in 45 digits).
 """
@@ -28,6 +28,11 @@ _ATAN = (
     -0.33333333333333326, 0.19999999999997645, -0.14285714285385068, 0.1111111108799299, -0.09090908137829089,
     0.07692282606724135, -0.0666622450883584, 0.058769997387671156, -0.05218262131591063, 0.04502969870855441,
     -0.033460936126122984, 0.015181390006877222,
+)  # fmt: skip
+# the same: 2**-40
+_ATAN_FLOAT = (
+    -0.33333333295734074, 0.19999994327067655, -0.14285423648969747, 0.11104004378533909, -0.08996845083992795,
+    0.06991241293846397, -0.03792476166979684,
 )  # fmt: skip
 # (asin(x) - x) / x**3 in x**2 on |x| < 1/2: 2**-60
 _ASIN = (
@@ -244,6 +249,27 @@ def atan(x: Number) -> Number:
 
 
 def atan2(y: Number, x: Number) -> Number:
+    return _atan2_of_doubles(y, x) if x.is_double else _atan2_of_floats(y, x)
+
+
+def _atan2_of_floats(y: Number, x: Number) -> Number:
+    """By way of doubles, where neither sums of the two overflow nor do constants need a second part."""
+    a, b = y.abs(), x.abs()
+    steep = a > b
+    low, high = where(steep, b, a), where(steep, a, b)
+    same = low.equals(high)
+    p, q = low.to_double(), high.to_double()
+    upper = (p > q * math.tan(math.pi / 8)) | (same & (low > 0.0))
+    u = where(same, 0.0, where(upper, p - q, p) / where(upper, p + q, q))
+    z = u * u
+    angle = (u * z).fma(horner(z, _ATAN_FLOAT), u)
+    angle = where(upper, angle + _PI_2[0] / 2, angle)
+    angle = where(steep, _PI_2[0] - angle, angle)
+    angle = where(x.bits() < 0, 2 * _PI_2[0] - angle, angle)
+    return angle.rounded_to(y).with_sign_of(y)
+
+
+def _atan2_of_doubles(y: Number, x: Number) -> Number:
     a, b = y.abs(), x.abs()
     steep = a > b
     low, high = where(steep, b, a), where(steep, a, b)
@@ -251,7 +277,7 @@ def atan2(y: Number, x: Number) -> Number:
     angle = _atan_unit(t)
     angle = where(steep, _PI_2[0] - (angle - _PI_2[1]), angle)
     angle = where(x.bits() < 0, 2 * _PI_2[0] - (angle - 2 * _PI_2[1]), angle)
-    return where(x.is_nan() | y.is_nan(), math.nan, angle.with_sign_of(y))
+    return angle.with_sign_of(y)
 
 
 def _asin_parts(x: Number) -> tuple[Number, Number, Number]:

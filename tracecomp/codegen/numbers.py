@@ -152,6 +152,13 @@ class Number:
     def convert(self, op: str, elem: str) -> Number:
         return Number(self.e, self.e.convert(op, self.v, elem))
 
+    def to_double(self) -> Number:
+        return self if self.is_double else self.convert("fpext", "double")
+
+    def rounded_to(self, like: Number) -> Number:
+        """A double as a number of the type of ``like``."""
+        return self if like.is_double else self.convert("fptrunc", "float")
+
     def full(self, value: float | int) -> Number:
         """A constant of this number's type and width."""
         return Number(self.e, self.e.const(self.v.elem, value, self.v.width))

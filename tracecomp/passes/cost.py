@@ -11,7 +11,12 @@ _CHEAP = frozenset((
     "add", "sub", "mul", "fma", "neg", "abs", "max", "min", "and", "or", "xor", "not", "shl", "shr", "select", "eq",
     "ne", "lt", "le", "gt", "ge", "isnan", "cast", "bitcast", "copysign", "floor", "ceil", "trunc", "round", "sign",
 ))  # fmt: skip
-_MIDDLE = {"div": 4.0, "sqrt": 5.0}
+_OWN = {
+    "div": 4.0, "sqrt": 5.0,
+    **dict.fromkeys(("tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "atanh"), 40.0),
+    **dict.fromkeys(("hypot", "fmod", "mod", "floordiv", "erfc", "erfinv", "pow"), 50.0),
+    **dict.fromkeys(("asinh", "acosh", "lgamma", "digamma"), 100.0),
+}
 _FUNCTION = 12.0
 
 
@@ -27,5 +32,5 @@ def expr_cost(expr: Expr) -> float:
     """Cost of evaluating an expression once."""
     if not isinstance(expr, Call):
         return 0.0
-    own = 1.0 if expr.op in _CHEAP else _MIDDLE.get(expr.op, _FUNCTION)
+    own = 1.0 if expr.op in _CHEAP else _OWN.get(expr.op, _FUNCTION)
     return own + sum(expr_cost(a) for a in expr.args)
