@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
+from math import gcd
 
 from tracecomp.ir.graph import Graph, Node, Origin, Value
 from tracecomp.passes import orders
@@ -18,13 +19,12 @@ from tracecomp.passes.canonical import SIMPLIFICATION
 from tracecomp.passes.orders import CONVOLUTIONS, Order, channels_last
 from tracecomp.passes.physical import Placed, convolution, in_order, rebuild
 from tracecomp.passes.rewrite import Log, Rewriter, has_node
-from tracecomp.passes.winograd import pays
+from tracecomp.passes.winograd import Sizes, speed
 
 VECTOR_BYTES = 64
 BORDER_BYTES_PER_CYCLE = 1.6
 STRIDED_EFFICIENCY = 0.4
 CHANNELS_FIRST_EFFICIENCY = 0.95
-WINOGRAD_SPEED = 1.7
 
 
 @dataclass(eq=False, slots=True)
@@ -94,7 +94,7 @@ def _cycles(node: Node, last: bool) -> float:
     if last:
         per_group = out.shape[1] // groups
         efficiency = _filled(per_group if per_group > 1 else groups, width)
-        efficiency *= WINOGRAD_SPEED if _in_tiles(node) else 1.0
+        efficiency *= _speed(node)
     elif node.op.name == "conv":
         efficiency = CHANNELS_FIRST_EFFICIENCY * _filled(out.shape[-1], width)
         efficiency *= 1.0 if node.attrs["stride"][-1] == 1 else STRIDED_EFFICIENCY
@@ -103,12 +103,19 @@ def _cycles(node: Node, last: bool) -> float:
     return work / (2 * width * efficiency)
 
 
-def _in_tiles(node: Node) -> bool:
-    """Whether ``winograd.py`` computes the convolution once its channels are last."""
+def _speed(node: Node) -> float:
+    """How much faster the convolution is by transformed tiles, which it is computed by once its channels are last."""
+    if node.op.name != "conv":
+        return 1.0
     x, w = node.inputs
-    plain = node.op.name == "conv" and node.attrs["groups"] == 1 and w.shape[2:] == (3, 3)
-    steps = (*node.attrs["stride"], *node.attrs["dilation"])
-    return plain and set(steps) == {1} and pays(x.shape[1], w.shape[0], x.shape[0], node.outputs[0].shape[2:])
+    along = zip(node.outputs[0].shape[2:], w.shape[2:], node.attrs["stride"], node.attrs["dilation"], strict=True)
+    images, axes = x.shape[0], []
+    for out, window, stride, dilation in along:
+        if window == 1:
+            images *= out
+        else:
+            axes.append(Sizes(out, window, stride // gcd(stride, dilation), dilation // gcd(stride, dilation)))
+    return speed(w.shape[1], w.shape[0] // node.attrs["groups"], images, axes)
 
 
 def _filled(extent: int, width: int) -> float:

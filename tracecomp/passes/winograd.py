@@ -1,18 +1,18 @@
-"""Convolutions by 3x3 windows of stride 1 with 16 products for every 4 results instead of 36: F(2x2, 3x3).
+"""Convolutions by small windows from fewer products than window by window, such as F(2x2, 3x3): 16 instead of 36.
 
-Tiles of 4x4 elements of the input, and the weights, are transformed and multiplied place by place: 16 products of
-matrices, tiles by channels times channels by filters. What they give is transformed back to 2x2 results (Lavin and
-Gray, "Fast Algorithms for Convolutional Neural Networks", 2016). A block of tiles stays in cache from the first
-transformation to the last. Whether a convolution is computed so depends on its sizes alone, and every sum has one
-order, whatever the blocks and threads.
+Tiles of what two neighbouring results along each axis see, and the weights, are transformed and multiplied place by
+place: as many products of matrices, tiles by channels times channels by filters. What they give is transformed back
+(``tile_transforms.py``; Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2016). A block of tiles
+stays in cache from the first transformation to the last. Whether a convolution is computed so depends on its sizes
+alone, and every sum has one order, whatever the blocks and threads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
-from math import prod
+from itertools import chain, product
+from math import gcd, prod
 
 from tracecomp.ir.index import Index, Var, computed, index, linear, unravel
 from tracecomp.ir.loops import (
@@ -21,7 +21,6 @@ from tracecomp.ir.loops import (
     Buffer,
     Call,
     Const,
-    Expr,
     If,
     IndexValue,
     Let,
@@ -35,38 +34,91 @@ from tracecomp.ir.loops import (
     both,
     in_range,
 )
-from tracecomp.ir.types import DType, float32, float64, int64
+from tracecomp.ir.types import float32, float64, int64
 from tracecomp.passes.bilinear import ACCUMULATOR, BilinearNest, Operand, product_of
 from tracecomp.passes.machine import Machine
 from tracecomp.passes.rename import Copier
 from tracecomp.passes.schedule import sharing
 from tracecomp.passes.schedule_bilinear import PARALLEL_WORK
-from tracecomp.passes.strips import one_after_another, shared_out, strip
+from tracecomp.passes.strips import one_after_another, positions, shared_out, strip
 from tracecomp.passes.tile_plan import tile_size
+from tracecomp.passes.tile_transforms import Form, Terms, along_each, form_of
 
-PLACES = 16
-LEAST_CHANNELS = 32
-LEAST_TILES = 32
+MOST_PLACES = 64
+LEAST_SAVED = 40
+"""Products saved by each one that remains, times channels, filters or tiles: transforming costs more below it."""
 MOST_WASTE = 1.2
+EFFICIENCY = 0.75
 WANTED_BLOCKS = 8
 
 
-def pays(channels: int, filters: int, images: int, out: Sequence[int]) -> bool:
-    """Whether the products that are saved outweigh the transformations; ``out`` is the spatial size of results."""
-    tiles = images * prod(-(-n // 2) for n in out)
-    waste = prod(-(-n // 2) * 2 / n for n in out)
-    return min(channels, filters) >= LEAST_CHANNELS and tiles >= LEAST_TILES and waste <= MOST_WASTE
+@dataclass(frozen=True)
+class Sizes:
+    """``out`` results along one axis, of ``window`` places each, ``dilation`` apart, moving by ``stride``."""
+
+    out: int
+    window: int
+    stride: int
+    dilation: int
+
+    @property
+    def form(self) -> Form | None:
+        return form_of(self.window, self.stride)
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of results for one remainder of the place modulo the dilation, whose windows share elements."""
+        return -(-self.out // (2 * self.dilation))
+
+
+def speed(channels: int, filters: int, images: int, axes: Sequence[Sizes]) -> float:
+    """About how many times as fast as window by window this form is; 1 where it does not pay."""
+    forms = [axis.form for axis in axes]
+    places = prod(form.places if form else MOST_PLACES + 1 for form in forms)
+    tiles = images * prod(axis.pairs * axis.dilation for axis in axes)
+    waste = prod(2 * axis.pairs * axis.dilation / axis.out for axis in axes)
+    ratio = prod(2 * axis.window for axis in axes) / places
+    pays = places <= MOST_PLACES and min(channels, filters, tiles) * (ratio - 1) >= LEAST_SAVED and waste <= MOST_WASTE
+    return EFFICIENCY * ratio if pays else 1.0
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis along which windows move: the result's place, the place in a window.
+
+    ``dilation`` steps of the one come to what ``stride`` steps of the other come to.
+    """
+
+    place: Var
+    within: Var
+    stride: int
+    dilation: int
+
+    @property
+    def sizes(self) -> Sizes:
+        return Sizes(self.place.extent, self.within.extent, self.stride, self.dilation)
+
+    def seen(self, first: Index, form: Form) -> list[dict[Var, Index]]:
+        """Where what the result at ``first`` and the next one see is read, in order."""
+        found = []
+        for n in range(form.seen):
+            later = n >= self.within.extent
+            place = _up_to(first + self.dilation * later, self.place.extent - 1)
+            found.append({self.place: place, self.within: Index((), n - self.stride * later)})
+        return found
 
 
 @dataclass(frozen=True)
 class Windows:
-    """The variables of a convolution by 3x3 windows: ``along`` are two pairs of a result's place and one in a window.
+    """The variables of a convolution by small windows.
 
-    ``x`` moves along them and over ``images``, ``w`` over the window and ``filter``, both over ``channel``.
+    ``x`` moves along the axes and over ``images``, ``w`` over the windows and ``filter``, both over ``groups`` and
+    ``channel``.
     """
 
     images: list[Var]
-    along: list[tuple[Var, Var]]
+    groups: list[Var]
+    axes: list[Axis]
     filter: Var
     channel: Var
     x: Operand
@@ -80,82 +132,38 @@ def windows_of(nest: BilinearNest) -> Windows | None:
     found = _windows(nest, nest.lhs, nest.rhs) or _windows(nest, nest.rhs, nest.lhs)
     if found is None or nest.out[-1] != found.filter:
         return None
-    sizes = [place.extent for place, _ in found.along]
-    return found if pays(found.channel.extent, found.filter.extent, product_of(found.images), sizes) else None
+    sizes = [axis.sizes for axis in found.axes]
+    gain = speed(found.channel.extent, found.filter.extent, product_of(found.images), sizes)
+    return found if gain > 1 else None
 
 
 def _windows(nest: BilinearNest, x: Operand, w: Operand) -> Windows | None:
-    filters = [v for v in nest.out if w.depends(v)]
-    others = [v for v in nest.out if v not in filters]
-    within = [k for k in nest.reduce if k.extent == 3 and w.depends(k)]
-    along = [(p, k) for k in within for p in others if _alike(x, p, k)]
-    channels = [v for v in nest.reduce if all(v != k for _, k in along)]
-    if len(along) != 2 or len(set(chain(*along))) != 4 or len(filters) != 1 or len(channels) != 1:
+    groups, filters = ([v for v in nest.out if w.depends(v) and x.depends(v) == shared] for shared in (True, False))
+    others = [v for v in nest.out if not w.depends(v)]
+    axes = [axis for p in others for k in nest.reduce if w.depends(k) for axis in _axis(x, p, k)]
+    moved = [v for axis in axes for v in (axis.place, axis.within)]
+    channels = [v for v in nest.reduce if v not in moved]
+    if not axes or len(set(moved)) != len(moved) or len(filters) != 1 or len(channels) != 1:
         return None
-    images = [v for v in others if all(v != p for p, _ in along)]
-    return None if x.depends(filters[0]) else Windows(images, along, filters[0], channels[0], x, w)
+    images = [v for v in others if v not in moved]
+    return Windows(images, groups, axes, filters[0], channels[0], x, w)
 
 
-def _alike(x: Operand, place: Var, within: Var) -> bool:
-    """Whether the next window begins with what comes next in this one."""
-    steps = [Copier({v: index(v) + 1}) for v in (place, within)]
-    one, other = ((step.stmts(x.stmts), step.expr(x.expr)) for step in steps)
-    return x.depends(place) and one == other
+def _axis(x: Operand, place: Var, within: Var) -> list[Axis]:
+    """The axis of the two, if windows move along it and overlap."""
+    steps = x.stride(place), x.stride(within)
+    if not all(steps):
+        return []
+    step, apart = (n // gcd(*steps) for n in steps)
+    if not (0 < step < within.extent and 0 < apart < place.extent):
+        return []
+    moved = [Copier({v: index(v) + n}) for v, n in ((place, apart), (within, step))]
+    one, other = ((copier.stmts(x.stmts), copier.expr(x.expr)) for copier in moved)
+    return [Axis(place, within, step, apart)] if one == other else []
 
 
-class _Terms:
-    """Statements on values along ``lane`` that grow term by term."""
-
-    def __init__(self, dtype: DType, lane: Var) -> None:
-        self.dtype, self.lane = dtype, lane
-        self.stmts: list[Stmt] = []
-
-    def let(self, value: Expr) -> Expr:
-        name = f"w{len(self.stmts)}"
-        self.stmts.append(Let(name, value))
-        return Read(name, self.dtype, frozenset((self.lane,)))
-
-    def add(self, a: Expr, b: Expr) -> Expr:
-        return self.let(Call("add", (a, b), self.dtype))
-
-    def sub(self, a: Expr, b: Expr) -> Expr:
-        return self.let(Call("sub", (a, b), self.dtype))
-
-    def half(self, a: Expr) -> Expr:
-        return self.let(Call("mul", (a, Const(0.5, self.dtype)), self.dtype))
-
-    def element(self, operand: Operand, at: dict[Var, Index]) -> Expr:
-        """The operand's element at a place."""
-        copier = Copier(at, f"_{len(self.stmts)}")
-        self.stmts.extend(copier.stmts(operand.stmts))
-        return self.let(copier.expr(operand.expr))
-
-
-Transform = Callable[[_Terms, Sequence[Expr]], Sequence[Expr]]
-
-
-def _of_weights(t: _Terms, g: Sequence[Expr]) -> Sequence[Expr]:
-    outer = t.add(g[0], g[2])
-    return g[0], t.half(t.add(outer, g[1])), t.half(t.sub(outer, g[1])), g[2]
-
-
-def _of_input(t: _Terms, d: Sequence[Expr]) -> Sequence[Expr]:
-    return t.sub(d[0], d[2]), t.add(d[1], d[2]), t.sub(d[2], d[1]), t.sub(d[1], d[3])
-
-
-def _of_products(t: _Terms, m: Sequence[Expr]) -> Sequence[Expr]:
-    return t.add(t.add(m[0], m[1]), m[2]), t.sub(t.sub(m[1], m[2]), m[3])
-
-
-def _both_ways(t: _Terms, transform: Transform, square: list[list[Expr]]) -> list[list[Expr]]:
-    """A square of values transformed column by column, then row by row."""
-    columns = [transform(t, column) for column in zip(*square, strict=True)]
-    return [list(transform(t, row)) for row in zip(*columns, strict=True)]
-
-
-def _inside(at: Index, place: Var) -> Index:
-    """``at``, or the last place of the last window, where a tile ends behind it."""
-    last = place.extent + 1
+def _up_to(at: Index, last: int) -> Index:
+    """``at``, or ``last``, where a tile ends behind it."""
     if at.bounds is None or at.bounds[1] <= last:
         return at
     return computed(Call("min", (IndexValue(at), Const(last, int64)), int64), (at.bounds[0], last))
@@ -190,7 +198,11 @@ class _Form:
         self.nest, self.windows = nest, windows
         self.dtype = nest.acc.dtype
         self.lanes = machine.lanes(self.dtype.itemsize)
-        self.shape = (*(v.extent for v in windows.images), *(-(-p.extent // 2) for p, _ in windows.along))
+        self.forms = [form for axis in windows.axes if (form := axis.sizes.form)]
+        self.places = prod(form.places for form in self.forms)
+        sides = [(axis.dilation, axis.sizes.pairs) for axis in windows.axes]
+        self.shape = (*(v.extent for v in windows.images), *chain(*sides))
+        self.groups = product_of(windows.groups)
         self.channels, filters = windows.channel.extent, windows.filter.extent
         width = min(4 * self.lanes, filters)
         self.columns = [
@@ -199,8 +211,8 @@ class _Form:
         ]
         tiles = prod(self.shape)
         self.height, _ = tile_size(tiles, width, self.lanes, machine.registers)
-        tile_bytes = PLACES * (self.channels + width) * self.dtype.itemsize
-        fitting = min(machine.l2_bytes // 2 // tile_bytes, tiles // WANTED_BLOCKS)
+        tile_bytes = self.places * (self.channels + width) * self.dtype.itemsize
+        fitting = min(machine.l2_bytes // 2 // tile_bytes, tiles * self.groups // WANTED_BLOCKS)
         self.block = max(fitting // self.height, 1) * self.height
         self.copies = 0
 
@@ -210,116 +222,122 @@ class _Form:
         return Copier({}, f"_{self.copies}").stmts(body)
 
     def _buffer(self, name: str, count: int, width: int) -> Buffer:
-        return Buffer(name, self.dtype, count * PLACES * self.channels * width)
+        return Buffer(name, self.dtype, self.groups * count * self.places * self.channels * width)
 
     def stmts(self) -> tuple[Stmt, ...]:
         blocks = []
         for count, first, tiles in _cut(prod(self.shape), self.block):
-            block = Var("block", count)
-            start = index(block) * tiles if count > 1 else Index((), first)
-            blocks.append(Loop("serial", block, self._block(start, tiles)))
+            block = Var("block", self.groups * count)
+            group, at = (index(block) // count, index(block) % count) if count > 1 else (index(block), Index())
+            blocks.append(Loop("serial", block, self._block(group, at * tiles + first, tiles)))
         weights = tuple(s for columns in self.columns for s in self._weights(columns))
         return (*weights, *one_after_another(sharing(self.nest.work, PARALLEL_WORK), blocks))
 
     def _weights(self, columns: _Columns) -> tuple[Stmt, ...]:
         windows = self.windows
-        column, channel, lane = Var("column", columns.count), Var("channel", self.channels), Var("lane", columns.width)
-        terms = _Terms(self.dtype, lane)
-        at = {windows.channel: index(channel), windows.filter: self._filter(columns, column, lane)}
-        (_, down), (_, across) = windows.along
+        group, column = Var("group", self.groups), Var("column", columns.count)
+        channel, lane = Var("channel", self.channels), Var("lane", columns.width)
+        terms = Terms(self.dtype, lane)
+        at = positions(windows.groups, index(group))
+        at |= {windows.channel: index(channel), windows.filter: self._filter(columns, column, lane)}
+        within = [axis.within for axis in windows.axes]
         square = [
-            [terms.element(windows.w, {**at, down: Index((), i), across: Index((), j)}) for j in range(3)]
-            for i in range(3)
+            terms.element(windows.w, {**at, **dict(zip(within, (Index((), k) for k in place), strict=True))})
+            for place in product(*(range(v.extent) for v in within))
         ]
-        for place, value in enumerate(chain(*_both_ways(terms, _of_weights, square))):
-            offset = self._weight(columns, index(column), Index((), place), index(channel), index(lane))
+        transforms = [(v.extent, form.of_weights) for v, form in zip(within, self.forms, strict=True)]
+        for place, value in enumerate(along_each(terms, transforms, square)):
+            offset = self._weight(columns, index(group), column, Index((), place), index(channel), lane)
             terms.stmts.append(Store(columns.weights, offset, value))
         body = self._own(strip(lane, self.lanes, terms.stmts))
         kind = sharing(columns.weights.size, PARALLEL_WORK)
-        return (Local(columns.weights), *shared_out(kind, [column, channel], body))
+        return (Local(columns.weights), *shared_out(kind, [group, column, channel], body))
 
     def _filter(self, columns: _Columns, column: Var, lane: Var) -> Index:
         return index(column) * columns.width + columns.first + index(lane)
 
-    def _weight(self, columns: _Columns, column: Index, place: Index, channel: Index, lane: Index) -> Index:
-        return linear((column, place, channel, lane), (columns.count, PLACES, self.channels, columns.width))
+    def _weight(
+        self, columns: _Columns, group: Index, column: Var, place: Index, channel: Index, lane: Var
+    ) -> Index:
+        shape = (self.groups, columns.count, self.places, self.channels, columns.width)
+        return linear((group, index(column), place, channel, index(lane)), shape)
 
-    def _block(self, start: Index, tiles: int) -> tuple[Stmt, ...]:
-        """A number of tiles from ``start``."""
-        given = Buffer(f"tiles{tiles}", self.dtype, PLACES * tiles * self.channels)
-        body: list[Stmt] = [Local(given), *self._inputs(given, start, tiles)]
+    def _block(self, group: Index, start: Index, tiles: int) -> tuple[Stmt, ...]:
+        """A number of tiles of a group from ``start``."""
+        given = Buffer(f"tiles{tiles}", self.dtype, self.places * tiles * self.channels)
+        body: list[Stmt] = [Local(given), *self._inputs(given, group, start, tiles)]
         for columns in self.columns:
-            made = Buffer(f"products{tiles}_{columns.first}", self.dtype, PLACES * tiles * columns.width)
+            made = Buffer(f"products{tiles}_{columns.first}", self.dtype, self.places * tiles * columns.width)
             column = Var("column", columns.count)
             run = (
-                *self._products(given, made, columns, column, tiles),
-                *self._results(made, columns, column, start, tiles),
+                *self._products(given, made, columns, group, column, tiles),
+                *self._results(made, columns, group, column, start, tiles),
             )
             body += [Local(made), Loop("serial", column, run)]
         return tuple(body)
 
-    def _corner(self, tile: Index) -> tuple[dict[Var, Index], list[tuple[Var, Index]]]:
-        """The image of a tile, and where its first result is."""
-        *images, down, across = unravel(tile, self.shape)
-        (rows, _), (places, _) = self.windows.along
-        return dict(zip(self.windows.images, images, strict=True)), [(rows, down * 2), (places, across * 2)]
+    def _corner(self, group: Index, tile: Index) -> tuple[dict[Var, Index], list[Index]]:
+        """The group and image of a tile, and where its first result is along each axis."""
+        windows = self.windows
+        at = unravel(tile, self.shape)
+        images, sides = at[: len(windows.images)], at[len(windows.images) :]
+        pairs = zip(windows.axes, sides[::2], sides[1::2], strict=True)
+        first = [pair * (2 * axis.dilation) + remainder for axis, remainder, pair in pairs]
+        return positions(windows.groups, group) | dict(zip(windows.images, images, strict=True)), first
 
-    def _inputs(self, given: Buffer, start: Index, tiles: int) -> tuple[Stmt, ...]:
+    def _inputs(self, given: Buffer, group: Index, start: Index, tiles: int) -> tuple[Stmt, ...]:
         windows = self.windows
         tile, lane = Var("tile", tiles), Var("lane", self.channels)
-        terms = _Terms(self.dtype, lane)
-        at, corner = self._corner(start + index(tile))
-        at = {**at, windows.channel: index(lane), **{within: Index() for _, within in windows.along}}
-        (down, _), (across, _) = corner
-        rows, places = ([_inside(first + n, v) for n in range(4)] for v, first in corner)
-        square = [[terms.element(windows.x, {**at, down: row, across: place}) for place in places] for row in rows]
-        for place, value in enumerate(chain(*_both_ways(terms, _of_input, square))):
-            offset = linear((Index((), place), index(tile), index(lane)), (PLACES, tiles, self.channels))
+        terms = Terms(self.dtype, lane)
+        at, first = self._corner(group, start + index(tile))
+        at[windows.channel] = index(lane)
+        seen = [axis.seen(n, form) for axis, n, form in zip(windows.axes, first, self.forms, strict=True)]
+        square = [terms.element(windows.x, at | dict(chain(*(p.items() for p in places)))) for places in product(*seen)]
+        transforms = [(form.seen, form.of_input) for form in self.forms]
+        for place, value in enumerate(along_each(terms, transforms, square)):
+            offset = linear((Index((), place), index(tile), index(lane)), (self.places, tiles, self.channels))
             terms.stmts.append(Store(given, offset, value))
         return (Loop("serial", tile, self._own(strip(lane, self.lanes, terms.stmts))),)
 
     def _products(
-        self, given: Buffer, made: Buffer, columns: _Columns, column: Var, tiles: int
+        self, given: Buffer, made: Buffer, columns: _Columns, group: Index, column: Var, tiles: int
     ) -> tuple[Stmt, ...]:
         """For each place, tiles by channels times channels by filters."""
-        place = Var("place", PLACES)
+        place = Var("place", self.places)
         body: list[Stmt] = []
         for count, first, height in _cut(tiles, self.height):
             step, unit, lane = Var("step", count), Var("unit", height), Var("lane", columns.width)
             channel = Var("channel", self.channels)
             tile = index(step) * height + first + index(unit)
             name = f"c_{made.name}_{first}"
-            x = Load(given, linear((index(place), tile, index(channel)), (PLACES, tiles, self.channels)))
-            w = Load(columns.weights, self._weight(columns, index(column), index(place), index(channel), index(lane)))
+            x = Load(given, linear((index(place), tile, index(channel)), (self.places, tiles, self.channels)))
+            w = Load(columns.weights, self._weight(columns, group, column, index(place), index(channel), lane))
             total = Acc(name, "fma", self.dtype, Const(0.0, self.dtype))
             summed = Accumulate((total,), (Loop("serial", channel, (Update(name, (x, w)),)),))
             value = Read(name, self.dtype, frozenset((unit, lane)))
-            offset = linear((index(place), tile, index(lane)), (PLACES, tiles, columns.width))
+            offset = linear((index(place), tile, index(lane)), (self.places, tiles, columns.width))
             micro = (Loop("tile", unit, (Loop("vector", lane, (summed, Store(made, offset, value))),)),)
             body.append(Loop("serial", step, micro))
         return (Loop("serial", place, tuple(body)),)
 
     def _results(
-        self, made: Buffer, columns: _Columns, column: Var, start: Index, tiles: int
+        self, made: Buffer, columns: _Columns, group: Index, column: Var, start: Index, tiles: int
     ) -> tuple[Stmt, ...]:
+        windows = self.windows
         tile, lane = Var("tile", tiles), Var("lane", columns.width)
-        terms = _Terms(self.dtype, lane)
-        at, corner = self._corner(start + index(tile))
-        at[self.windows.filter] = self._filter(columns, column, lane)
-        shape = (4, 4, tiles, columns.width)
-        square = [
-            [
-                terms.let(Load(made, linear((Index((), i), Index((), j), index(tile), index(lane)), shape)))
-                for j in range(4)
-            ]
-            for i in range(4)
+        terms = Terms(self.dtype, lane)
+        at, first = self._corner(group, start + index(tile))
+        at[windows.filter] = self._filter(columns, column, lane)
+        shape = (self.places, tiles, columns.width)
+        products = [
+            terms.let(Load(made, linear((Index((), n), index(tile), index(lane)), shape))) for n in range(self.places)
         ]
-        results = _both_ways(terms, _of_products, square)
-        (down, first_row), (across, first_place) = corner
-        for i, row in enumerate(results):
-            for j, value in enumerate(row):
-                place = {down: first_row + i, across: first_place + j}
-                after = Copier({**at, **place}, f"_{i}{j}").stmts((Let(ACCUMULATOR, value), *self.nest.after))
-                exists = both(*(in_range(i, v.extent) for v, i in place.items()))
-                terms.stmts.extend((If(exists, after),) if exists else after)
+        transforms = [(form.places, form.of_products) for form in self.forms]
+        results = along_each(terms, transforms, products)
+        for n, later in enumerate(product(range(2), repeat=len(first))):
+            steps = zip(windows.axes, first, later, strict=True)
+            place = {axis.place: at_first + axis.dilation * second for axis, at_first, second in steps}
+            after = Copier({**at, **place}, f"_{n}").stmts((Let(ACCUMULATOR, results[n]), *self.nest.after))
+            exists = both(*(in_range(i, v.extent) for v, i in place.items()))
+            terms.stmts.extend((If(exists, after),) if exists else after)
         return (Loop("serial", tile, self._own(strip(lane, self.lanes, terms.stmts))),)
