@@ -45,10 +45,10 @@ from tracecomp.passes.tile_plan import tile_size
 from tracecomp.passes.tile_transforms import Form, Terms, along_each, form_of
 
 MOST_PLACES = 64
-LEAST_SAVED = 40
-"""Products saved by each one that remains, times channels, filters or tiles: transforming costs more below it."""
-MOST_WASTE = 1.2
-EFFICIENCY = 0.75
+LEAST_SPEED = 1.1
+TRANSFORMING = 5
+TRANSFORMING_WEIGHTS = 20
+"""What transforming an element costs, in multiply-adds; weights come from further away than tiles."""
 WANTED_BLOCKS = 8
 
 
@@ -73,13 +73,15 @@ class Sizes:
 
 def speed(channels: int, filters: int, images: int, axes: Sequence[Sizes]) -> float:
     """About how many times as fast as window by window this form is; 1 where it does not pay."""
-    forms = [axis.form for axis in axes]
-    places = prod(form.places if form else MOST_PLACES + 1 for form in forms)
-    tiles = images * prod(axis.pairs * axis.dilation for axis in axes)
-    waste = prod(2 * axis.pairs * axis.dilation / axis.out for axis in axes)
-    ratio = prod(2 * axis.window for axis in axes) / places
-    pays = places <= MOST_PLACES and min(channels, filters, tiles) * (ratio - 1) >= LEAST_SAVED and waste <= MOST_WASTE
-    return EFFICIENCY * ratio if pays else 1.0
+    forms = [axis.form for axis in axes if axis.form]
+    places = prod(form.places for form in forms)
+    if len(forms) < len(axes) or places > MOST_PLACES:
+        return 1.0
+    pairs = prod(axis.pairs * axis.dilation for axis in axes)
+    transforming = TRANSFORMING * (1 / channels + 1 / filters) + TRANSFORMING_WEIGHTS / (images * pairs)
+    products = pairs * places * (1 + transforming)
+    estimate = prod(axis.out * axis.window for axis in axes) / products
+    return estimate if estimate >= LEAST_SPEED else 1.0
 
 
 @dataclass(frozen=True)
@@ -133,8 +135,8 @@ def windows_of(nest: BilinearNest) -> Windows | None:
     if found is None or nest.out[-1] != found.filter:
         return None
     sizes = [axis.sizes for axis in found.axes]
-    gain = speed(found.channel.extent, found.filter.extent, product_of(found.images), sizes)
-    return found if gain > 1 else None
+    pays = speed(found.channel.extent, found.filter.extent, product_of(found.images), sizes) > 1
+    return found if pays else None
 
 
 def _windows(nest: BilinearNest, x: Operand, w: Operand) -> Windows | None:
