@@ -31,6 +31,7 @@ COLD_BYTES = 1 << 23
 """Memory larger than this comes from no cache: faster for a copy than for tiles that compute meanwhile."""
 SLIDING_TERMS = 32
 COMPUTED_READS = 32
+TURNED_READS = 8
 
 
 @dataclass(frozen=True)
@@ -160,13 +161,24 @@ def _packed(nest: BilinearNest, moving: Operand, vector: Var, machine: Machine) 
 
 def once_computed(nest: BilinearNest, operand: Operand) -> bool:
     """Whether a copy of an operand made from what it is loaded from pays: many read it, and it is no larger."""
-    if not operand.computed or operand.load is None:
+    return operand.computed and _read_often(nest, operand, COMPUTED_READS)
+
+
+def once_turned(nest: BilinearNest, operand: Operand, plan: Plan) -> bool:
+    """Whether a copy of an operand pays whose lanes lie apart, where no panel is packed: both move with the lanes."""
+    apart = operand.depends(plan.vector) and operand.stride(plan.vector) != 1
+    return apart and not nest.one_sided(plan.vector) and _read_often(nest, operand, TURNED_READS)
+
+
+def _read_often(nest: BilinearNest, operand: Operand, least: int) -> bool:
+    """Whether every element of an operand in memory is read so often, and not again from a larger range of indices."""
+    if operand.load is None:
         return False
     reads, size = (
         product_of(v for v in (*nest.outside, *nest.out, *nest.reduce) if operand.depends(v) == moved)
         for moved in (False, True)
     )
-    return reads >= COMPUTED_READS and size <= operand.load.buffer.size
+    return reads >= least and size <= operand.load.buffer.size
 
 
 def tile_size(rows: int, columns: int, lanes: int, registers: int) -> tuple[int, int]:
