@@ -94,9 +94,13 @@ def plan_of(nest: BilinearNest, machine: Machine) -> Plan:
     tiles = tiles or [v for v in nest.out if v != vector and nest.one_sided(v)]
     tile = max(reversed(tiles), key=lambda v: min(v.extent, 12), default=None)
     lanes = machine.lanes(nest.acc.dtype.itemsize)
-    window = _window(nest, moving, tile) if tile is not None else ()
-    registers = machine.registers - (window[0].extent if window else 0)
-    height, vectors = tile_size(tile.extent if tile else 1, vector.extent, lanes, registers)
+    window = _window(nest, vector, tile) if tile is not None else ()
+    held = window[0].extent if window else 0
+    rows = tile.extent if tile else 1
+    if nest.one_sided(vector):
+        height, vectors = tile_size(rows, vector.extent, lanes, machine.registers - held)
+    else:
+        height, vectors = tile_size(rows, vector.extent, lanes, machine.registers, held)
     width = min(vectors * lanes, vector.extent)
     whole = None
     if tile is not None and height == tile.extent and not window:
@@ -134,11 +138,12 @@ def _stages(
     return stages_of(nest.reduce, apart, machine.l2_bytes // 2 - inside)
 
 
-def _window(nest: BilinearNest, moving: Operand, tile: Var) -> tuple[Var, ...]:
-    """The last summed variables, from the one along which the moving operand is read like along the tile."""
-    step = moving.stride(tile)
+def _window(nest: BilinearNest, vector: Var, tile: Var) -> tuple[Var, ...]:
+    """The last summed variables, from the one along which an operand's vectors are read like along the tile."""
+    steps = [o.stride(tile) if o.depends(vector) else None for o in (nest.lhs, nest.rhs)]
     for n, var in enumerate(nest.reduce):
-        if step and moving.stride(var) == step and product_of(nest.reduce[n:]) <= SLIDING_TERMS:
+        alike = any(step and o.stride(var) == step for o, step in zip((nest.lhs, nest.rhs), steps, strict=True))
+        if alike and product_of(nest.reduce[n:]) <= SLIDING_TERMS:
             return tuple(nest.reduce[n:])
     return ()
 
@@ -181,12 +186,15 @@ def _read_often(nest: BilinearNest, operand: Operand, least: int) -> bool:
     return reads >= least and size <= operand.load.buffer.size
 
 
-def tile_size(rows: int, columns: int, lanes: int, registers: int) -> tuple[int, int]:
-    """Height and vectors of the register tile with the fewest modelled cycles over the whole result."""
+def tile_size(rows: int, columns: int, lanes: int, registers: int, held: int = 0) -> tuple[int, int]:
+    """Height and vectors of the register tile with the fewest modelled cycles over the whole result.
+
+    ``held``: how many vectors of an operand every column of the tile keeps in registers, beyond one.
+    """
     best, best_cost = (1, 1), float("inf")
     for vectors in range(1, 9):
         for height in range(1, 15):
-            if height * vectors + vectors + 1 > registers - 2 or height > rows:
+            if height * vectors + (1 + held) * vectors + 1 > registers - 2 or height > rows:
                 continue
             if vectors > 1 and (vectors - 1) * lanes >= columns:
                 continue
