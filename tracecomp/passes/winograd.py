@@ -75,9 +75,9 @@ def speed(channels: int, filters: int, images: int, axes: Sequence[Sizes]) -> fl
     """About how many times as fast as window by window this form is; 1 where it does not pay."""
     forms = [axis.form for axis in axes if axis.form]
     places = prod(form.places for form in forms)
-    if len(forms) < len(axes) or places > MOST_PLACES:
-        return 1.0
     pairs = prod(axis.pairs * axis.dilation for axis in axes)
+    if len(forms) < len(axes) or places > MOST_PLACES or 0 in (channels, filters, images * pairs):
+        return 1.0
     transforming = TRANSFORMING * (1 / channels + 1 / filters) + TRANSFORMING_WEIGHTS / (images * pairs)
     products = pairs * places * (1 + transforming)
     estimate = prod(axis.out * axis.window for axis in axes) / products
