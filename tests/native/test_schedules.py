@@ -47,6 +47,20 @@ def test_products_summed_in_lanes(rows: int, columns: int, inner: int) -> None:
     np.testing.assert_allclose(compiled(lambda x, w: x @ w.t(), x, w).numpy(), want, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("shape", "dims"),
+    [
+        ((2, 2, 3, 5, 6, 40), (2, 5, 3, 0, 4, 1)),
+        ((3, 3, 2, 10, 7, 35), (2, 5, 3, 0, 4, 1)),
+        ((2, 100, 70), (2, 1, 0)),
+        ((3, 41, 50), (2, 1, 0)),
+    ],
+)
+def test_transposes_that_interleave(shape: tuple[int, ...], dims: tuple[int, ...]) -> None:
+    x = tc.rand(*shape)
+    assert np.array_equal(compiled(lambda x: x.permute(dims) + 1, x).numpy(), x.numpy().transpose(dims) + 1)
+
+
 @pytest.mark.parametrize("transposed", ["nn", "tn", "nt", "tt"])
 @pytest.mark.parametrize("batch, rows, inner, columns", [(1, 301, 300, 600), (1, 70, 260, 517), (3, 260, 270, 515)])
 def test_products_packed_by_blocks(transposed: str, batch: int, rows: int, inner: int, columns: int) -> None:
