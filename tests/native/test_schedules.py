@@ -61,6 +61,14 @@ def test_transposes_that_interleave(shape: tuple[int, ...], dims: tuple[int, ...
     assert np.array_equal(compiled(lambda x: x.permute(dims) + 1, x).numpy(), x.numpy().transpose(dims) + 1)
 
 
+@pytest.mark.parametrize("stride", [1, 2, 3])
+def test_large_depthwise_convolutions(stride: int) -> None:
+    """Padded in blocks, whose windows may lie apart."""
+    x, w = normal(8, 96, 29, 28), normal(96, 1, 3, 3, seed=1)
+    found = compiled(lambda x, w: F.conv2d(x, w, stride=stride, padding=1, groups=96), x, w).numpy()
+    np.testing.assert_allclose(found, F.conv2d(x, w, stride=stride, padding=1, groups=96).numpy(), rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize("transposed", ["nn", "tn", "nt", "tt"])
 @pytest.mark.parametrize("batch, rows, inner, columns", [(1, 301, 300, 600), (1, 70, 260, 517), (3, 260, 270, 515)])
 def test_products_packed_by_blocks(transposed: str, batch: int, rows: int, inner: int, columns: int) -> None:

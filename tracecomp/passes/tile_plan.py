@@ -108,7 +108,8 @@ def plan_of(nest: BilinearNest, machine: Machine) -> Plan:
         fitting = [v for v in tiles if v != tile and v.extent <= room]
         whole = max(fitting, key=lambda v: v.extent, default=None)
     several = len(tiles) > 1 or (tile is not None and tile.extent > height)
-    packed, stages = _packed(nest, moving, vector, machine), None
+    alike = tile is None or not moving.depends(tile)  # all rows of the tile read one panel
+    packed, stages = alike and _packed(nest, moving, vector, machine), None
     if several and whole is None and not window:
         stages = _stages(nest, None if packed else moving, vector, width, machine)
     return Plan(vector, tile, width, height, packed, whole, window, stages)
