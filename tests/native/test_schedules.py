@@ -69,6 +69,35 @@ def test_large_depthwise_convolutions(stride: int) -> None:
     np.testing.assert_allclose(found, F.conv2d(x, w, stride=stride, padding=1, groups=96).numpy(), rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", [tc.float32, tc.float64, tc.float16])
+@pytest.mark.parametrize(
+    ("shape", "per_group", "kernel", "padding"),
+    [
+        ((2, 5, 28, 28), 1, (3, 3), (1, 1)),
+        ((1, 4, 7, 45), 2, (3, 3), (2, 1)),
+        ((2, 3, 30, 17), 1, (5, 5), (4, 2)),
+        ((1, 6, 16, 70), 1, (2, 4), (1, 3)),
+        ((3, 2, 3, 3), 1, (3, 3), (5, 5)),
+    ],
+)
+def test_padding_that_windows_mask(
+    shape: tuple[int, ...], per_group: int, kernel: tuple[int, ...], padding: tuple[int, ...], dtype: Any
+) -> None:
+    """Forward, and the gradient of the image, where every channel has filters of its own."""
+    groups = shape[1]
+    x = normal(*shape).to(dtype)
+    w = normal(groups * per_group, 1, *kernel, seed=1).to(dtype)
+
+    def both(x: Any, w: Any) -> Any:
+        x = x.detach().requires_grad_()
+        y = F.conv2d(x, w, padding=padding, groups=groups)
+        return y.detach(), tc.autograd.grad(y.sum(), x)[0]
+
+    for found, want in zip(compiled(both, x, w), both(x.double(), w.double()), strict=True):
+        error = np.abs(found.numpy().astype(np.float64) - want.numpy()).max()
+        assert error <= 40 * np.finfo(found.numpy().dtype).eps
+
+
 @pytest.mark.parametrize("transposed", ["nn", "tn", "nt", "tt"])
 @pytest.mark.parametrize("batch, rows, inner, columns", [(1, 301, 300, 600), (1, 70, 260, 517), (3, 260, 270, 515)])
 def test_products_packed_by_blocks(transposed: str, batch: int, rows: int, inner: int, columns: int) -> None:
