@@ -47,7 +47,8 @@ class Case:
         """The convolution of channels-last images as the layout of axes leaves it."""
         graph = Graph("conv")
         rank = len(self.sides)
-        x, w = (graph.add_input(TensorType(dtype, a.shape)) for a in self.arrays(np.float32))
+        types = [TensorType(dtype, a.shape) for a in self.arrays(np.float32)]
+        x, w = map(graph.add_input, types, "xw")
         places, windows = "xyz"[:rank], "rst"[:rank]
         turned = graph.apply("permute", x, dims=(0, rank + 1, *range(1, rank + 1), rank + 2))
         options = {"strides": (*self.stride, 1), "dilations": (*self.dilation, 1)}

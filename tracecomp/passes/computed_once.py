@@ -26,23 +26,25 @@ def computed_once(nest: BilinearNest, plan: Plan, work: int) -> tuple[tuple[Stmt
     Elements from ``work`` on are worth waking threads for.
     """
     stmts: list[Stmt] = []
-    for side in ("lhs", "rhs"):
-        operand: Operand = getattr(nest, side)
-        if operand.inside or any(map(operand.depends, nest.outside)):
-            continue
+    read: list[Operand] = []
+    for operand, name in ((nest.lhs, "computed_left"), (nest.rhs, "computed_right")):
         turned = once_turned(nest, operand, plan)
-        if turned or (operand is not nest.moving(plan.vector) and once_computed(nest, operand)):
-            made, copy = _copied(nest, side, plan.vector if turned else None, work)
+        computed = operand is not nest.moving(plan.vector) and once_computed(nest, operand)
+        if operand.inside or any(map(operand.depends, nest.outside)) or not (turned or computed):
+            read.append(operand)
+        else:
+            made, copy = _copied(nest, operand, name, plan.vector if turned else None, work)
             stmts.extend(made)
-            nest = replace(nest, **{side: copy})
-    return tuple(stmts), nest
+            read.append(copy)
+    lhs, rhs = read
+    return tuple(stmts), replace(nest, lhs=lhs, rhs=rhs)
 
 
-def _copied(nest: BilinearNest, side: str, lanes: Var | None, work: int) -> tuple[tuple[Stmt, ...], Operand]:
+def _copied(
+    nest: BilinearNest, operand: Operand, name: str, lanes: Var | None, work: int
+) -> tuple[tuple[Stmt, ...], Operand]:
     """Statements that copy an operand, with ``lanes`` side by side, and the copy."""
-    operand: Operand = getattr(nest, side)
     names = sorted((v for v in (*nest.out, *nest.reduce) if operand.depends(v)), key=lambda v: v == lanes)
-    name = f"computed_{side}"
     copy = Buffer(name, nest.acc.dtype, product_of(names))
     at = linear([index(v) for v in names], [v.extent for v in names])
     body = Copier({}, f"_{name}").stmts((*operand.stmts, Store(copy, at, operand.expr)))

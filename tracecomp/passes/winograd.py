@@ -153,15 +153,15 @@ def _windows(nest: BilinearNest, x: Operand, w: Operand) -> Windows | None:
 
 def _axis(x: Operand, place: Var, within: Var) -> list[Axis]:
     """The axis of the two, if windows move along it and overlap."""
-    steps = x.stride(place), x.stride(within)
-    if not all(steps):
+    one, other = x.stride(place), x.stride(within)
+    if not one or not other:
         return []
-    step, apart = (n // gcd(*steps) for n in steps)
+    step, apart = (n // gcd(one, other) for n in (one, other))
     if not (0 < step < within.extent and 0 < apart < place.extent):
         return []
     moved = [Copier({v: index(v) + n}) for v, n in ((place, apart), (within, step))]
-    one, other = ((copier.stmts(x.stmts), copier.expr(x.expr)) for copier in moved)
-    return [Axis(place, within, step, apart)] if one == other else []
+    seen, also = ((copier.stmts(x.stmts), copier.expr(x.expr)) for copier in moved)
+    return [Axis(place, within, step, apart)] if seen == also else []
 
 
 def _up_to(at: Index, last: int) -> Index:
