@@ -98,6 +98,18 @@ def test_padding_that_windows_mask(
         assert error <= 40 * np.finfo(found.numpy().dtype).eps
 
 
+def test_a_single_weight_of_half_precision() -> None:
+    """Phases of the gradient of the image have one place of the kernel."""
+    x, w = normal(2, 1, 24, 29).to(tc.float16), normal(1, 1, 3, 3, seed=1).to(tc.float16)
+
+    def gradient(x: Any, w: Any) -> Any:
+        x = x.detach().requires_grad_()
+        return tc.autograd.grad(F.conv2d(x, w, stride=(3, 2), padding=(1, 4), dilation=(2, 1)).sum(), x)[0]
+
+    want = gradient(x.double(), w.double()).numpy()
+    np.testing.assert_allclose(compiled(gradient, x, w).numpy(), want, rtol=2e-3, atol=2e-3)
+
+
 @pytest.mark.parametrize("transposed", ["nn", "tn", "nt", "tt"])
 @pytest.mark.parametrize("batch, rows, inner, columns", [(1, 301, 300, 600), (1, 70, 260, 517), (3, 260, 270, 515)])
 def test_products_packed_by_blocks(transposed: str, batch: int, rows: int, inner: int, columns: int) -> None:

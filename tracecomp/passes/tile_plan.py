@@ -178,13 +178,11 @@ def once_turned(nest: BilinearNest, operand: Operand, plan: Plan) -> bool:
 
 def _read_often(nest: BilinearNest, operand: Operand, least: int) -> bool:
     """Whether every element of an operand in memory is read so often, and not again from a larger range of indices."""
-    if operand.load is None:
+    names = (*nest.outside, *nest.out, *nest.reduce)
+    moved = [v for v in names if operand.depends(v)]
+    if operand.load is None or not moved:
         return False
-    reads, size = (
-        product_of(v for v in (*nest.outside, *nest.out, *nest.reduce) if operand.depends(v) == moved)
-        for moved in (False, True)
-    )
-    return reads >= least and size <= operand.load.buffer.size
+    return product_of(v for v in names if v not in moved) >= least and product_of(moved) <= operand.load.buffer.size
 
 
 def tile_size(rows: int, columns: int, lanes: int, registers: int, held: int = 0) -> tuple[int, int]:
