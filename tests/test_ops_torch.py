@@ -93,6 +93,13 @@ def _windows(x: Any, *, sizes: Any, strides: Any, dilations: Any) -> Any:
     return x
 
 
+def _recurrence(a: Any, b: Any, *, axis: int) -> Any:
+    found = [torch.zeros_like(a.select(axis, 0))] if a.shape[axis] else []
+    for factor, term in zip(a.unbind(axis), b.unbind(axis), strict=True):
+        found.append(factor * found[-1] + term)
+    return torch.stack(found[1:], axis) if found else a + b
+
+
 COUNTERPARTS: dict[str, Callable[..., Any]] = {
     **{n: getattr(torch, n) for n in (
         "neg", "abs", "sign", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin",
@@ -130,8 +137,10 @@ COUNTERPARTS: dict[str, Callable[..., Any]] = {
     "put": _put,
     "cumsum": lambda x, *, axis: x.cumsum(axis, dtype=x.dtype),
     "cumprod": lambda x, *, axis: x.cumprod(axis, dtype=x.dtype),
+    "recurrence": _recurrence,
     "cummax": lambda x, *, axis: tuple(torch.cummax(x, axis)),
     "cummin": lambda x, *, axis: tuple(torch.cummin(x, axis)),
+    "searchsorted": lambda s, v, *, right: torch.searchsorted(s, v, right=right),
     "sort": lambda x, *, axis, descending: tuple(torch.sort(x, dim=axis, descending=descending, stable=True)),
     "topk": lambda x, *, axis, count, descending: tuple(
         r.narrow(axis, 0, count) for r in torch.sort(x, dim=axis, descending=descending, stable=True)

@@ -17,13 +17,34 @@ if TYPE_CHECKING:
     from tracecomp.tensor import Tensor
 
 
+class Memory:
+    """What all tensors over one memory share. ``writes`` counts all writes; None: others than tensors may write it."""
+
+    __slots__ = ("writes",)
+    writes: int | None
+
+    def __init__(self) -> None:
+        self.writes = 0
+
+
 class Storage:
     """Shared by a tensor and all its views; ``version`` counts the writes that autograd sees."""
 
-    __slots__ = ("version",)
+    __slots__ = ("memory", "version")
 
-    def __init__(self) -> None:
+    def __init__(self, memory: Memory | None = None) -> None:
         self.version = 0
+        self.memory = memory or Memory()
+
+    def wrote(self) -> None:
+        """Count a write."""
+        self.version += 1
+        if self.memory.writes is not None:
+            self.memory.writes += 1
+
+    def share(self) -> None:
+        """Note that the memory can from now on be written without a count."""
+        self.memory.writes = None
 
 
 def gradient_edge(t: Tensor) -> Edge:
@@ -73,8 +94,7 @@ def assign_(target: Tensor, value: Tensor) -> None:
     edge = gradient_edge(value) if history else None
     before = gradient_edge(target._base if target._linked and target._base is not None else target) if history else None
     np.copyto(target._data, value._data)
-    storage = target._shared_storage()
-    storage.version += 1
+    target._shared_storage().wrote()
     if modes.recorder is not None:
         modes.recorder.write(target, value)
     if history:

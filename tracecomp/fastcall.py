@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tracecomp import config
+from tracecomp.aliasing import Memory, Storage
 from tracecomp.codegen.call_tables import ARGUMENT, CELL_CONTENTS, GRADIENT, OBJECT
 from tracecomp.fields import TensorFields, blank
 from tracecomp.functional import defaults
@@ -38,8 +39,11 @@ _UNCHANGING = (bool, int, float, complex, str, bytes, NoneType, DType, type(Elli
 @cache
 def call_code() -> Code | None:
     """The native code of calls; None where objects are laid out in an unknown way."""
-    offsets = field_offsets(blank(Tensor), TensorFields.__slots__) if layout_is_known() else {}
-    return Code(Tensor, offsets) if offsets else None
+    if not layout_is_known():
+        return None
+    fields = field_offsets(blank(Tensor), TensorFields.__slots__)
+    counts = [field_offsets(x, type(x).__slots__) for x in (Storage(), Memory())]
+    return Code(Tensor, fields, counts[0] | counts[1]) if fields and all(counts) else None
 
 
 def fast_record(plan: Plan, leaves: Sequence[Any], code: Code) -> tuple[Any, ...] | None:
@@ -105,6 +109,7 @@ class _Writer:
             self._threads()
         self._inputs()
         self._outputs()
+        prepared = self._preparation()
         numbers, finish = self._results()
         recording = self.recording
         values = [i.value for i in recording.graph.inputs] + [o.value for o in recording.graph.outputs]
@@ -115,6 +120,7 @@ class _Writer:
             count=len(self.leaves), entry=self.executable.entry, numbers=numbers, finish=finish,
             unlocked=int(loops or self.parallel or held + self.arena_bytes > SMALL),
             pool=int(threads.POOL.ctypes.data), threads=self.threads, failed=Held(self.executable.fail),
+            prepared=prepared,
         )  # fmt: skip
         return memory, kept, self.plan
 
@@ -209,6 +215,14 @@ class _Writer:
                     argument = Place("sources", self.sources[ARGUMENT, i])
                     self.r.add("storages", argument, Place("sources", self.sources[key]), int(key[0] == ARGUMENT))
 
+    def _preparation(self) -> int:
+        """Note what a preparation reads; the address of the byte that tells whether it is made, or 0."""
+        if self.executable.image.prepared is None:
+            return 0
+        for t in self.plan.lasting:
+            self.r.add("lasting", Place("sources", self.sources[OBJECT, id(t)]), self.r.items())
+        return self.r.arena(self.executable.image.prepared)
+
     # ---- outputs
 
     def _written(self, b: Any, out: int) -> None:
@@ -238,7 +252,7 @@ class _Writer:
                 history = Held(partial(Freed, (), ((dtype, shape),))) if n in freed else 0
                 slot = self.r.slot(self.first_output + n)
                 make, kept = Held(maker(dtype.itemsize * prod(shape))), int(n in self.plan.kept)
-                row = (make, Held(shape), Held(dtype), layout, slot, kept, self.r.memory(), 0, 0, history)
+                row = (make, Held(shape), Held(dtype), layout, slot, kept, self.r.items(), 0, 0, history)
                 self.fresh[n] = self.r.add("fresh", *row)
 
     def _results(self) -> tuple[int, Held | int]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from tracecomp.aliasing import owner
+from tracecomp.aliasing import Storage, owner
 from tracecomp.modes import modes
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ class TensorInterface:
 
         @property
         def shape(self) -> Size: ...
+
+        def _shared_storage(self) -> Storage: ...
 
     # ---- sizes
 
@@ -58,9 +60,14 @@ class TensorInterface:
         return strides if dim is None else strides[dim]
 
     def storage_offset(self) -> int:
-        return (self.data_ptr() - int(owner(cast("Tensor", self))[0].data_ptr())) // self._data.itemsize
+        return (self._address() - owner(cast("Tensor", self))[0]._address()) // self._data.itemsize
 
     def data_ptr(self) -> int:
+        """The address of the first element."""
+        self._shared_storage().share()
+        return self._address()
+
+    def _address(self) -> int:
         return int(self._data.__array_interface__["data"][0])
 
     def element_size(self) -> int:
@@ -86,8 +93,13 @@ class TensorInterface:
             raise RuntimeError(
                 "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
             )
+        self._shared_storage().share()
+        return self._read("numpy()")
+
+    def _read(self, how: str) -> Array:
+        """The elements, for the library to read because of ``how``."""
         if modes.recorder is not None:
-            modes.recorder.leave(self, "numpy()")
+            modes.recorder.leave(cast("Tensor", self), how)
         return self._data
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:

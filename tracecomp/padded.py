@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
 from typing import Any
 
@@ -27,11 +27,12 @@ class Padded:
         self.graph = graph
         self._inner = inner
         self._rows = stretched.rows
+        self.lasting = inner.lasting
         self._in = stretched.rows_in
         self._out = stretched.rows_out
         self._wide = [(o.value.shape, o.value.dtype.numpy) for o in stretched.graph.outputs]
 
-    def run(self, arrays: Sequence[Array], outputs: list[Any]) -> None:
+    def run(self, arrays: Sequence[Array], outputs: list[Any], seen: Any = None) -> None:
         """Compute ``outputs`` from ``arrays``; those that have rows become new arrays."""
         size = next(rows.size(a) for a, rows in zip(arrays, self._in, strict=True) if rows is not None)
         given = [a if rows is None else self._extended(a, rows) for a, rows in zip(arrays, self._in, strict=True)]
@@ -39,7 +40,7 @@ class Padded:
             out if rows is None else np.empty(*wide)
             for out, rows, wide in zip(outputs, self._out, self._wide, strict=True)
         ]
-        self._inner.run([*given, np.array(size)], found)
+        self._inner.run([*given, np.array(size)], found, seen)
         for n, rows in enumerate(self._out):
             if rows is not None:
                 meant = (slice(None),) * rows.axis + (slice(rows.count(size)),)
@@ -93,9 +94,11 @@ class SizedPlan:
                 self._plans[rows] = Plan(self.recording, partial(self._padded, rows), self._threads, self._compile)
             return self._plans[rows]
 
-    def _padded(self, rows: int, graph: Graph, aliases: Mapping[int, int], threads: int | None) -> Padded:
+    def _padded(
+        self, rows: int, graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int] = frozenset()
+    ) -> Padded:
         stretched = self._sized.stretched(graph, rows)
-        return Padded(graph, stretched, self._make(stretched.graph, aliases, threads))
+        return Padded(graph, stretched, self._make(stretched.graph, aliases, threads, steady))
 
 
 def _enough(size: int) -> int:

@@ -49,7 +49,8 @@ class Plan:
         self._fresh = [(n, self._maker(n)) for n in range(len(self.types)) if n not in in_place]
         self.reusable = self._reusable_grads()
         self._lone = _lone_result(recording)
-        self.forward: Backend = self._make(graph, dict(self._aliases), threads)
+        self.forward: Backend = self._make(graph, dict(self._aliases), threads, _steady(recording))
+        self.lasting: list[Tensor] = [inputs[n].ref for n in self.forward.lasting]
         self._backward: Backend | None = None
         self._compile = compile
         self.again: Any = None
@@ -118,7 +119,7 @@ class Plan:
         outputs = self._outputs(arrays)
         kept = None if recording.split is None else self._keep(leaves, arrays)
         try:
-            self.forward.run(arrays, outputs)
+            self.forward.run(arrays, outputs, self._seen() if self.lasting else None)
         except (IndexError, RuntimeError) as error:
             if recording.predicates:
                 return -1, error
@@ -150,13 +151,19 @@ class Plan:
             arrays += [read_one(leaves) for read_one in self._others]
         return arrays
 
+    def _seen(self) -> list[Any] | None:
+        """What tells states of the lasting inputs apart; None when they can change unnoticed."""
+        memories = [(t._storage or t._shared_storage()).memory for t in self.lasting]
+        counts = [m.writes for m in memories]
+        return None if None in counts else [*memories, *counts]
+
     def profile(self, leaves: Sequence[Any], calls: int) -> Profile:
         """The times of the forward graph's kernels, on copies: nothing outside is written."""
         arrays = [a.copy() for a in self._arrays(leaves)]
         outputs = [np.empty(*t) for t in self.types]
         for n, i in self._aliases:
             outputs[n] = arrays[i]
-        return profile_backend(self.forward, arrays, outputs, calls)
+        return profile_backend(self.forward, arrays, outputs, calls, self._seen() if self.lasting else None)
 
     def _write(self, leaves: Sequence[Any], outputs: Sequence[Array]) -> None:
         """Give the state that the program writes its new values."""
@@ -164,7 +171,7 @@ class Plan:
             t = b.ref if b.kind == "state" else tensor_of(b, leaves)
             if outputs[out] is not t._data:
                 np.copyto(t._data, outputs[out])
-            (t._storage or t._shared_storage()).version += 1
+            (t._storage or t._shared_storage()).wrote()
 
     def _outputs(self, arrays: Sequence[Array]) -> list[Any]:
         """Memory for the outputs: the state's own where it is updated in place, old gradients', or new."""
@@ -224,6 +231,17 @@ class Plan:
         for r, held in rebound:
             r.place.put(held, r.same_object)
         return results
+
+
+def _steady(recording: Recording) -> frozenset[int]:
+    """The numbers of inputs that are likely to be the same in the next call: state, where nothing is trained."""
+    if recording.split is not None or recording.grads:
+        return frozenset()
+    written = {id(b.ref._shared_storage().memory) for b, _ in recording.updates if b.kind == "state"}
+    return frozenset(
+        n for n, b in enumerate(recording.inputs)
+        if b.kind == "state" and id(b.ref._shared_storage().memory) not in written
+    )  # fmt: skip
 
 
 def _result(r: Made, t: Tensor, node: Node | None) -> Tensor:

@@ -64,12 +64,19 @@ class Profile:
         return self.table()
 
 
-def profile_backend(backend: Backend, arrays: Sequence[Array], outputs: Sequence[Array], calls: int) -> Profile:
-    """Run ``backend`` ``calls`` times on the given memory; RuntimeError where it is not native code alone."""
+def profile_backend(
+    backend: Backend, arrays: Sequence[Array], outputs: Sequence[Array], calls: int, seen: Any = None
+) -> Profile:
+    """Run ``backend`` ``calls`` times on the given memory; RuntimeError where it is not native code alone.
+
+    What calls with an equal ``seen`` need not prepare again has been prepared before.
+    """
     if not isinstance(backend, Native):
         what = "runs in the interpreter" if isinstance(backend, Interpreted) else "needs routines of the host"
         raise RuntimeError(f"profile(): this program {what}; only programs of native kernels alone can be profiled")
-    timed = [backend.timed(arrays, outputs) for _ in range(max(calls, 1))]
+    if seen is not None:
+        backend.timed(arrays, outputs, seen)
+    timed = [backend.timed(arrays, outputs, seen) for _ in range(max(calls, 1))]
     threads = wanted(backend.threads) if backend.executable.image.parallel else 1
     kernels = []
     for n, step in enumerate(backend.steps()):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cached_property
 from itertools import count
 from typing import Any
@@ -34,11 +34,15 @@ def _write(outputs: Sequence[Array], found: Sequence[Array], arrays: Sequence[Ar
 class Interpreted:
     """A graph run by the numpy interpreter."""
 
-    def __init__(self, graph: Graph, aliases: Mapping[int, int], threads: int | None) -> None:
+    lasting: Sequence[int] = ()
+
+    def __init__(
+        self, graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int] = frozenset()
+    ) -> None:
         self.graph = graph
         self._interpreter = Interpreter(graph)
 
-    def run(self, arrays: Sequence[Array], outputs: Sequence[Array]) -> None:
+    def run(self, arrays: Sequence[Array], outputs: Sequence[Array], seen: Any = None) -> None:
         """Compute ``outputs`` from ``arrays``."""
         _write(outputs, self._interpreter.run(arrays), arrays)
 
@@ -48,16 +52,23 @@ class Interpreted:
 
 
 class Native:
-    """A graph compiled to machine code. ``aliases`` as in ``passes.build``."""
+    """A graph compiled to machine code. ``aliases`` and ``steady`` as in ``passes.build``.
 
-    def __init__(self, graph: Graph, aliases: Mapping[int, int], threads: int | None) -> None:
+    ``lasting`` are the numbers of inputs that calls need not look at again while they are known to be as before.
+    """
+
+    def __init__(
+        self, graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int] = frozenset()
+    ) -> None:
         self.graph = graph
         self.threads = threads
         self._aliases = aliases
+        self._steady = steady
         self._fast_math = config.current().fast_math
         self._dump = Dump(graph.name)
         self.executable, self.places = self._prepare()
         self._plain = all(isinstance(a, int) for a in self.places)
+        self.lasting = [a for a in (self.places[n] for n in self.executable.image.lasting) if isinstance(a, int)]
 
     def _prepare(self) -> tuple[Executable, tuple[int | Array, ...]]:
         """The executable and where its arguments come from; from the disk where another process left them."""
@@ -66,7 +77,7 @@ class Native:
             self._dump.write("llvm", lambda: executable.llvm_ir, "ll")
             self._dump.write("assembly", lambda: executable.assembly, "s")
             return executable, self._argument_places()
-        key = stored.key_of(self.graph, self._aliases)
+        key = stored.key_of(self.graph, self._aliases, self._steady)
         found = stored.load(key)
         if found is not None:
             return Executable(lambda: self.built.program, found.image), found.arguments
@@ -78,27 +89,30 @@ class Native:
     def built(self) -> Built:
         """The graph after every pass, and its program."""
         with config.override(fast_math=self._fast_math):
-            return build(self.graph, self._aliases, self._dump)
+            return build(self.graph, self._aliases, self._dump, self._steady)
 
     def _argument_places(self) -> tuple[int | Array, ...]:
         given = count()
         places = [next(given) if i.role != "constant" else _dense(i.data) for i in self.built.graph.inputs]
         return (*places, *map(_dense, self.built.constants))
 
-    def run(self, arrays: Sequence[Array], outputs: Sequence[Array]) -> None:
-        """Compute ``outputs`` from ``arrays``; IndexError when an index is out of range."""
+    def run(self, arrays: Sequence[Array], outputs: Sequence[Array], seen: Any = None) -> None:
+        """Compute ``outputs`` from ``arrays``; IndexError when an index is out of range.
+
+        ``seen`` as in ``Executable.run``, for the inputs ``lasting``.
+        """
         if not self._plain:
             arrays = [arrays[a] if isinstance(a, int) else a for a in self.places]
-        self.executable.run(arrays, outputs, self.threads)
+        self.executable.run(arrays, outputs, self.threads, seen)
 
     def steps(self) -> list[CallStep]:
         """Every kernel call, in order."""
         return list(call_steps(self.built.program.steps))
 
-    def timed(self, arrays: Sequence[Array], outputs: Sequence[Array]) -> list[float]:
+    def timed(self, arrays: Sequence[Array], outputs: Sequence[Array], seen: Any = None) -> list[float]:
         """Run as ``run`` does; the seconds of each kernel call, in order."""
         given = [*map(np.ascontiguousarray, (arrays[a] if isinstance(a, int) else a for a in self.places))]
-        return [seconds for _, seconds in self.executable.run_profiled(given, outputs, self.threads)]
+        return [seconds for _, seconds in self.executable.run_profiled(given, outputs, self.threads, seen)]
 
     def explain(self) -> str:
         """What the passes decided, what fused and why the rest did not."""
@@ -112,7 +126,11 @@ def _dense(array: Any) -> Array:
 class Hosted:
     """A graph some of whose operators the host runs, between parts compiled to machine code."""
 
-    def __init__(self, graph: Graph, aliases: Mapping[int, int], threads: int | None) -> None:
+    lasting: Sequence[int] = ()
+
+    def __init__(
+        self, graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int] = frozenset()
+    ) -> None:
         self.graph = graph
         split = split_complex(graph, Log())
         self._open = [i.value for i in split.inputs if i.role != "constant"]
@@ -123,7 +141,7 @@ class Hosted:
             for s in segments(split)
         ]
 
-    def run(self, arrays: Sequence[Array], outputs: Sequence[Array]) -> None:
+    def run(self, arrays: Sequence[Array], outputs: Sequence[Array], seen: Any = None) -> None:
         """Compute ``outputs`` from ``arrays``."""
         arrays = [*map(in_parts, arrays)]
         known: dict[Value, Array] = {**self._constants, **dict(zip(self._open, arrays, strict=True))}
@@ -149,16 +167,20 @@ class Hosted:
 Backend = Interpreted | Native | Hosted
 
 
-def native(graph: Graph, aliases: Mapping[int, int], threads: int | None) -> Backend:
+def native(
+    graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int] = frozenset()
+) -> Backend:
     """The graph as machine code, around what only the host can run."""
-    return (Hosted if has_external(graph) else Native)(graph, aliases, threads)
+    return (Hosted if has_external(graph) else Native)(graph, aliases, threads, steady)
 
 
-def with_fast_math(make: Make, graph: Graph, aliases: Mapping[int, int], threads: int | None) -> Any:
+def with_fast_math(
+    make: Make, graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int] = frozenset()
+) -> Any:
     """What ``make`` makes where arithmetic may be fast rather than exact."""
     with config.override(fast_math=True):
-        return make(graph, aliases, threads)
+        return make(graph, aliases, threads, steady)
 
 
-Make = Callable[[Graph, Mapping[int, int], int | None], Any]
+Make = Callable[..., Any]
 BACKENDS: dict[str, Make] = {"native": native, "interpret": Interpreted}

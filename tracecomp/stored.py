@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -54,7 +54,7 @@ class Stored:
         return Stored(Image.from_bytes(rest[first + second :]), tuple(places))
 
 
-def key_of(graph: Graph, aliases: Mapping[int, int]) -> str:
+def key_of(graph: Graph, aliases: Mapping[int, int], steady: Set[int] = frozenset()) -> str:
     """The name under which what becomes of ``graph`` is stored.
 
     Source lines belong to it where a failed index check would name them.
@@ -65,7 +65,7 @@ def key_of(graph: Graph, aliases: Mapping[int, int]) -> str:
             digest.update(np.ascontiguousarray(i.data).tobytes())
     checked = [n for n in graph.nodes if n.op.kind in ("gather", "scatter") and n in graph.origin]
     lines = [str(graph.origin[n].source) for n in checked]
-    settings = (sorted(aliases.items()), config.code_key(), host(), _sources())
+    settings = (sorted(aliases.items()), sorted(steady), config.code_key(), host(), _sources())
     return objects.key_of(repr((print_graph(graph), lines, digest.hexdigest(), settings)), native.host_target())
 
 

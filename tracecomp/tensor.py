@@ -248,7 +248,7 @@ class Tensor(TensorFields, TensorInterface):
     def data(self) -> Tensor:
         """The same memory without history; writes through it are not seen by autograd."""
         found = alias(self)
-        found._storage = Storage()
+        found._storage = Storage(self._shared_storage().memory)
         return found
 
     @data.setter
@@ -257,6 +257,9 @@ class Tensor(TensorFields, TensorInterface):
             raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
         if modes.recorder is not None:
             modes.recorder.replace(self, value)
+        storage = self._shared_storage()
+        storage.share()  # views keep the old memory, and this storage
+        storage.memory = value._shared_storage().memory
         self._data = value._data
         self._base, self._source, self._chain, self._linked = None, None, (), False
         accumulator = None if self._accumulator is None else self._accumulator()
@@ -358,7 +361,7 @@ class Tensor(TensorFields, TensorInterface):
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         extra = {k: v for k, v in self.__dict__.items() if not k.startswith("_")}
-        return _rebuild, (type(self), self.detach().numpy(), self._requires_grad, extra)
+        return _rebuild, (type(self), self._read("pickle"), self._requires_grad, extra)
 
 
 def _new(array: Array) -> Tensor:
@@ -448,9 +451,16 @@ def _row(t: Tensor, i: int) -> Tensor:
     return result
 
 
+def wrap_shared(array: Array) -> Tensor:
+    """A new leaf tensor over memory that others can write."""
+    t = wrap(array)
+    t._shared_storage().share()
+    return t
+
+
 def _rebuild(cls: type[Tensor], array: Array, requires_grad: bool, extra: dict[str, Any]) -> Tensor:
     t = blank(cls)
-    t._data = array
+    t._data = array if array.flags.owndata else array.copy()
     t._requires_grad = requires_grad
     t.__dict__.update(extra)
     return t

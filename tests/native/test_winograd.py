@@ -1,7 +1,9 @@
-"""3x3 convolutions by transformed tiles against the definition in float64, and which convolutions are computed so."""
+"""3x3 convolutions and gradients of their weights by transformed tiles against the definition in float64, and which are
+computed so."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,9 +13,10 @@ import tracecomp as tc
 from tests.native.running import compile_graph, run_built, run_native, same_bits
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.loop_printer import print_program
-from tracecomp.ir.types import DType, TensorType, float32, float64
+from tracecomp.ir.types import DType, TensorType, float16, float32, float64
 from tracecomp.nn import functional as F
-from tracecomp.passes import winograd
+from tracecomp.passes import place, tile_products, winograd, winograd_gradient
+from tracecomp.passes.machine import host
 
 Sizes = tuple[int, int, int, int, int]
 
@@ -53,7 +56,7 @@ def defined(x: Any, w: Any) -> Any:
 def transforms(graph: Graph) -> bool:
     """Whether some kernel of the graph's program transforms tiles."""
     built, _ = compile_graph(graph)
-    return "products" in print_program(built.program)
+    return "local tiles" in print_program(built.program)
 
 
 @pytest.mark.parametrize(("dtype", "most"), [(float32, 1e-6), (float64, 2e-15)])
@@ -73,7 +76,7 @@ def test_blocks_and_threads_do_not_show(sizes: Sizes, monkeypatch: pytest.Monkey
     graph, arrays = graph_of(sizes), operands(sizes)
     built, executable = compile_graph(graph)
     have = run_built(built, executable, graph, arrays)[0]
-    monkeypatch.setattr(winograd, "PARALLEL_WORK", 1)
+    monkeypatch.setattr(tile_products, "PARALLEL_WORK", 1)
     for wanted in (1, 3, 50):
         monkeypatch.setattr(winograd, "WANTED_BLOCKS", wanted)
         built, executable = compile_graph(graph)
@@ -90,12 +93,120 @@ def test_blocks_and_threads_do_not_show(sizes: Sizes, monkeypatch: pytest.Monkey
         ((2, 32, 12, 12, 32), {"dilations": (1, 5)}),
         ((2, 6, 12, 12, 32), {}),
         ((2, 32, 12, 12, 6), {}),
-        ((1, 32, 8, 8, 32), {}),
-        ((9, 32, 5, 5, 32), {}),
+        ((1, 16, 6, 8, 16), {}),
+        ((9, 16, 5, 5, 32), {}),
+        ((99, 32, 3, 3, 32), {}),
     ],
 )
 def test_other_convolutions_are_computed_window_by_window(sizes: Sizes, steps: dict[str, Any]) -> None:
     assert not transforms(graph_of(sizes, **steps))
+
+
+def test_blocks_of_tiles_are_no_blocks_of_rows() -> None:
+    """What reads few channels row by row does not change how they are computed."""
+    graph = Graph("two")
+    x = graph.add_input(TensorType(float32, (8, 34, 34, 16)), "x")
+    weight, mixed = (graph.add_input(TensorType(float32, s), "w") for s in ((40, 16, 3, 3), (40, 16)))
+    seen = graph.apply("windows", x, sizes=(3, 3, 16), strides=(1, 1, 1), dilations=(1, 1, 1))
+    y = graph.apply("relu", graph.apply("contract", seen, weight, spec="nuvzxyc,ocxy->znuvo"))
+    rows = graph.apply("reshape", y, shape=(8 * 32 * 32, 40))
+    graph.add_output(graph.apply("relu", graph.apply("contract", rows, mixed, spec="ko,om->km")), "z")
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(i.value.shape).astype(np.float32) for i in graph.inputs]
+    assert transforms(graph)
+    assert same_bits(run_native(graph, arrays)[0], run_native(graph, arrays, fusion=False)[0])
+
+
+GRADIENTS: list[Sizes] = [
+    (2, 32, 12, 14, 32), (1, 33, 14, 20, 70), (3, 40, 13, 15, 64), (1, 160, 18, 18, 96), (5, 16, 16, 16, 16),
+    (1, 65, 44, 46, 20), (2, 24, 41, 46, 40),
+]  # fmt: skip
+"""Beside what ``SIZES`` have: several parts, runs of channels, rests of both."""
+
+
+def gradient_of(sizes: Sizes, dtype: DType = float32, first: bool = False, kernel: int = 3, step: int = 1) -> Graph:
+    """A step of the weights along their gradient, from channels-last images.
+
+    ``first``: the result's gradient has channels first.
+    """
+    n, c, h, w, o = sizes
+    graph = Graph("gradient")
+    x = graph.add_input(TensorType(dtype, (n, h + 2, w + 2, c)), "x")
+    turned = graph.apply("permute", x, dims=(0, 3, 1, 2))
+    seen = graph.apply("windows", turned, sizes=(kernel, kernel), strides=(step, step), dilations=(1, 1))
+    up, along = seen.shape[2:4]
+    g = graph.add_input(TensorType(dtype, (n, o, up, along) if first else (n, up, along, o)), "g")
+    spec = "noij,ncijuv->ocuv" if first else "ncijuv,nijo->cuvo"
+    slope = graph.apply("contract", *((g, seen) if first else (seen, g)), spec=spec)
+    weights = graph.add_input(TensorType(dtype, slope.shape), "w")
+    graph.add_output(graph.apply("sub", weights, slope), "new")
+    return graph
+
+
+def gradient_operands(sizes: Sizes, dtype: Any, first: bool) -> list[Any]:
+    n, c, h, w, o = sizes
+    rng = np.random.default_rng(0)
+    shapes = [(n, h + 2, w + 2, c), (n, o, h, w) if first else (n, h, w, o), (o, c, 3, 3) if first else (c, 3, 3, o)]
+    return [rng.standard_normal(s).astype(dtype) for s in shapes]
+
+
+def defined_gradient(x: Any, g: Any, first: bool) -> Any:
+    """The weights' gradient in float64, in the order of the graph's result."""
+    x, g = x.astype(np.float64), (g.transpose(0, 2, 3, 1) if first else g).astype(np.float64)
+    h, v = g.shape[1:3]
+    places = [[np.tensordot(x[:, i : i + h, j : j + v], g, ((0, 1, 2),) * 2) for j in range(3)] for i in range(3)]
+    return np.array(places).transpose(3, 2, 0, 1) if first else np.array(places).transpose(2, 0, 1, 3)
+
+
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize(("dtype", "most"), [(float16, 5e-4), (float32, 3e-7), (float64, 1e-15)])
+@pytest.mark.parametrize("sizes", GRADIENTS)
+def test_weight_gradients(sizes: Sizes, dtype: DType, most: float, first: bool) -> None:
+    """The error, in units of the largest sum of absolute terms."""
+    graph, arrays = gradient_of(sizes, dtype, first), gradient_operands(sizes, dtype.numpy, first)
+    assert transforms(graph)
+    x, g, w = arrays
+    error = np.abs(run_native(graph, arrays)[0] - (w - defined_gradient(x, g, first))).max()
+    assert error <= most * defined_gradient(np.abs(x), np.abs(g), first).max()
+
+
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("sizes", GRADIENTS)
+def test_blocks_and_threads_do_not_show_in_weight_gradients(
+    sizes: Sizes, first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph, arrays = gradient_of(sizes, first=first), gradient_operands(sizes, np.float32, first)
+    built, executable = compile_graph(graph)
+    have = run_built(built, executable, graph, arrays)[0]
+    monkeypatch.setattr(tile_products, "PARALLEL_WORK", 1)
+    monkeypatch.setattr(winograd_gradient, "PARALLEL_WORK", 1)
+    for most in (12 * 16, 1 << 12):
+        monkeypatch.setattr(winograd_gradient, "RUN_ROWS", most)
+        for l2_bytes in (1 << 16, 1 << 18):
+            monkeypatch.setattr(place, "host", lambda l2_bytes=l2_bytes: replace(host(), l2_bytes=l2_bytes))
+            built, executable = compile_graph(graph)
+            for threads in (1, 3):
+                assert same_bits(run_built(built, executable, graph, arrays, threads)[0], have)
+    monkeypatch.undo()
+    built, executable = compile_graph(graph, fusion=False)
+    assert same_bits(run_built(built, executable, graph, arrays)[0], have)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "change"),
+    [
+        ((2, 32, 12, 12, 32), {"step": 2}),
+        ((2, 32, 12, 12, 32), {"kernel": 2}),
+        ((2, 7, 12, 12, 16), {}),
+        ((2, 16, 12, 12, 7), {}),
+        ((1, 16, 6, 8, 16), {}),
+        ((9, 16, 5, 5, 32), {}),
+        ((99, 32, 3, 3, 32), {}),
+        ((1, 512, 8, 8, 512), {}),
+    ],
+)
+def test_other_weight_gradients_are_summed_element_by_element(sizes: Sizes, change: dict[str, Any]) -> None:
+    assert not transforms(gradient_of(sizes, **change))
 
 
 def test_gradients_through_two_convolutions() -> None:

@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import warnings
+from itertools import product
 from typing import Any
 
+import numpy as np
 import pytest
+
+import tracecomp
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("expecttest")  # torch's sample database needs it
 
-from tests.opinfo.run_opinfo import DTYPES, Unsupported, check, function, in_scope, is_exact, op_db, samples, takes  # noqa: E402
+from tests.opinfo.run_opinfo import (  # noqa: E402
+    DTYPES,
+    Unsupported,
+    check,
+    convert,
+    function,
+    in_scope,
+    is_exact,
+    leaves,
+    op_db,
+    samples,
+    takes,
+)
 from tests.surface.document import PATH as SURFACE  # noqa: E402
 
 MISSING = {
@@ -61,3 +77,27 @@ def test_first_samples(op: Any) -> None:
                 except Unsupported:
                     continue
                 assert text is None or text.startswith("torch raises"), (text, sample.summary())
+
+
+def tensors(x: Any) -> list[Any]:
+    return [t for t in leaves(x) if isinstance(t, tracecomp.Tensor) and t._data.size]
+
+
+@pytest.mark.parametrize("op", OPERATORS, ids=label)
+def test_results_that_share_memory_share_its_count_of_writes(op: Any) -> None:
+    """What calls have prepared from a tensor is used until its memory counts a write."""
+    fn, dtype = function(op.name, op.variant_test_name), torch.float32
+    if fn is None or not takes(op, dtype):
+        return
+    for sample in samples(op, dtype, 3):
+        memo: dict[int, Any] = {}
+        try:
+            args, kwargs = convert([sample.input, *sample.args], memo), convert(sample.kwargs, memo)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                result = fn(*args, **kwargs)
+        except (Unsupported, RuntimeError, TypeError, ValueError, NotImplementedError, AttributeError):
+            continue  # what is offered, test_first_samples says
+        for given, made in product(tensors([*args, *kwargs.values()]), tensors(result)):
+            if given is not made and np.may_share_memory(given._data, made._data):
+                assert given._storage.memory is made._storage.memory

@@ -93,6 +93,18 @@ def test_channels_first_where_turning_costs_more() -> None:
     assert [c.chosen for c in log.choices] == ["channels first"]
 
 
+def test_sums_of_channels_read_them_as_they_are_kept() -> None:
+    """As in batch normalization: what is summed is not turned for that."""
+    graph = Graph()
+    x = graph.add_input(TensorType(float64, (4, 64, 16, 16)), "x")
+    w = graph.add_input(TensorType(float64, (64, 64, 3, 3)), "w")
+    y = graph.apply("conv", x, w, **ONE)
+    for value in (y, graph.apply("mul", y, y), graph.apply("neg", y)):
+        graph.add_output(graph.apply("sum", value, axes=(0, 2, 3)))
+    [choice] = next(s for s in run_all(graph) if s.name == "layout").log.choices
+    assert choice.chosen == "channels last"
+
+
 def scan_graph() -> Graph:
     """A scan of which one stacked result is read, and whose body ignores an operand."""
     body = Graph("body")

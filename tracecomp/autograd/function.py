@@ -179,7 +179,7 @@ def _connect(
             continue
         if any(out is t for t in ctx._dirty):
             _check_dirty(out)
-            out._shared_storage().version += 1
+            out._shared_storage().wrote()
         elif any(out is a for a in args) or out.requires_grad:
             out = out.detach()
         out._requires_grad = False

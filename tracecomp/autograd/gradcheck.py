@@ -118,6 +118,7 @@ def _numerical(func: Callable[..., Any], inputs: tuple[Any, ...], x: Tensor, k: 
         return _reals(_outputs(func(*inputs))[k]._data)
 
     rows = []
+    x._shared_storage().share()  # not counted as a write: what the analytical side has saved stays valid
     for position in np.ndindex(x._data.shape):
         before = x._data[position]
         for unit in _units(x):

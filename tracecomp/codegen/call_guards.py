@@ -26,7 +26,6 @@ from tracecomp.codegen.call_tables import (
     REFERENCES,
     TABLES,
     TYPE,
-    VERSION,
     WRITEABLE,
     header,
     row,
@@ -34,10 +33,15 @@ from tracecomp.codegen.call_tables import (
 
 
 class CallGuards:
-    """Writes the functions that look and change nothing; ``fields`` are the offsets of a tensor's fields."""
+    """Writes the functions that look and change nothing outside of the record.
 
-    def __init__(self, fields: Mapping[str, int]) -> None:
+    ``fields`` are the offsets of a tensor's fields, ``counts`` those of its storage's version and memory and of a
+    memory's writes.
+    """
+
+    def __init__(self, fields: Mapping[str, int], counts: Mapping[str, int]) -> None:
         self.fields = fields
+        self.counts = counts
 
     def _table(self, a: Assembler, name: str) -> AbstractContextManager[str]:
         first = a.load("ptr", "%record", header(f"{name}.first"))
@@ -179,7 +183,7 @@ class CallGuards:
         fields = {name: a.load("ptr", tensor, offset) for name, offset in self.fields.items()}
         none, layout = self._object(a, "none"), self._word(a, "sources", r, "layout")
         with a.when(a.let(f"icmp ne ptr {fields['_linked']}, {self._object(a, 'false')}")):
-            a.need(a.same(a.load("ptr", fields["_storage"], VERSION), fields["_seen"]), "no")
+            a.need(a.same(a.load("ptr", fields["_storage"], self.counts["version"]), fields["_seen"]), "no")
         leaf = a.same(fields["_grad_fn"], none)
         asks = a.either(a.same(fields["_requires_grad"], self._object(a, "true")), a.let(f"xor i1 {leaf}, true"))
         wanted = self._word(a, "sources", r, "requires_grad", "i64")
@@ -197,6 +201,40 @@ class CallGuards:
         a.store("ptr", tensor, r, row("sources", "tensor"))
         a.store("ptr", array, r, row("sources", "array"))
         a.store("ptr", a.load("ptr", array, ARRAY_DATA), self._word(a, "sources", r, "slot"))
+
+    # ---- may the preparation be used?
+
+    def _prepared(self) -> str:
+        """Sets the byte that tells, and remembers what the preparation is made from if it has to be made."""
+        a = Assembler()
+        flag = a.load("ptr", "%record", header("prepared"))
+        a.need(a.let(f"icmp ne ptr {flag}, null"), "done")
+        a.store("i8", "1", flag)
+        with self._table(a, "lasting") as r:
+            tensor = a.load("ptr", self._word(a, "lasting", r, "source"), row("sources", "tensor"))
+            storage = a.load("ptr", tensor, self.fields["_storage"])
+            changed, unknown, same = a.name("changed"), a.name("unknown"), a.name("same")
+            a.need(a.let(f"icmp ne ptr {storage}, {self._object(a, 'none')}"), unknown)
+            memory = a.load("ptr", storage, self.counts["memory"])
+            writes = a.load("ptr", memory, self.counts["writes"])
+            a.need(a.let(f"icmp ne ptr {writes}, {self._object(a, 'none')}"), unknown)
+            seen = self._word(a, "lasting", r, "seen")
+            before = [a.load("ptr", seen), a.load("ptr", seen, 8)]
+            a.choose(a.both(a.same(before[0], memory), a.same(before[1], writes)), same, changed)
+            a.block(changed)
+            for n, (old, new) in enumerate(zip(before, (memory, writes), strict=True)):
+                a.do(f"call void @Py_IncRef(ptr {new})")
+                a.store("ptr", new, seen, 8 * n)
+                a.do(f"call void @Py_DecRef(ptr {old})")
+            a.go(unknown)
+            a.block(unknown)
+            a.store("i8", "0", flag)
+            a.go(same)
+            a.block(same)
+        a.go("done")
+        a.block("done")
+        a.do("ret void")
+        return a.text("define internal void @tc.prepared(ptr %objects, ptr %record) #1")
 
     def _resolve(self, a: Assembler, r: str) -> str:
         """The tensor that a source is."""

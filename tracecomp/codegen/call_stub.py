@@ -23,7 +23,6 @@ from tracecomp.codegen.call_tables import (
     OWNED,
     REFERENCES,
     TUPLE_ITEMS,
-    VERSION,
     WRITEABLE,
     header,
     row,
@@ -63,7 +62,10 @@ class _CallStub(CallGuards):
 
     def text(self) -> str:
         """The module's functions."""
-        parts = (self._layout(), self._check(), self._fill(), self._memory(), self._run(), self._result(), self._call())
+        parts = (
+            self._layout(), self._check(), self._fill(), self._prepared(), self._memory(), self._run(), self._result(),
+            self._call(),
+        )  # fmt: skip
         return _DECLARATIONS + "\n".join(parts)
 
     # ---- numbers and memory of results: 0 does not fit, 1 ready, 2 ready but Python code may have run, 3 an exception
@@ -177,10 +179,11 @@ class _CallStub(CallGuards):
         with self._table(a, "written") as r:
             tensor = a.load("ptr", self._word(a, "written", r, "source"), row("sources", "tensor"))
             storage = a.load("ptr", tensor, self.fields["_storage"])
-            version = a.load("ptr", storage, VERSION)
-            more = a.let(f"add i64 {a.let(f'call i64 @PyLong_AsLongLong(ptr {version})')}, 1")
-            a.store("ptr", a.let(f"call ptr @PyLong_FromLongLong(i64 {more})"), storage, VERSION)
-            a.do(f"call void @Py_DecRef(ptr {version})")
+            self._add_one(a, storage, self.counts["version"])
+            memory = a.load("ptr", storage, self.counts["memory"])
+            writes = a.load("ptr", memory, self.counts["writes"])
+            with a.when(a.let(f"icmp ne ptr {writes}, {none}")):
+                self._add_one(a, memory, self.counts["writes"])
         with self._table(a, "cleared") as r:
             tensor = self._word(a, "cleared", r, "tensor")
             grad = a.load("ptr", tensor, self.fields["_grad"])
@@ -202,6 +205,13 @@ class _CallStub(CallGuards):
                 a.do(f"call void @Py_DecRef(ptr {tensor})")
         a.do(f"ret ptr {value}")
         return a.text("define internal ptr @tc.result(ptr %objects, ptr %record) #1")
+
+    def _add_one(self, a: Assembler, owner: str, offset: int) -> None:
+        """Count up an attribute that is an int."""
+        number = a.load("ptr", owner, offset)
+        more = a.let(f"add i64 {a.let(f'call i64 @PyLong_AsLongLong(ptr {number})')}, 1")
+        a.store("ptr", a.let(f"call ptr @PyLong_FromLongLong(i64 {more})"), owner, offset)
+        a.do(f"call void @Py_DecRef(ptr {number})")
 
     def _tensor(self, a: Assembler, r: str, argument: str) -> None:
         """Make the tensor of a fresh output."""
@@ -285,6 +295,7 @@ class _CallStub(CallGuards):
         fits = a.let(f"call i1 @tc.fill(ptr {objects}, ptr {record}, ptr %args)")
         a.choose(fits, "run", "miss")
         a.block("run")
+        a.do(f"call void @tc.prepared(ptr {objects}, ptr {record})")
         step = a.let(f"call i64 @tc.run(ptr {record})")
         a.need(a.same(step, "0", "i64"), "failed")
         value = a.let(f"call ptr @tc.result(ptr {objects}, ptr {record})")
@@ -312,6 +323,6 @@ class _CallStub(CallGuards):
         return a.text(f"define ptr @{FAST}(ptr %self, ptr %args, i64 %count, ptr %names) #1")
 
 
-def call_text(fields: Mapping[str, int]) -> str:
-    """The functions behind ``tc_fast``; ``fields`` are the offsets of a tensor's fields."""
-    return _CallStub(fields).text()
+def call_text(fields: Mapping[str, int], counts: Mapping[str, int]) -> str:
+    """The functions behind ``tc_fast``; offsets as in ``CallGuards``."""
+    return _CallStub(fields, counts).text()

@@ -22,6 +22,7 @@ TABLES: Mapping[str, tuple[str, ...]] = {
     "fresh": ("make", "shape", "dtype", "layout", "slot", "kept", "memory", "array", "tensor", "history"),
     "in_place": ("source", "slot", "apart"),
     "written": ("source",),
+    "lasting": ("source", "seen"),
     "storages": ("argument", "written", "itself"),
     "cleared": ("tensor",),
     "results": ("address",),
@@ -32,18 +33,20 @@ version of the dictionary when it was seen last. ``sources``: a tensor that the 
 by kind ARGUMENT (byte offset), OBJECT, or GRADIENT (of an object); ``requires_grad`` 0, 1, or 2 for either;
 ``exclusive`` asks that nobody else holds it. ``fresh``: outputs in new memory, which ``make`` gives, ``memory`` is
 where a list holds two arrays that may be used again. ``in_place``: outputs in a source's memory, ``apart`` when no
-other source may overlap.
+other source may overlap. ``lasting``: sources that a preparation reads; ``seen`` is where a list holds the memory of
+each and the count of its writes, as they were when the preparation was made.
 ``results``: where the address of each stands when it has been made."""
 
 HEADER = (
     "objects", "modes_version", "count", "entry", "table", "arena", "step", "busy", "calls", "unlocked", "pool",
-    "threads", "numbers", "failed", "finish",
+    "threads", "numbers", "failed", "finish", "prepared",
     *[f"{name}.{end}" for name in TABLES for end in ("first", "end")],
 )  # fmt: skip
 """The words at the start of a record. ``step`` is where the entry tells the number of a failed step, with which
 ``failed`` is then called; ``unlocked`` asks to release the interpreter lock, and to take the ``pool`` if there are
 several ``threads``; ``numbers`` is the count of results (-1: one, returned by itself); ``finish`` builds the return
-value from their tuple, when it is not null. ``modes_version`` is the version of the modes that fitted last."""
+value from their tuple, when it is not null; ``prepared`` is the address of the byte that tells whether the preparation
+may be used, null if there is none. ``modes_version`` is the version of the modes that fitted last."""
 
 ARGUMENT, OBJECT, GRADIENT = 0, 1, 2
 LAYOUT_ND, LAYOUT_BYTES, LAYOUT_DIMS = 8, 16, 24
@@ -55,7 +58,7 @@ GLOBALS = (
 """The words of the table of objects that all records refer to."""
 
 # Offsets in CPython's and numpy's objects, which the runtime checks before it uses this code.
-REFERENCES, TYPE, TUPLE_ITEMS, LIST_SIZE, LIST_ITEMS, CELL_CONTENTS, VERSION = 0, 8, 24, 16, 24, 16, 16
+REFERENCES, TYPE, TUPLE_ITEMS, LIST_SIZE, LIST_ITEMS, CELL_CONTENTS = 0, 8, 24, 16, 24, 16
 ARRAY_DATA, ARRAY_ND, ARRAY_DIMS, ARRAY_DESCR, ARRAY_FLAGS, ARRAY_WEAK = 16, 24, 32, 56, 64, 72
 DICT_VERSION = 24
 C_CONTIGUOUS, OWNED, ALIGNED, WRITEABLE = 0x1, 0x4, 0x100, 0x400

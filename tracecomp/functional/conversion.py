@@ -133,7 +133,7 @@ def get_device(input: Tensor) -> int:
 def is_set_to(input: Tensor, tensor: Tensor) -> bool:
     """Whether both look at the same memory in the same way."""
     a, b = input._data, tensor._data
-    return (a.shape, a.strides, input.data_ptr()) == (b.shape, b.strides, tensor.data_ptr())
+    return (a.shape, a.strides, input._address()) == (b.shape, b.strides, tensor._address())
 
 
 def _constant(value: bool) -> Callable[[Tensor], bool]:

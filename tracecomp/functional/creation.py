@@ -16,7 +16,7 @@ from tracecomp.functional.promotion import Number, cast, check_range, exact_scal
 from tracecomp.ir.types import DType, from_numpy_dtype
 from tracecomp.modes import modes
 from tracecomp.ops.prim import prim
-from tracecomp.tensor import Tensor, create, wrap
+from tracecomp.tensor import Tensor, create, wrap, wrap_shared
 
 
 def finish(t: Tensor, requires_grad: bool = False, device: Any = None) -> Tensor:
@@ -50,7 +50,7 @@ def array_of(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
     if isinstance(data, str | bytes):
         raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
     if isinstance(data, Tensor):
-        data = data.detach().numpy()
+        data = data._read("a copy")
     elif isinstance(data, list | tuple):
         data = _plain(data)
     elif hasattr(data, "__array__") or hasattr(data, "__array_interface__"):
@@ -121,7 +121,7 @@ def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
             "currently supported. (You can probably work around this by making a copy of your array with "
             "array.copy().)"
         )
-    return wrap(ndarray)
+    return wrap_shared(ndarray)
 
 
 @function("asarray", method=False)

@@ -16,6 +16,7 @@ from tracecomp.functional.results import CummaxResult, CumminResult
 from tracecomp.functional.shaping import cut_range, to_shape
 from tracecomp.ir.types import DType, bool_, int64, uint8
 from tracecomp.ops.prim import prim
+from tracecomp.ops.reduction import shift
 from tracecomp.tensor import Tensor, create
 
 
@@ -61,22 +62,16 @@ def cummin(input: Tensor, dim: int) -> Any:
 
 @function(composite=True)
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
-    """log of the running sum of exp(x): a running sum of exponentials relative to the running maximum."""
+    """log of the running sum of exp(x): of exponentials relative to the running maximum, rescaled where it grows."""
     x = as_float(input)
     axis = wrap_dim(dim, x.ndim)
     if x.ndim == 0 or x.numel() == 0:
         return prim.cast(x, dtype=x.dtype)
-    n = x.shape[axis]
-    lead = tuple(x.shape)
-    shape = (*lead[: axis + 1], 1, *lead[axis + 1 :])
-    rows = prim.reshape(x, shape=(*lead[:axis], 1, n, *lead[axis + 1 :]))
     top = prim.cummax(x.detach(), axis=axis)[0]
+    before = shift(top, 1, -math.inf, axis)
+    scale = prim.where(prim.eq(before, top), 1.0, prim.exp(prim.sub(before, top)))
     top = prim.where(prim.eq(prim.abs(top), math.inf), 0.0, top)
-    position = create("iota", shape=(n, n), axis=0, dtype=int64)
-    other = create("iota", shape=(n, n), axis=1, dtype=int64)
-    seen = to_shape(prim.le(other, position), (n, n) + (1,) * (x.ndim - axis - 1))
-    powers = prim.exp(prim.sub(rows, prim.reshape(top, shape=shape)))
-    total = prim.sum(prim.where(seen, powers, 0.0), axes=(axis + 1,))
+    total = prim.recurrence(scale, prim.exp(prim.sub(x, top)), axis=axis)
     return prim.add(prim.log(total), top)
 
 

@@ -206,7 +206,7 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
 @function(composite=True)
 def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     """Poisson numbers with the rates ``input``; drawn by numpy from a key of the generator."""
-    rates = input.detach().numpy()
+    rates = input._read("poisson()")
     if (rates < 0).any():
         raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
     key = random.bits((2,), generator).numpy().astype(np.uint64)
@@ -219,7 +219,7 @@ def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) ->
     """Binomial numbers; drawn by numpy from a key of the generator."""
     key = random.bits((2,), generator).numpy().astype(np.uint64)
     stream = np.random.Generator(np.random.Philox(key=int(key[0]) << 32 ^ int(key[1])))
-    drawn = stream.binomial(count.detach().numpy().astype(np.int64), prob.detach().numpy())
+    drawn = stream.binomial(count._read("binomial()").astype(np.int64), prob._read("binomial()"))
     return wrap(np.asarray(drawn).astype(count._data.dtype))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from tracecomp import device as devices
 from tracecomp.functional.method import function, publish
 from tracecomp.ir.types import DType
-from tracecomp.tensor import Tensor, wrap
+from tracecomp.tensor import Tensor, wrap_shared
 
 _state: dict[str, Any] = {"deterministic": False, "warn_only": False, "precision": "highest"}
 
@@ -74,7 +74,7 @@ for _setting in (
 @function(method=False)
 def from_dlpack(ext_tensor: Any) -> Tensor:
     """A tensor over the memory of any object with ``__dlpack__``."""
-    return wrap(np.from_dlpack(ext_tensor))
+    return wrap_shared(np.from_dlpack(ext_tensor))
 
 
 @function(method=False)
@@ -84,7 +84,7 @@ def frombuffer(
     """A 1-d tensor over the memory of a buffer."""
     if count == 0 or len(memoryview(buffer)) == 0:
         raise ValueError("both buffer length and count must not be 0")
-    shared = wrap(np.frombuffer(buffer, dtype.numpy, count, offset))
+    shared = wrap_shared(np.frombuffer(buffer, dtype.numpy, count, offset))
     return shared.requires_grad_(True) if requires_grad else shared
 
 

@@ -45,7 +45,9 @@ def _view_dtype(x: Tensor, dtype: DType) -> Tensor:
         raise RuntimeError(
             f"self.dim() cannot be 0 to view {x.dtype.name} as {dtype.name} (different element sizes)"
         )
-    return wrap(x._data.view(dtype.numpy))
+    found = wrap(x._data.view(dtype.numpy))
+    found._storage = x._shared_storage()
+    return found
 
 
 @function(only_method=True)

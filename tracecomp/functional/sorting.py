@@ -26,6 +26,9 @@ from tracecomp.ir.types import bool_, int32, int64
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor, create, wrap
 
+FEW = 64
+"""So many elements are compared with each one that is looked for."""
+
 
 def sorted_pair(x: Tensor, axis: int, descending: bool = False) -> tuple[Tensor, Tensor]:
     """Sorted values and where they were; 0-d tensors are sorted already."""
@@ -216,19 +219,6 @@ def nanquantile(
     return _quantile(input, q, dim, keepdim, interpolation, True)
 
 
-def _search(boundaries: Tensor, values: Tensor, right: bool) -> Tensor:
-    """How many boundaries along the last axis come before each value; both have the same leading axes."""
-    lead, n, k = tuple(boundaries.shape[:-1]), boundaries.shape[-1], values.shape[-1]
-    a = prim.reshape(boundaries, shape=(*lead, 1, n))
-    b = prim.reshape(values, shape=(*values.shape[:-1], k, 1))
-    before = prim.le(a, b) if right else prim.lt(a, b)
-    if values.dtype.is_floating_point:
-        before = prim.bitwise_or(before, prim.isnan(b)) if right else prim.bitwise_or(
-            before, prim.bitwise_and(prim.isnan(b), prim.logical_not(prim.isnan(a)))
-        )
-    return prim.sum(prim.cast(before, dtype=int64), axes=(len(lead) + 1,))
-
-
 @function(method=False, composite=True)
 def searchsorted(
     sorted_sequence: Tensor,
@@ -270,7 +260,7 @@ def searchsorted(
         b = to_shape(b, (values.numel(),))
     elif values.ndim == 0:
         b = to_shape(b, (1,))
-    found = to_shape(_search(a, b, right or side == "right"), shape)
+    found = to_shape(prim.searchsorted(a, b, right=right or side == "right"), shape)
     return cast(found, int32) if out_int32 else found
 
 
@@ -287,9 +277,22 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
     """Whether each element is among ``test_elements``."""
     a, b = (x if isinstance(x, Tensor) else wrap(np.asarray(x)) for x in (elements, test_elements))
     a, b = common(a, b)
-    same = prim.eq(to_shape(a, (*a.shape, 1)), to_shape(b, (b.numel(),)))
-    found = prim.any(same, axes=(a.ndim,))
+    found = (_among_few if b.numel() <= FEW or b.dtype is bool_ else _among)(a, to_shape(b, (b.numel(),)))
     return prim.logical_not(found) if invert else found
+
+
+def _among_few(a: Tensor, b: Tensor) -> Tensor:
+    return prim.any(prim.eq(to_shape(a, (*a.shape, 1)), b), axes=(a.ndim,))
+
+
+def _among(a: Tensor, b: Tensor) -> Tensor:
+    known = prim.sort(b, axis=0, descending=False)[0]
+    if b.dtype.is_floating_point:  # a search goes astray among NaN, which equals nothing
+        known = prim.where(prim.isnan(b), cut_range(known, 0, 0, 1), b)
+        known = prim.sort(known, axis=0, descending=False)[0]
+    place = prim.searchsorted(known, to_shape(a, (a.numel(),)), right=False)
+    nearest = prim.take(known, prim.minimum(place, b.numel() - 1), axis=0)
+    return prim.eq(to_shape(nearest, tuple(a.shape)), a)
 
 
 def _distinct_rows(x: Tensor, dim: int | None) -> tuple[Tensor, tuple[int, ...]]:

@@ -17,6 +17,7 @@ Array = np.ndarray[Any, Any]
 
 def _memory(x: Tensor) -> Array:
     """The elements of the tensor that owns the memory ``x`` looks at, in the order of addresses."""
+    x._shared_storage().share()
     return owner(x)[0]._data.ravel(order="K")
 
 

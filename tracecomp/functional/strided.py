@@ -119,6 +119,7 @@ def resize__(input: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     if count > flat.size:
         flat = np.concatenate([flat, np.zeros(count - flat.size, flat.dtype)])
     input._data = flat[:count].reshape(shape)
+    input._shared_storage().share()
     return input
 
 

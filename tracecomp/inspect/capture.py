@@ -66,13 +66,15 @@ def capture(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
     for tensor, (_, number) in zip(holders, recording.grads, strict=True):
         if isinstance(number, int) and tensor._grad is not None:
             eager[number] = np.array(tensor._grad._data)
-    for (_, number), target, old in zip(recording.updates, targets, before, strict=True):
+    for (b, number), target, old in zip(recording.updates, targets, before, strict=True):
         eager[number] = target.copy()
         np.copyto(target, old)
+        tensor_of(b, leaves)._shared_storage().wrote()
     for tensor, gradient, old_data in gradients:
         tensor._grad = gradient
         if gradient is not None and old_data is not None:
             np.copyto(gradient._data, old_data)
+            gradient._shared_storage().wrote()
     return Captured(recording, arrays, eager)
 
 

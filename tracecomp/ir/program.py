@@ -85,7 +85,9 @@ Step = CallStep | RepeatStep | WhenStep | WhileStep
 class Program:
     """Everything one executable does. ``inputs`` and ``outputs`` are the slots of the call table, in order.
 
-    ``fast_math``: its arithmetic may be fused and regrouped, and some of its functions have larger errors.
+    ``prepared`` is a bool in the arena that callers set: whether the preparation that an earlier call has left there,
+    made of inputs that last, may be used. ``fast_math``: its arithmetic may be fused and regrouped, and some of its
+    functions have larger errors.
     """
 
     name: str
@@ -93,6 +95,7 @@ class Program:
     outputs: tuple[Slot, ...]
     arena_bytes: int
     steps: tuple[Step, ...]
+    prepared: Slot | None = None
     fast_math: bool = False
 
 

@@ -27,7 +27,7 @@ from tracecomp.ir.loops import (
 from tracecomp.ir.op import BadInput, Imperative, Op, Sample, register
 from tracecomp.ir.scalars import call, const
 from tracecomp.ir.types import DType, Shape, TensorType, compute_dtype, from_numpy_dtype, int64
-from tracecomp.ops.define import check_axes, check_dtype
+from tracecomp.ops.define import bad, check_axes, check_dtype, of, require
 from tracecomp.ops.parts import each
 from tracecomp.ops.prim import prim
 from tracecomp.ops.reduction import shift
@@ -155,25 +155,50 @@ def _backwards(x: Any, axis: int) -> Any:
     return prim.flip(prim.cumsum(prim.flip(x, axes=(axis,)), axis=axis), axes=(axis,))
 
 
-def linear_recurrence(a: Any, b: Any, axis: int) -> Any:
-    """``s[k] = b[k] + a[k] * s[k + 1]``, zero past the end, by doubling: log2(n) elementwise steps."""
-    size, distance = a.shape[axis], 1
-    while distance < size:
-        head, tail = part(a, 0, size - distance, axis), part(b, distance, size, axis)
-        more = prim.add(part(b, 0, size - distance, axis), prim.mul(head, tail))
-        b = prim.concat(more, part(b, size - distance, size, axis), axis=axis)
-        chained = prim.mul(head, part(a, distance, size, axis))
-        a = prim.concat(chained, part(a, size - distance, size, axis), axis=axis)
-        distance *= 2
-    return b
+def _recurrence_infer(a: TensorType, b: TensorType, *, axis: int) -> TensorType:
+    check_dtype("recurrence", (a, b), "float")
+    check_axes("recurrence", (axis,), a.ndim)
+    require(a.shape == b.shape, RuntimeError, f"recurrence: {a} and {b} must have one shape")
+    return a
 
 
-def part(x: Any, start: int, stop: int, axis: int) -> Any:
-    """The elements from start to stop along one axis."""
-    whole = tuple(x.shape)
-    starts = tuple(start if i == axis else 0 for i in range(len(whole)))
-    stops = tuple(stop if i == axis else n for i, n in enumerate(whole))
-    return prim.slice(x, starts=starts, stops=stops, steps=(1,) * len(whole))
+def _recurrence_impl(a: Any, b: Any, *, axis: int) -> Any:
+    wide = compute_dtype(from_numpy_dtype(a.dtype)).numpy
+    factors, terms = (np.moveaxis(x.astype(wide, copy=False), axis, 0) for x in (a, b))
+    result, total = np.empty_like(terms), np.zeros(terms.shape[1:], wide)
+    for k in range(len(terms)):
+        total = result[k] = factors[k] * total + terms[k]
+    return np.moveaxis(result, 0, axis).astype(a.dtype, copy=False)
+
+
+def _recurrence_loop(
+    ins: Sequence[Buffer], outs: Sequence[Buffer], in_types: Sequence[TensorType], out_types: Any, *, axis: int
+) -> list[Stmt]:
+    names, dtype = Names(), in_types[0].dtype
+    wide = compute_dtype(dtype)
+
+    def line(at: Callable[[Index], Index]) -> list[Stmt]:
+        k, name = names.var(in_types[0].shape[axis]), names.let()
+        place = at(index(k))
+        a, b = (cast(Load(x, place), wide) for x in ins)
+        total = call("add", call("mul", a, Read(name, wide)), b)
+        step = (Update(name, (total,)), Store(outs[0], place, cast(Read(name, wide), dtype)))
+        return [Accumulate((Acc(name, "set", wide, const(0.0, wide)),), (Loop("serial", k, step),))]
+
+    return lines(names, in_types[0].shape, axis, line) if in_types[0].numel else []
+
+
+def _recurrence_back(a: Any, g: Any, axis: int) -> Any:
+    """``s[k] = g[k] + a[k + 1] * s[k + 1]``, zero past the end."""
+    turned = (prim.flip(x, axes=(axis,)) for x in (shift(a, -1, 0.0, axis), g))
+    return prim.flip(prim.recurrence(*turned, axis=axis), axes=(axis,))
+
+
+def _recurrence_vjp(grads: Any, outs: Any, ins: Any, *, axis: int) -> Any:
+    if 0 in ins[0].shape:
+        return grads[0], grads[0]
+    reached = _recurrence_back(ins[0], grads[0], axis)
+    return prim.mul(reached, shift(outs[0], 1, 0.0, axis)), reached
 
 
 def _cumprod_vjp(grads: Any, outs: Any, ins: Any, *, axis: int) -> Any:
@@ -182,7 +207,7 @@ def _cumprod_vjp(grads: Any, outs: Any, ins: Any, *, axis: int) -> Any:
     if 0 in x.shape:
         return (grads[0],)
     before = shift(prim.cumprod(x, axis=axis), 1, 1.0, axis)
-    return (prim.mul(before, linear_recurrence(shift(x, -1, 0.0, axis), grads[0], axis)),)
+    return (prim.mul(before, _recurrence_back(x, grads[0], axis)),)
 
 
 register(
@@ -202,6 +227,23 @@ register(
         impl=_wide(np.multiply), vjp=_cumprod_vjp, saves=(0,),
         loop=_running("mul", lambda t: const(1.0 if t.kind == "float" else 1, t)), attrs={"axis": int},
         samples=_samples("any"), errors=_errors("cumprod"),
+    )
+)  # fmt: skip
+
+
+register(
+    Op(
+        name="recurrence", kind="cumulative", doc="s[k] = a[k] * s[k - 1] + b[k] along axis, from s[-1] = 0",
+        infer=_recurrence_infer, impl=_recurrence_impl, vjp=_recurrence_vjp, saves=(0, "outs"),
+        loop=Imperative(_recurrence_loop), attrs={"axis": int},
+        samples=tuple(
+            Sample(((shape, short, "unit"), (shape, short, "any")), {"axis": axis})
+            for short in ("f32", "f64", "f16") for shape, axis in _SHAPES
+        ),
+        errors=(
+            bad(IndexError, "Dimension out of range", of("f32", 3), of("f32", 3), axis=1),
+            bad(RuntimeError, "must have one shape", of("f32", 3), of("f32", 4), axis=0),
+        ),
     )
 )  # fmt: skip
 

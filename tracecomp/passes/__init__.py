@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -40,12 +40,17 @@ class Built:
         return self.lowered.constants
 
 
-def build(graph: Graph, aliases: Mapping[int, int] | None = None, dump: Dump | None = None) -> Built:
-    """The program of a recorded graph; ``aliases`` as in ``place.lower``. Inputs and outputs keep their positions."""
+def build(
+    graph: Graph, aliases: Mapping[int, int] | None = None, dump: Dump | None = None, steady: Set[int] = frozenset()
+) -> Built:
+    """The program of a recorded graph; ``aliases`` and ``steady`` as in ``place.lower``.
+
+    Inputs and outputs keep their positions.
+    """
     dump = dump or Dump(graph.name)
     stages = manager.run(graph, dump)
     settings = config.current()
-    lowered = lower(stages[-1].graph, aliases, settings.fusion)
+    lowered = lower(stages[-1].graph, aliases, settings.fusion, steady=steady)
     lowered = replace(lowered, program=replace(lowered.program, fast_math=settings.fast_math))
     if settings.verify:
         verify_program(lowered.program)

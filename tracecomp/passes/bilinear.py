@@ -8,7 +8,7 @@ from math import prod
 
 from tracecomp.ir.graph import Node, Value
 from tracecomp.ir.index import Index, Var, index, linear, unravel
-from tracecomp.ir.loops import Acc, Buffer, Const, Expr, Let, Load, Read, Stmt, Store, Update, cast
+from tracecomp.ir.loops import Acc, Buffer, Const, Expr, Let, Load, Read, Stmt, Store, Update, cast, expressions
 from tracecomp.ir.op import Bilinear
 from tracecomp.ir.types import compute_dtype
 from tracecomp.passes.evaluate import Block, Evaluator, Params
@@ -81,6 +81,11 @@ class BilinearNest:
     def one_sided(self, var: Var) -> bool:
         """Whether only one operand moves with ``var``."""
         return not (self.lhs.depends(var) and self.rhs.depends(var))
+
+    def lasts(self, operand: Operand) -> bool:
+        """Whether an operand is the same in many calls."""
+        loads = [x for x in expressions(operand.stmts) if isinstance(x, Load)]
+        return bool(loads) and {x.buffer for x in loads} <= self.params.steady_buffers()
 
     def moving(self, vector: Var) -> Operand:
         """The operand that moves with the lanes of ``vector``."""

@@ -1,4 +1,4 @@
-"""Operands that are not what tiles should load, made once for all register tiles.
+"""Copies of operands that are not what tiles should load, made once for all register tiles.
 
 Half precision is computed in float32; vectors whose elements lie apart are turned, where no panel is packed.
 """
@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from tracecomp.ir.index import Var, index, linear
 from tracecomp.ir.loops import Buffer, Let, Load, Local, Read, Stmt, Store
+from tracecomp.ir.types import DType
 from tracecomp.passes.bilinear import BilinearNest, Operand, product_of
-from tracecomp.passes.dot_form import NOMINAL_LANES
 from tracecomp.passes.rename import Copier
 from tracecomp.passes.schedule import sharing
 from tracecomp.passes.split_vars import merge_vars, merged
@@ -18,6 +18,7 @@ from tracecomp.passes.strips import shared_out, strip, tiles
 from tracecomp.passes.tile_plan import Plan, once_computed, once_turned
 
 LANES = 64
+BLOCK = 16
 
 
 def computed_once(nest: BilinearNest, plan: Plan, work: int) -> tuple[tuple[Stmt, ...], BilinearNest]:
@@ -33,28 +34,30 @@ def computed_once(nest: BilinearNest, plan: Plan, work: int) -> tuple[tuple[Stmt
         if operand.inside or any(map(operand.depends, nest.outside)) or not (turned or computed):
             read.append(operand)
         else:
-            made, copy = _copied(nest, operand, name, plan.vector if turned else None, work)
+            names = [v for v in (*nest.out, *nest.reduce) if operand.depends(v)]
+            names.sort(key=lambda v: turned and v == plan.vector)
+            made, copy = copied(operand, name, names, nest.acc.dtype, work)
             stmts.extend(made)
             read.append(copy)
     lhs, rhs = read
     return tuple(stmts), replace(nest, lhs=lhs, rhs=rhs)
 
 
-def _copied(
-    nest: BilinearNest, operand: Operand, name: str, lanes: Var | None, work: int
-) -> tuple[tuple[Stmt, ...], Operand]:
-    """Statements that copy an operand, with ``lanes`` side by side, and the copy."""
-    names = sorted((v for v in (*nest.out, *nest.reduce) if operand.depends(v)), key=lambda v: v == lanes)
-    copy = Buffer(name, nest.acc.dtype, product_of(names))
+def copied(operand: Operand, name: str, names: list[Var], dtype: DType, work: int) -> tuple[tuple[Stmt, ...], Operand]:
+    """Statements that copy an operand, the last of ``names`` innermost, and the copy; ``work``: see above."""
+    copy = Buffer(name, dtype, product_of(names))
     at = linear([index(v) for v in names], [v.extent for v in names])
+    read = Operand([Let(name, Load(copy, at))], Read(name, dtype, frozenset(names)))
     body = Copier({}, f"_{name}").stmts((*operand.stmts, Store(copy, at, operand.expr)))
-    joined = merge_vars([v for v in names if v != lanes], list(body))
-    source = Operand(list(Copier(joined).stmts(body)), operand.expr)
-    rest = merged(names, joined)
-    fast = next((v for v in rest if source.stride(v) == 1), rest[-1])
-    inner = strip(fast, LANES, source.stmts)
-    if lanes is not None and lanes != fast:
-        inner = tiles(lanes, NOMINAL_LANES, strip(fast, NOMINAL_LANES, source.stmts))
-    outer = [v for v in rest if v not in (fast, lanes)]
-    read = Operand([Let(name, Load(copy, at))], Read(name, copy.dtype, frozenset(names)))
-    return (Local(copy), *shared_out(sharing(copy.size, work), outer, inner)), read
+    *others, last = names
+    joined = merge_vars(others, list(body))
+    body, others = Copier(joined).stmts(body), merged(others, joined)
+    kind = sharing(copy.size, work)
+    source = Operand(list(body), operand.expr)
+    fast = next((v for v in (last, *others) if source.stride(v) == 1), last)
+    if fast is last:
+        body = strip(last, LANES, body)
+    else:
+        others.remove(fast)
+        body = tiles(last, BLOCK, strip(fast, BLOCK, body), "serial" if others else kind)
+    return (Local(copy), *shared_out(kind, others, body)), read

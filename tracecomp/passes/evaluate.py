@@ -32,14 +32,17 @@ class Params:
 
     ``same`` maps a value to the input whose memory it overwrites: both are one buffer. ``opaque`` are the views that
     are loaded from memory. ``large`` are values that are too large to stay in a cache, and that no kernel reads.
+    ``steady`` are values that are the same in many calls.
     """
 
     def __init__(
-        self, opaque: Opaque, same: Mapping[Value, Value] | None = None, large: Set[Value] = frozenset()
-    ) -> None:
+        self, opaque: Opaque, same: Mapping[Value, Value] | None = None, large: Set[Value] = frozenset(),
+        steady: Set[Value] = frozenset(),
+    ) -> None:  # fmt: skip
         self.opaque = opaque
         self.same = same or {}
         self.large = large
+        self.steady = steady
         self.buffers: dict[Value, Buffer] = {}
         self.writes: set[str] = set()
 
@@ -53,6 +56,10 @@ class Params:
         buffer = self.of(value)
         self.writes.add(buffer.name)
         return buffer
+
+    def steady_buffers(self) -> set[Buffer]:
+        """The buffers of what is the same in many calls."""
+        return {b for v, b in self.buffers.items() if v in self.steady}
 
     def drop(self, value: Value) -> None:
         """Take back the buffer of a value that turned out to have no memory of its own."""

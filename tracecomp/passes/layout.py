@@ -19,7 +19,7 @@ from tracecomp.passes.canonical import SIMPLIFICATION
 from tracecomp.passes.orders import CONVOLUTIONS, Order, channels_last
 from tracecomp.passes.physical import Placed, convolution, in_order, rebuild
 from tracecomp.passes.rewrite import Log, Rewriter, has_node
-from tracecomp.passes.winograd import Sizes, speed
+from tracecomp.passes.small_windows import Sizes, speed
 
 VECTOR_BYTES = 64
 BORDER_BYTES_PER_CYCLE = 1.6
@@ -83,8 +83,7 @@ def regions(live: list[Node]) -> list[Region]:
 
 def _cycles(node: Node, last: bool) -> float:
     """Estimated time of a convolution, by how well its vectors are filled."""
-    out = node.outputs[0] if node.op.name == "conv" else node.inputs[1]
-    kernel = node.inputs[1].shape[2:] if node.op.name == "conv" else node.attrs["kernel"]
+    kernel, out = _sizes(node)
     width = VECTOR_BYTES // out.dtype.itemsize
     groups = node.attrs["groups"]
     channels = node.inputs[0].shape[1] // groups
@@ -104,18 +103,25 @@ def _cycles(node: Node, last: bool) -> float:
 
 
 def _speed(node: Node) -> float:
-    """How much faster the convolution is by transformed tiles, which it is computed by once its channels are last."""
-    if node.op.name != "conv":
-        return 1.0
-    x, w = node.inputs
-    along = zip(node.outputs[0].shape[2:], w.shape[2:], node.attrs["stride"], node.attrs["dilation"], strict=True)
+    """How much faster the convolution or gradient is by transformed tiles, once its channels are last."""
+    kernel, result = _sizes(node)
+    x, groups = node.inputs[0], node.attrs["groups"]
     images, axes = x.shape[0], []
-    for out, window, stride, dilation in along:
+    for out, window, stride, dilation in zip(
+        result.shape[2:], kernel, node.attrs["stride"], node.attrs["dilation"], strict=True
+    ):
         if window == 1:
             images *= out
         else:
             axes.append(Sizes(out, window, stride // gcd(stride, dilation), dilation // gcd(stride, dilation)))
-    return speed(w.shape[1], w.shape[0] // node.attrs["groups"], images, axes)
+    return speed(x.shape[1] // groups, result.shape[1] // groups, images, axes)
+
+
+def _sizes(node: Node) -> tuple[tuple[int, ...], Value]:
+    """The kernel of a convolution or weight gradient, and its result or the gradient of that."""
+    if node.op.name == "conv":
+        return node.inputs[1].shape[2:], node.outputs[0]
+    return tuple(node.attrs["kernel"]), node.inputs[1]
 
 
 def _filled(extent: int, width: int) -> float:
@@ -125,7 +131,7 @@ def _filled(extent: int, width: int) -> float:
 
 def _border_bytes(region: Region, graph: Graph, live: list[Node]) -> int:
     """Bytes turned where the region meets what is fixed: its inputs and what rigid nodes read of it."""
-    fixed = {v for n in live if not orders.is_flexible(n) for v in n.inputs} | {o.value for o in graph.outputs}
+    fixed = {v for n in live if not orders.reads_any_order(n) for v in n.inputs} | {o.value for o in graph.outputs}
     total = 0
     for value in region.values:
         if value.ndim < 3 or orders.moves_only_ones(value.shape, channels_last(value.ndim)):

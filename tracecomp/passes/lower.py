@@ -21,7 +21,8 @@ from tracecomp.passes.nest import Nest, build_nest
 from tracecomp.passes.reads import storage
 from tracecomp.passes.schedule import schedule_nest
 from tracecomp.passes.schedule_bilinear import schedule_bilinear
-from tracecomp.passes.winograd import windows_of, winograd_form
+from tracecomp.passes.small_windows import windows_of
+from tracecomp.passes.winograd import winograd_form
 from tracecomp.passes.work import shared_where_it_pays
 
 
@@ -37,10 +38,14 @@ class Task:
 class GroupLowerer:
     """Lowers groups and chains; those that differ only in which values they work on share one kernel."""
 
-    def __init__(self, partition: Partition, same: Mapping[Value, Value], machine: Machine, large: Set[Value]) -> None:
+    def __init__(
+        self, partition: Partition, same: Mapping[Value, Value], machine: Machine, large: Set[Value],
+        steady: Set[Value],
+    ) -> None:  # fmt: skip
         self.partition = partition
         self.same = same
         self.large = large
+        self.steady = steady
         self.machine = machine
         self.known: dict[Any, tuple[Kernel, list[int]]] = {}
 
@@ -48,7 +53,8 @@ class GroupLowerer:
         groups = unit.groups if isinstance(unit, Chain) else (unit,)
         shape, values = shape_of(groups, self.partition, self.same)
         blocks = _blocks(unit, values) if isinstance(unit, Chain) else None
-        key = (shape, blocks, tuple(n for n, v in enumerate(values) if v in self.large))
+        marks = (tuple(n for n, v in enumerate(values) if v in chosen) for chosen in (self.large, self.steady))
+        key = (shape, blocks, *marks)
         if key not in self.known:
             task = self._lower(unit)
             number = {v: n for n, v in enumerate(values)}
@@ -57,7 +63,7 @@ class GroupLowerer:
         return Task(kernel, tuple(values[n] for n in places), tuple(n for g in groups for n in g.nodes))
 
     def _lower(self, unit: Group | Chain) -> Task:
-        params = Params(self.partition.opaque, self.same, self.large)
+        params = Params(self.partition.opaque, self.same, self.large, self.steady)
         if isinstance(unit, Group):
             return lower_group(unit, self.partition, params, self.machine)
         body = chain_body(unit, self.partition, params, self.machine)

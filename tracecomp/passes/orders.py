@@ -41,6 +41,11 @@ def is_flexible(node: Node) -> bool:
     return node.op.kind == "elementwise" or node.op.name in (*SAME_RANK, *CONVOLUTIONS, "windows", "fold", "permute")
 
 
+def reads_any_order(node: Node) -> bool:
+    """Whether the node takes its operands as they are kept: sums to few axes do, and hand no order on."""
+    return is_flexible(node) or node.op.name in REDUCTIONS
+
+
 def reshape_parts(source: Shape, target: Shape) -> list[tuple[list[int], list[int]]]:
     """Runs of axes of ``source`` and of ``target`` that hold the same elements, as short as can be; ones left out."""
     parts: list[tuple[list[int], list[int]]] = []

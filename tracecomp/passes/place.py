@@ -7,14 +7,14 @@ places of its inputs and outputs and of its block.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.index import Index, Var, index
 from tracecomp.ir.program import CallStep, Kernel, Program, Ref, RepeatStep, Slot, Step, WhenStep, WhileStep
-from tracecomp.ir.types import TensorType, uint8
+from tracecomp.ir.types import TensorType, bool_, uint8
 from tracecomp.passes.chains import with_chains
 from tracecomp.passes.fuse import Fuser
 from tracecomp.passes.groups import Group, Partition
@@ -23,6 +23,7 @@ from tracecomp.passes.machine import Machine, host
 from tracecomp.passes.masked_pads import with_masked_pads
 from tracecomp.passes.memory import Lifetime, plan_arena
 from tracecomp.passes.outputs import Outputs
+from tracecomp.passes.preparation import prepared, steady_values
 from tracecomp.passes.reads import storage
 
 
@@ -38,12 +39,17 @@ class ControlTask:
 
 @dataclass
 class Frame:
-    """A planned graph: tasks in order, output positions of values, offsets in the frame's block of memory."""
+    """A planned graph: tasks in order, output positions of values, offsets in the frame's block of memory.
+
+    ``preparation`` comes before all other tasks, where it has not been run before; ``flag`` is memory that tells.
+    """
 
     graph: Graph
     partition: Partition
     tasks: list[Task | ControlTask]
     home: dict[Value, int]
+    preparation: list[Task] = field(default_factory=list)
+    flag: Value = field(default_factory=lambda: Value(None, -1, TensorType(bool_, ())))
     offsets: dict[Value, int] = field(default_factory=dict)
     nbytes: int = 0
 
@@ -69,14 +75,16 @@ def lower(
     aliases: Mapping[int, int] | None = None,
     fuse: bool = True,
     machine: Machine | None = None,
+    steady: Set[int] = frozenset(),
 ) -> Lowered:
     """The program of an optimised graph, whose control operators have optimised bodies.
 
     ``aliases[o] = i`` promises that at every call output ``o`` is the very memory of input ``i`` (a state updated in
     place); a kernel writes there directly when nothing reads the old contents later, else a copy at the end does.
+    ``steady`` are the numbers of inputs whose values last, so that a call can use what an earlier one has prepared.
     """
     machine = machine or host()
-    frame = _Planner(fuse, machine).frame(graph, aliases or {})
+    frame = _Planner(fuse, machine).frame(graph, aliases or {}, steady={graph.inputs[n].value for n in steady})
     return _Emitter(graph, frame, machine).lowered(aliases or {})
 
 
@@ -85,15 +93,21 @@ class _Planner:
         self.fuse = fuse
         self.machine = machine
 
-    def frame(self, graph: Graph, aliases: Mapping[int, int], within: bool = False) -> Frame:
-        """The frame of a graph, ``within`` another one if it is a body, whose results the other one reads."""
+    def frame(
+        self, graph: Graph, aliases: Mapping[int, int], within: bool = False, steady: Set[Value] = frozenset()
+    ) -> Frame:
+        """The frame of a graph, ``within`` another one if it is a body, whose results the other one reads.
+
+        What depends on ``steady`` inputs alone is its preparation.
+        """
         overwritten = frozenset(graph.inputs[i].value for i in aliases.values())
         partition = Fuser(graph, self.fuse, overwritten).run()
         if self.fuse:
             partition = with_masked_pads(partition, graph, self.machine)
             partition = with_chains(partition, graph, aliases, self.machine)
         outputs = Outputs(graph, partition, aliases, self.machine, within)
-        lowerer = GroupLowerer(partition, outputs.same, self.machine, outputs.large())
+        lasting = steady_values(graph, steady)
+        lowerer = GroupLowerer(partition, outputs.same, self.machine, outputs.large(), lasting)
         tasks: list[Task | ControlTask] = [
             self._control(u.nodes[0]) if isinstance(u, Group) and u.kind == "control" else lowerer.task(u)
             for u in partition.units()
@@ -101,6 +115,8 @@ class _Planner:
         tasks.extend(outputs.copies())
         tasks = [t for t in tasks if isinstance(t, ControlTask) or t.kernel.body]
         frame = Frame(graph, partition, tasks, outputs.home)
+        inputs = {i.value for i in graph.inputs}
+        frame.preparation, frame.tasks = prepared(tasks, lasting & inputs, inputs | set(outputs.home))
         frame.offsets, frame.nbytes = plan_arena(_lifetimes(frame))
         return frame
 
@@ -124,14 +140,21 @@ class _Planner:
 
 
 def _lifetimes(frame: Frame) -> list[Lifetime]:
+    """Where values are first and last needed; what a preparation leaves to later calls, from the first to the last."""
     elsewhere = {i.value for i in frame.graph.inputs} | set(frame.home)
     first: dict[Value, int] = {}
     last: dict[Value, int] = {}
-    for n, task in enumerate(frame.tasks):
+    start, tasks = len(frame.preparation), [*frame.preparation, *frame.tasks]
+    for n, task in enumerate(tasks):
         for value in task.values:
             if value not in elsewhere:
                 first.setdefault(value, n)
                 last[value] = n
+    if frame.preparation:
+        first[frame.flag] = last[frame.flag] = start
+    for value in first:
+        if first[value] < start <= last[value] or value is frame.flag:
+            first[value], last[value] = 0, len(tasks)
     return [Lifetime(v, v.type.nbytes, first[v], last[v]) for v in first]
 
 
@@ -177,9 +200,13 @@ class _Emitter:
         ]
         by_value = {i.value: Ref(s) for i, s in zip(graph.inputs, inputs, strict=True)}
         places = _Places(self.frame, by_value, [Ref(s) for s in outputs], 0)
-        steps = self._steps(places)
+        steps, prepared = self._steps(places), None
+        if self.frame.preparation:
+            prepared = Slot("prepared", "arena", places.offset(self.frame.flag), 1)
+            first = tuple(self._call(t, places) for t in self.frame.preparation)
+            steps = (WhenStep(Ref(prepared), (), first), *steps)
         slots = (*inputs, *self.constant_slots)
-        program = Program(graph.name, slots, tuple(outputs), self.frame.nbytes, steps)
+        program = Program(graph.name, slots, tuple(outputs), self.frame.nbytes, steps, prepared)
         return Lowered(program, self.frame, self.constants)
 
     def _steps(self, places: _Places) -> tuple[Step, ...]:

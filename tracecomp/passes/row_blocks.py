@@ -3,7 +3,8 @@
 Kernels that make and read each other's values row by row can take turns on a block of rows. Here the nest of one of
 them, built for all rows, becomes its nest for one block: the variables that number rows are replaced, and what the
 kernels hand each other is found to lie in the block, element by element, or ``Misaligned`` is raised. A contraction
-that sums over rows adds a block's terms to totals, in the order in which it would have added them all.
+that sums over rows adds a block's terms to totals, in the order in which it would have added them all. Convolutions by
+transformed tiles have blocks of their own.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from dataclasses import dataclass, replace
 from tracecomp.ir.graph import Value
 from tracecomp.ir.index import Index, Var, index, linear, unravel
 from tracecomp.ir.loops import Buffer, Const, Let, Load, Stmt, Store
-from tracecomp.passes.bilinear import ACCUMULATOR, BilinearNest, Operand, labelled_bilinear
+from tracecomp.passes.bilinear import ACCUMULATOR, BilinearNest, Operand, labelled_bilinear, without_ones
 from tracecomp.passes.evaluate import Params
 from tracecomp.passes.groups import Group, Partition
 from tracecomp.passes.inline import with_inlined
 from tracecomp.passes.nest import Nest, build_nest
 from tracecomp.passes.schedule import mapped
+from tracecomp.passes.small_windows import windows_of
 from tracecomp.passes.tile_plan import sums_in_lanes
 
 
@@ -94,6 +96,8 @@ class RowBlock:
         if group.kind != "bilinear":
             return self._loops(build_nest(whole, stored, self.params))
         nest = labelled_bilinear(whole, stored, self.params)
+        if windows_of(without_ones(nest)):
+            raise Misaligned
         nest = replace(nest, lhs=self._placed(nest.lhs), rhs=self._placed(nest.rhs))
         labels = self._labels(nest)
         if labels[-1] in nest.out:

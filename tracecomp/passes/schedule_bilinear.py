@@ -91,6 +91,7 @@ class _Tiled:
         around = () if self.moving.inside else nest.outside
         # No block reads a panel that another one reads too, so each packs its own when it comes to it.
         self.alone = plan.packed and not (self.moving.inside or around or self.inner) and moved == others
+        self.alone = self.alone and not nest.lasts(self.moving)
         self.panel_others = [] if self.alone else [v for v in around if self.moving.depends(v)] + moved
         self.copies = 0
 

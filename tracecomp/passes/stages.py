@@ -14,7 +14,7 @@ from tracecomp.ir.index import Index, Var, index, linear
 from tracecomp.ir.loops import Buffer, Let, Load, Local, Loop, Stmt, Store
 from tracecomp.passes.bilinear import ACCUMULATOR, BilinearNest
 from tracecomp.passes.rename import Copier
-from tracecomp.passes.strips import loops
+from tracecomp.passes.strips import loops, piece
 
 STAGE_TERMS = 512
 LEAST_TERMS = 64
@@ -51,8 +51,7 @@ def stages_of(reduce: list[Var], apart: Callable[[Var], int], room: int) -> Stag
     cut = outer.pop()
     fitting = max(room // max(apart(cut), 1), -(-LEAST_TERMS // terms))
     most = min(cut.extent, STAGE_TERMS // terms, fitting)
-    length = next(n for n in range(most, 0, -1) if cut.extent % n == 0)
-    return Stages(tuple(outer), cut, length if 2 * length > most else most, tuple(inner))
+    return Stages(tuple(outer), cut, piece(cut.extent, most), tuple(inner))
 
 
 @dataclass(frozen=True)

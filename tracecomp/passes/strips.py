@@ -67,6 +67,13 @@ def _per_lane(wide: dict[Buffer, Buffer], lane: Var) -> Move | None:
     return move
 
 
+def piece(extent: int, most: int) -> int:
+    """The length of pieces of up to ``most``: all the same, if a length above half of that allows it."""
+    most = min(extent, most)
+    length = next(n for n in range(most, 0, -1) if extent % n == 0)
+    return length if 2 * length > most else most
+
+
 def loops(kind: str, names: Iterable[Var], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     """Loops over ``names``, the first outermost, around ``body``."""
     for var in reversed(list(names)):

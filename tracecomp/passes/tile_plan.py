@@ -20,6 +20,8 @@ STORE_COST = 20.0
 AS_GOOD = 1.05
 """A choice whose results are stored side by side may cost so much more than one whose results are stored apart: blocks
 of rows have lines of those in common, for which threads contend."""
+NEAR_STORES = 4
+"""Results so many elements apart are still side by side: they share lines."""
 NEAR_BYTES = 256
 FAR_BYTES = 2048
 FAR_TERMS = 256
@@ -73,7 +75,8 @@ def _lane_cost(nest: BilinearNest, vector: Var, apart: float = GATHER_COST) -> f
         if operand.depends(vector):
             reuse = _reuse(nest, operand, vector)
             contiguous = operand.stride(vector) == 1
-            cost += (1.0 if contiguous else apart) / reuse
+            prepared = apart == PACKED_COST and nest.lasts(operand)
+            cost += (1.0 if contiguous or prepared else apart) / reuse
     if nest.one_sided(vector):
         cost -= 0.5
     if nest.store_stride(vector) != 1:
@@ -84,7 +87,8 @@ def _lane_cost(nest: BilinearNest, vector: Var, apart: float = GATHER_COST) -> f
 def _vector(nest: BilinearNest) -> Var:
     costs = {v: _lane_cost(nest, v, PACKED_COST) for v in reversed(nest.out)}
     cheap = sorted((v for v in costs if costs[v] <= AS_GOOD * min(costs.values())), key=costs.__getitem__)
-    return next((v for v in cheap if nest.store_stride(v) == 1), cheap[0])
+    near = [v for v in cheap if 0 < abs(nest.store_stride(v) or 0) <= NEAR_STORES]
+    return min(near, key=lambda v: abs(nest.store_stride(v) or 0), default=cheap[0])
 
 
 def plan_of(nest: BilinearNest, machine: Machine) -> Plan:
@@ -151,13 +155,15 @@ def _window(nest: BilinearNest, vector: Var, tile: Var) -> tuple[Var, ...]:
 
 def _packed(nest: BilinearNest, moving: Operand, vector: Var, machine: Machine) -> bool:
     """Whether the operand that moves with the lanes is worth copying into a contiguous panel."""
-    reuse = _reuse(nest, moving, vector)
-    if not (nest.one_sided(vector) and moving.depends(vector)) or reuse < 4 or not nest.reduce:
+    reuse, lasts = _reuse(nest, moving, vector), nest.lasts(moving)
+    if not (nest.one_sided(vector) and moving.depends(vector)) or reuse < (2 if lasts else 4) or not nest.reduce:
         return False
     if moving.stride(vector) != 1 or once_computed(nest, moving):
         return True
     terms = product_of(nest.reduce)
     row = abs(moving.stride(nest.reduce[-1]) or 0) * nest.acc.dtype.itemsize
+    if lasts:
+        return row >= FAR_BYTES
     if terms < FAR_TERMS or row < FAR_BYTES or reuse < FAR_READS:
         return False
     held = machine.l2_bytes // gcd(row, machine.l2_bytes // WAYS)

@@ -256,10 +256,17 @@ def _neutral(p: Padding, op: Op, src: Sym, mode: str) -> Sym:
     return p.masked(src, identity(mode, src.dtype))
 
 
+def _searchsorted(p: Padding, op: Op, xs: Operands, attrs: dict[str, Any], rows: Rows | None) -> Operands:
+    own = p.rows(xs[0])
+    _expect(own is None or (own.axis < xs[0].ndim - 1 and own == rows), op)
+    return xs
+
+
 _RULES: dict[str, Rule] = {
     "contract": _contract, "reshape": _reshape, "permute": _any, "expand": _expand, "slice": _slice, "flip": _flip,
     "windows": _along_others, "slice_update": _slice_update, "take": _take, "gather": _gather, "put": _put,
-    "scatter": _scatter, "cumsum": _any, "cumprod": _any, "cummax": _any, "cummin": _any,
+    "scatter": _scatter, "searchsorted": _searchsorted,
+    **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin", "recurrence"), _any),
 }  # fmt: skip
 _KINDS: dict[str, Rule] = {
     "elementwise": _elementwise, "reduction": _reduction, "creation": _any, "convolution": _convolution,

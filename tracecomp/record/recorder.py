@@ -141,7 +141,7 @@ class Recorder:
     def constant(self, t: Tensor) -> None:
         """Note data that Python brought in."""
         array = t._data
-        value = self.array_arguments.get((t.data_ptr(), array.shape)) if array.size else None
+        value = self.array_arguments.get((t._address(), array.shape)) if array.size else None
         if value is None or value.dtype is not t.dtype:
             if array.ndim == 0:
                 value = self.graph.scalar(array.item(), t.dtype)

@@ -42,13 +42,13 @@ Word = int | Held | Place
 
 
 class Code:
-    """The native code of calls, for tensors of class ``tensor`` whose fields stand at the given offsets."""
+    """The native code of calls, for tensors of class ``tensor``; offsets of fields as in ``CallGuards``."""
 
-    def __init__(self, tensor: type, fields: Mapping[str, int]) -> None:
+    def __init__(self, tensor: type, fields: Mapping[str, int], counts: Mapping[str, int]) -> None:
         for name in call_stub.SYMBOLS:
             function = getattr(ctypes.pythonapi, name)
             native.add_symbol(name, ctypes.cast(function, ctypes.c_void_p).value or 0)
-        text = call_stub.call_text(fields) + "\nattributes #1 = { nounwind }\n"
+        text = call_stub.call_text(fields, counts) + "\nattributes #1 = { nounwind }\n"
         self._library = cache.library(text, native.host_target())
         self._method = MethodDef(b"call", self._library.address(call_stub.FAST), _METH_FASTCALL_KEYWORDS, None)
         found = {
@@ -110,11 +110,15 @@ class Record:
             found = self._layouts[dtype, shape] = int(words.ctypes.data)
         return found
 
-    def memory(self) -> int:
-        """The address of two list items, for arrays to be used again."""
+    def items(self) -> int:
+        """The address of two list items, for objects that calls leave to later ones."""
         items = [None, None]
         self._kept.append(items)
         return ctypes.c_void_p.from_address(id(items) + call_tables.LIST_ITEMS).value or 0
+
+    def arena(self, offset: int) -> int:
+        """The address of a place in the memory of calls."""
+        return self._start + self._arena + offset
 
     def cell(self, value: Any) -> int:
         """The address of a word that holds the address of ``value``."""
@@ -130,7 +134,7 @@ class Record:
         firsts = dict(zip(TABLES, (start + 8 * np.cumsum(sizes)[:-1]).tolist(), strict=True))
         header: dict[str, Word] = {
             "objects": int(self._code.objects.ctypes.data), "table": self.slot(0),
-            "arena": self.slot(0) + self._arena, **words,
+            "arena": self.arena(0), **words,
         }  # fmt: skip
         for name, rows in self.rows.items():
             header[f"{name}.first"] = firsts[name]

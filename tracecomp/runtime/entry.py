@@ -76,8 +76,10 @@ def _check_layout() -> None:
             raise CompileError("this Python's array objects have an unknown layout")
 
 
-def new_call(entry: int, arrays: int, arena_bytes: int, threads: int, pool: int) -> Callable[..., int]:
-    """A builtin that runs ``entry`` on ``arrays`` arrays, with memory of its own: for one call at a time."""
+def new_call(
+    entry: int, arrays: int, arena_bytes: int, threads: int, pool: int
+) -> tuple[Callable[..., int], np.ndarray[tuple[int], np.dtype[np.uint8]]]:
+    """A builtin that runs ``entry`` on ``arrays`` arrays, for one call at a time, and the arena that is its own."""
     table = sync.RECORD_BYTES
     arena = table + -(-8 * arrays // _ALIGNMENT) * _ALIGNMENT
     block = aligned_bytes(arena + arena_bytes)
@@ -90,4 +92,4 @@ def new_call(entry: int, arrays: int, arena_bytes: int, threads: int, pool: int)
     with _making:
         method = _method()
     made: Any = create(ctypes.addressof(method), block, None)
-    return made  # type: ignore[no-any-return]
+    return made, block[arena:]

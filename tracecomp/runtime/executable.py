@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -19,6 +20,15 @@ from tracecomp.runtime.image import Image
 Array = np.ndarray[Any, Any]
 
 
+@dataclass
+class _Call:
+    """A builtin and its arena, whose preparation is for what was ``seen`` last."""
+
+    run: Callable[..., int]
+    arena: Array
+    seen: Any = None
+
+
 class _Native:
     """One way of compiling a program, loaded. Idle calls keep their memory, by thread count, to be used again."""
 
@@ -26,10 +36,13 @@ class _Native:
         self.image = image
         self._library = load(image.code)
         self.entry = self._library.address(ENTRY)
-        self._idle: defaultdict[int, list[Callable[..., int]]] = defaultdict(list)
+        self._idle: defaultdict[int, list[_Call]] = defaultdict(list)
 
-    def run(self, arrays: Sequence[Array], count: int | None) -> None:
-        """Run on ``arrays``; IndexError names the operation whose index is out of range."""
+    def run(self, arrays: Sequence[Array], count: int | None, seen: Any = None) -> None:
+        """Run on ``arrays``; IndexError names the operation whose index is out of range.
+
+        Inputs that last are as they were in calls with an equal ``seen``; None: they may be different each time.
+        """
         count = threads.wanted(count) if self.image.parallel else 1
         if count > 1:
             threads.start_workers(count - 1)
@@ -38,12 +51,17 @@ class _Native:
             call = idle.pop()
         except IndexError:
             call = self._new_call(count)
-        failed = call(*arrays)
+        if self.image.prepared is not None:
+            call.arena[self.image.prepared] = seen is not None and seen == call.seen
+            call.seen = None
+        failed = call.run(*arrays)
+        if failed >= 0:
+            call.seen = seen
         idle.append(call)
         if failed > 0:
             raise IndexError(f"index out of range in {self.image.labels[failed - 1]}")
         if failed:
-            self.run(self._plain(arrays), count)
+            self.run(self._plain(arrays), count, seen)
 
     def free_idle(self) -> None:
         """Give back the memory of calls that have ended."""
@@ -58,9 +76,9 @@ class _Native:
             raise ValueError("outputs must be C-contiguous")
         return [*map(np.ascontiguousarray, arrays[: self.image.inputs]), *[a.view(np.ndarray) for a in outputs]]
 
-    def _new_call(self, count: int) -> Callable[..., int]:
+    def _new_call(self, count: int) -> _Call:
         arena_bytes = self.image.memory_bytes + count * self.image.thread_bytes
-        return new_call(self.entry, self.image.arrays, arena_bytes, count, threads.POOL.ctypes.data)
+        return _Call(*new_call(self.entry, self.image.arrays, arena_bytes, count, threads.POOL.ctypes.data))
 
 
 class Executable:
@@ -90,21 +108,27 @@ class Executable:
         """IndexError that names the operation of ``step``, whose index is out of range."""
         raise IndexError(f"index out of range in {self.image.labels[step - 1]}")
 
-    def run(self, inputs: Sequence[Array], outputs: Sequence[Array], threads: int | None = None) -> None:
-        """Compute ``outputs`` from ``inputs``; IndexError names the operation whose index is out of range."""
-        self._native.run((*inputs, *outputs), threads)
+    def run(
+        self, inputs: Sequence[Array], outputs: Sequence[Array], threads: int | None = None, seen: Any = None
+    ) -> None:
+        """Compute ``outputs`` from ``inputs``; IndexError names the operation whose index is out of range.
+
+        Calls with an equal ``seen`` (not None) are given the same values of inputs that last: what one of them has
+        prepared may serve the others.
+        """
+        self._native.run((*inputs, *outputs), threads, seen)
 
     def free_idle(self) -> None:
         """Give back the memory of calls that have ended; the next one takes new memory."""
         self._native.free_idle()
 
     def run_profiled(
-        self, inputs: Sequence[Array], outputs: Sequence[Array], threads: int | None = None
+        self, inputs: Sequence[Array], outputs: Sequence[Array], threads: int | None = None, seen: Any = None
     ) -> list[tuple[str, float]]:
         """Run, and return ``(label, seconds)`` for each step; a repeated step's times are added up."""
         labels = self._profiled.image.labels
         times = np.zeros(max(len(labels), 1), np.int64)
-        self._profiled.run((*inputs, *outputs, times), threads)
+        self._profiled.run((*inputs, *outputs, times), threads, seen)
         return [(label, float(t) * 1e-9) for label, t in zip(labels, times, strict=False)]
 
     @cached_property

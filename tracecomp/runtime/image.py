@@ -7,13 +7,17 @@ from dataclasses import asdict, dataclass
 
 from tracecomp.codegen import native
 from tracecomp.codegen.program import emit_program
-from tracecomp.ir.program import Program
+from tracecomp.ir.program import Program, WhenStep, call_steps
 from tracecomp.runtime import cache
 
 
 @dataclass(frozen=True)
 class Image:
-    """``arrays`` a call takes, the first ``inputs`` of them read; bytes of memory for a call, and for each thread."""
+    """``arrays`` a call takes, the first ``inputs`` of them read; bytes of memory for a call, and for each thread.
+
+    ``prepared`` is where in a call's memory stands whether its preparation is done (None where there is none), which
+    reads the inputs ``lasting``.
+    """
 
     code: bytes
     inputs: int
@@ -22,6 +26,8 @@ class Image:
     thread_bytes: int
     labels: tuple[str, ...]
     parallel: bool
+    prepared: int | None = None
+    lasting: tuple[int, ...] = ()
 
     @staticmethod
     def of(program: Program, profile: bool = False) -> Image:
@@ -36,6 +42,8 @@ class Image:
             thread_bytes=code.private_bytes,
             labels=code.labels,
             parallel=code.parallel,
+            prepared=program.prepared.position if program.prepared else None,
+            lasting=_read_by_preparation(program),
         )
 
     def to_bytes(self) -> bytes:
@@ -48,4 +56,10 @@ class Image:
         """What ``to_bytes`` wrote."""
         header, _, code = data.partition(b"\n")
         fields = json.loads(header)
-        return Image(code=code, **{**fields, "labels": tuple(fields["labels"])})
+        return Image(code=code, **{**fields, **{name: tuple(fields[name]) for name in ("labels", "lasting")}})
+
+
+def _read_by_preparation(program: Program) -> tuple[int, ...]:
+    steps = [s for s in program.steps if isinstance(s, WhenStep) and s.condition.slot is program.prepared]
+    refs = [ref for call in call_steps((*steps,)) for ref in call.args]
+    return tuple(sorted({ref.slot.position for ref in refs if ref.slot.space == "input"}))

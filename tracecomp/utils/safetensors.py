@@ -30,7 +30,7 @@ def save(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = Non
     for name, t in tensors.items():
         if not isinstance(t, Tensor):
             raise ValueError(f"Key `{name}` is invalid, expected torch.Tensor but received {type(t)}")
-        data = np.ascontiguousarray(t.detach().numpy()).tobytes()
+        data = np.ascontiguousarray(t._read("save()")).tobytes()
         header[name] = {
             "dtype": _NAMES[t.dtype.name], "shape": list(t.shape), "data_offsets": [position, position + len(data)]
         }  # fmt: skip

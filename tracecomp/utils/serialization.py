@@ -92,7 +92,7 @@ class _Writer(pickle._Pickler):
     def _tensor(self, t: Tensor) -> Any:
         if not t.is_leaf:
             t = t.detach()
-        array = t.detach().numpy()
+        array = t._read("save()")
         root = _root(array)
         key = self._keys.get(id(root))
         if key is None:

@@ -148,7 +148,7 @@ def embedding_bag(
                 "if input is 2D, then offsets has to be None, as input is treated is a mini-batch of fixed length "
                 "sequences."
             )
-        bag = T.arange(input.shape[0]).unsqueeze(1).expand(*input.shape).reshape(-1)
+        bag = None
         bags = input.shape[0]
     elif input.ndim == 1:
         if offsets is None:
@@ -156,8 +156,7 @@ def embedding_bag(
         if offsets.ndim != 1:
             raise ValueError("offsets has to be a 1D Tensor")
         bags = offsets.shape[0] - int(include_last_offset)
-        position = T.arange(input.shape[0])
-        bag = (position.unsqueeze(1) >= offsets[:bags].unsqueeze(0)).sum(1) - 1
+        bag = T.searchsorted(offsets[:bags], T.arange(input.shape[0]), right=True) - 1
     else:
         raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.ndim}")
     flat = input.reshape(-1)
@@ -165,7 +164,22 @@ def embedding_bag(
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.reshape(-1, 1)
     kept = T.ones_like(flat) if padding_idx is None else (flat != padding_idx % weight.shape[0]).to(flat.dtype)
+    if bag is None:
+        shape = tuple(input.shape)
+        return _combine_equal_bags(rows.reshape(*shape, -1), kept.reshape(*shape, 1), padding_idx is None, mode)
     return _combine_bags(rows, bag, kept, bags, mode)
+
+
+def _combine_equal_bags(rows: Tensor, kept: Tensor, all_kept: bool, mode: str) -> Tensor:
+    """(bags, n, size) -> (bags, size)"""
+    count = kept.sum(1)
+    if mode == "max":
+        if rows.shape[1] == 0:
+            return rows.sum(1)
+        top = (rows if all_kept else T.where(kept > 0, rows, -float("inf"))).amax(1)
+        return T.where(count > 0, top, 0.0)
+    total = (rows if all_kept else T.where(kept > 0, rows, 0.0)).sum(1)
+    return total if mode == "sum" else total / count.clamp_min(1).to(rows.dtype)
 
 
 def _combine_bags(rows: Tensor, bag: Tensor, kept: Tensor, bags: int, mode: str) -> Tensor:

@@ -39,22 +39,32 @@ def constant_pad(input: Tensor, pad: Sequence[int], value: float = 0.0) -> Tenso
     return prim.pad(input, low=tuple(low), high=tuple(high), interior=(0,) * input.ndim, value=fill)
 
 
-def _source(size: int, before: int, after: int, mode: str) -> list[int]:
-    """Which element of an axis each padded position shows."""
+def _padded(x: Tensor, dim: int, before: int, after: int, mode: str) -> Tensor:
+    """One axis with its own elements on both sides; less than nothing cuts elements off."""
+    size = x.shape[dim]
     if mode == "reflect" and max(before, after) >= size:
         raise RuntimeError(
             f"Padding size should be less than the corresponding input dimension, but got: padding ({before}, {after}) "
             f"at a dimension of size {size}"
         )
-    if mode == "circular" and max(before, after) > size:
+    low, high = max(-before, 0), size - max(-after, 0)
+    if mode == "circular" and max(before, after) > high - low:
         raise RuntimeError("Padding value causes wrapping around more than once.")
-    if mode == "circular":
-        kept = list(range(max(-before, 0), size - max(-after, 0)))
-        return kept[len(kept) - max(before, 0) :] + kept + kept[: max(after, 0)]
-    positions = range(-before, size + after)
+    parts = [x.narrow(dim, low, high - low)]
+    if before > 0:
+        parts.insert(0, _side(x, dim, before, (1, 0, high - before), mode))
+    if after > 0:
+        parts.append(_side(x, dim, after, (size - 1 - after, size - 1, low), mode))
+    return T.cat(parts, dim)
+
+
+def _side(x: Tensor, dim: int, count: int, starts: tuple[int, int, int], mode: str) -> Tensor:
+    """What stands beside an axis; ``starts``: where that begins in the axis when it is reflected, repeated, wrapped."""
+    if mode == "reflect":
+        return x.narrow(dim, starts[0], count).flip(dim)
     if mode == "replicate":
-        return [min(max(i, 0), size - 1) for i in positions]
-    return [abs(i) if i < size else 2 * (size - 1) - i for i in positions]
+        return x.narrow(dim, starts[1], 1).expand(*(count if d == dim else n for d, n in enumerate(x.shape)))
+    return x.narrow(dim, starts[2], count)
 
 
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
@@ -80,6 +90,5 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
             before, after = pad[2 * axis : 2 * axis + 2]
             dim = input.ndim - 1 - axis
             if (before, after) != (0, 0):
-                index = T.tensor(_source(input.shape[dim], before, after, mode))
-                input = prim.take(input, index, axis=dim)
+                input = _padded(input, dim, before, after, mode)
         return input
