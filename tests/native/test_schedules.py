@@ -47,6 +47,69 @@ def test_products_summed_in_lanes(rows: int, columns: int, inner: int) -> None:
     np.testing.assert_allclose(compiled(lambda x, w: x @ w.t(), x, w).numpy(), want, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("shape", "dims"),
+    [
+        ((2, 2, 3, 5, 6, 40), (2, 5, 3, 0, 4, 1)),
+        ((3, 3, 2, 10, 7, 35), (2, 5, 3, 0, 4, 1)),
+        ((2, 100, 70), (2, 1, 0)),
+        ((3, 41, 50), (2, 1, 0)),
+    ],
+)
+def test_transposes_that_interleave(shape: tuple[int, ...], dims: tuple[int, ...]) -> None:
+    x = tc.rand(*shape)
+    assert np.array_equal(compiled(lambda x: x.permute(dims) + 1, x).numpy(), x.numpy().transpose(dims) + 1)
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3])
+def test_large_depthwise_convolutions(stride: int) -> None:
+    """Padded in blocks, whose windows may lie apart."""
+    x, w = normal(8, 96, 29, 28), normal(96, 1, 3, 3, seed=1)
+    found = compiled(lambda x, w: F.conv2d(x, w, stride=stride, padding=1, groups=96), x, w).numpy()
+    np.testing.assert_allclose(found, F.conv2d(x, w, stride=stride, padding=1, groups=96).numpy(), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [tc.float32, tc.float64, tc.float16])
+@pytest.mark.parametrize(
+    ("shape", "per_group", "kernel", "padding"),
+    [
+        ((2, 5, 28, 28), 1, (3, 3), (1, 1)),
+        ((1, 4, 7, 45), 2, (3, 3), (2, 1)),
+        ((2, 3, 30, 17), 1, (5, 5), (4, 2)),
+        ((1, 6, 16, 70), 1, (2, 4), (1, 3)),
+        ((3, 2, 3, 3), 1, (3, 3), (5, 5)),
+    ],
+)
+def test_padding_that_windows_mask(
+    shape: tuple[int, ...], per_group: int, kernel: tuple[int, ...], padding: tuple[int, ...], dtype: Any
+) -> None:
+    """Forward, and the gradient of the image, where every channel has filters of its own."""
+    groups = shape[1]
+    x = normal(*shape).to(dtype)
+    w = normal(groups * per_group, 1, *kernel, seed=1).to(dtype)
+
+    def both(x: Any, w: Any) -> Any:
+        x = x.detach().requires_grad_()
+        y = F.conv2d(x, w, padding=padding, groups=groups)
+        return y.detach(), tc.autograd.grad(y.sum(), x)[0]
+
+    for found, want in zip(compiled(both, x, w), both(x.double(), w.double()), strict=True):
+        error = np.abs(found.numpy().astype(np.float64) - want.numpy()).max()
+        assert error <= 40 * np.finfo(found.numpy().dtype).eps
+
+
+def test_a_single_weight_of_half_precision() -> None:
+    """Phases of the gradient of the image have one place of the kernel."""
+    x, w = normal(2, 1, 24, 29).to(tc.float16), normal(1, 1, 3, 3, seed=1).to(tc.float16)
+
+    def gradient(x: Any, w: Any) -> Any:
+        x = x.detach().requires_grad_()
+        return tc.autograd.grad(F.conv2d(x, w, stride=(3, 2), padding=(1, 4), dilation=(2, 1)).sum(), x)[0]
+
+    want = gradient(x.double(), w.double()).numpy()
+    np.testing.assert_allclose(compiled(gradient, x, w).numpy(), want, rtol=2e-3, atol=2e-3)
+
+
 @pytest.mark.parametrize("transposed", ["nn", "tn", "nt", "tt"])
 @pytest.mark.parametrize("batch, rows, inner, columns", [(1, 301, 300, 600), (1, 70, 260, 517), (3, 260, 270, 515)])
 def test_products_packed_by_blocks(transposed: str, batch: int, rows: int, inner: int, columns: int) -> None:

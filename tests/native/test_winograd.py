@@ -15,7 +15,7 @@ from tracecomp.ir.graph import Graph
 from tracecomp.ir.loop_printer import print_program
 from tracecomp.ir.types import DType, TensorType, float16, float32, float64
 from tracecomp.nn import functional as F
-from tracecomp.passes import place, winograd
+from tracecomp.passes import place, tile_products, winograd, winograd_gradient
 from tracecomp.passes.machine import host
 
 Sizes = tuple[int, int, int, int, int]
@@ -76,7 +76,7 @@ def test_blocks_and_threads_do_not_show(sizes: Sizes, monkeypatch: pytest.Monkey
     graph, arrays = graph_of(sizes), operands(sizes)
     built, executable = compile_graph(graph)
     have = run_built(built, executable, graph, arrays)[0]
-    monkeypatch.setattr(winograd, "PARALLEL_WORK", 1)
+    monkeypatch.setattr(tile_products, "PARALLEL_WORK", 1)
     for wanted in (1, 3, 50):
         monkeypatch.setattr(winograd, "WANTED_BLOCKS", wanted)
         built, executable = compile_graph(graph)
@@ -89,12 +89,13 @@ def test_blocks_and_threads_do_not_show(sizes: Sizes, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("sizes", "steps"),
     [
-        ((2, 32, 12, 12, 32), {"steps": (2, 1)}),
-        ((2, 32, 12, 12, 32), {"dilations": (1, 2)}),
-        ((2, 15, 12, 12, 16), {}),
-        ((2, 16, 12, 12, 15), {}),
+        ((2, 32, 12, 12, 32), {"steps": (2, 2)}),
+        ((2, 32, 12, 12, 32), {"dilations": (1, 5)}),
+        ((2, 6, 12, 12, 32), {}),
+        ((2, 32, 12, 12, 6), {}),
         ((1, 16, 6, 8, 16), {}),
-        ((9, 32, 5, 5, 32), {}),
+        ((9, 16, 5, 5, 32), {}),
+        ((99, 32, 3, 3, 32), {}),
     ],
 )
 def test_other_convolutions_are_computed_window_by_window(sizes: Sizes, steps: dict[str, Any]) -> None:
@@ -177,9 +178,10 @@ def test_blocks_and_threads_do_not_show_in_weight_gradients(
     graph, arrays = gradient_of(sizes, first=first), gradient_operands(sizes, np.float32, first)
     built, executable = compile_graph(graph)
     have = run_built(built, executable, graph, arrays)[0]
-    monkeypatch.setattr(winograd, "PARALLEL_WORK", 1)
-    for most in (12, 1 << 8):
-        monkeypatch.setattr(winograd, "RUN_CHANNELS", most)
+    monkeypatch.setattr(tile_products, "PARALLEL_WORK", 1)
+    monkeypatch.setattr(winograd_gradient, "PARALLEL_WORK", 1)
+    for most in (12 * 16, 1 << 12):
+        monkeypatch.setattr(winograd_gradient, "RUN_ROWS", most)
         for l2_bytes in (1 << 16, 1 << 18):
             monkeypatch.setattr(place, "host", lambda l2_bytes=l2_bytes: replace(host(), l2_bytes=l2_bytes))
             built, executable = compile_graph(graph)
@@ -195,11 +197,12 @@ def test_blocks_and_threads_do_not_show_in_weight_gradients(
     [
         ((2, 32, 12, 12, 32), {"step": 2}),
         ((2, 32, 12, 12, 32), {"kernel": 2}),
-        ((2, 15, 12, 12, 16), {}),
-        ((2, 16, 12, 12, 15), {}),
+        ((2, 7, 12, 12, 16), {}),
+        ((2, 16, 12, 12, 7), {}),
         ((1, 16, 6, 8, 16), {}),
-        ((9, 32, 5, 5, 32), {}),
+        ((9, 16, 5, 5, 32), {}),
         ((99, 32, 3, 3, 32), {}),
+        ((1, 512, 8, 8, 512), {}),
     ],
 )
 def test_other_weight_gradients_are_summed_element_by_element(sizes: Sizes, change: dict[str, Any]) -> None:

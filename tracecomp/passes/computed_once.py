@@ -1,6 +1,6 @@
-"""Copies of operands: of what memory does not hold yet (half precision, computed in float32), or holds in other order.
+"""Copies of operands that are not what tiles should load, made once for all register tiles.
 
-A copy is made once, for all register tiles.
+Half precision is computed in float32; vectors whose elements lie apart are turned, where no panel is packed.
 """
 
 from __future__ import annotations
@@ -15,39 +15,47 @@ from tracecomp.passes.rename import Copier
 from tracecomp.passes.schedule import sharing
 from tracecomp.passes.split_vars import merge_vars, merged
 from tracecomp.passes.strips import shared_out, strip, tiles
-from tracecomp.passes.tile_plan import Plan, once_computed
+from tracecomp.passes.tile_plan import Plan, once_computed, once_turned
 
 LANES = 64
 BLOCK = 16
 
 
 def computed_once(nest: BilinearNest, plan: Plan, work: int) -> tuple[tuple[Stmt, ...], BilinearNest]:
-    """Statements that compute the operand of which tiles read single elements, and the nest that reads the copy.
+    """Statements that copy operands of which tiles read single elements or vectors, and the nest that reads the copies.
 
     Elements from ``work`` on are worth waking threads for.
     """
-    left = nest.moving(plan.vector) is nest.rhs
-    still = nest.lhs if left else nest.rhs
-    if nest.outside or still.inside or not once_computed(nest, still):
-        return (), nest
-    names = [v for v in (*nest.out, *nest.reduce) if still.depends(v)]
-    computing, operand = copied(still, names, nest.acc.dtype, work)
-    return computing, replace(nest, lhs=operand) if left else replace(nest, rhs=operand)
+    stmts: list[Stmt] = []
+    read: list[Operand] = []
+    for operand, name in ((nest.lhs, "computed_left"), (nest.rhs, "computed_right")):
+        turned = once_turned(nest, operand, plan)
+        computed = operand is not nest.moving(plan.vector) and once_computed(nest, operand)
+        if operand.inside or any(map(operand.depends, nest.outside)) or not (turned or computed):
+            read.append(operand)
+        else:
+            names = [v for v in (*nest.out, *nest.reduce) if operand.depends(v)]
+            names.sort(key=lambda v: turned and v == plan.vector)
+            made, copy = copied(operand, name, names, nest.acc.dtype, work)
+            stmts.extend(made)
+            read.append(copy)
+    lhs, rhs = read
+    return tuple(stmts), replace(nest, lhs=lhs, rhs=rhs)
 
 
-def copied(operand: Operand, names: list[Var], dtype: DType, work: int) -> tuple[tuple[Stmt, ...], Operand]:
+def copied(operand: Operand, name: str, names: list[Var], dtype: DType, work: int) -> tuple[tuple[Stmt, ...], Operand]:
     """Statements that copy an operand, the last of ``names`` innermost, and the copy; ``work``: see above."""
-    copy = Buffer("computed", dtype, product_of(names))
+    copy = Buffer(name, dtype, product_of(names))
     at = linear([index(v) for v in names], [v.extent for v in names])
-    read = Operand([Let("computed", Load(copy, at))], Read("computed", dtype, frozenset(names)))
-    body = Copier({}, "_computed").stmts((*operand.stmts, Store(copy, at, operand.expr)))
+    read = Operand([Let(name, Load(copy, at))], Read(name, dtype, frozenset(names)))
+    body = Copier({}, f"_{name}").stmts((*operand.stmts, Store(copy, at, operand.expr)))
     *others, last = names
     joined = merge_vars(others, list(body))
     body, others = Copier(joined).stmts(body), merged(others, joined)
     kind = sharing(copy.size, work)
-    loads = Operand(list(body[:-1]), operand.expr)
-    fast = next((v for v in others if loads.stride(v) == 1), None)
-    if fast is None:
+    source = Operand(list(body), operand.expr)
+    fast = next((v for v in (last, *others) if source.stride(v) == 1), last)
+    if fast is last:
         body = strip(last, LANES, body)
     else:
         others.remove(fast)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
+from math import gcd
 
 from tracecomp.ir.graph import Graph, Node, Origin, Value
 from tracecomp.passes import orders
@@ -18,13 +19,12 @@ from tracecomp.passes.canonical import SIMPLIFICATION
 from tracecomp.passes.orders import CONVOLUTIONS, Order, channels_last
 from tracecomp.passes.physical import Placed, convolution, in_order, rebuild
 from tracecomp.passes.rewrite import Log, Rewriter, has_node
-from tracecomp.passes.winograd import pays
+from tracecomp.passes.small_windows import Sizes, speed
 
 VECTOR_BYTES = 64
 BORDER_BYTES_PER_CYCLE = 1.6
 STRIDED_EFFICIENCY = 0.4
 CHANNELS_FIRST_EFFICIENCY = 0.95
-WINOGRAD_SPEED = 1.7
 
 
 @dataclass(eq=False, slots=True)
@@ -93,7 +93,7 @@ def _cycles(node: Node, last: bool) -> float:
     if last:
         per_group = out.shape[1] // groups
         efficiency = _filled(per_group if per_group > 1 else groups, width)
-        efficiency *= WINOGRAD_SPEED if _in_tiles(node) else 1.0
+        efficiency *= _speed(node)
     elif node.op.name == "conv":
         efficiency = CHANNELS_FIRST_EFFICIENCY * _filled(out.shape[-1], width)
         efficiency *= 1.0 if node.attrs["stride"][-1] == 1 else STRIDED_EFFICIENCY
@@ -102,12 +102,19 @@ def _cycles(node: Node, last: bool) -> float:
     return work / (2 * width * efficiency)
 
 
-def _in_tiles(node: Node) -> bool:
-    """Whether ``winograd.py`` computes the convolution once its channels are last."""
-    kernel, out = _sizes(node)
-    plain = kernel == (3, 3) and {node.attrs["groups"], *node.attrs["stride"], *node.attrs["dilation"]} == {1}
-    x = node.inputs[0]
-    return plain and pays(x.shape[1], out.shape[1], x.shape[0], out.shape[2:])
+def _speed(node: Node) -> float:
+    """How much faster the convolution or gradient is by transformed tiles, once its channels are last."""
+    kernel, result = _sizes(node)
+    x, groups = node.inputs[0], node.attrs["groups"]
+    images, axes = x.shape[0], []
+    for out, window, stride, dilation in zip(
+        result.shape[2:], kernel, node.attrs["stride"], node.attrs["dilation"], strict=True
+    ):
+        if window == 1:
+            images *= out
+        else:
+            axes.append(Sizes(out, window, stride // gcd(stride, dilation), dilation // gcd(stride, dilation)))
+    return speed(x.shape[1] // groups, result.shape[1] // groups, images, axes)
 
 
 def _sizes(node: Node) -> tuple[tuple[int, ...], Value]:

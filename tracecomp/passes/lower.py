@@ -21,7 +21,8 @@ from tracecomp.passes.nest import Nest, build_nest
 from tracecomp.passes.reads import storage
 from tracecomp.passes.schedule import schedule_nest
 from tracecomp.passes.schedule_bilinear import schedule_bilinear
-from tracecomp.passes.winograd import windows_of, winograd_form
+from tracecomp.passes.small_windows import windows_of
+from tracecomp.passes.winograd import winograd_form
 from tracecomp.passes.work import shared_where_it_pays
 
 

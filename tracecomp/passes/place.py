@@ -20,6 +20,7 @@ from tracecomp.passes.fuse import Fuser
 from tracecomp.passes.groups import Group, Partition
 from tracecomp.passes.lower import GroupLowerer, Task, copy_task
 from tracecomp.passes.machine import Machine, host
+from tracecomp.passes.masked_pads import with_masked_pads
 from tracecomp.passes.memory import Lifetime, plan_arena
 from tracecomp.passes.outputs import Outputs
 from tracecomp.passes.preparation import prepared, steady_values
@@ -102,6 +103,7 @@ class _Planner:
         overwritten = frozenset(graph.inputs[i].value for i in aliases.values())
         partition = Fuser(graph, self.fuse, overwritten).run()
         if self.fuse:
+            partition = with_masked_pads(partition, graph, self.machine)
             partition = with_chains(partition, graph, aliases, self.machine)
         outputs = Outputs(graph, partition, aliases, self.machine, within)
         lasting = steady_values(graph, steady)

@@ -21,8 +21,8 @@ from tracecomp.passes.groups import Group, Partition
 from tracecomp.passes.inline import with_inlined
 from tracecomp.passes.nest import Nest, build_nest
 from tracecomp.passes.schedule import mapped
+from tracecomp.passes.small_windows import windows_of
 from tracecomp.passes.tile_plan import sums_in_lanes
-from tracecomp.passes.winograd import windows_of
 
 
 class Misaligned(Exception):

@@ -51,9 +51,10 @@ def schedule_nest(nest: Nest, machine: Machine) -> tuple[Stmt, ...]:
 
 def _map(nest: Nest, machine: Machine, shared: str) -> tuple[Stmt, ...]:
     """Lanes over row variables."""
-    pair = _transposed_pair(nest)
-    if pair is not None:
-        return _transposed(nest, *pair, shared)
+    for turned in (nest, _interleaved(nest)):
+        pair = _transposed_pair(turned)
+        if pair is not None:
+            return _transposed(turned, *pair, shared)
     vector, chunk = _vector_row(nest, machine), _chunk(nest, machine)
     if vector is not None and streams_columns(nest, vector, chunk, machine):
         return column_sums(nest, vector, chunk // 2, shared)
@@ -253,6 +254,20 @@ def _transposed_pair(nest: Nest) -> tuple[Var, Var] | None:
             if wide and load.extent >= 4 and load != store and all(o.coefficient(load) == 1 for o in across):
                 return load, store
     return None
+
+
+def _interleaved(nest: Nest) -> Nest:
+    """The nest with the variable of few places that it writes along joined with the one that steps over these."""
+    stores = [s.offset for item in nest.items if not isinstance(item, Sweep) for s in item if isinstance(s, Store)]
+    if nest.inner or not stores:
+        return nest
+    for short in (v for v in nest.rows if v.extent < 4 and all(o.coefficient(v) == 1 for o in stores)):
+        for var in (v for v in nest.rows if v != short and all(o.coefficient(v) == short.extent for o in stores)):
+            both = Var(f"{var.name}{short.name}", var.extent * short.extent)
+            mapping = {var: index(both) // short.extent, short: index(both) % short.extent}
+            rows = [both if v == var else v for v in nest.rows if v != short]
+            return mapped(nest, mapping, rows, [])
+    return nest
 
 
 def _transposed(nest: Nest, load: Var, store: Var, shared: str) -> tuple[Stmt, ...]:

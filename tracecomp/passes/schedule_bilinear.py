@@ -29,6 +29,7 @@ from tracecomp.passes.bilinear import ACCUMULATOR, BilinearNest, Operand, produc
 from tracecomp.passes.computed_once import computed_once
 from tracecomp.passes.dot_form import NOMINAL_LANES, dot_form
 from tracecomp.passes.machine import Machine
+from tracecomp.passes.ranges import Folding
 from tracecomp.passes.rename import Copier
 from tracecomp.passes.schedule import sharing
 from tracecomp.passes.split_vars import merge_vars, merged
@@ -266,7 +267,7 @@ class _Tiled:
         terms = []
         for place in product(*(range(v.extent) for v in window)):
             for n, copier in enumerate(rows):
-                own = Copier(
+                own = Folding(
                     {**copier.mapping, **{v: Index((), k) for v, k in zip(window, place, strict=True)}},
                     copier.suffix + "".join(f"_{k}" for k in place),
                 )

@@ -33,6 +33,7 @@ COLD_BYTES = 1 << 23
 """Memory larger than this comes from no cache: faster for a copy than for tiles that compute meanwhile."""
 SLIDING_TERMS = 32
 COMPUTED_READS = 32
+TURNED_READS = 8
 
 
 @dataclass(frozen=True)
@@ -96,9 +97,13 @@ def plan_of(nest: BilinearNest, machine: Machine) -> Plan:
     tiles = tiles or [v for v in nest.out if v != vector and nest.one_sided(v)]
     tile = max(reversed(tiles), key=lambda v: min(v.extent, 12), default=None)
     lanes = machine.lanes(nest.acc.dtype.itemsize)
-    window = _window(nest, moving, tile) if tile is not None else ()
-    registers = machine.registers - (window[0].extent if window else 0)
-    height, vectors = tile_size(tile.extent if tile else 1, vector.extent, lanes, registers)
+    window = _window(nest, vector, tile) if tile is not None else ()
+    held = window[0].extent if window else 0
+    rows = tile.extent if tile else 1
+    if nest.one_sided(vector):
+        height, vectors = tile_size(rows, vector.extent, lanes, machine.registers - held)
+    else:
+        height, vectors = tile_size(rows, vector.extent, lanes, machine.registers, held)
     width = min(vectors * lanes, vector.extent)
     whole = None
     if tile is not None and height == tile.extent and not window:
@@ -106,7 +111,8 @@ def plan_of(nest: BilinearNest, machine: Machine) -> Plan:
         fitting = [v for v in tiles if v != tile and v.extent <= room]
         whole = max(fitting, key=lambda v: v.extent, default=None)
     several = len(tiles) > 1 or (tile is not None and tile.extent > height)
-    packed, stages = _packed(nest, moving, vector, machine), None
+    alike = tile is None or not moving.depends(tile)  # all rows of the tile read one panel
+    packed, stages = alike and _packed(nest, moving, vector, machine), None
     if several and whole is None and not window:
         stages = _stages(nest, None if packed else moving, vector, width, machine)
     return Plan(vector, tile, width, height, packed, whole, window, stages)
@@ -136,11 +142,12 @@ def _stages(
     return stages_of(nest.reduce, apart, machine.l2_bytes // 2 - inside)
 
 
-def _window(nest: BilinearNest, moving: Operand, tile: Var) -> tuple[Var, ...]:
-    """The last summed variables, from the one along which the moving operand is read like along the tile."""
-    step = moving.stride(tile)
+def _window(nest: BilinearNest, vector: Var, tile: Var) -> tuple[Var, ...]:
+    """The last summed variables, from the one along which an operand's vectors are read like along the tile."""
+    steps = [o.stride(tile) if o.depends(vector) else None for o in (nest.lhs, nest.rhs)]
     for n, var in enumerate(nest.reduce):
-        if step and moving.stride(var) == step and product_of(nest.reduce[n:]) <= SLIDING_TERMS:
+        alike = any(step and o.stride(var) == step for o, step in zip((nest.lhs, nest.rhs), steps, strict=True))
+        if alike and product_of(nest.reduce[n:]) <= SLIDING_TERMS:
             return tuple(nest.reduce[n:])
     return ()
 
@@ -165,21 +172,33 @@ def _packed(nest: BilinearNest, moving: Operand, vector: Var, machine: Machine) 
 
 def once_computed(nest: BilinearNest, operand: Operand) -> bool:
     """Whether a copy of an operand made from what it is loaded from pays: many read it, and it is no larger."""
-    if not operand.computed or operand.load is None:
+    return operand.computed and _read_often(nest, operand, COMPUTED_READS)
+
+
+def once_turned(nest: BilinearNest, operand: Operand, plan: Plan) -> bool:
+    """Whether a copy of an operand pays whose lanes lie apart, where no panel is packed: both move with the lanes."""
+    apart = operand.depends(plan.vector) and operand.stride(plan.vector) != 1
+    return apart and not nest.one_sided(plan.vector) and _read_often(nest, operand, TURNED_READS)
+
+
+def _read_often(nest: BilinearNest, operand: Operand, least: int) -> bool:
+    """Whether every element of an operand in memory is read so often, and not again from a larger range of indices."""
+    names = (*nest.outside, *nest.out, *nest.reduce)
+    moved = [v for v in names if operand.depends(v)]
+    if operand.load is None or not moved:
         return False
-    reads, size = (
-        product_of(v for v in (*nest.outside, *nest.out, *nest.reduce) if operand.depends(v) == moved)
-        for moved in (False, True)
-    )
-    return reads >= COMPUTED_READS and size <= operand.load.buffer.size
+    return product_of(v for v in names if v not in moved) >= least and product_of(moved) <= operand.load.buffer.size
 
 
-def tile_size(rows: int, columns: int, lanes: int, registers: int) -> tuple[int, int]:
-    """Height and vectors of the register tile with the fewest modelled cycles over the whole result."""
+def tile_size(rows: int, columns: int, lanes: int, registers: int, held: int = 0) -> tuple[int, int]:
+    """Height and vectors of the register tile with the fewest modelled cycles over the whole result.
+
+    ``held``: how many vectors of an operand every column of the tile keeps in registers, beyond one.
+    """
     best, best_cost = (1, 1), float("inf")
     for vectors in range(1, 9):
         for height in range(1, 15):
-            if height * vectors + vectors + 1 > registers - 2 or height > rows:
+            if height * vectors + (1 + held) * vectors + 1 > registers - 2 or height > rows:
                 continue
             if vectors > 1 and (vectors - 1) * lanes >= columns:
                 continue

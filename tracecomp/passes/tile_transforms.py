@@ -1,13 +1,16 @@
-"""What transformed tiles of 3x3 convolutions are made of: sums and differences of a few vectors, F(2x2, 3x3).
+"""Two neighbouring results of a convolution along one axis from fewer products than one by one: F(2, n) of Winograd.
 
-A tile of results is ``A^T ((G w G^T) * (B^T d B)) A``, of 4x4 elements ``d`` and weights ``w``; the gradient of the
-weights is the sum over tiles of ``G^T ((A y A^T) * (B^T d B)) G``, of 2x2 elements ``y`` of the result's gradient.
+Results are ``A^T ((G w) * (B^T d))``, of the elements ``d`` that they see and the weights ``w``: transformed by sums
+and differences, multiplied place by place, and transformed back. The gradient of the weights is the sum over all pairs
+of ``G^T ((A y) * (B^T d))``, of the results' gradient ``y``. Windows that move several places at once see each
+remainder of the place by windows of their own, which move by one; the results of these are added.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
+from dataclasses import dataclass
+from itertools import accumulate
 
 from tracecomp.ir.index import Index, Var
 from tracecomp.ir.loops import Call, Const, Expr, Let, Read, Stmt
@@ -51,34 +54,117 @@ class Terms:
 Transform = Callable[[Terms, Sequence[Expr]], Sequence[Expr]]
 
 
-def of_input(t: Terms, d: Sequence[Expr]) -> Sequence[Expr]:
-    """B^T"""
-    return t.sub(d[0], d[2]), t.add(d[1], d[2]), t.sub(d[2], d[1]), t.sub(d[3], d[1])
+@dataclass(frozen=True)
+class Form:
+    """Two results that see ``seen`` elements together, by products at ``places``."""
 
-
-def of_weights(t: Terms, w: Sequence[Expr]) -> Sequence[Expr]:
+    seen: int
+    places: int
+    of_weights: Transform
     """G"""
-    outer = t.add(w[0], w[2])
-    return w[0], t.half(t.add(outer, w[1])), t.half(t.sub(outer, w[1])), w[2]
-
-
-def to_weights(t: Terms, m: Sequence[Expr]) -> Sequence[Expr]:
-    """G^T"""
-    outer = t.half(t.add(m[1], m[2]))
-    return t.add(m[0], outer), t.half(t.sub(m[1], m[2])), t.add(outer, m[3])
-
-
-def of_results(t: Terms, y: Sequence[Expr]) -> Sequence[Expr]:
+    of_input: Transform
+    """B^T"""
+    of_results: Transform
     """A"""
-    return y[0], t.add(y[0], y[1]), t.sub(y[0], y[1]), y[1]
-
-
-def to_results(t: Terms, m: Sequence[Expr]) -> Sequence[Expr]:
+    to_results: Transform
     """A^T"""
-    return t.add(t.add(m[0], m[1]), m[2]), t.add(t.sub(m[1], m[2]), m[3])
+    to_weights: Transform
+    """G^T"""
 
 
-def both_ways(t: Terms, transform: Transform, square: Iterable[Sequence[Expr]]) -> list[Expr]:
-    """A square of values transformed column by column, then row by row; its rows one after the other."""
-    columns = [transform(t, column) for column in zip(*square, strict=True)]
-    return list(chain(*(transform(t, row) for row in zip(*columns, strict=True))))
+def _same(t: Terms, values: Sequence[Expr]) -> Sequence[Expr]:
+    return values
+
+
+def _one() -> Form:
+    def of_weights(t: Terms, w: Sequence[Expr]) -> Sequence[Expr]:
+        return w[0], w[0]
+
+    def to_weights(t: Terms, m: Sequence[Expr]) -> Sequence[Expr]:
+        return (t.add(m[0], m[1]),)
+
+    return Form(2, 2, of_weights, _same, _same, _same, to_weights)
+
+
+def _two() -> Form:
+    def of_weights(t: Terms, w: Sequence[Expr]) -> Sequence[Expr]:
+        return w[0], t.add(w[0], w[1]), w[1]
+
+    def of_input(t: Terms, d: Sequence[Expr]) -> Sequence[Expr]:
+        return t.sub(d[0], d[1]), d[1], t.sub(d[2], d[1])
+
+    def sums(t: Terms, m: Sequence[Expr]) -> Sequence[Expr]:
+        return t.add(m[0], m[1]), t.add(m[1], m[2])
+
+    return Form(3, 3, of_weights, of_input, of_weights, sums, sums)
+
+
+def _three() -> Form:
+    def of_weights(t: Terms, w: Sequence[Expr]) -> Sequence[Expr]:
+        outer = t.add(w[0], w[2])
+        return w[0], t.half(t.add(outer, w[1])), t.half(t.sub(outer, w[1])), w[2]
+
+    def of_input(t: Terms, d: Sequence[Expr]) -> Sequence[Expr]:
+        return t.sub(d[0], d[2]), t.add(d[1], d[2]), t.sub(d[2], d[1]), t.sub(d[3], d[1])
+
+    def of_results(t: Terms, y: Sequence[Expr]) -> Sequence[Expr]:
+        return y[0], t.add(y[0], y[1]), t.sub(y[0], y[1]), y[1]
+
+    def to_results(t: Terms, m: Sequence[Expr]) -> Sequence[Expr]:
+        return t.add(t.add(m[0], m[1]), m[2]), t.add(t.sub(m[1], m[2]), m[3])
+
+    def to_weights(t: Terms, m: Sequence[Expr]) -> Sequence[Expr]:
+        outer = t.half(t.add(m[1], m[2]))
+        return t.add(m[0], outer), t.half(t.sub(m[1], m[2])), t.add(outer, m[3])
+
+    return Form(4, 4, of_weights, of_input, of_results, to_results, to_weights)
+
+
+_FORMS = {1: _one(), 2: _two(), 3: _three()}
+
+
+def form_of(window: int, stride: int) -> Form | None:
+    """The form for windows of so many places that move by ``stride``; None if there is none."""
+    parts = [_FORMS.get(len(range(r, window, stride))) for r in range(stride)]
+    known = [part for part in parts if part]
+    return _together(known, window) if len(known) == stride else None
+
+
+def _together(parts: Sequence[Form], window: int) -> Form:
+    """The form of windows whose places modulo the number of ``parts`` have these."""
+    stride = len(parts)
+    places = sum(part.places for part in parts)
+
+    def apart(m: Sequence[Expr]) -> list[Sequence[Expr]]:
+        ends = list(accumulate(part.places for part in parts))
+        return [m[end - part.places : end] for part, end in zip(parts, ends, strict=True)]
+
+    def of_weights(t: Terms, w: Sequence[Expr]) -> Sequence[Expr]:
+        return [v for r, part in enumerate(parts) for v in part.of_weights(t, w[r::stride])]
+
+    def of_input(t: Terms, d: Sequence[Expr]) -> Sequence[Expr]:
+        return [v for r, part in enumerate(parts) for v in part.of_input(t, d[r::stride])]
+
+    def of_results(t: Terms, y: Sequence[Expr]) -> Sequence[Expr]:
+        return [v for part in parts for v in part.of_results(t, y)]
+
+    def to_results(t: Terms, m: Sequence[Expr]) -> Sequence[Expr]:
+        total, *others = (part.to_results(t, own) for part, own in zip(parts, apart(m), strict=True))
+        for made in others:
+            total = [t.add(a, b) for a, b in zip(total, made, strict=True)]
+        return total
+
+    def to_weights(t: Terms, m: Sequence[Expr]) -> Sequence[Expr]:
+        made = [part.to_weights(t, own) for part, own in zip(parts, apart(m), strict=True)]
+        return [made[k % stride][k // stride] for k in range(window)]
+
+    return Form(window + stride, places, of_weights, of_input, of_results, to_results, to_weights)
+
+
+def along_each(t: Terms, transforms: Iterable[tuple[int, Transform]], values: Sequence[Expr]) -> Sequence[Expr]:
+    """Values in row-major order, so many along each axis, transformed along one axis after the other."""
+    (count, transform), *rest = transforms
+    size = len(values) // count
+    lines = zip(*(values[n * size : (n + 1) * size] for n in range(count)), strict=True)
+    turned = zip(*(transform(t, line) for line in lines), strict=True)
+    return [v for slab in turned for v in (along_each(t, rest, slab) if rest else slab)]
