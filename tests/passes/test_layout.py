@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tracecomp as tc
 from tests.passes.cases import samples
 from tracecomp import config, ops
 from tracecomp.dump import Dump
@@ -164,3 +165,16 @@ def test_unread_results_of_scan_are_dropped() -> None:
     assert "exp" not in {n.op.name for n in scan.attrs["body"].nodes}
     assert log.hits == {"unread_scan_results": 1, "unread_scan_operands": 1}
     run_all(graph)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_convolutions_along_three_axes(groups: int) -> None:
+    """Their results compiled, with channels last and without, are eager's."""
+    x, w = tc.randn(2, 16, 6, 7, 8), tc.randn(32, 16 // groups, 3, 3, 3)
+
+    def f(x: Any, w: Any) -> Any:
+        return tc.nn.functional.conv3d(x, w, padding=1, groups=groups).relu()
+
+    compiled = tc.compile(f)
+    for _ in range(2):
+        assert tc.allclose(compiled(x, w), f(x, w), rtol=1e-4, atol=1e-4)

@@ -106,8 +106,8 @@ def convolution(g: Rewriter, node: Node, operands: list[Placed], order: Order) -
     if is_conv and not places:
         other = g.reshape(other, other.shape[: other.ndim - rank])
     second = f"{group}oc{places}" if is_conv else f"n{group}o{windows}"
-    seen = f"n{group}{windows}z{places}c" if inside else f"n{group}c{windows}{places}"
-    spec = f"{seen},{second}->" + "z" * inside
+    seen = f"n{group}{windows}p{places}c" if inside else f"n{group}c{windows}{places}"
+    spec = f"{seen},{second}->" + "p" * inside
     if not is_conv and operands[1].order[-1] == 1:
         order = (*range(1, rank + 2), 0)
     axes = ["n", f"{group}o", *windows] if is_conv else [f"{group}o", "c", *(places or [""] * rank)]
