@@ -97,8 +97,9 @@ class Outputs:
         )  # fmt: skip
 
     def _is_large(self, value: Value, operands: Set[Value]) -> bool:
-        # The result of the call before is in the cache, too.
-        held = 2 * value.type.nbytes + sum(v.type.nbytes for v in operands)
+        # The result of the call before is in the cache, too; of a larger operand, a part is likely to be read.
+        nbytes = value.type.nbytes
+        held = 2 * nbytes + sum(min(v.type.nbytes, nbytes) for v in operands)
         return not self.within and held > self.machine.l3_bytes
 
     def copies(self) -> list[Task]:
