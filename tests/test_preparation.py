@@ -47,7 +47,7 @@ def warm(net: nn.Module, *args: Any, **kwargs: Any) -> Compiled:
 
 
 def weight(net: nn.Module) -> tc.Tensor:
-    found: tc.Tensor = net[0].weight  # type: ignore[index]
+    found: tc.Tensor = net[0].weight
     return found
 
 
@@ -83,7 +83,7 @@ def _trained(net: nn.Module) -> None:
     step = tc.compile(_step)
     opt = tc.optim.SGD(net.parameters(), lr=0.5)
     for _ in range(4):
-        step(net, opt, tc.randn(weight(net).shape[1] * 0 + 8, 48) if weight(net).ndim == 2 else tc.randn(1, 32, 9, 9))
+        step(net, opt, tc.randn(8, 48) if weight(net).ndim == 2 else tc.randn(1, 32, 9, 9))
     net.requires_grad_(False)
 
 
@@ -138,7 +138,7 @@ CHANGES: dict[str, Change] = {
     "load_state_dict": lambda net: net.load_state_dict({k: v * 2 for k, v in net.state_dict().items()}),
     "assign": lambda net: net.load_state_dict({k: v * 2 for k, v in net.state_dict().items()}, assign=True),
     "state_dict": lambda net: net.state_dict()["0.weight"].mul_(2),
-    "new parameter": lambda net: setattr(net[0], "weight", nn.Parameter(weight(net) * 2)),  # type: ignore[index]
+    "new parameter": lambda net: setattr(net[0], "weight", nn.Parameter(weight(net) * 2)),
     "apply": lambda net: net.double().float().apply(lambda m: m.weight.mul_(2) if hasattr(m, "weight") else None),
     "vector": _vector,
     "training": _trained,
@@ -192,7 +192,7 @@ def test_a_weight_over_numpys_memory(wrapped: str) -> None:
     array = np.ones((64, 48), np.float32)
     options: dict[str, Any] = {"dtype": tc.float32} if wrapped == "frombuffer" else {}
     net, x = layers(), INPUT[layers]()
-    net[0].weight = nn.Parameter(getattr(tc, wrapped)(array, **options).reshape(64, 48), False)  # type: ignore[index]
+    net[0].weight = nn.Parameter(getattr(tc, wrapped)(array, **options).reshape(64, 48), False)
     compiled = warm(net, x)
     for value in (2, 3, 4):
         array[:] = value
@@ -277,7 +277,7 @@ def test_a_weight_that_is_written_by_the_call_itself() -> None:
         return y + x @ w.t()
 
     kept = w.clone()
-    compiled = warm(f, x)  # type: ignore[arg-type]
+    compiled = warm(f, x)
     found = [compiled(x) for _ in range(3)]
     w.copy_(kept)
     assert all(close(a, b) for a, b in zip(found, [f(x) for _ in range(8)][5:], strict=True))
@@ -290,7 +290,7 @@ def test_an_index_that_fails_does_not_leave_a_false_preparation() -> None:
         return net(table[i])
 
     good, bad = tc.arange(24) % 10, tc.full((24,), 10)
-    compiled = warm(f, good)  # type: ignore[arg-type]
+    compiled = warm(f, good)
     for _ in range(3):
         weight(net).mul_(2)
         with pytest.raises(IndexError):
@@ -309,7 +309,7 @@ def test_what_training_reads_is_not_prepared() -> None:
     net, x = layers().requires_grad_(True), INPUT[layers]()
     assert not lasting(warm(net, x))
     opt = tc.optim.SGD(net.parameters(), lr=0.1)
-    assert not lasting(warm(_step, net, opt, x))  # type: ignore[arg-type]
+    assert not lasting(warm(_step, net, opt, x))
     with tc.no_grad():
         assert lasting(warm(net, x))
 

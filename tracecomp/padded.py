@@ -95,7 +95,7 @@ class SizedPlan:
             return self._plans[rows]
 
     def _padded(
-        self, rows: int, graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int] = frozenset()
+        self, rows: int, graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int]
     ) -> Padded:
         stretched = self._sized.stretched(graph, rows)
         return Padded(graph, stretched, self._make(stretched.graph, aliases, threads, steady))

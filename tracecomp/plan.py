@@ -93,7 +93,7 @@ class Plan:
         """The compiled backward graph, compiled when first needed."""
         if self._backward is None:
             assert self.recording.split is not None
-            self._backward = self._make(self.recording.split.backward, {}, self._threads)
+            self._backward = self._make(self.recording.split.backward, {}, self._threads, frozenset())
         return self._backward
 
     def differentiable(self) -> Any:

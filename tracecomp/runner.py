@@ -36,9 +36,7 @@ class Interpreted:
 
     lasting: Sequence[int] = ()
 
-    def __init__(
-        self, graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int] = frozenset()
-    ) -> None:
+    def __init__(self, graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int]) -> None:
         self.graph = graph
         self._interpreter = Interpreter(graph)
 
@@ -57,9 +55,7 @@ class Native:
     ``lasting`` are the numbers of inputs that calls need not look at again while they are known to be as before.
     """
 
-    def __init__(
-        self, graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int] = frozenset()
-    ) -> None:
+    def __init__(self, graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int]) -> None:
         self.graph = graph
         self.threads = threads
         self._aliases = aliases
@@ -128,16 +124,14 @@ class Hosted:
 
     lasting: Sequence[int] = ()
 
-    def __init__(
-        self, graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int] = frozenset()
-    ) -> None:
+    def __init__(self, graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int]) -> None:
         self.graph = graph
         split = split_complex(graph, Log())
         self._open = [i.value for i in split.inputs if i.role != "constant"]
         self._constants = {i.value: _dense(i.data) for i in split.inputs if i.role == "constant"}
         self._outputs = [o.value for o in split.outputs]
         self._parts = [
-            (Native(s.work, {}, threads) if isinstance(s.work, Graph) else s.work, s.reads, s.writes)
+            (Native(s.work, {}, threads, frozenset()) if isinstance(s.work, Graph) else s.work, s.reads, s.writes)
             for s in segments(split)
         ]
 
@@ -167,20 +161,18 @@ class Hosted:
 Backend = Interpreted | Native | Hosted
 
 
-def native(
-    graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int] = frozenset()
-) -> Backend:
+def native(graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int]) -> Backend:
     """The graph as machine code, around what only the host can run."""
     return (Hosted if has_external(graph) else Native)(graph, aliases, threads, steady)
 
 
 def with_fast_math(
-    make: Make, graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int] = frozenset()
+    make: Make, graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int]
 ) -> Any:
     """What ``make`` makes where arithmetic may be fast rather than exact."""
     with config.override(fast_math=True):
         return make(graph, aliases, threads, steady)
 
 
-Make = Callable[..., Any]
+Make = Callable[[Graph, Mapping[int, int], int | None, Set[int]], Any]
 BACKENDS: dict[str, Make] = {"native": native, "interpret": Interpreted}

@@ -54,7 +54,7 @@ class Stored:
         return Stored(Image.from_bytes(rest[first + second :]), tuple(places))
 
 
-def key_of(graph: Graph, aliases: Mapping[int, int], steady: Set[int] = frozenset()) -> str:
+def key_of(graph: Graph, aliases: Mapping[int, int], steady: Set[int]) -> str:
     """The name under which what becomes of ``graph`` is stored.
 
     Source lines belong to it where a failed index check would name them.

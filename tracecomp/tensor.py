@@ -460,7 +460,7 @@ def wrap_shared(array: Array) -> Tensor:
 
 def _rebuild(cls: type[Tensor], array: Array, requires_grad: bool, extra: dict[str, Any]) -> Tensor:
     t = blank(cls)
-    t._data = array if array.flags.owndata else array.copy()
+    t._data = array if array.flags.owndata else array.copy()  # others may write what was pickled out of band
     t._requires_grad = requires_grad
     t.__dict__.update(extra)
     return t

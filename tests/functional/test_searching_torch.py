@@ -49,16 +49,16 @@ def test_isin_among_few_and_many(tested: int, dtype: Any) -> None:
         check(torch.isin(a, c, invert=invert), tc.isin(b, d, invert=invert))
 
 
-@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("infinite", [True, False])
 @pytest.mark.parametrize("shape", [(40,), (3, 300), (4, 7, 5)])
-def test_logcumsumexp_is_finite_where_sums_are(shape: tuple[int, ...], order: int) -> None:
+def test_logcumsumexp_is_finite_where_sums_are(shape: tuple[int, ...], infinite: bool) -> None:
     x = RNG.standard_normal(shape) * 300
     x.reshape(-1)[:4] = -np.inf
-    x.reshape(-1)[20] = np.inf if order == 1 else 200.0
+    x.reshape(-1)[20] = np.inf if infinite else 200.0
     a, b = both(x, requires_grad=True)
     want, found = torch.logcumsumexp(a, -1), tc.logcumsumexp(b, -1)
     check(want, found, 1e-12)
-    if order == 2:  # a gradient is NaN in PyTorch where a sum is infinite
+    if not infinite:  # a gradient is NaN in PyTorch where a sum is infinite
         for y, t, lib in ((want, a, torch), (found, b, tc)):
             weights = lib.linspace(-1, 1, y.numel(), dtype=lib.float64).reshape(y.shape)
             finite = lib.where(lib.isfinite(y), y * weights, 0.0)

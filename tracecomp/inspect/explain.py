@@ -16,4 +16,4 @@ def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> str:
     CaptureError if it cannot be recorded.
     """
     recording, _ = settled(fn, args, kwargs)
-    return f"{describe_recording(recording)}\n{native(recording.graph, {}, None).explain()}"
+    return f"{describe_recording(recording)}\n{native(recording.graph, {}, None, frozenset()).explain()}"

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.ir.index import Index, Var, computed
+from tracecomp.ir.index import Index, computed
 from tracecomp.ir.loops import Acc, Accumulate, Buffer, Const, Let, Load, Loop, Read, Stmt, Store, Update
 from tracecomp.ir.op import Imperative, Op, Sample, register
 from tracecomp.ir.scalars import call
@@ -62,7 +62,7 @@ def _statements(
             Update(lets["end"], (_where(searching, after, middle, end),)),
         )
         accs = tuple(Acc(lets[n], "set", int64, Const(first, int64)) for n, first in (("start", 0), ("end", size)))
-        halving = Loop("serial", Var(f"h{lets['start']}", size.bit_length()), step)
+        halving = Loop("serial", names.var(size.bit_length()), step)
         return [Let(lets["wanted"], Load(ins[1], i)), Accumulate(accs, (halving,)), Store(outs[0], i, start)]
 
     return vectors(names, in_types[1].numel, value, "parallel") if in_types[1].numel else []

@@ -82,7 +82,7 @@ class BilinearNest:
         """Whether only one operand moves with ``var``."""
         return not (self.lhs.depends(var) and self.rhs.depends(var))
 
-    def lasts(self, operand: Operand) -> bool:
+    def is_steady(self, operand: Operand) -> bool:
         """Whether an operand is the same in many calls."""
         loads = [x for x in expressions(operand.stmts) if isinstance(x, Load)]
         return bool(loads) and {x.buffer for x in loads} <= self.params.steady_buffers()

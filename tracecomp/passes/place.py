@@ -106,8 +106,8 @@ class _Planner:
             partition = with_masked_pads(partition, graph, self.machine)
             partition = with_chains(partition, graph, aliases, self.machine)
         outputs = Outputs(graph, partition, aliases, self.machine, within)
-        lasting = steady_values(graph, steady)
-        lowerer = GroupLowerer(partition, outputs.same, self.machine, outputs.large(), lasting)
+        known = steady_values(graph, steady)
+        lowerer = GroupLowerer(partition, outputs.same, self.machine, outputs.large(), known)
         tasks: list[Task | ControlTask] = [
             self._control(u.nodes[0]) if isinstance(u, Group) and u.kind == "control" else lowerer.task(u)
             for u in partition.units()
@@ -116,7 +116,7 @@ class _Planner:
         tasks = [t for t in tasks if isinstance(t, ControlTask) or t.kernel.body]
         frame = Frame(graph, partition, tasks, outputs.home)
         inputs = {i.value for i in graph.inputs}
-        frame.preparation, frame.tasks = prepared(tasks, lasting & inputs, inputs | set(outputs.home))
+        frame.preparation, frame.tasks = prepared(tasks, known & inputs, inputs | set(outputs.home))
         frame.offsets, frame.nbytes = plan_arena(_lifetimes(frame))
         return frame
 

@@ -89,9 +89,10 @@ class _Tiled:
         self.terms = product_of(nest.reduce)
         moved = [v for v in others if self.moving.depends(v)] if plan.packed else []
         around = () if self.moving.inside else nest.outside
-        # No block reads a panel that another one reads too, so each packs its own when it comes to it.
-        self.alone = plan.packed and not (self.moving.inside or around or self.inner) and moved == others
-        self.alone = self.alone and not nest.lasts(self.moving)
+        # No block reads a panel that another one reads too, so each packs its own when it comes to it; panels that are
+        # the same in many calls are packed by none of them.
+        apart = not (self.moving.inside or around or self.inner) and moved == others
+        self.alone = plan.packed and apart and not nest.is_steady(self.moving)
         self.panel_others = [] if self.alone else [v for v in around if self.moving.depends(v)] + moved
         self.copies = 0
 

@@ -68,13 +68,13 @@ def _reuse(nest: BilinearNest, operand: Operand, vector: Var) -> int:
 def _lane_cost(nest: BilinearNest, vector: Var, packing: bool = False) -> float:
     """Cycles per vector of multiply-adds, by strides and extents only; an ordering, not a prediction.
 
-    ``packing``: elements that lie apart in memory are packed into vectors, once for many calls if they last.
+    ``packing``: elements that lie apart in memory are packed into vectors, once for many calls if they are steady.
     """
     cost = 1.0
     for operand in (nest.lhs, nest.rhs):
         if operand.depends(vector):
             reuse = _reuse(nest, operand, vector)
-            apart = GATHER_COST if not packing else 1.0 if nest.lasts(operand) else PACKED_COST
+            apart = GATHER_COST if not packing else 1.0 if nest.is_steady(operand) else PACKED_COST
             cost += (1.0 if operand.stride(vector) == 1 else apart) / reuse
     if nest.one_sided(vector):
         cost -= 0.5
@@ -154,14 +154,14 @@ def _window(nest: BilinearNest, vector: Var, tile: Var) -> tuple[Var, ...]:
 
 def _packed(nest: BilinearNest, moving: Operand, vector: Var, machine: Machine) -> bool:
     """Whether the operand that moves with the lanes is worth copying into a contiguous panel."""
-    reuse, lasts = _reuse(nest, moving, vector), nest.lasts(moving)
-    if not (nest.one_sided(vector) and moving.depends(vector)) or reuse < (2 if lasts else 4) or not nest.reduce:
+    reuse, steady = _reuse(nest, moving, vector), nest.is_steady(moving)
+    if not (nest.one_sided(vector) and moving.depends(vector)) or reuse < (2 if steady else 4) or not nest.reduce:
         return False
     if moving.stride(vector) != 1 or once_computed(nest, moving):
         return True
     terms = product_of(nest.reduce)
     row = abs(moving.stride(nest.reduce[-1]) or 0) * nest.acc.dtype.itemsize
-    if lasts:
+    if steady:
         return row >= FAR_BYTES
     if terms < FAR_TERMS or row < FAR_BYTES or reuse < FAR_READS:
         return False

@@ -73,6 +73,8 @@ Element = Callable[[Index, Index, Index], Load]
 
 
 class TileProducts:
+    """The sizes of tiles and products, and the loops that make them."""
+
     def __init__(self, nest: BilinearNest, windows: Windows, machine: Machine) -> None:
         self.nest, self.windows, self.machine = nest, windows, machine
         self.dtype = nest.acc.dtype
