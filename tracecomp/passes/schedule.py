@@ -16,7 +16,15 @@ from tracecomp.passes.ranges import part, parts_of
 from tracecomp.passes.rename import Copier, Move
 from tracecomp.passes.split_vars import merge_vars, merged, replaced, split, wanted_split
 from tracecomp.passes.streaming import streamed
-from tracecomp.passes.strips import loops, parallel_loops, strip, tiles
+from tracecomp.passes.strips import (
+    chunks,
+    loops,
+    one_after_another,
+    parallel_loops,
+    positions,
+    strip,
+    tiles,
+)
 
 # Less than this takes about as long as waking a worker and its first chunk: 60 us.
 PARALLEL_WORK = 1 << 21
@@ -29,6 +37,7 @@ GATHER_COST = 12.0
 MAX_SPLITS = 24
 BLOCK = 16
 STRIPE = 64
+STRIPES_ENOUGH = 16
 # How many rows at once, up to how many bytes of each.
 SHORT_ROWS = ((4, 256), (2, 1024))
 
@@ -213,7 +222,10 @@ def _across_rows(nest: Nest, vector: Var | None, chunk: int, shared: str) -> tup
     if vector is None:
         return parallel_loops(others, (*(Local(b) for b in nest.scratch), *content), shared)
     kind = "serial" if others else shared
-    return parallel_loops(others, strip(vector, chunk, content, kind, tuple(nest.scratch)), shared)
+    parts = chunks(vector, chunk, content, tuple(nest.scratch))
+    if nest.inner:
+        return parallel_loops(others, one_after_another(kind, parts), shared)
+    return parallel_loops(others, tuple(s for part in parts for s in one_after_another(kind, [part])), shared)
 
 
 def _vector_row(nest: Nest, machine: Machine) -> Var | None:
@@ -297,19 +309,31 @@ def _transposed(nest: Nest, load: Var, store: Var, shared: str) -> tuple[Stmt, .
 def _stripes(content: list[Stmt], load: Var, store: Var, kind: str) -> tuple[Stmt, ...]:
     """Blocks that follow each other in stripes along what is written, so that memory is written in long runs.
 
-    A stripe is as wide as a few cache lines, so that no line is read by two stripes but the ones between them.
+    A stripe is as wide as a few cache lines, so that no line is read by two stripes but the ones between them. Threads
+    share stripes, or the blocks of few.
     """
     whole, rest = divmod(load.extent, STRIPE)
-    body: list[Stmt] = []
-    if whole:
-        stripe, part = Var(f"{load.name}s", whole), Var(f"{load.name}p", STRIPE)
-        copied = Copier({load: index(stripe) * STRIPE + index(part)}).stmts(content)
-        body.append(Loop(kind, stripe, tiles(store, BLOCK, strip(part, BLOCK, copied))))
-    if rest:
-        part = Var(f"{load.name}q", rest)
-        copied = Copier({load: index(part) + whole * STRIPE}, "q" if whole else "").stmts(content)
-        body.extend(tiles(store, BLOCK, strip(part, BLOCK, copied)))
-    return tuple(body)
+    parts: list[Loop] = []
+    for count, width, first in ((whole, STRIPE, 0), (1, rest, whole * STRIPE)):
+        if count and width:
+            stripe, part = Var(f"{load.name}s", count), Var(f"{load.name}p", width)
+            at = index(part) + first + (index(stripe) * STRIPE if count > 1 else Index())
+            copied = Copier({load: at}, "q" if whole and first else "").stmts(content)
+            parts.append(Loop("serial", stripe, tiles(store, BLOCK, strip(part, BLOCK, copied))))
+    if kind != "serial" and whole < STRIPES_ENOUGH:
+        return one_after_another(kind, [blocks for part in parts for blocks in _blocks_of(part)])
+    return tuple(s for part in parts for s in one_after_another(kind, [part]))
+
+
+def _blocks_of(stripes: Loop) -> Iterable[Loop]:
+    """The blocks of stripes, and what is left of each, by one variable."""
+    for stmt in stripes.body:
+        if isinstance(stmt, Loop) and stmt.kind == "serial":
+            block = Var(f"{stripes.var.name}{stmt.var.name}", stripes.var.extent * stmt.var.extent)
+            mapping = positions([v for v in (stripes.var, stmt.var) if v.extent > 1], index(block))
+            yield Loop("serial", block, Copier(mapping).stmts(stmt.body))
+        else:
+            yield Loop("serial", stripes.var, (stmt,))
 
 
 def _accesses(stmt: Stmt) -> Iterable[tuple[Index, int]]:

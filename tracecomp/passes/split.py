@@ -1,7 +1,8 @@
 """Long reductions in two stages. The order of a sum is part of its meaning, and it is settled here, by shape alone.
 
 * Few rows of many elements become blocks of a row, which threads can share, then a sum of blocks.
-* Columns of many rows become blocks of rows, then a sum of blocks.
+* Columns of many rows become blocks of rows, then a sum of blocks. Shorter columns stay whole where one statistic of
+  them needs another, as a variance the mean: they are read twice, and the second time from a cache.
 * Reductions over separate runs of axes, when long, take the innermost run first.
 
 ``max``, ``min``, ``any`` and ``all`` do not depend on order and are cut the same way. See ``docs/numerics.md``.
@@ -24,24 +25,49 @@ ROWS_ENOUGH = 16
 """With this many rows, rows are whole: they keep all threads busy, and softmax and norms stay one kernel."""
 
 ROW_BLOCK = 8192
-COLUMN_LONG = 1024
+COLUMN_LONG = 512
+COLUMN_LONG_IN_STEPS = 1024
+"""The same for columns of which one statistic needs another."""
+
 COLUMN_LONG_ALTOGETHER = 65536
 COLUMN_BLOCK = 256
 
 SPLIT = ("sum", *EXACT_REDUCTIONS)
 
-RULES = Rules()
+Statistics = tuple[Shape, tuple[int, ...]]
+"""What reductions over the same axes of one shape have in common."""
 
 
 def split_reductions(graph: Graph, log: Log) -> Graph:
     """``graph`` with its long reductions in two stages."""
     if not has_node(graph, _is_long):
         return graph
-    return rewrite(graph, RULES, log, "split")
+    rules = Rules()
+    rules.on(*SPLIT)(_Splitter(in_steps(graph)).reduction_in_stages)
+    return rewrite(graph, rules, log, "split")
 
 
 def _is_long(node: Node) -> bool:
-    return node.op.name in SPLIT and stage(runs_of(node.inputs[0].shape, node.attrs["axes"])) is not None
+    return node.op.name in SPLIT and stage(runs_of(node.inputs[0].shape, node.attrs["axes"]), COLUMN_LONG) is not None
+
+
+def in_steps(graph: Graph) -> set[Statistics]:
+    """Of ``graph`` and its regions, those of which one needs another, by elementwise operators and views alone."""
+    found: set[Statistics] = set()
+    needs: dict[Value, frozenset[Statistics]] = {}
+    for node in graph.live_nodes():
+        for region in (v for v in node.attrs.values() if isinstance(v, Graph)):
+            found |= in_steps(region)
+        before = frozenset[Statistics]().union(*(needs.get(v, ()) for v in node.inputs))
+        if node.op.name in SPLIT:
+            own = (node.inputs[0].shape, node.attrs["axes"])
+            found |= before & {own}
+            before |= {own}
+        elif node.op.kind not in ("elementwise", "view"):
+            continue
+        if before:
+            needs.update((v, before) for v in node.outputs)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,25 +91,30 @@ def runs_of(shape: Shape, axes: tuple[int, ...]) -> list[Run]:
     return runs
 
 
-@RULES.on(*SPLIT)
-def reduction_in_stages(g: Rewriter, a: Application) -> Replacement:
-    """sum(x: [100000], (0,)) -> sum(sum(reshape(x, [20,5000]), (1,)), (0,))"""
-    x = a.inputs[0]
-    runs = runs_of(x.shape, a.attrs["axes"])
-    at = stage(runs)
-    if at is None or x.type.numel == 0:
-        return None
-    flat = g.reshape(x, tuple(r.extent for r in runs))
-    if sum(r.reduced for r in runs) > 1:
-        first = g.apply(a.op.name, flat, axes=(at,))
-        rest = [r.reduced for d, r in enumerate(runs) if d != at]
-        total = g.apply(a.op.name, first, axes=tuple(d for d, reduced in enumerate(rest) if reduced))
-    else:
-        total = _in_blocks(g, a.op.name, flat, at, COLUMN_BLOCK if at < len(runs) - 1 else ROW_BLOCK)
-    return g.reshape(total, a.type.shape)
+class _Splitter:
+    """Cuts reductions, knowing which stay whole for others."""
+
+    def __init__(self, in_steps: set[Statistics]) -> None:
+        self._in_steps = in_steps
+
+    def reduction_in_stages(self, g: Rewriter, a: Application) -> Replacement:
+        """sum(x: [100000], (0,)) -> sum(sum(reshape(x, [20,5000]), (1,)), (0,))"""
+        x, axes = a.inputs[0], a.attrs["axes"]
+        runs = runs_of(x.shape, axes)
+        at = stage(runs, COLUMN_LONG_IN_STEPS if (x.shape, axes) in self._in_steps else COLUMN_LONG)
+        if at is None or x.type.numel == 0:
+            return None
+        flat = g.reshape(x, tuple(r.extent for r in runs))
+        if sum(r.reduced for r in runs) > 1:
+            first = g.apply(a.op.name, flat, axes=(at,))
+            rest = [r.reduced for d, r in enumerate(runs) if d != at]
+            total = g.apply(a.op.name, first, axes=tuple(d for d, reduced in enumerate(rest) if reduced))
+        else:
+            total = _in_blocks(g, a.op.name, flat, at, COLUMN_BLOCK if at < len(runs) - 1 else ROW_BLOCK)
+        return g.reshape(total, a.type.shape)
 
 
-def stage(runs: list[Run]) -> int | None:
+def stage(runs: list[Run], column_long: int) -> int | None:
     """The run that is reduced first, in part or whole; None where one stage will do."""
     reduced = [d for d, r in enumerate(runs) if r.reduced]
     if not reduced:
@@ -95,7 +126,7 @@ def stage(runs: list[Run]) -> int | None:
         return inner if count > LONG else None
     if inner == len(runs) - 1:
         return inner if count > LONG and rows < ROWS_ENOUGH else None
-    return inner if count > COLUMN_LONG and count * rows > COLUMN_LONG_ALTOGETHER else None
+    return inner if count > column_long and count * rows > COLUMN_LONG_ALTOGETHER else None
 
 
 def _in_blocks(g: Rewriter, op: str, x: Value, axis: int, target: int) -> Value:

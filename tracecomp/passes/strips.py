@@ -29,22 +29,26 @@ def tiles(
     return tuple(result)
 
 
-def strip(
-    var: Var, chunk: int, body: Iterable[Stmt], kind: str = "serial", scratch: tuple[Buffer, ...] = ()
-) -> tuple[Stmt, ...]:
+def strip(var: Var, chunk: int, body: Iterable[Stmt]) -> tuple[Stmt, ...]:
     """The loop over ``var`` as chunks of SIMD lanes and a masked rest."""
+    return one_after_another("serial", chunks(var, chunk, body))
+
+
+def chunks(var: Var, chunk: int, body: Iterable[Stmt], scratch: tuple[Buffer, ...] = ()) -> list[Loop]:
+    """The loop over whole chunks of SIMD lanes, and one over the masked rest; ``scratch`` is each lane's own."""
     body = tuple(body)
     whole, rest = divmod(var.extent, chunk)
-    result: list[Stmt] = []
+    result: list[Loop] = []
     if whole:
         counter = Var(f"{var.name}c", whole)
         start = index(counter) * chunk if whole > 1 else Index()
         lanes = _vector_loop(Var(f"{var.name}v", chunk), var, start, body, "", scratch)
-        result.extend([Loop(kind, counter, lanes)] if whole > 1 else lanes)
+        result.append(Loop("serial", counter, lanes))
     if rest:
-        start = Index((), whole * chunk)
-        result.extend(_vector_loop(Var(f"{var.name}r", rest), var, start, body, "r" if whole else "", scratch))
-    return tuple(result)
+        start, counter = Index((), whole * chunk), Var(f"{var.name}d", 1)
+        lanes = _vector_loop(Var(f"{var.name}r", rest), var, start, body, "r" if whole else "", scratch)
+        result.append(Loop("serial", counter, lanes))
+    return result
 
 
 def _vector_loop(
