@@ -310,3 +310,24 @@ def test_running_totals_of_many_lines(name: str, shape: tuple[int, ...], axis: i
     want = getattr(x, name)(axis).numpy()
     for threads in (1, 2):
         assert compiled(lambda x: getattr(x, name)(axis), x, threads=threads).numpy().tobytes() == want.tobytes()
+
+
+SHARED = {
+    "transposed, one stripe": ((3000, 50), lambda x: x.t().contiguous()),
+    "transposed, a stripe and a rest": ((999, 100), lambda x: x.t().contiguous()),
+    "transposed, rests only": ((40, 13), lambda x: x.t().contiguous()),
+    "columns, a rest of lanes": ((300, 150), lambda x: x.softmax(0)),
+    "columns, few": ((500, 37), lambda x: x.std(0)),
+    "columns in blocks": ((700, 130), lambda x: x.sum(0)),
+    "a row by a matrix": ((700, 130), lambda x: x[:, 0] @ x),
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_rests_are_shared_like_the_rest(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    shape, f = SHARED[name]
+    x = normal(*shape)
+    monkeypatch.setattr(schedule, "PARALLEL_WORK", 1)
+    results = [compiled(f, x, threads=n).numpy() for n in (1, 2, 3)]
+    np.testing.assert_allclose(results[0], f(x).numpy(), rtol=1e-4, atol=1e-4)
+    assert all(np.array_equal(r, results[0]) for r in results)

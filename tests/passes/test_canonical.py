@@ -6,6 +6,7 @@ import pytest
 
 from tests.passes.cases import Case, check
 from tracecomp.passes import canonical, contractions, convolutions, fold, reductions, split
+from tracecomp.passes.rewrite import Log
 
 CASES = [
     Case(
@@ -130,6 +131,15 @@ SPLITS = [
         %2 = max(%1) {axes=[0]} : f32[64] """,
     ),
     Case(
+        "reduction_in_stages", "x:f32[600,200]",
+        """%0 = exp(%x) : f32[600,200]
+        %1 = sum(%0) {axes=[0]} : f32[200] """,
+        """%0 = exp(%x) : f32[600,200]
+        %1 = reshape(%0) {shape=[3, 200, 200]} : f32[3,200,200]
+        %2 = sum(%1) {axes=[1]} : f32[3,200]
+        %3 = sum(%2) {axes=[0]} : f32[200] """,
+    ),
+    Case(
         "reduction_in_stages", "x:f32[40,2,500]",
         "%0 = sum(%x) {axes=[0, 2]} : f32[2]",
         """%0 = sum(%x) {axes=[2]} : f32[40,2]
@@ -249,6 +259,17 @@ def test_canonical(case: Case) -> None:
 @pytest.mark.parametrize("case", SPLITS, ids=lambda c: c.rule)
 def test_split(case: Case) -> None:
     check(case, split.split_reductions, exact=False)
+
+
+@pytest.mark.parametrize("rows, whole", [(600, True), (1200, False)])
+def test_statistics_that_need_each_other_stay_whole_up_to_twice_the_length(rows: int, whole: bool) -> None:
+    inputs, body = f"x:f32[{rows},200]", f"""%0 = max(%x) {{axes=[0]}} : f32[200]
+        %1 = expand(%0) {{shape=[{rows}, 200]}} : f32[{rows},200]
+        %2 = sub(%x, %1) : f32[{rows},200]
+        %3 = sum(%2) {{axes=[0]}} : f32[200] """
+    graph = Case("", inputs, body, "").graph(body)
+    after = split.split_reductions(graph, Log())
+    assert sum(node.op.name in ("max", "sum") for node in after.live_nodes()) == (2 if whole else 4)
 
 
 @pytest.mark.parametrize("case", FOLDS, ids=lambda c: c.rule)

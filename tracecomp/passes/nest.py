@@ -20,6 +20,7 @@ from tracecomp.passes.cost import op_cost
 from tracecomp.passes.evaluate import Block, Evaluator, Params
 from tracecomp.passes.groups import Group
 from tracecomp.passes.reads import looked_through, producers
+from tracecomp.passes.rename import Copier, Move
 
 KEEP_COST = 6.0
 KEEP_BYTES = 128 * 1024
@@ -43,6 +44,19 @@ class Nest:
     params: Params
     lanes: int
     scratch: list[Buffer] = field(default_factory=list)
+
+    def mapped(
+        self, mapping: dict[Var, Index], rows: list[Var], inner: list[Var], move: Move | None = None
+    ) -> Nest:
+        """The nest with variables substituted, and accesses redirected by ``move``."""
+        copier = Copier(mapping, move=move)
+        items: list[list[Stmt] | Sweep] = []
+        for item in self.items:
+            if isinstance(item, Sweep):
+                items.append(Sweep(item.accs, list(copier.stmts(item.body))))
+            else:
+                items.append(list(copier.stmts(item)))
+        return Nest(rows, inner, items, self.params, self.lanes, self.scratch)
 
 
 def lanes_for(extent: int) -> int:

@@ -20,7 +20,6 @@ from tracecomp.passes.evaluate import Params
 from tracecomp.passes.groups import Group, Partition
 from tracecomp.passes.inline import with_inlined
 from tracecomp.passes.nest import Nest, build_nest
-from tracecomp.passes.schedule import mapped
 from tracecomp.passes.small_windows import windows_of
 from tracecomp.passes.tile_plan import sums_in_lanes
 
@@ -111,7 +110,7 @@ class RowBlock:
         first, *others = nest.rows
         each = first.extent // self.rows.total
         own = Var(first.name, self.rows.height * each)
-        return mapped(nest, {first: self.rows.base * each + index(own)}, [own, *others], nest.inner, self._move)
+        return nest.mapped({first: self.rows.base * each + index(own)}, [own, *others], nest.inner, self._move)
 
     def _bilinear(self, nest: BilinearNest, labels: list[Var]) -> BilinearNest:
         """A contraction whose result has the rows."""

@@ -6,38 +6,27 @@ from collections.abc import Iterable
 from itertools import pairwise
 from math import prod
 
-from tracecomp.ir.index import Computed, Index, Var, index
+from tracecomp.ir.index import Computed, Index, Var
 from tracecomp.ir.loops import Accumulate, Let, Load, Local, Loop, Stmt, Store, expressions
 from tracecomp.passes.column_sums import column_sums, streams_columns
 from tracecomp.passes.cost import expr_cost
 from tracecomp.passes.machine import Machine
 from tracecomp.passes.nest import Nest, Sweep
 from tracecomp.passes.ranges import part, parts_of
-from tracecomp.passes.rename import Copier, Move
 from tracecomp.passes.split_vars import merge_vars, merged, replaced, split, wanted_split
 from tracecomp.passes.streaming import streamed
-from tracecomp.passes.strips import (
-    chunks,
-    loops,
-    one_after_another,
-    parallel_loops,
-    positions,
-    strip,
-    tiles,
-)
+from tracecomp.passes.strips import chunks, loops, one_after_another, parallel_loops, strip, tiles
+from tracecomp.passes.transposes import interleaved, transposed, transposed_pair
 
 # Less than this takes about as long as waking a worker and its first chunk: 60 us.
 PARALLEL_WORK = 1 << 21
 # How much less a loop may do that workers share who are awake.
-BRIEF = 8
+BRIEF = 16
 MOVING_COST = 3.0
 LIGHT_COST = 8.0
 HEAVY_COST = 24.0
 GATHER_COST = 12.0
 MAX_SPLITS = 24
-BLOCK = 16
-STRIPE = 64
-STRIPES_ENOUGH = 16
 # How many rows at once, up to how many bytes of each.
 SHORT_ROWS = ((4, 256), (2, 1024))
 
@@ -60,10 +49,10 @@ def schedule_nest(nest: Nest, machine: Machine) -> tuple[Stmt, ...]:
 
 def _map(nest: Nest, machine: Machine, shared: str) -> tuple[Stmt, ...]:
     """Lanes over row variables."""
-    for turned in (nest, _interleaved(nest)):
-        pair = _transposed_pair(turned)
+    for turned in (nest, interleaved(nest)):
+        pair = transposed_pair(turned)
         if pair is not None:
-            return _transposed(turned, *pair, shared)
+            return transposed(turned, *pair, shared)
     vector, chunk = _vector_row(nest, machine), _chunk(nest, machine)
     if vector is not None and streams_columns(nest, vector, chunk, machine):
         return column_sums(nest, vector, chunk // 2, shared)
@@ -90,7 +79,7 @@ def _split_vars(nest: Nest) -> Nest:
             break
         outer, inner, mapping = split(*found)
         rows = replaced(nest.rows, found[0], outer, inner)
-        nest = mapped(nest, mapping, rows, replaced(nest.inner, found[0], outer, inner))
+        nest = nest.mapped(mapping, rows, replaced(nest.inner, found[0], outer, inner))
     return nest
 
 
@@ -114,21 +103,7 @@ def _joined_rows(nest: Nest) -> Nest:
     """Neighbouring row variables as one, wherever every index steps through them as through one."""
     body = [s for item in nest.items for s in (item.body if isinstance(item, Sweep) else item)]
     mapping = merge_vars(nest.rows, body)
-    return mapped(nest, mapping, merged(nest.rows, mapping), nest.inner) if mapping else nest
-
-
-def mapped(
-    nest: Nest, mapping: dict[Var, Index], rows: list[Var], inner: list[Var], move: Move | None = None
-) -> Nest:
-    """The nest with variables substituted, and accesses redirected by ``move``."""
-    copier = Copier(mapping, move=move)
-    items: list[list[Stmt] | Sweep] = []
-    for item in nest.items:
-        if isinstance(item, Sweep):
-            items.append(Sweep(item.accs, list(copier.stmts(item.body))))
-        else:
-            items.append(list(copier.stmts(item)))
-    return Nest(rows, inner, items, nest.params, nest.lanes, nest.scratch)
+    return nest.mapped(mapping, merged(nest.rows, mapping), nest.inner) if mapping else nest
 
 
 def _work(nest: Nest) -> float:
@@ -244,96 +219,6 @@ def _vector_row(nest: Nest, machine: Machine) -> Var | None:
         if score > best_score:
             best, best_score = var, score
     return best
-
-
-def _transposed_pair(nest: Nest) -> tuple[Var, Var] | None:
-    """``(load, store)`` variables of a nest that reads along one row variable and writes along another.
-
-    What is written along may be as short as 2 if it interleaves what is read: no gaps, so whole vectors are stored.
-    """
-    if nest.inner:
-        return None
-    stmts = [s for item in nest.items if not isinstance(item, Sweep) for s in item]
-    stores = [s.offset for s in stmts if isinstance(s, Store)]
-    loads = [s.value.offset for s in stmts if isinstance(s, Let) and isinstance(s.value, Load)]
-    along = [v for v in nest.rows if v.extent >= 2 and all(o.coefficient(v) == 1 for o in stores)]
-    for store in along:
-        across = [o for o in loads if o.coefficient(store) not in (0, 1)]
-        if not across or any(o.coefficient(store) == 1 for o in loads):
-            continue
-        for load in nest.rows:
-            wide = store.extent >= 4 or all(o.coefficient(load) == store.extent for o in stores)
-            if wide and load.extent >= 4 and load != store and all(o.coefficient(load) == 1 for o in across):
-                return load, store
-    return None
-
-
-def _interleaved(nest: Nest) -> Nest:
-    """The nest with the variable of few places that it writes along joined with the one that steps over these."""
-    stores = [s.offset for item in nest.items if not isinstance(item, Sweep) for s in item if isinstance(s, Store)]
-    if nest.inner or not stores:
-        return nest
-    for short in (v for v in nest.rows if v.extent < 4 and all(o.coefficient(v) == 1 for o in stores)):
-        for var in (v for v in nest.rows if v != short and all(o.coefficient(v) == short.extent for o in stores)):
-            both = Var(f"{var.name}{short.name}", var.extent * short.extent)
-            mapping = {var: index(both) // short.extent, short: index(both) % short.extent}
-            rows = [both if v == var else v for v in nest.rows if v != short]
-            return mapped(nest, mapping, rows, [])
-    return nest
-
-
-def _transposed(nest: Nest, load: Var, store: Var, shared: str) -> tuple[Stmt, ...]:
-    """Square blocks: vectors along what is read, tiles along what is written.
-
-    Blocks follow each other in stripes, or, where stores pass the caches by, as rows are read from memory.
-    """
-    content = [s for item in nest.items if not isinstance(item, Sweep) for s in item]
-    reads = [s.value.offset for s in content if isinstance(s, Let) and isinstance(s.value, Load)]
-    others = [v for v in nest.rows if v not in (load, store)]
-    inside = [v for v in others if reads and all(0 < (o.coefficient(v) or 0) <= load.extent for o in reads)]
-    if not inside and not any(isinstance(s, Store) and s.stream for s in content):
-        kind = "serial" if others else shared
-        return parallel_loops(others, _stripes(content, load, store, kind), shared)
-    outside = [v for v in others if v not in inside]
-    whole, rest = divmod(store.extent, BLOCK)
-    result: list[Stmt] = []
-    for count, height, first in ((whole, BLOCK, 0), (1, rest, whole * BLOCK)):
-        if count and height:
-            number, unit = Var(f"{store.name}c", count), Var(f"{store.name}t", height)
-            copier = Copier({store: index(number) * BLOCK + index(unit) + first}, "e" if first else "")
-            blocks = Loop("tile", unit, copier.stmts(loops("serial", inside, strip(load, BLOCK, content))))
-            result.extend(parallel_loops([*outside, number], (blocks,), shared))
-    return tuple(result)
-
-
-def _stripes(content: list[Stmt], load: Var, store: Var, kind: str) -> tuple[Stmt, ...]:
-    """Blocks that follow each other in stripes along what is written, so that memory is written in long runs.
-
-    A stripe is as wide as a few cache lines, so that no line is read by two stripes but the ones between them. Threads
-    share stripes, or the blocks of few.
-    """
-    whole, rest = divmod(load.extent, STRIPE)
-    parts: list[Loop] = []
-    for count, width, first in ((whole, STRIPE, 0), (1, rest, whole * STRIPE)):
-        if count and width:
-            stripe, part = Var(f"{load.name}s", count), Var(f"{load.name}p", width)
-            at = index(part) + first + (index(stripe) * STRIPE if count > 1 else Index())
-            copied = Copier({load: at}, "q" if whole and first else "").stmts(content)
-            parts.append(Loop("serial", stripe, tiles(store, BLOCK, strip(part, BLOCK, copied))))
-    if kind != "serial" and whole < STRIPES_ENOUGH:
-        return one_after_another(kind, [blocks for part in parts for blocks in _blocks_of(part)])
-    return tuple(s for part in parts for s in one_after_another(kind, [part]))
-
-
-def _blocks_of(stripes: Loop) -> Iterable[Loop]:
-    """The blocks of stripes, and what is left of each, by one variable."""
-    for stmt in stripes.body:
-        if isinstance(stmt, Loop) and stmt.kind == "serial":
-            block = Var(f"{stripes.var.name}{stmt.var.name}", stripes.var.extent * stmt.var.extent)
-            mapping = positions([v for v in (stripes.var, stmt.var) if v.extent > 1], index(block))
-            yield Loop("serial", block, Copier(mapping).stmts(stmt.body))
-        else:
-            yield Loop("serial", stripes.var, (stmt,))
 
 
 def _accesses(stmt: Stmt) -> Iterable[tuple[Index, int]]:

@@ -34,11 +34,11 @@ from tracecomp.passes.rename import Copier
 from tracecomp.passes.schedule import sharing
 from tracecomp.passes.split_vars import merge_vars, merged
 from tracecomp.passes.stages import Totals, in_stages
-from tracecomp.passes.strips import one_after_another, positions, shared_out, strip, tiles
+from tracecomp.passes.strips import joined, one_after_another, positions, shared_out, strip, tiles
 from tracecomp.passes.tile_plan import FAR_BYTES, FAR_TERMS, Plan, plan_of, sums_in_lanes
 
 PARALLEL_WORK = 1 << 22  # multiply-adds, 80 us: see schedule.PARALLEL_WORK
-WANTED_BLOCKS = 16
+WANTED_BLOCKS = 32
 LEAST_BLOCKS = 4
 TOTALS_BYTES = 1 << 18
 WANTED_PANELS = 8
@@ -120,37 +120,37 @@ class _Tiled:
         """Whole and remaining lanes, by blocks of rows and the remaining rows."""
         outer = product_of(self.others)
         blocks = self._row_blocks(outer * (self.chunks + bool(self.rest)))
-        steps = self.steps // blocks
-        equal = blocks - 1 if self.alone or blocks == 1 else blocks
-        rows = [(equal, 0, steps, False)] if equal else []
+        steps, equal = self._cut(blocks)
+        rows = [_Rows(equal, 0, steps)] if equal else []
         done = equal * steps
         if self.steps > done or self.rows_rest or not rows:
-            rows.append((1, done, self.steps - done, bool(self.rows_rest)))
-        total = outer * sum(c.count for c in self.columns()) * sum(number for number, *_ in rows)
+            rows.append(_Rows(1, done, self.steps - done, bool(self.rows_rest)))
+        total = outer * sum(c.count for c in self.columns()) * sum(r.count for r in rows)
         apart = self.inner if self.shared != "serial" and total < LEAST_BLOCKS else []
-        rectangles = [self._rectangle(outer, c, r, apart) for c in self.columns() for r in rows]
-        return one_after_another(self.shared, rectangles)
+        return one_after_another(self.shared, [self._blocks(outer, c, rows, apart) for c in self.columns()])
 
-    def _rectangle(
-        self, outer: int, columns: _Columns, rows: tuple[int, int, int, bool], apart: list[Var]
-    ) -> Loop:
-        """All blocks of one shape, numbered by one variable; a block has one value of each variable ``apart``."""
-        blocks, first_step, steps, with_rest = rows
-        total = outer * columns.count * blocks * product_of(apart)
-        block = Var("block", total)
-        at = index(block) if total > 1 else Index()
-        if self.plan.packed:  # threads then read the columns of the panel that they have packed
-            step, at = at % blocks, at // blocks
-            column, at = at % columns.count, at // columns.count
-        else:
-            column, at = at % columns.count, at // columns.count
-            step, at = at % blocks, at // blocks
-        step = step * steps + first_step
+    def _cut(self, blocks: int) -> tuple[int, int]:
+        """Steps of a block, and how many have them; what remains is one more block, of about that size if possible."""
+        steps, rest = self.steps // blocks, self.rows_rest / self.plan.height
+        cuts = [(abs(self.steps + rest - blocks * n), n) for n in (steps, steps + 1)]
+        uneven, even = min(cuts)
+        return (even, blocks - 1) if uneven < even else (steps, blocks)
+
+    def _blocks(self, outer: int, columns: _Columns, rows: list[_Rows], apart: list[Var]) -> Loop:
+        """The blocks of one width, those of a column below each other; a block has one value of each ``apart``."""
+        place = Var("place", outer * columns.count * product_of(apart))
+        at = index(place) if place.extent > 1 else Index()
+        column, at = at % columns.count, at // columns.count
         mapping = positions([*self.others, *apart], at)
         inner = [v for v in self.inner if v not in apart]
         packing = self._pack(columns, column) if self.alone else ()
-        body = Copier(mapping).stmts((*packing, *self._block(inner, columns, column, step, steps, with_rest)))
-        return Loop(self.shared, block, body)
+        parts = []
+        for some in rows:
+            number = Var("number", some.count)
+            step = (index(number) if some.count > 1 else Index()) * some.steps + some.first
+            body = Copier(mapping).stmts((*packing, *self._block(inner, columns, column, step, some.steps, some.rest)))
+            parts.append(Loop(self.shared, number, body))
+        return joined(self.shared, place, one_after_another(self.shared, parts))
 
     def _row_blocks(self, others: int) -> int:
         """Into how many blocks the tile's variable is cut: threads should find enough to share, totals fit a cache."""
@@ -332,6 +332,16 @@ class _Columns:
     count: int
     first: int
     width: int
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """``count`` blocks of ``steps`` tiles below each other, from step ``first``; ``rest``: and the remaining rows."""
+
+    count: int
+    first: int
+    steps: int
+    rest: bool = False
 
 
 def _summed(names: list[Var], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:

@@ -114,6 +114,16 @@ def shared_out(kind: str, names: list[Var], body: tuple[Stmt, ...]) -> tuple[Stm
     return (Loop(kind, block, Copier(positions(names, index(block))).stmts(body)),)
 
 
+def joined(kind: str, outer: Var, body: tuple[Stmt, ...]) -> Loop:
+    """The loop over ``outer``, joined with the loop that is its body where threads share that."""
+    inner = body[0] if len(body) == 1 else None
+    if not (isinstance(inner, Loop) and inner.kind == kind != "serial"):
+        return Loop(kind, outer, body)
+    both = Var("block", outer.extent * inner.var.extent)
+    at = index(both)
+    return Loop(kind, both, Copier({outer: at // inner.var.extent, inner.var: at % inner.var.extent}).stmts(inner.body))
+
+
 def one_after_another(kind: str, parts: list[Loop]) -> tuple[Stmt, ...]:
     """The iterations of all loops; where threads share them, as one loop, so that they meet once."""
     if kind == "serial":
