@@ -154,10 +154,10 @@ class _Tiled:
 
     def _row_blocks(self, others: int) -> int:
         """Into how many blocks the tile's variable is cut: threads should find enough to share, totals fit a cache."""
-        wanted, least = (WANTED_PANELS, -(-PACKED_ROWS // self.plan.height)) if self.alone else (WANTED_BLOCKS, 4)
+        wanted, least = (WANTED_PANELS, -(-PACKED_ROWS // self.plan.height)) if self.alone else (WANTED_BLOCKS, 2)
         inner, blocks = product_of(self.inner), 1
         wanted = wanted // 2 if self.shared == "brief" else wanted
-        if self.shared != "serial" and others < wanted and self.steps * inner >= 8:
+        if self.shared != "serial" and others < wanted and self.steps * inner >= least:
             blocks = _power_below(min(-(-wanted // others), self.steps * inner // least))
         if self.plan.stages:
             row = inner * self.plan.width * self.nest.acc.dtype.itemsize
