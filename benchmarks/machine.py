@@ -10,6 +10,9 @@ from typing import Any
 
 from tracecomp.runtime import peaks
 
+WHOLE = 0.85
+"""Of the cores' rate, what counts as all of it."""
+
 
 def describe() -> dict[str, Any]:
     """Processor, cores, versions, peaks for 1 and 2 threads."""
@@ -25,6 +28,16 @@ def describe() -> dict[str, Any]:
         "flops": {str(n): peaks.flops(n) for n in counts},
         "bandwidth": {str(n): peaks.bandwidth(n) for n in counts},
     }
+
+
+def has_cores(threads: int) -> bool:
+    """Whether the first cores give their full rate now: nobody else, of the host either, is at them."""
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(cores)[:threads])
+    try:
+        return peaks.flops_now(threads) >= WHOLE * peaks.flops(threads)
+    finally:
+        os.sched_setaffinity(0, cores)
 
 
 def _version(package: str) -> str | None:

@@ -28,8 +28,8 @@ from benchmarks.engines import ENGINES, Call, Engine, Unsupported
 SAMPLE_SECONDS = 2e-3
 """A sample is as many calls as fill this time."""
 FIRST_CALLS = 3
-SETTLE_SECONDS = 0.2
-"""How long several cores are kept busy before they are timed: a host may give an idle virtual core back late."""
+SETTLE_SECONDS = 0.1
+"""How long several cores are kept busy before they are timed."""
 
 
 class Worker:

@@ -23,13 +23,19 @@ Run = Callable[[], float]
 @cache
 def flops(threads: int = 1) -> float:
     """Operations per second of independent float32 multiply-adds in registers, two for each; takes some 50 ms."""
-    return _together(threads, _multiply_adds())
+    return max(flops_now(threads) for _ in range(_TRIES))
+
+
+def flops_now(threads: int = 1) -> float:
+    """``flops`` of one try of some 10 ms: less while others use the cores."""
+    return _at_once([_multiply_adds()() for _ in range(threads)])
 
 
 @cache
 def bandwidth(threads: int = 1) -> float:
     """Bytes per second, read and written, of copying memory that fits no cache; takes some 100 ms."""
-    return _together(threads, _copy)
+    copies = [_copy() for _ in range(threads)]
+    return max(_at_once(copies) for _ in range(_TRIES))
 
 
 def lanes() -> int:
@@ -37,13 +43,8 @@ def lanes() -> int:
     return native.host_target().vector_bits // 32
 
 
-def _together(threads: int, make: Callable[[], Run]) -> float:
-    """The work per second of threads that run at once, by their own time, best of a few tries."""
-    runs = [make() for _ in range(threads)]
-    return max(_at_once(runs) for _ in range(_TRIES))
-
-
 def _at_once(runs: list[Run]) -> float:
+    """The work per second of threads that run at once, by their own time."""
     rates: list[float] = []
     others = [threading.Thread(target=lambda run=run: rates.append(run())) for run in runs[1:]]
     for other in others:
@@ -65,6 +66,7 @@ def _copy() -> Run:
     return run
 
 
+@cache
 def _multiply_adds() -> Callable[[], Run]:
     target = native.host_target()
     library = native.Library(native.compile_object(_text(lanes()), target), target)
