@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.ir.index import Var
+from tracecomp.ir.index import Computed, FloorDiv, Index, Mod, Var
 from tracecomp.ir.loops import (
     Call,
     Check,
@@ -26,6 +26,11 @@ from tracecomp.ir.loops import (
 from tracecomp.ir.scalars import SCALARS
 from tracecomp.passes import schedule
 from tracecomp.passes.cost import expr_cost
+
+Array = np.ndarray[Any, Any]
+
+MOST_VALUES = 1 << 20
+"""Of a loop's variable, for which conditions are tried."""
 
 
 def shared_where_it_pays(body: Iterable[Stmt]) -> tuple[Stmt, ...]:
@@ -54,23 +59,50 @@ def _work(body: Iterable[Stmt], times: int) -> Iterator[float]:
 
 
 def _runs(var: Var, body: tuple[Stmt, ...]) -> Iterator[tuple[int, tuple[Stmt, ...]]]:
-    """The parts of a loop's body and how often each runs: a condition on the variable alone holds for some values."""
+    """The parts of a loop's body and how often each runs: conditions on the variable alone hold for some values."""
+    if var.extent <= MOST_VALUES and any(isinstance(s, If) for s in body):
+        yield from _runs_for(np.arange(var.extent), var, body)
+    else:
+        yield var.extent, body
+
+
+def _runs_for(values: Array, var: Var, body: tuple[Stmt, ...]) -> Iterator[tuple[int, tuple[Stmt, ...]]]:
     for stmt in body:
-        held = _held(stmt.condition, var) if isinstance(stmt, If) else None
-        yield var.extent if held is None else int(np.count_nonzero(held)), (stmt,)
+        held = _held(stmt.condition, var, values) if isinstance(stmt, If) else None
+        if held is None:
+            yield len(values), (stmt,)
+        else:
+            yield from _runs_for(values[held], var, children(stmt))
 
 
-def _held(x: Expr, var: Var) -> Any:
-    """What an expression is for every value of a variable; None when it depends on more than that."""
+def _held(x: Expr, var: Var, values: Array) -> Any:
+    """What an expression is for values of a variable; None when it depends on more than that."""
     match x:
         case Const(value):
-            return value
-        case IndexValue(i) if all(atom == var for atom, _ in i.terms):
-            return i.const + (i.coefficient(var) or 0) * np.arange(var.extent)
+            return np.full(len(values), value)
+        case IndexValue(i):
+            return _place(i, var, values)
         case Call(op, args):
-            values = [_held(a, var) for a in args]
-            return None if any(v is None for v in values) else SCALARS[op].numpy(*values)
+            found = [_held(a, var, values) for a in args]
+            return None if any(v is None for v in found) else SCALARS[op].numpy(*found)
     return None
+
+
+def _place(i: Index, var: Var, values: Array) -> Array | None:
+    total = np.full(len(values), i.const)
+    for atom, factor in i.terms:
+        match atom:
+            case FloorDiv(inner, divisor) | Mod(inner, divisor):
+                place = _place(inner, var, values)
+                found = None if place is None else place // divisor if isinstance(atom, FloorDiv) else place % divisor
+            case Computed(expr):
+                found = _held(expr, var, values)
+            case _:
+                found = values if atom == var else None
+        if found is None:
+            return None
+        total = total + factor * found
+    return total
 
 
 def operations(body: Iterable[Stmt]) -> int:
