@@ -19,10 +19,10 @@ from tracecomp.ir.types import DType
 from tracecomp.modes import Modes, ModuleChanges
 from tracecomp.outside import Freed
 from tracecomp.plan import Plan
-from tracecomp.record.guards import ById, freeze
 from tracecomp.record.places import Contents
 from tracecomp.record.pytree import LEAF, flat_call, unflatten
 from tracecomp.record.recording import Followed, Made, Plain, Result
+from tracecomp.record.snapshots import ById, freeze
 from tracecomp.runner import Native
 from tracecomp.runtime import threads
 from tracecomp.runtime.call import Code, Held, Place, Record, field_offsets, layout_is_known

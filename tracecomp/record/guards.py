@@ -10,90 +10,22 @@ import numpy as np
 
 from tracecomp.aliasing import refresh
 from tracecomp.functional.defaults import default_dtype
-from tracecomp.ir.types import DType
-from tracecomp.modes import ModuleChanges, modes, unrecorded
+from tracecomp.modes import ModuleChanges, modes
 from tracecomp.record.binding import Binding, tensor_of
-from tracecomp.record.extent import Extent
-from tracecomp.record.number import Number, followed
+from tracecomp.record.number import followed
 from tracecomp.record.places import Place, leaves_of, place_id, tensors_in
-from tracecomp.record.pytree import opened
 from tracecomp.record.recorder import GradSlot, Recorder
+from tracecomp.record.snapshots import (
+    MISSING,
+    MODULE_INTERNALS,
+    ById,
+    alike,
+    freeze,
+    module_change,
+    module_snapshot,
+    short,
+)
 from tracecomp.tensor import Tensor
-
-_PLAIN = (bool, int, float, complex, str, bytes, np.generic, type(None), DType, type(Ellipsis), slice, range)
-_CONTAINERS = (list, tuple, set, frozenset, dict)
-_MISSING = object()
-_MODULE_INTERNALS = ("_parameters", "_buffers", "_modules")
-_FROZEN_SIZE = 64
-_FROZEN_ARRAY = 65536
-_TEXT = 60
-
-
-class ById:
-    """Stands for an object that is compared by identity; keeps it alive."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ById) and other.value is self.value
-
-    def __hash__(self) -> int:
-        return id(self.value)
-
-    def __repr__(self) -> str:
-        return f"<{type(self.value).__name__} object>"
-
-
-class Key(ById):
-    """Stands for a tensor that is the key of a dictionary: another tensor is another key."""
-
-
-def freeze(value: Any) -> Any:
-    """A snapshot that compares equal while ``value`` means the same; ``_MISSING`` when it cannot be watched."""
-    if type(value) in (Number, Extent):
-        value = value.value
-    if isinstance(value, _PLAIN):
-        return (type(value), value)
-    if isinstance(value, _CONTAINERS):
-        return (type(value), _freeze_items(value))
-    if isinstance(value, np.ndarray) and value.size <= _FROZEN_ARRAY:
-        return (np.ndarray, (value.dtype, value.shape, value.tobytes()))
-    if isinstance(value, Tensor | np.ndarray) or callable(value):
-        return ById(value)
-    return _MISSING
-
-
-def _freeze_items(value: Any) -> Any:
-    """The contents of a container, or its length when they are too many or cannot be watched."""
-    if len(value) > _FROZEN_SIZE:
-        return len(value)
-    parts = tuple(map(freeze, value.values() if isinstance(value, dict) else value))
-    if any(p is _MISSING for p in parts):
-        return len(value)
-    if not isinstance(value, dict):
-        return parts
-    return (tuple([Key(k) if isinstance(k, Tensor) else k for k in value]), parts)
-
-
-def alike(before: Any, now: Any) -> bool:
-    """Whether two snapshots differ at most in which tensors and which numbers there are."""
-    if type(before) is ById and type(now) is ById:
-        return before == now or (isinstance(now.value, Tensor) and type(before.value) is type(now.value))
-    if isinstance(before, tuple) and before and _closed(before[0]):
-        return bool(before == now)
-    if isinstance(before, tuple) and isinstance(now, tuple) and len(before) == len(now):
-        if before and before[0] in (int, float) and before[0] is now[0]:
-            return followed(before[1]) and followed(now[1])
-        return all(map(alike, before, now))
-    return bool(before == now)
-
-
-def _closed(kind: Any) -> bool:
-    """Whether the contents of containers of this type cannot be read and set one by one."""
-    return isinstance(kind, type) and issubclass(kind, _CONTAINERS) and not opened(kind)
 
 
 class Names:
@@ -124,26 +56,26 @@ class Names:
         if where_id in self._seen or where_id in self._known:
             return
         self._seen.add(where_id)
-        snapshot = freeze(mapping.get(key, _MISSING))
-        if snapshot is not _MISSING:
+        snapshot = freeze(mapping.get(key, MISSING))
+        if snapshot is not MISSING:
             self.entries.append((mapping, key, snapshot, where))
 
     def miss(self) -> str | None:
         for mapping, key, snapshot, where in self.entries:
-            value = mapping.get(key, _MISSING)
+            value = mapping.get(key, MISSING)
             if type(snapshot) is ById:
                 if value is snapshot.value:
                     continue
             elif type(value) is snapshot[0] and (value is snapshot[1] or freeze(value) == snapshot):
                 continue
-            return f"{where} {key} changed from {_short(snapshot)} to {_short(value)}"
+            return f"{where} {key} changed from {short(snapshot)} to {short(value)}"
         return None
 
     def moved(self) -> list[Place]:
         """The entries that now hold other tensors, and are otherwise as they were."""
         return [
             Place(mapping, key, f"{where} {key}") for mapping, key, snapshot, where in self.entries
-            if _moved(snapshot, mapping.get(key, _MISSING))
+            if _moved(snapshot, mapping.get(key, MISSING))
         ]  # fmt: skip
 
 
@@ -165,9 +97,9 @@ class _Held:
         self.types = [(t._data.dtype, t._data.shape, t.requires_grad) for t in self.tensors]
 
     def miss(self) -> str | None:
-        now = freeze(self.place.value(_MISSING))
+        now = freeze(self.place.value(MISSING))
         if not alike(self.snapshot, now) or not (self.follow or self._same_numbers()):
-            return f"{self.place.where} changed from {_short(self.snapshot)} to {_short(now)}"
+            return f"{self.place.where} changed from {short(self.snapshot)} to {short(now)}"
         for t, before in zip(self.place.tensors(), self.types, strict=True):
             if t._linked:
                 refresh(t)
@@ -223,7 +155,7 @@ class Guards:
                 self.arrays.append((i, leaf.dtype, leaf.shape, leaf.copy()))
             else:
                 snapshot = freeze(leaf)
-                self.values.append((i, ById(leaf) if snapshot is _MISSING else snapshot))
+                self.values.append((i, ById(leaf) if snapshot is MISSING else snapshot))
         self.tensor_numbers = [i for i, *_ in self.tensors]
         self.one_size: list[int] = []
         self.distinct = len(set(self.same)) == len(self.same)
@@ -292,7 +224,7 @@ class Guards:
         for i, dtype, shape, requires_grad in self.tensors:
             t = leaves[i]
             if not isinstance(t, Tensor):
-                return f"argument {self.paths[i]} was a tensor and is {_short(t)}"
+                return f"argument {self.paths[i]} was a tensor and is {short(t)}"
             array = t._data
             if t._linked:
                 refresh(t)
@@ -306,13 +238,13 @@ class Guards:
             leaf = leaves[i]
             if type(snapshot) is ById:
                 if leaf is not snapshot.value:
-                    return f"argument {self.paths[i]} went from {_short(snapshot.value)} to {_short(leaf)}"
+                    return f"argument {self.paths[i]} went from {short(snapshot.value)} to {short(leaf)}"
             elif type(leaf) is not snapshot[0] or (leaf is not snapshot[1] and freeze(leaf) != snapshot):
-                return f"argument {self.paths[i]} went from {_short(snapshot[1])} to {_short(leaf)}"
+                return f"argument {self.paths[i]} went from {short(snapshot[1])} to {short(leaf)}"
         for i, dtype, shape, contents in self.arrays:
             a = leaves[i]
             if not isinstance(a, np.ndarray) or a.dtype != dtype or a.shape != shape:
-                return f"argument {self.paths[i]} went from an array {dtype}{list(shape)} to {_short(a)}"
+                return f"argument {self.paths[i]} went from an array {dtype}{list(shape)} to {short(a)}"
             if contents is not None and not np.array_equal(a, contents):
                 return f"the contents of the array {self.paths[i]} changed"
         if len({len(leaves[i]) for i in self.one_size}) > 1:
@@ -360,7 +292,7 @@ class Guards:
                 return f".grad of {name} was {'a tensor' if present else 'None'}"
         if self.epoch != ModuleChanges.epoch:
             for module, snapshot in self.module_state:
-                changed_attribute = _module_change(module, snapshot, self._known)
+                changed_attribute = module_change(module, snapshot, self._known)
                 if changed_attribute is not None:
                     return changed_attribute
             self.epoch = ModuleChanges.epoch
@@ -390,28 +322,28 @@ class Guards:
         found = self.names.moved()
         for module, before in self.module_state:
             for name, snapshot in before.items():
-                if name in _MODULE_INTERNALS:
+                if name in MODULE_INTERNALS:
                     mapping = vars(module)[name]
                     entries = [(mapping, k, v) for k, v in snapshot.items()]
                 else:
                     entries = [(vars(module), name, snapshot)]
                 found += [
                     Place(mapping, k, f"attribute of {type(module).__name__}: {k}", True)
-                    for mapping, k, s in entries if _moved(s, mapping.get(k, _MISSING))
+                    for mapping, k, s in entries if _moved(s, mapping.get(k, MISSING))
                 ]  # fmt: skip
         return found
 
     def watch_module(self, module: Any) -> None:
-        self.module_state.append((module, _module_snapshot(module, self._known)))
+        self.module_state.append((module, module_snapshot(module, self._known)))
 
     def changed(self) -> str | None:
         """Which watched value of names and modules is another than when it was first seen."""
         found = self.names.miss() or self.names.added()
         for module, snapshot in self.module_state:
-            found = found or _module_change(module, snapshot, self._known)
+            found = found or module_change(module, snapshot, self._known)
         for held in self.places:
-            if found is None and not alike(held.snapshot, freeze(held.place.value(_MISSING))):
-                found = f"{held.place.where} is something else than {_short(held.value)}"
+            if found is None and not alike(held.snapshot, freeze(held.place.value(MISSING))):
+                found = f"{held.place.where} is something else than {short(held.value)}"
         return found
 
     def _tensor_miss(self, what: str, t: Tensor, dtype: Any, shape: tuple[int, ...]) -> str:
@@ -430,57 +362,3 @@ def _sharing(leaves: Sequence[Any]) -> tuple[int, ...]:
     """Which tensor arguments are the same object."""
     first: dict[int, int] = {}
     return tuple([first.setdefault(id(t), i) for i, t in enumerate(leaves) if isinstance(t, Tensor)])
-
-
-def _module_snapshot(module: Any, known: Set[tuple[int, str]]) -> dict[str, Any]:
-    """The module's attributes, except those that are ``known`` places."""
-    snapshot = {}
-    attributes = vars(module)
-    for name, value in attributes.items():
-        if name in _MODULE_INTERNALS:
-            snapshot[name] = {k: ById(v) for k, v in value.items() if place_id(value, k) not in known}
-        elif place_id(attributes, name) not in known:
-            frozen = freeze(value)
-            if frozen is not _MISSING:
-                snapshot[name] = frozen
-    return snapshot
-
-
-def _module_change(module: Any, before: dict[str, Any], known: Set[tuple[int, str]]) -> str | None:
-    now = _module_snapshot(module, known)
-    if now == before:
-        return None
-    for name in {*before, *now}:
-        old, new = before.get(name), now.get(name)
-        if old != new:
-            return f"{type(module).__name__}.{name.lstrip('_')} changed from {_short(old)} to {_short(new)}"
-    return None
-
-
-def _short(value: Any) -> str:
-    with unrecorded():
-        text = "nothing" if value is _MISSING else _shown(value)
-    return text if len(text) <= _TEXT else text[: _TEXT - 3] + "..."
-
-
-def _shown(value: Any) -> str:
-    """A value or a snapshot in words; without the elements of tensors."""
-    kind = type(value)
-    if kind is tuple and len(value) == 2 and isinstance(value[0], type):
-        kind, value = value
-    if issubclass(kind, dict) and type(value) is tuple:
-        value = dict(zip(*value, strict=True))
-    if isinstance(value, ById) and isinstance(value.value, Tensor):
-        value = value.value
-    if isinstance(value, Tensor):
-        return f"a tensor {value.dtype}{list(value._data.shape)}"
-    if not issubclass(kind, _CONTAINERS):
-        return repr(value)
-    count = value if isinstance(value, int) else len(value)
-    parts = []
-    if isinstance(value, dict):
-        parts = [f"{_shown(k)}: {_shown(v)}" for k, v in value.items()]
-    elif not isinstance(value, int):
-        parts = list(map(_shown, value))
-    text = f"{kind.__name__}({', '.join(parts)})"
-    return text if parts and len(text) <= _TEXT else f"{kind.__name__} of {count}"
