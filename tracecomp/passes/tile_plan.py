@@ -31,7 +31,9 @@ PACKED_READS = 512
 WAYS = 8
 COLD_BYTES = 1 << 23
 """Memory larger than this comes from no cache: faster for a copy than for tiles that compute meanwhile."""
-SLIDING_TERMS = 32
+SLIDING_TERMS = 64
+SLIDING_UPDATES = 700
+"""So many terms of a window are written out, and so many updates of a register tile: more would be long to compile."""
 COMPUTED_READS = 32
 TURNED_READS = 8
 
@@ -95,15 +97,17 @@ def plan_of(nest: BilinearNest, machine: Machine) -> Plan:
     moving = nest.moving(vector)
     tiles = [v for v in nest.out if v != vector and not moving.depends(v)]
     tiles = tiles or [v for v in nest.out if v != vector and nest.one_sided(v)]
-    tile = max(reversed(tiles), key=lambda v: min(v.extent, 12), default=None)
+    windows = {v: _window(nest, vector, v) for v in tiles}
+    tile = max(reversed(tiles), key=lambda v: (bool(windows[v]), min(v.extent, 12)), default=None)
     lanes = machine.lanes(nest.acc.dtype.itemsize)
-    window = _window(nest, vector, tile) if tile is not None else ()
+    window = windows[tile] if tile is not None else ()
     held = window[0].extent if window else 0
     rows = tile.extent if tile else 1
+    most = SLIDING_UPDATES // product_of(window) if window else machine.registers
     if nest.one_sided(vector):
-        height, vectors = tile_size(rows, vector.extent, lanes, machine.registers - held)
+        height, vectors = tile_size(rows, vector.extent, lanes, machine.registers - held, most=most)
     else:
-        height, vectors = tile_size(rows, vector.extent, lanes, machine.registers, held)
+        height, vectors = tile_size(rows, vector.extent, lanes, machine.registers, held, most)
     width = min(vectors * lanes, vector.extent)
     whole = None
     if tile is not None and height == tile.extent and not window:
@@ -190,15 +194,19 @@ def _read_often(nest: BilinearNest, operand: Operand, least: int) -> bool:
     return product_of(v for v in names if v not in moved) >= least and product_of(moved) <= operand.load.buffer.size
 
 
-def tile_size(rows: int, columns: int, lanes: int, registers: int, held: int = 0) -> tuple[int, int]:
+def tile_size(
+    rows: int, columns: int, lanes: int, registers: int, held: int = 0, most: int = 32
+) -> tuple[int, int]:
     """Height and vectors of the register tile with the fewest modelled cycles over the whole result.
 
-    ``held``: how many vectors of an operand every column of the tile keeps in registers, beyond one.
+    ``held``: how many vectors of an operand every column of the tile keeps in registers, beyond one. ``most``: how many
+    vectors the tile may have.
     """
     best, best_cost = (1, 1), float("inf")
     for vectors in range(1, 9):
         for height in range(1, 15):
-            if height * vectors + (1 + held) * vectors + 1 > registers - 2 or height > rows:
+            needed = height * vectors + (1 + held) * vectors + 1
+            if needed > registers - 2 or height > rows or height * vectors > most:
                 continue
             if vectors > 1 and (vectors - 1) * lanes >= columns:
                 continue
