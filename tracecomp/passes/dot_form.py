@@ -17,14 +17,14 @@ from tracecomp.passes.strips import loops, strip, tiles
 NOMINAL_LANES = 16
 SHUFFLED_STRIDE = 4
 SHUFFLE_COST = 2.0
+TILED_RESULTS = 8
 SLIDING_LANES = 64
 SLIDING_ROWS = 4
 
 
 def dot_form(nest: BilinearNest, in_lanes: bool, kind: str, machine: Machine) -> tuple[Stmt, ...]:
     """Every result by itself: ``in_lanes`` along the last summed variable or in order, a tile of results at a time."""
-    last = nest.reduce[-1] if nest.reduce else None
-    lanes = lanes_for(last.extent) if last and in_lanes else 1
+    lanes = dot_lanes(nest.plain or nest) if in_lanes else 1
     cut = _dot_tile(nest, max(1, lanes // machine.lanes(nest.acc.dtype.itemsize)), machine)
     sliding = _sliding_rows(nest, cut) if lanes > 1 else None
     content = _one_by_one(nest, lanes) if sliding is None else _by_rows(nest, sliding, lanes)
@@ -37,6 +37,15 @@ def dot_form(nest: BilinearNest, in_lanes: bool, kind: str, machine: Machine) ->
     for var, height in cut[:1]:
         content = tiles(var, height, content, "serial" if shared else kind)
     return loops(kind, shared[:1], loops("serial", shared[1:], content))
+
+
+def dot_lanes(nest: BilinearNest) -> int:
+    """How many lanes sum each result. A tile of many results keeps the machine busy with one vector for each."""
+    if not nest.reduce:
+        return 1
+    one, other = (v.extent if v else 1 for v in _sides(nest))
+    lanes = lanes_for(nest.reduce[-1].extent)
+    return min(lanes, NOMINAL_LANES) if min(one, other) > 1 and one * other >= TILED_RESULTS else lanes
 
 
 def _one_by_one(nest: BilinearNest, lanes: int) -> tuple[Stmt, ...]:
