@@ -27,7 +27,7 @@ from tracecomp.ir.loops import (
 )
 from tracecomp.passes.bilinear import ACCUMULATOR, BilinearNest, Operand, product_of
 from tracecomp.passes.computed_once import computed_once
-from tracecomp.passes.dot_form import NOMINAL_LANES, dot_form
+from tracecomp.passes.dot_form import NOMINAL_LANES, SHUFFLED_STRIDE, dot_form
 from tracecomp.passes.machine import Machine
 from tracecomp.passes.ranges import Folding
 from tracecomp.passes.rename import Copier
@@ -312,7 +312,7 @@ class _Tiled:
         body = Copier(joined).stmts(body)
         loads = Operand(list(body[:-1]), operand.expr)
         fast = next((v for v in summed if loads.stride(v) == 1), None)
-        if operand.stride(self.vector) == 1 or fast is None:
+        if 1 <= (operand.stride(self.vector) or 0) <= SHUFFLED_STRIDE or fast is None:
             body, rest = strip(lane, width, body), summed
         else:
             body, rest = tiles(lane, NOMINAL_LANES, strip(fast, NOMINAL_LANES, body)), [v for v in summed if v != fast]

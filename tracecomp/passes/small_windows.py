@@ -34,7 +34,7 @@ class Sizes:
     dilation: int
 
     @property
-    def form(self) -> Form | None:
+    def form(self) -> Form:
         return form_of(self.window, self.stride)
 
     @property
@@ -48,10 +48,9 @@ def speed(channels: int, filters: int, images: int, axes: Sequence[Sizes]) -> fl
 
     A convolution and the gradient of its weights transform matrices of the same sizes.
     """
-    forms = [axis.form for axis in axes if axis.form]
-    places = prod(form.places for form in forms)
+    places = prod(axis.form.places for axis in axes)
     pairs = prod(axis.pairs * axis.dilation for axis in axes)
-    if len(forms) < len(axes) or places > MOST_PLACES or 0 in (channels, filters, images * pairs):
+    if places > MOST_PLACES or 0 in (channels, filters, images * pairs):
         return 1.0
     of_weights = TRANSFORMING_FAR if places * channels * filters > FAR else TRANSFORMING
     transforming = TRANSFORMING * (1 / channels + 1 / filters) + of_weights / (images * pairs)
