@@ -35,7 +35,7 @@ from tracecomp.passes.schedule import sharing
 from tracecomp.passes.split_vars import merge_vars, merged
 from tracecomp.passes.stages import Totals, in_stages
 from tracecomp.passes.strips import one_after_another, positions, shared_out, strip, tiles
-from tracecomp.passes.tile_plan import FAR_BYTES, FAR_TERMS, Plan, plan_of, sums_in_lanes
+from tracecomp.passes.tile_plan import FAR_BYTES, FAR_TERMS, Plan, plan_of, rows_apart, sums_in_lanes
 
 PARALLEL_WORK = 1 << 22  # multiply-adds, 80 us: see schedule.PARALLEL_WORK
 WANTED_BLOCKS = 16
@@ -262,6 +262,7 @@ class _Tiled:
         """Rows below each other by terms, in order of the place that is read; each row's terms stay in their order."""
         nest, window = self.nest, self.plan.window
         assert self.tile is not None
+        apart = rows_apart(nest, self.vector, self.tile, window[0])
         outer = nest.reduce[: -len(window)]
         rows = [Copier({**mapping, self.tile: first + n}, f"_{self.copies}_{n}") for n in range(height)]
         sums = [copier.stmt(Accumulate((nest.accumulator(),), ())) for copier in rows]
@@ -274,7 +275,7 @@ class _Tiled:
                 )
                 own.names = dict(copier.names)
                 update = Update(ACCUMULATOR, (lhs.expr, rhs.expr))
-                terms.append(((n + place[0], place[1:], n), own.stmts((*lhs.stmts, *rhs.stmts, update))))
+                terms.append(((apart * n + place[0], place[1:], n), own.stmts((*lhs.stmts, *rhs.stmts, update))))
         body = tuple(s for _, stmts in sorted(terms, key=lambda t: t[0]) for s in stmts)
         for var in reversed(outer):
             body = (Loop("serial", var, body),)

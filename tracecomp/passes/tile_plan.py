@@ -10,12 +10,13 @@ from math import gcd
 
 from tracecomp.ir.index import Var
 from tracecomp.passes.bilinear import BilinearNest, Operand, product_of
-from tracecomp.passes.dot_form import dot_cost, filled
+from tracecomp.passes.dot_form import SHUFFLED_STRIDE, dot_cost, filled
 from tracecomp.passes.machine import Machine
 from tracecomp.passes.stages import Stages, stages_of
 
 GATHER_COST = 20.0
 PACKED_COST = 8.0
+SHUFFLED_COST = 3.0
 STORE_COST = 20.0
 AS_GOOD = 1.05
 """A choice whose results are stored side by side may cost so much more than one whose results are stored apart: blocks
@@ -72,12 +73,14 @@ def _lane_cost(nest: BilinearNest, vector: Var, packing: bool = False) -> float:
 
     ``packing``: elements that lie apart in memory are packed into vectors, once for many calls if they are steady.
     """
-    cost = 1.0
+    cost, alone = 1.0, all(map(nest.moving(vector).depends, nest.out))
     for operand in (nest.lhs, nest.rhs):
         if operand.depends(vector):
             reuse = _reuse(nest, operand, vector)
+            stride = operand.stride(vector) or 0
             apart = GATHER_COST if not packing else 1.0 if nest.is_steady(operand) else PACKED_COST
-            cost += (1.0 if operand.stride(vector) == 1 else apart) / reuse
+            shuffled = packing and alone and 1 < stride <= SHUFFLED_STRIDE
+            cost += (1.0 if stride == 1 else SHUFFLED_COST if shuffled else apart) / reuse
     if nest.one_sided(vector):
         cost -= 0.5
     if nest.store_stride(vector) != 1:
@@ -148,12 +151,19 @@ def _stages(
 
 def _window(nest: BilinearNest, vector: Var, tile: Var) -> tuple[Var, ...]:
     """The last summed variables, from the one along which an operand's vectors are read like along the tile."""
-    steps = [o.stride(tile) if o.depends(vector) else None for o in (nest.lhs, nest.rhs)]
     for n, var in enumerate(nest.reduce):
-        alike = any(step and o.stride(var) == step for o, step in zip((nest.lhs, nest.rhs), steps, strict=True))
-        if alike and product_of(nest.reduce[n:]) <= SLIDING_TERMS:
+        if rows_apart(nest, vector, tile, var) and product_of(nest.reduce[n:]) <= SLIDING_TERMS:
             return tuple(nest.reduce[n:])
     return ()
+
+
+def rows_apart(nest: BilinearNest, vector: Var, tile: Var, within: Var) -> int:
+    """How many steps of ``within`` lead from one row of the tile to the next, if both read some of the same vectors."""
+    for operand in (nest.lhs, nest.rhs):
+        step, each = operand.stride(tile), operand.stride(within)
+        if operand.depends(vector) and step and each and step % each == 0 and 0 < step // each < within.extent:
+            return step // each
+    return 0
 
 
 def _packed(nest: BilinearNest, moving: Operand, vector: Var, machine: Machine) -> bool:
