@@ -243,7 +243,8 @@ class Elements:
         """The condition of lanes at ``places`` of consecutive memory; false where there is none."""
         e, lanes = self.e, len(places)
         lane_at = {p: lane for lane, p in enumerate(places[:active]) if p >= 0}
-        return e.shuffle(e.widen(where, lanes), [lane_at.get(p, lanes) for p in range(lanes)], e.lanes("i1", [0] * lanes))
+        nowhere = e.lanes("i1", [0] * lanes)
+        return e.shuffle(e.widen(where, lanes), [lane_at.get(p, lanes) for p in range(lanes)], nowhere)
 
     def _mapped(self, load: Load, address: Value, mask: Value) -> Value:
         """The address, or one that is mapped where no lane is loaded, which is slow where no memory is mapped."""

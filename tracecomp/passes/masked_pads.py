@@ -17,7 +17,6 @@ from tracecomp.passes.inline import values_read, with_inlined
 from tracecomp.passes.machine import Machine
 from tracecomp.passes.tile_plan import plan_of, sums_in_lanes
 
-
 MASKED_TERMS = 32
 """So many terms of a window are masked even where a loop over rows leaves their masks for each step to find."""
 

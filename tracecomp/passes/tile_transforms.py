@@ -3,8 +3,8 @@
 Results are ``A^T ((G w) * (B^T d))``, of the elements ``d`` that they see and the weights ``w``: transformed by sums
 and differences, multiplied place by place, and transformed back. The gradient of the weights is the sum over all pairs
 of ``G^T ((A y) * (B^T d))``, of the results' gradient ``y``. Windows that move several places at once see each
-remainder of the place by windows of their own, which move by one, and longer windows are pieces one after the other; the
-results of these are added.
+remainder of the place by windows of their own, which move by one, and longer windows are pieces one after the other;
+the results of these are added.
 """
 
 from __future__ import annotations
