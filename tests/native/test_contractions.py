@@ -26,6 +26,9 @@ WEIGHT_GRADIENTS: dict[str, tuple[Ints, Ints, Ints, dict[str, Any]]] = {
     "rows of 9": ((2, 6, 15, 13), (2, 6, 11, 9), (5, 5), {"groups": 6}),
     "long rows": ((2, 5, 9, 58), (2, 5, 7, 56), (3, 3), {"groups": 5}),
     "every other element": ((2, 6, 31, 29), (2, 6, 15, 14), (3, 3), {"groups": 6, "stride": (2, 2)}),
+    "every third row": ((2, 6, 37, 29), (2, 6, 11, 14), (5, 3), {"groups": 6, "stride": (3, 2)}),
+    "rows of 7": ((3, 40, 9, 9), (3, 40, 7, 7), (3, 3), {"groups": 40}),
+    "many small results": ((4, 3, 34, 34), (4, 40, 32, 32), (3, 3), {}),
 }
 
 FORWARD: dict[str, tuple[Ints, Ints, dict[str, Any]]] = {
@@ -35,6 +38,8 @@ FORWARD: dict[str, tuple[Ints, Ints, dict[str, Any]]] = {
     "groups": ((2, 64, 12, 12), (96, 32, 3, 3), {"groups": 2}),
     "stride and dilation": ((2, 40, 17, 19), (64, 40, 3, 3), {"stride": (2, 1), "dilation": (1, 2)}),
     "a long sum": ((2, 300, 9, 9), (80, 300, 3, 3), {}),
+    "rows that share every other": ((2, 20, 31, 33), (20, 1, 3, 3), {"groups": 20, "stride": (2, 2)}),
+    "few filters far apart": ((2, 3, 31, 75), (24, 3, 5, 3), {"stride": (2, 3)}),
 }
 
 

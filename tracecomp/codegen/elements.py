@@ -187,8 +187,8 @@ class Elements:
             o = self.clamped(o, None, buffer.size)
         elif where is not None and not o.width and not (inside(load.offset, buffer.size) and affine(load.offset)):
             o = self.clamped(o, None if where.width else where, buffer.size)
-        if where is None and o.vector is None and o.stride in _SHUFFLED_STRIDES:
-            return convert.from_memory(e, self._load_strided(load, o), load.dtype)
+        if o.vector is None and o.stride in _SHUFFLED_STRIDES:
+            return convert.from_memory(e, self._load_strided(load, o, where), load.dtype)
         if where is None and (o.vector is not None or o.stride not in (0, 1)) and self._near(load):
             return convert.from_memory(e, self._load_apart(load, o), load.dtype)
         masked = o.width > 0
@@ -196,10 +196,8 @@ class Elements:
         if masked:
             mask = e.both(e.widen(where, o.width) if where else None, self.active())
         address = self.indexer.address(self.bases[buffer.name], convert.memory_elem(load.dtype), o)
-        if masked and mask is not None and not address.width and not inside(load.offset, buffer.size):
-            # a load that is masked off altogether is slow where no memory is mapped
-            some = e.compare("icmp ne", e.mask_bits(mask), e.const(f"i{mask.width}", 0))
-            address = e.select(some, address, self.bases[buffer.name])
+        if masked and mask is not None and not address.width:
+            address = self._mapped(load, address, mask)
         value = self._placed(load, address, o, mask if masked else None)
         value = convert.from_memory(e, value, load.dtype)
         if where is not None and not masked:
@@ -214,7 +212,7 @@ class Elements:
         key = f"{access.rhs}@{self.stores.version.get(group, 0)}"
         return self.e.place(access.rhs, access.elem, access.width, depth, key)
 
-    def _load_strided(self, load: Load, o: Offset) -> Value:
+    def _load_strided(self, load: Load, o: Offset, where: Value | None) -> Value:
         """A small stride: the consecutive memory between the first and the last lane, and a shuffle."""
         e, lanes, elem = self.e, o.lanes, convert.memory_elem(load.dtype)
         active = self.active_lanes()
@@ -225,8 +223,13 @@ class Elements:
         for first in range(0, span, lanes):
             piece = Offset(o.const + start + first, o.scalars, 1, lanes)
             address = self.indexer.address(self.bases[load.buffer.name], elem, piece)
-            loaded = self._placed(load, address, piece, tail_mask(e, lanes, span - first))
             here = [p - first if first <= p < first + lanes else -1 for p in wanted]
+            if where is None:
+                mask = tail_mask(e, lanes, span - first)
+            else:
+                mask = self._mask_apart(where, here, active)
+                address = self._mapped(load, address, mask)
+            loaded = self._placed(load, address, piece, mask)
             if result is None:
                 result = e.shuffle(loaded, here)
             else:
@@ -235,6 +238,21 @@ class Elements:
                 result = e.shuffle(result, merged, loaded)
         assert result is not None
         return result
+
+    def _mask_apart(self, where: Value, places: list[int], active: int) -> Value:
+        """The condition of lanes at ``places`` of consecutive memory; false where there is none."""
+        e, lanes = self.e, len(places)
+        lane_at = {p: lane for lane, p in enumerate(places[:active]) if p >= 0}
+        nowhere = e.lanes("i1", [0] * lanes)
+        return e.shuffle(e.widen(where, lanes), [lane_at.get(p, lanes) for p in range(lanes)], nowhere)
+
+    def _mapped(self, load: Load, address: Value, mask: Value) -> Value:
+        """The address, or one that is mapped where no lane is loaded, which is slow where no memory is mapped."""
+        if inside(load.offset, load.buffer.size):
+            return address
+        e = self.e
+        some = e.compare("icmp ne", e.mask_bits(mask), e.const(f"i{mask.width}", 0))
+        return e.select(some, address, self.bases[load.buffer.name])
 
     def _near(self, load: Load) -> bool:
         """Whether the lanes of one vector, and those of the next ones, are read from little memory."""

@@ -251,7 +251,7 @@ class _Search:
         row_bytes = sum(v.type.nbytes for v in {slot: v for v, slot in slots.items()}.values()) // rows.total
         least = 1 if grown.near else min(MIN_HEIGHT, rows.count)
         room = (self.machine.l1_bytes if grown.near else self.machine.l2_bytes) // 2
-        if least * row_bytes > 2 * self.machine.l2_bytes:
+        if least * row_bytes > (self.machine.l2_bytes // 4 if grown.near else 2 * self.machine.l2_bytes):
             return None
         parts = 1 if grown.sums else -(-WANTED_BLOCKS // rows.outer.extent)
         fitting = min(MAX_HEIGHT, rows.count // parts, room // max(row_bytes, 1))

@@ -17,14 +17,15 @@ from tracecomp.passes.strips import loops, strip, tiles
 NOMINAL_LANES = 16
 SHUFFLED_STRIDE = 4
 SHUFFLE_COST = 2.0
+TILED_RESULTS = 8
+LEAST_LANES = 5
 SLIDING_LANES = 64
 SLIDING_ROWS = 4
 
 
 def dot_form(nest: BilinearNest, in_lanes: bool, kind: str, machine: Machine) -> tuple[Stmt, ...]:
     """Every result by itself: ``in_lanes`` along the last summed variable or in order, a tile of results at a time."""
-    last = nest.reduce[-1] if nest.reduce else None
-    lanes = lanes_for(last.extent) if last and in_lanes else 1
+    lanes = dot_lanes(nest.plain or nest) if in_lanes else 1
     cut = _dot_tile(nest, max(1, lanes // machine.lanes(nest.acc.dtype.itemsize)), machine)
     sliding = _sliding_rows(nest, cut) if lanes > 1 else None
     content = _one_by_one(nest, lanes) if sliding is None else _by_rows(nest, sliding, lanes)
@@ -37,6 +38,16 @@ def dot_form(nest: BilinearNest, in_lanes: bool, kind: str, machine: Machine) ->
     for var, height in cut[:1]:
         content = tiles(var, height, content, "serial" if shared else kind)
     return loops(kind, shared[:1], loops("serial", shared[1:], content))
+
+
+def dot_lanes(nest: BilinearNest) -> int:
+    """How many lanes sum each result. A tile of many results keeps the machine busy with one vector for each."""
+    if not nest.reduce or nest.reduce[-1].extent < LEAST_LANES:
+        return 1
+    one, other = (v.extent if v else 1 for v in _sides(nest))
+    tiled = min(one, other) > 1 and one * other >= TILED_RESULTS
+    lanes = lanes_for(max(nest.reduce[-1].extent, NOMINAL_LANES))
+    return min(lanes, NOMINAL_LANES) if tiled else lanes
 
 
 def _one_by_one(nest: BilinearNest, lanes: int) -> tuple[Stmt, ...]:
@@ -56,9 +67,15 @@ def _sliding_rows(nest: BilinearNest, cut: list[tuple[Var, int]]) -> Var | None:
     row = nest.reduce[-2]
     for var, height in cut:
         one, other = (nest.lhs, nest.rhs) if nest.lhs.depends(var) else (nest.rhs, nest.lhs)
-        if one.stride(var) and one.stride(var) == one.stride(row) and not other.depends(var) and height == var.extent:
+        if _rows_apart(one, row, var) and not other.depends(var) and height == var.extent:
             return var
     return None
+
+
+def _rows_apart(operand: Operand, row: Var, sliding: Var) -> int:
+    """How many places along ``sliding`` lead from one summed row to the next; 0 if results share no rows."""
+    step, each = operand.stride(row), operand.stride(sliding)
+    return step // each if step and each and step % each == 0 and 0 < step // each < sliding.extent else 0
 
 
 def _by_rows(nest: BilinearNest, sliding: Var, lanes: int) -> tuple[Stmt, ...]:
@@ -84,20 +101,24 @@ def _rows(nest: BilinearNest, sliding: Var, count: int) -> list[Stmt]:
     row = nest.reduce[-2]
     shared_left = nest.lhs.depends(sliding)
     shared, own = (nest.lhs, nest.rhs) if shared_left else (nest.rhs, nest.lhs)
+    apart = _rows_apart(shared, row, sliding)
     body: list[Stmt] = []
     mine: list[Expr] = []
-    for at in range(count + sliding.extent - 1):
-        if at < count:
-            copier = Copier({row: index(row) + at}, f"_own{at}")
+    for at in range(apart * (count - 1) + sliding.extent):
+        if at % apart == 0 and at // apart < count:
+            copier = Copier({row: index(row) + at // apart}, f"_own{at}")
             body.extend(copier.stmts(own.stmts))
             mine.append(copier.expr(own.expr))
-        first = max(0, at - count + 1)
-        copier = Copier({row: index(row) + (at - first), sliding: Index((), first)}, f"_at{at}")
+        readers = [(t, (at - t) // apart) for t in range(at % apart, min(at + 1, sliding.extent), apart)]
+        readers = [(t, n) for t, n in readers if n < count]
+        if not readers:
+            continue
+        first, place = readers[0]
+        copier = Copier({row: index(row) + place, sliding: Index((), first)}, f"_at{at}")
         body.extend(copier.stmts(shared.stmts))
         read = copier.expr(shared.expr)
-        for t in range(first, min(at + 1, sliding.extent)):
-            args = (read, mine[at - t]) if shared_left else (mine[at - t], read)
-            body.append(Update(f"{ACCUMULATOR}_{t}", args))
+        for t, n in readers:
+            body.append(Update(f"{ACCUMULATOR}_{t}", (read, mine[n]) if shared_left else (mine[n], read)))
     return body
 
 
@@ -134,12 +155,13 @@ def dot_cost(nest: BilinearNest) -> float:
         return float("inf")
     last = nest.reduce[-1]
     strides = [o.stride(last) for o in (nest.lhs, nest.rhs)]
-    if not all(s is not None and 0 <= s <= SHUFFLED_STRIDE for s in strides) or lanes_for(last.extent) == 1:
+    if not all(s is not None and 0 <= s <= SHUFFLED_STRIDE for s in strides) or last.extent < LEAST_LANES:
         return float("inf")
     two_sided = all(v is not None and v.extent > 2 for v in _sides(nest))
+    shared = product_of(filter(nest.one_sided, nest.out)) >= TILED_RESULTS  # many results share one operand's vectors
     vectors = product_of(nest.reduce) / NOMINAL_LANES
     apart = SHUFFLE_COST * sum(s not in (0, 1) for s in strides)
-    return ((0.65 if two_sided else 2.0) + apart + 24.0 / vectors) / filled(last.extent)
+    return ((0.65 if two_sided else 1.4 if shared else 2.0) + apart + 24.0 / vectors) / filled(last.extent)
 
 
 def _sides(nest: BilinearNest) -> tuple[Var | None, Var | None]:

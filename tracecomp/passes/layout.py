@@ -25,6 +25,8 @@ VECTOR_BYTES = 64
 BORDER_BYTES_PER_CYCLE = 1.6
 STRIDED_EFFICIENCY = 0.4
 CHANNELS_FIRST_EFFICIENCY = 0.95
+PACKING = 4.0
+"""What packing vectors whose elements lie apart costs, in vectors of multiply-adds: once for all filters of a group."""
 
 
 @dataclass(eq=False, slots=True)
@@ -96,7 +98,8 @@ def _cycles(node: Node, last: bool) -> float:
         efficiency *= _speed(node)
     elif node.op.name == "conv":
         efficiency = CHANNELS_FIRST_EFFICIENCY * _filled(out.shape[-1], width)
-        efficiency *= 1.0 if node.attrs["stride"][-1] == 1 else STRIDED_EFFICIENCY
+        if node.attrs["stride"][-1] != 1:
+            efficiency /= 1 + PACKING * groups / out.shape[1]
     else:
         efficiency = STRIDED_EFFICIENCY
     return work / (2 * width * efficiency)

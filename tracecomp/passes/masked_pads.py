@@ -10,12 +10,15 @@ from dataclasses import replace
 
 from tracecomp.ir.graph import Graph, Value
 from tracecomp.ir.op import Bilinear
-from tracecomp.passes.bilinear import labelled_bilinear, tidied
+from tracecomp.passes.bilinear import labelled_bilinear, product_of, tidied
 from tracecomp.passes.evaluate import Params
 from tracecomp.passes.groups import Group, Partition
 from tracecomp.passes.inline import values_read, with_inlined
 from tracecomp.passes.machine import Machine
 from tracecomp.passes.tile_plan import plan_of, sums_in_lanes
+
+MASKED_TERMS = 32
+"""So many terms of a window are masked even where a loop over rows leaves their masks for each step to find."""
 
 
 def with_masked_pads(partition: Partition, graph: Graph, machine: Machine) -> Partition:
@@ -47,5 +50,7 @@ def _slides(group: Group, partition: Partition, machine: Machine) -> bool:
         return False
     plan = plan_of(nest, machine)
     moving = nest.moving(plan.vector)
-    alone = plan.tile is not None and moving.depends(plan.tile) and nest.one_sided(plan.vector)
-    return bool(plan.window) and alone
+    if not plan.window or plan.tile is None:
+        return False
+    known = plan.height == plan.tile.extent or product_of(plan.window) <= MASKED_TERMS
+    return known and moving.depends(plan.tile) and nest.one_sided(plan.vector)

@@ -27,7 +27,7 @@ from tracecomp.ir.loops import (
 )
 from tracecomp.passes.bilinear import ACCUMULATOR, BilinearNest, Operand, product_of
 from tracecomp.passes.computed_once import computed_once
-from tracecomp.passes.dot_form import NOMINAL_LANES, dot_form
+from tracecomp.passes.dot_form import NOMINAL_LANES, SHUFFLED_STRIDE, dot_form
 from tracecomp.passes.machine import Machine
 from tracecomp.passes.ranges import Folding
 from tracecomp.passes.rename import Copier
@@ -35,7 +35,7 @@ from tracecomp.passes.schedule import sharing
 from tracecomp.passes.split_vars import merge_vars, merged
 from tracecomp.passes.stages import Totals, in_stages
 from tracecomp.passes.strips import joined, one_after_another, positions, shared_out, strip, tiles
-from tracecomp.passes.tile_plan import FAR_BYTES, FAR_TERMS, Plan, plan_of, sums_in_lanes
+from tracecomp.passes.tile_plan import FAR_BYTES, FAR_TERMS, Plan, plan_of, rows_apart, sums_in_lanes
 
 PARALLEL_WORK = 1 << 22  # multiply-adds, 80 us: see schedule.PARALLEL_WORK
 WANTED_BLOCKS = 32
@@ -262,6 +262,7 @@ class _Tiled:
         """Rows below each other by terms, in order of the place that is read; each row's terms stay in their order."""
         nest, window = self.nest, self.plan.window
         assert self.tile is not None
+        apart = rows_apart(nest, self.vector, self.tile, window[0])
         outer = nest.reduce[: -len(window)]
         rows = [Copier({**mapping, self.tile: first + n}, f"_{self.copies}_{n}") for n in range(height)]
         sums = [copier.stmt(Accumulate((nest.accumulator(),), ())) for copier in rows]
@@ -274,7 +275,7 @@ class _Tiled:
                 )
                 own.names = dict(copier.names)
                 update = Update(ACCUMULATOR, (lhs.expr, rhs.expr))
-                terms.append(((n + place[0], place[1:], n), own.stmts((*lhs.stmts, *rhs.stmts, update))))
+                terms.append(((apart * n + place[0], place[1:], n), own.stmts((*lhs.stmts, *rhs.stmts, update))))
         body = tuple(s for _, stmts in sorted(terms, key=lambda t: t[0]) for s in stmts)
         for var in reversed(outer):
             body = (Loop("serial", var, body),)
@@ -312,7 +313,7 @@ class _Tiled:
         body = Copier(joined).stmts(body)
         loads = Operand(list(body[:-1]), operand.expr)
         fast = next((v for v in summed if loads.stride(v) == 1), None)
-        if operand.stride(self.vector) == 1 or fast is None:
+        if 1 <= (operand.stride(self.vector) or 0) <= SHUFFLED_STRIDE or fast is None:
             body, rest = strip(lane, width, body), summed
         else:
             body, rest = tiles(lane, NOMINAL_LANES, strip(fast, NOMINAL_LANES, body)), [v for v in summed if v != fast]

@@ -1,6 +1,6 @@
 """Convolutions by small windows, and gradients of their weights: which are computed by transformed tiles, and how fast.
 
-That depends on sizes alone.
+That depends on sizes alone, and on whether weights last from call to call.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ LEAST_SPEED = 1.1
 TRANSFORMING = 5.5
 TRANSFORMING_FAR = 20
 """What transforming an element costs, in multiply-adds; of over ``FAR`` transformed weights, which leave caches."""
+READING_FAR = 4
+"""What reading one of so many costs where the weights last and are transformed once."""
 FAR = 3 << 20
 
 
@@ -34,7 +36,7 @@ class Sizes:
     dilation: int
 
     @property
-    def form(self) -> Form | None:
+    def form(self) -> Form:
         return form_of(self.window, self.stride)
 
     @property
@@ -43,17 +45,18 @@ class Sizes:
         return -(-self.out // (2 * self.dilation))
 
 
-def speed(channels: int, filters: int, images: int, axes: Sequence[Sizes]) -> float:
+def speed(channels: int, filters: int, images: int, axes: Sequence[Sizes], steady: bool = False) -> float:
     """About how many times as fast as window by window this form is; 1 where it does not pay.
 
-    A convolution and the gradient of its weights transform matrices of the same sizes.
+    A convolution and the gradient of its weights transform matrices of the same sizes. ``steady``: the weights are the
+    same in many calls.
     """
-    forms = [axis.form for axis in axes if axis.form]
-    places = prod(form.places for form in forms)
+    places = prod(axis.form.places for axis in axes)
     pairs = prod(axis.pairs * axis.dilation for axis in axes)
-    if len(forms) < len(axes) or places > MOST_PLACES or 0 in (channels, filters, images * pairs):
+    if places > MOST_PLACES or 0 in (channels, filters, images * pairs):
         return 1.0
-    of_weights = TRANSFORMING_FAR if places * channels * filters > FAR else TRANSFORMING
+    near, far = (0, READING_FAR) if steady else (TRANSFORMING, TRANSFORMING_FAR)
+    of_weights = far if places * channels * filters > FAR else near
     transforming = TRANSFORMING * (1 / channels + 1 / filters) + of_weights / (images * pairs)
     products = pairs * places * (1 + transforming)
     estimate = prod(axis.out * axis.window for axis in axes) / products
@@ -99,7 +102,7 @@ class Windows:
 
     ``x`` moves along the axes and over ``images``, ``groups`` and ``channel``. ``other`` are the weights, which move
     over the windows, ``groups``, ``channel`` and ``filter``; or the result's gradient, which moves over ``images``,
-    places, ``groups`` and ``filter``.
+    places, ``groups`` and ``filter``. ``steady``: the weights are the same in many calls.
     """
 
     images: list[Var]
@@ -110,6 +113,7 @@ class Windows:
     x: Operand
     other: Operand
     gradient: bool
+    steady: bool
 
     @property
     def in_lanes(self) -> bool:
@@ -119,7 +123,7 @@ class Windows:
     @property
     def speed(self) -> float:
         sizes = [axis.sizes for axis in self.axes]
-        return speed(self.channel.extent, self.filter.extent, product_of(self.images), sizes)
+        return speed(self.channel.extent, self.filter.extent, product_of(self.images), sizes, self.steady)
 
 
 def windows_of(nest: BilinearNest) -> Windows | None:
@@ -144,7 +148,8 @@ def _windows(nest: BilinearNest, x: Operand, other: Operand, gradient: bool) -> 
     if not axes or len(set(moved)) != len(moved) or len(filters) != 1 or len(channels) != 1:
         return None
     images = [v for v in places if v not in moved]
-    return Windows(images, groups, axes, filters[0], channels[0], x, other, gradient)
+    steady = not gradient and nest.is_steady(other)
+    return Windows(images, groups, axes, filters[0], channels[0], x, other, gradient, steady)
 
 
 def _axis(x: Operand, place: Var, within: Var) -> list[Axis]:

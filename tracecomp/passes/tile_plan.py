@@ -10,12 +10,13 @@ from math import gcd
 
 from tracecomp.ir.index import Var
 from tracecomp.passes.bilinear import BilinearNest, Operand, product_of
-from tracecomp.passes.dot_form import dot_cost, filled
+from tracecomp.passes.dot_form import SHUFFLED_STRIDE, dot_cost, filled
 from tracecomp.passes.machine import Machine
 from tracecomp.passes.stages import Stages, stages_of
 
 GATHER_COST = 20.0
 PACKED_COST = 8.0
+SHUFFLED_COST = 3.0
 STORE_COST = 20.0
 AS_GOOD = 1.05
 """A choice whose results are stored side by side may cost so much more than one whose results are stored apart: blocks
@@ -31,7 +32,9 @@ PACKED_READS = 512
 WAYS = 8
 COLD_BYTES = 1 << 23
 """Memory larger than this comes from no cache: faster for a copy than for tiles that compute meanwhile."""
-SLIDING_TERMS = 32
+SLIDING_TERMS = 64
+SLIDING_UPDATES = 700
+"""So many terms of a window are written out, and so many updates of a register tile: more would be long to compile."""
 COMPUTED_READS = 32
 TURNED_READS = 8
 
@@ -70,12 +73,14 @@ def _lane_cost(nest: BilinearNest, vector: Var, packing: bool = False) -> float:
 
     ``packing``: elements that lie apart in memory are packed into vectors, once for many calls if they are steady.
     """
-    cost = 1.0
+    cost, alone = 1.0, all(map(nest.moving(vector).depends, nest.out))
     for operand in (nest.lhs, nest.rhs):
         if operand.depends(vector):
             reuse = _reuse(nest, operand, vector)
+            stride = operand.stride(vector) or 0
             apart = GATHER_COST if not packing else 1.0 if nest.is_steady(operand) else PACKED_COST
-            cost += (1.0 if operand.stride(vector) == 1 else apart) / reuse
+            shuffled = packing and alone and 1 < stride <= SHUFFLED_STRIDE
+            cost += (1.0 if stride == 1 else SHUFFLED_COST if shuffled else apart) / reuse
     if nest.one_sided(vector):
         cost -= 0.5
     if nest.store_stride(vector) != 1:
@@ -95,15 +100,17 @@ def plan_of(nest: BilinearNest, machine: Machine) -> Plan:
     moving = nest.moving(vector)
     tiles = [v for v in nest.out if v != vector and not moving.depends(v)]
     tiles = tiles or [v for v in nest.out if v != vector and nest.one_sided(v)]
-    tile = max(reversed(tiles), key=lambda v: min(v.extent, 12), default=None)
+    windows = {v: _window(nest, vector, v) for v in tiles}
+    tile = max(reversed(tiles), key=lambda v: (bool(windows[v]), min(v.extent, 12)), default=None)
     lanes = machine.lanes(nest.acc.dtype.itemsize)
-    window = _window(nest, vector, tile) if tile is not None else ()
+    window = windows[tile] if tile is not None else ()
     held = window[0].extent if window else 0
     rows = tile.extent if tile else 1
+    most = SLIDING_UPDATES // product_of(window) if window else machine.registers
     if nest.one_sided(vector):
-        height, vectors = tile_size(rows, vector.extent, lanes, machine.registers - held)
+        height, vectors = tile_size(rows, vector.extent, lanes, machine.registers - held, most=most)
     else:
-        height, vectors = tile_size(rows, vector.extent, lanes, machine.registers, held)
+        height, vectors = tile_size(rows, vector.extent, lanes, machine.registers, held, most)
     width = min(vectors * lanes, vector.extent)
     whole = None
     if tile is not None and height == tile.extent and not window:
@@ -144,12 +151,19 @@ def _stages(
 
 def _window(nest: BilinearNest, vector: Var, tile: Var) -> tuple[Var, ...]:
     """The last summed variables, from the one along which an operand's vectors are read like along the tile."""
-    steps = [o.stride(tile) if o.depends(vector) else None for o in (nest.lhs, nest.rhs)]
     for n, var in enumerate(nest.reduce):
-        alike = any(step and o.stride(var) == step for o, step in zip((nest.lhs, nest.rhs), steps, strict=True))
-        if alike and product_of(nest.reduce[n:]) <= SLIDING_TERMS:
+        if rows_apart(nest, vector, tile, var) and product_of(nest.reduce[n:]) <= SLIDING_TERMS:
             return tuple(nest.reduce[n:])
     return ()
+
+
+def rows_apart(nest: BilinearNest, vector: Var, tile: Var, within: Var) -> int:
+    """How many steps of ``within`` lead from one row of the tile to the next, if both read some of the same vectors."""
+    for operand in (nest.lhs, nest.rhs):
+        step, each = operand.stride(tile), operand.stride(within)
+        if operand.depends(vector) and step and each and step % each == 0 and 0 < step // each < within.extent:
+            return step // each
+    return 0
 
 
 def _packed(nest: BilinearNest, moving: Operand, vector: Var, machine: Machine) -> bool:
@@ -190,15 +204,19 @@ def _read_often(nest: BilinearNest, operand: Operand, least: int) -> bool:
     return product_of(v for v in names if v not in moved) >= least and product_of(moved) <= operand.load.buffer.size
 
 
-def tile_size(rows: int, columns: int, lanes: int, registers: int, held: int = 0) -> tuple[int, int]:
+def tile_size(
+    rows: int, columns: int, lanes: int, registers: int, held: int = 0, most: int = 32
+) -> tuple[int, int]:
     """Height and vectors of the register tile with the fewest modelled cycles over the whole result.
 
-    ``held``: how many vectors of an operand every column of the tile keeps in registers, beyond one.
+    ``held``: how many vectors of an operand every column of the tile keeps in registers, beyond one. ``most``: how many
+    vectors the tile may have.
     """
     best, best_cost = (1, 1), float("inf")
     for vectors in range(1, 9):
         for height in range(1, 15):
-            if height * vectors + (1 + held) * vectors + 1 > registers - 2 or height > rows:
+            needed = height * vectors + (1 + held) * vectors + 1
+            if needed > registers - 2 or height > rows or height * vectors > most:
                 continue
             if vectors > 1 and (vectors - 1) * lanes >= columns:
                 continue

@@ -79,7 +79,7 @@ class TileProducts:
         self.nest, self.windows, self.machine = nest, windows, machine
         self.dtype = nest.acc.dtype
         self.lanes = machine.lanes(self.dtype.itemsize)
-        self.forms = [form for axis in windows.axes if (form := axis.sizes.form)]
+        self.forms = [axis.sizes.form for axis in windows.axes]
         self.places = prod(form.places for form in self.forms)
         sides = [(axis.dilation, axis.sizes.pairs) for axis in windows.axes]
         self.shape = (*(v.extent for v in windows.images), *chain(*sides))

@@ -3,12 +3,13 @@
 Results are ``A^T ((G w) * (B^T d))``, of the elements ``d`` that they see and the weights ``w``: transformed by sums
 and differences, multiplied place by place, and transformed back. The gradient of the weights is the sum over all pairs
 of ``G^T ((A y) * (B^T d))``, of the results' gradient ``y``. Windows that move several places at once see each
-remainder of the place by windows of their own, which move by one; the results of these are added.
+remainder of the place by windows of their own, which move by one, and longer windows are pieces one after the other;
+the results of these are added.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -120,45 +121,47 @@ def _three() -> Form:
     return Form(4, 4, of_weights, of_input, of_results, to_results, to_weights)
 
 
+LONGEST_PIECE = 3
 _FORMS = {1: _one(), 2: _two(), 3: _three()}
 
 
-def form_of(window: int, stride: int) -> Form | None:
-    """The form for windows of so many places that move by ``stride``; None if there is none."""
-    parts = [_FORMS.get(len(range(r, window, stride))) for r in range(stride)]
-    known = [part for part in parts if part]
-    return _together(known, window) if len(known) == stride else None
-
-
-def _together(parts: Sequence[Form], window: int) -> Form:
-    """The form of windows whose places modulo the number of ``parts`` have these."""
-    stride = len(parts)
-    places = sum(part.places for part in parts)
-
-    def apart(m: Sequence[Expr]) -> list[Sequence[Expr]]:
-        ends = list(accumulate(part.places for part in parts))
-        return [m[end - part.places : end] for part, end in zip(parts, ends, strict=True)]
+def form_of(window: int, stride: int) -> Form:
+    """The form for windows of so many places that move by ``stride``: short pieces of each remainder modulo that."""
+    pieces = [piece for r in range(stride) for piece in _pieces(range(r, window, stride))]
+    forms = [_FORMS[len(piece)] for piece in pieces]
+    ends = list(accumulate(form.places for form in forms))
 
     def of_weights(t: Terms, w: Sequence[Expr]) -> Sequence[Expr]:
-        return [v for r, part in enumerate(parts) for v in part.of_weights(t, w[r::stride])]
+        return [v for piece, form in zip(pieces, forms, strict=True) for v in form.of_weights(t, [w[k] for k in piece])]
 
     def of_input(t: Terms, d: Sequence[Expr]) -> Sequence[Expr]:
-        return [v for r, part in enumerate(parts) for v in part.of_input(t, d[r::stride])]
+        seen = [[d[k] for k in (*piece, piece[-1] + stride)] for piece in pieces]
+        return [v for own, form in zip(seen, forms, strict=True) for v in form.of_input(t, own)]
 
     def of_results(t: Terms, y: Sequence[Expr]) -> Sequence[Expr]:
-        return [v for part in parts for v in part.of_results(t, y)]
+        return [v for form in forms for v in form.of_results(t, y)]
+
+    def apart(m: Sequence[Expr]) -> list[Sequence[Expr]]:
+        return [m[end - form.places : end] for form, end in zip(forms, ends, strict=True)]
 
     def to_results(t: Terms, m: Sequence[Expr]) -> Sequence[Expr]:
-        total, *others = (part.to_results(t, own) for part, own in zip(parts, apart(m), strict=True))
+        total, *others = (form.to_results(t, own) for form, own in zip(forms, apart(m), strict=True))
         for made in others:
             total = [t.add(a, b) for a, b in zip(total, made, strict=True)]
         return total
 
     def to_weights(t: Terms, m: Sequence[Expr]) -> Sequence[Expr]:
-        made = [part.to_weights(t, own) for part, own in zip(parts, apart(m), strict=True)]
-        return [made[k % stride][k // stride] for k in range(window)]
+        made = [form.to_weights(t, own) for form, own in zip(forms, apart(m), strict=True)]
+        each = {k: v for piece, values in zip(pieces, made, strict=True) for k, v in zip(piece, values, strict=True)}
+        return [each[k] for k in range(window)]
 
-    return Form(window + stride, places, of_weights, of_input, of_results, to_results, to_weights)
+    return Form(window + stride, ends[-1], of_weights, of_input, of_results, to_results, to_weights)
+
+
+def _pieces(places: Sequence[int]) -> Iterator[Sequence[int]]:
+    """As few pieces of up to three places as there can be, of about the same length."""
+    count = -(-len(places) // LONGEST_PIECE)
+    return (places[len(places) * n // count : len(places) * (n + 1) // count] for n in range(count))
 
 
 def along_each(t: Terms, transforms: Iterable[tuple[int, Transform]], values: Sequence[Expr]) -> Sequence[Expr]:

@@ -13,12 +13,14 @@ from tracecomp.passes.strips import loops, one_after_another, parallel_loops, po
 BLOCK = 16
 STRIPE = 64
 STRIPES_ENOUGH = 16
+FEW_PLACES = 4
 
 
 def transposed_pair(nest: Nest) -> tuple[Var, Var] | None:
     """``(load, store)`` variables of a nest that reads along one row variable and writes along another.
 
     What is written along may be as short as 2 if it interleaves what is read: no gaps, so whole vectors are stored.
+    Few of them may also be read at the same places (zeros between elements).
     """
     if nest.inner:
         return None
@@ -27,12 +29,13 @@ def transposed_pair(nest: Nest) -> tuple[Var, Var] | None:
     loads = [s.value.offset for s in stmts if isinstance(s, Let) and isinstance(s.value, Load)]
     along = [v for v in nest.rows if v.extent >= 2 and all(o.coefficient(v) == 1 for o in stores)]
     for store in along:
-        across = [o for o in loads if o.coefficient(store) not in (0, 1)]
-        if not across or any(o.coefficient(store) == 1 for o in loads):
+        if any(o.coefficient(store) == 1 for o in loads):
             continue
-        for load in nest.rows:
-            wide = store.extent >= 4 or all(o.coefficient(load) == store.extent for o in stores)
-            if wide and load.extent >= 4 and load != store and all(o.coefficient(load) == 1 for o in across):
+        for load in (v for v in nest.rows if v.extent >= 4 and v != store):
+            woven = all(o.coefficient(load) == store.extent for o in stores)
+            alike = woven and store.extent <= FEW_PLACES
+            across = [o for o in loads if alike or o.coefficient(store) != 0]
+            if across and (woven or store.extent >= 4) and all(o.coefficient(load) == 1 for o in across):
                 return load, store
     return None
 
