@@ -15,7 +15,7 @@ from tracecomp.ir.types import TensorType
 
 KINDS = (
     "elementwise", "reduction", "view", "pad", "concat", "contraction", "convolution", "window",
-    "gather", "scatter", "cumulative", "sort", "creation", "random", "control", "external",
+    "gather", "scatter", "cumulative", "sort", "creation", "random", "control", "transform", "external",
 )  # fmt: skip
 
 Infer = Callable[..., Any]
@@ -110,7 +110,7 @@ class Composed:
 
 @immutable
 class External:
-    """No loop meaning: the host runs ``impl`` (LAPACK and Fourier transforms through numpy)."""
+    """No loop meaning: the host runs ``impl`` (LAPACK through numpy)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,19 @@ class Paired:
     """No loop meaning of its own: an operator between real and complex values, whose ``parts`` say everything."""
 
 
-LoopMeaning = Pointwise | Indexed | Reduced | Bilinear | Imperative | Control | Composed | External | Paired
+@immutable
+class Interleaved:
+    """Loop meaning by other primitives, on complex values as they lie in memory: ``fn(*operands, **attrs)``.
+
+    Complex operands and results are real ones with both parts along a new last axis.
+    """
+
+    fn: Callable[..., Any]
+
+
+LoopMeaning = (
+    Pointwise | Indexed | Reduced | Bilinear | Imperative | Control | Composed | External | Paired | Interleaved
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +201,7 @@ class Op:
     @property
     def takes_complex(self) -> bool:
         """Whether complex operands are not refused at once; ``infer`` may still do so."""
-        return self.parts is not None or isinstance(self.loop, Control | External)
+        return self.parts is not None or isinstance(self.loop, Control | External | Interleaved)
 
     def result_types(self, types: Iterable[TensorType], attrs: dict[str, Any]) -> tuple[TensorType, ...]:
         types = tuple(types)

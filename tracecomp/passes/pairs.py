@@ -13,7 +13,7 @@ import numpy as np
 
 from tracecomp.errors import CompileError
 from tracecomp.ir.graph import Graph, Node, Origin, Value
-from tracecomp.ir.op import Control, External, Pair
+from tracecomp.ir.op import Control, External, Interleaved, Pair
 from tracecomp.ir.types import TensorType
 from tracecomp.ops.autodiff import Sym
 from tracecomp.ops.parts import packed, unpacked
@@ -109,6 +109,9 @@ def _apply(new: Graph, node: Node, operands: list[Known], log: Log) -> list[Know
         attrs = {k: _split(v, log) if isinstance(v, Graph) else v for k, v in node.attrs.items()}
         made = _make(new, node, list(map(_memory, operands)), attrs)
         return [_Complex(memory=m) if v.dtype.is_complex else m for v, m in zip(node.outputs, made, strict=True)]
+    if isinstance(node.op.loop, Interleaved):
+        found = node.op.loop.fn(*map(_memory, operands), **node.attrs)
+        return [_Complex(memory=found) if node.outputs[0].dtype.is_complex else found]
     if isinstance(node.op.loop, External) or not _touches_complex(node):
         made = _make(new, node, [x.as_whole() if isinstance(x, _Complex) else x for x in operands], node.attrs)
         return [_Complex(whole=m) if m.dtype.is_complex else m for m in made]

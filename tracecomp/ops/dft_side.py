@@ -1,0 +1,123 @@
+"""Transforms side by side: every lane of a vector is one of them, and nothing moves between lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tracecomp.ir.index import Index, index
+from tracecomp.ir.loops import Load, Loop, Stmt, Store
+from tracecomp.ops.butterflies import Complex, Writer
+from tracecomp.ops.dft_passes import Scratch, Sink, Source, Transform, at, locals_of, over
+from tracecomp.ops.statements import vectors
+
+TILE = 16
+
+
+class Side(Transform):
+    """Lanes are what stands behind the axis, or, where nothing does, rows, which are turned on their way in and out."""
+
+    def statements(self) -> list[Stmt]:
+        lanes = self.plan.lanes
+        block = self.names.var(lanes.count * (self.rows if self.inner > 1 else 1))
+        scratch = self.scratch(self.plan.points + 1, lanes.width)
+        start = lanes.start(at(block) % lanes.count)
+        if self.inner > 1:
+            body = self._columns(at(block) // lanes.count, start, scratch)
+        else:
+            body = self._rows(start, scratch)
+        return [Loop("parallel", block, (*locals_of(scratch), *body))]
+
+    def _columns(self, row: Index, start: Index, scratch: tuple[Scratch, Scratch]) -> list[Stmt]:
+        n, inner, first = self.plan.points, self.inner, self.plan.first
+        size = n if self.form == "c2c" else n + 1  # of the complex end
+
+        def place(j: Index, lane: Index, size: int) -> Index:
+            return (row * size + j) * inner + start + lane
+
+        def pairs(j: Index, lane: Index) -> Complex:
+            return self.pairs(place(j, lane, size))
+
+        def store_pairs(w: Writer, j: Index, lane: Index, value: Complex) -> None:
+            self.store_pairs(w, place(j, lane, size), value)
+
+        def rows(j: Index, lane: Index) -> Complex:
+            return Load(self.x, place(j * 2, lane, 2 * n)), Load(self.x, place(j * 2 + 1, lane, 2 * n))
+
+        def store_rows(w: Writer, j: Index, lane: Index, value: Complex) -> None:
+            w.stmts += [Store(self.out, place(j * 2 + part, lane, 2 * n), value[part]) for part in range(2)]
+
+        width, count = self.plan.lanes.width, len(first.radices)
+        if self.form == "c2c":
+            return self.passes(first, width, scratch, self.given(pairs), self.result(store_pairs))
+        if self.form == "c2r":
+            read, write = self.given(scratch[0].read), self.result(store_rows)
+            return [*self._split(width, pairs, scratch[0].write), *self.passes(first, width, scratch[::-1], read, write)]
+        found = scratch[(count + 1) % 2]
+        return [*self.passes(first, width, scratch, rows, found.write), *self._join(found, store_pairs)]
+
+    def _rows(self, start: Index, scratch: tuple[Scratch, Scratch]) -> list[Stmt]:
+        first, width = self.plan.first, self.plan.lanes.width
+        have, want = self.x.size // self.rows, self.out.size // self.rows
+        given, other = scratch
+        stmts = self._turned(given, have, start)
+        if self.form == "c2r":
+            stmts += self._split(width, given.read, other.write)
+            given, other = other, given
+        found = (given, other)[len(first.radices) % 2]
+        write = found.write if self.form == "r2c" else self.result(found.write)
+        stmts += self.passes(first, width, (other, given), self.given(given.read), write)
+        if self.form == "r2c":
+            joined = given if found is other else other
+            stmts += self._join(found, joined.write)
+            found = joined
+        return [*stmts, *self._turned_back(found, want, start)]
+
+    def _turned(self, to: Scratch, count: int, start: Index) -> list[Stmt]:
+        """``count`` numbers of each row of the operand as vectors over rows."""
+
+        def body(i: Index) -> list[Stmt]:
+            row = self.names.var(to.width)
+            value = Load(self.x, (start + index(row)) * count + i)
+            return [Loop("tile", row, (Store(to.buffer, i * to.width + index(row), value),))]
+
+        return vectors(self.names, count, body, chunk=TILE)
+
+    def _turned_back(self, given: Scratch, count: int, start: Index) -> list[Stmt]:
+        """The result's rows of ``count`` numbers from vectors over rows."""
+        if given.width == 1:
+            return vectors(self.names, count, lambda i: [Store(self.out, start * count + i, Load(given.buffer, i))])
+        found: list[Stmt] = []
+        whole, rest = divmod(count, TILE)
+        for times, height, first in ((whole, TILE, 0), (1, rest, whole * TILE)):
+            if times and height:
+                block, i, lane = self.names.var(times), self.names.var(height), self.names.var(given.width)
+                number = at(block) * TILE + first + index(i)
+                value = Load(given.buffer, number * given.width + index(lane))
+                store = Store(self.out, (start + index(lane)) * count + number, value)
+                found.append(Loop("serial", block, (Loop("tile", i, (over(lane, [store]),)),)))
+        return found
+
+    def _join(self, given: Scratch, sink: Sink) -> list[Stmt]:
+        """Half spectra from the transforms of even elements plus i times odd ones."""
+        n, one, lane, k = self.plan.points, self.names.var(given.width), self.names.var(given.width), self.names.var(
+            self.plan.points + 1)  # fmt: skip
+        around, w = Writer(self.names), Writer(self.names)
+        given.write(around, Index((), n), index(one), given.read(Index(), index(one)))
+        a, b = (_bound(w, given.read(place, index(lane))) for place in (index(k), n - index(k)))
+        sink(w, index(k), index(lane), self.joined(w, a, b, index(k)))
+        return [over(one, around.stmts), Loop("serial", k, (over(lane, w.stmts),))]
+
+    def _split(self, width: int, source: Source, sink: Sink) -> list[Stmt]:
+        """What transforms to even elements plus i times odd ones, from half spectra."""
+        n, one, lane, k = self.plan.points, self.names.var(width), self.names.var(width), self.names.var(
+            self.plan.points - 1)  # fmt: skip
+        ends, w = Writer(self.names), Writer(self.names)
+        first, last = source(Index(), index(one)), source(Index((), n), index(one))
+        sink(ends, Index(), index(one), self.split_ends(ends, first, last))
+        place = at(k) + 1
+        sink(w, place, index(lane), self.split(w, source(place, index(lane)), source(n - place, index(lane)), place))
+        return [over(one, ends.stmts), *([Loop("serial", k, (over(lane, w.stmts),))] if n > 1 else [])]
+
+
+def _bound(w: Writer, value: Sequence) -> Complex:
+    return w.let(value[0]), w.let(value[1])
