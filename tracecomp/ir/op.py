@@ -172,7 +172,7 @@ class Op:
     differentiable. ``saves`` says what the rule reads besides shapes: ``"ins"``, ``"outs"``, or positions of operands.
     ``write(base, new, **attrs)``, for views, is the base with the viewed elements replaced.
     ``parts(*operands, **attrs)`` is the meaning on complex values: operands and results that are complex are ``Pair``.
-    ``None``: the operator takes no complex operands, unless the host runs it.
+    ``None``: the operator takes no complex operands, unless it is ``Interleaved`` or has regions.
     """
 
     name: str
@@ -201,7 +201,7 @@ class Op:
     @property
     def takes_complex(self) -> bool:
         """Whether complex operands are not refused at once; ``infer`` may still do so."""
-        return self.parts is not None or isinstance(self.loop, Control | External | Interleaved)
+        return self.parts is not None or isinstance(self.loop, Control | Interleaved)
 
     def result_types(self, types: Iterable[TensorType], attrs: dict[str, Any]) -> tuple[TensorType, ...]:
         types = tuple(types)

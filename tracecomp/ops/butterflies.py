@@ -31,6 +31,9 @@ class Writer:
         self.stmts.append(Let(name, expr))
         return Read(name, expr.dtype, frozenset(expr.vars()))
 
+    def pair(self, value: Complex) -> Complex:
+        return self.let(value[0]), self.let(value[1])
+
     def op(self, name: str, *args: Expr) -> Expr:
         return self.let(call(name, *args))
 

@@ -102,10 +102,10 @@ class Transform:
         q, p, lane = names.var(done), names.var(rest), names.var(width)
         read, write = at(q) + at(p) * done, at(q) + at(p) * (done * radix)
         xs = [source(read + j * done * rest, index(lane)) for j in range(radix)]
-        for k, y in enumerate(butterfly(w, [(w.let(re), w.let(im)) for re, im in xs])):
+        for k, y in enumerate(butterfly(w, [*map(w.pair, xs)])):
             if k and rest > 1:
                 root = at(p) * (2 * (radix - 1)) + (table + 2 * (k - 1))
-                y = w.times(y, (w.let(Load(self.table, root)), w.let(Load(self.table, root + 1))))
+                y = w.times(y, w.pair((Load(self.table, root), Load(self.table, root + 1))))
             sink(w, write + k * done, index(lane), y)
         return Loop("serial", q, (Loop("serial", p, (Loop("vector", lane, tuple(w.stmts)),)),))
 
@@ -126,7 +126,7 @@ class Transform:
     def split(self, w: Writer, a: Complex, b: Complex, k: Index) -> Complex:
         """The reverse of ``joined``, twice as large: ``a + conj(b) + i * conj(root) * (a - conj(b))``."""
         cos, sin = self._half_root(w, k)
-        a, b = (w.let(a[0]), w.let(a[1])), (w.let(b[0]), w.let(b[1]))
+        a, b = w.pair(a), w.pair(b)
         even = w.op("add", a[0], b[0]), w.op("sub", a[1], b[1])
         odd = w.op("sub", a[0], b[0]), w.op("add", a[1], b[1])
         re = w.op("fma", sin, odd[0], call("fma", call("neg", cos), odd[1], even[0]))
@@ -139,7 +139,7 @@ class Transform:
 
     def _half_root(self, w: Writer, k: Index) -> Complex:
         place = k + self.plan.halves
-        return w.let(Load(self.table, place)), w.let(Load(self.table, place + self.plan.points + 1))
+        return w.pair((Load(self.table, place), Load(self.table, place + self.plan.points + 1)))
 
 
 def at(var: Var) -> Index:

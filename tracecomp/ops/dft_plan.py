@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -99,7 +99,7 @@ class Table:
         assert sizes is not None
         rest, at = points, []
         for r in sizes:
-            at.append(self.add(2 * (r - 1) * (rest // r), lambda rest=rest, r=r: _of_pass(rest, r)))
+            at.append(self.add(2 * (r - 1) * (rest // r), partial(_of_pass, rest, r)))
             rest //= r
         return Columns(points, sizes, tuple(at))
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tracecomp.ir.index import Index, index
 from tracecomp.ir.loops import Load, Loop, Stmt, Store
 from tracecomp.ops.butterflies import Complex, Writer
@@ -21,10 +19,8 @@ class Side(Transform):
         block = self.names.var(lanes.count * (self.rows if self.inner > 1 else 1))
         scratch = self.scratch(self.plan.points + 1, lanes.width)
         start = lanes.start(at(block) % lanes.count)
-        if self.inner > 1:
-            body = self._columns(at(block) // lanes.count, start, scratch)
-        else:
-            body = self._rows(start, scratch)
+        row = at(block) // lanes.count
+        body = self._columns(row, start, scratch) if self.inner > 1 else self._rows(start, scratch)
         return [Loop("parallel", block, (*locals_of(scratch), *body))]
 
     def _columns(self, row: Index, start: Index, scratch: tuple[Scratch, Scratch]) -> list[Stmt]:
@@ -50,8 +46,10 @@ class Side(Transform):
         if self.form == "c2c":
             return self.passes(first, width, scratch, self.given(pairs), self.result(store_pairs))
         if self.form == "c2r":
-            read, write = self.given(scratch[0].read), self.result(store_rows)
-            return [*self._split(width, pairs, scratch[0].write), *self.passes(first, width, scratch[::-1], read, write)]
+            passes = self.passes(
+                first, width, scratch[::-1], self.given(scratch[0].read), self.result(store_rows)
+            )
+            return [*self._split(width, pairs, scratch[0].write), *passes]
         found = scratch[(count + 1) % 2]
         return [*self.passes(first, width, scratch, rows, found.write), *self._join(found, store_pairs)]
 
@@ -99,25 +97,21 @@ class Side(Transform):
 
     def _join(self, given: Scratch, sink: Sink) -> list[Stmt]:
         """Half spectra from the transforms of even elements plus i times odd ones."""
-        n, one, lane, k = self.plan.points, self.names.var(given.width), self.names.var(given.width), self.names.var(
-            self.plan.points + 1)  # fmt: skip
+        n, width = self.plan.points, given.width
+        one, lane, k = self.names.var(width), self.names.var(width), self.names.var(n + 1)
         around, w = Writer(self.names), Writer(self.names)
         given.write(around, Index((), n), index(one), given.read(Index(), index(one)))
-        a, b = (_bound(w, given.read(place, index(lane))) for place in (index(k), n - index(k)))
+        a, b = (w.pair(given.read(place, index(lane))) for place in (index(k), n - index(k)))
         sink(w, index(k), index(lane), self.joined(w, a, b, index(k)))
         return [over(one, around.stmts), Loop("serial", k, (over(lane, w.stmts),))]
 
     def _split(self, width: int, source: Source, sink: Sink) -> list[Stmt]:
         """What transforms to even elements plus i times odd ones, from half spectra."""
-        n, one, lane, k = self.plan.points, self.names.var(width), self.names.var(width), self.names.var(
-            self.plan.points - 1)  # fmt: skip
+        n = self.plan.points
+        one, lane, k = self.names.var(width), self.names.var(width), self.names.var(n - 1)
         ends, w = Writer(self.names), Writer(self.names)
         first, last = source(Index(), index(one)), source(Index((), n), index(one))
         sink(ends, Index(), index(one), self.split_ends(ends, first, last))
         place = at(k) + 1
         sink(w, place, index(lane), self.split(w, source(place, index(lane)), source(n - place, index(lane)), place))
-        return [over(one, ends.stmts), *([Loop("serial", k, (over(lane, w.stmts),))] if n > 1 else [])]
-
-
-def _bound(w: Writer, value: Sequence) -> Complex:
-    return w.let(value[0]), w.let(value[1])
+        return [over(one, ends.stmts), Loop("serial", k, (over(lane, w.stmts),))]

@@ -94,7 +94,7 @@ class Stages(Transform):
 
         def sink(w: Writer, k: Index, lane: Index, value: Complex) -> None:
             re, im = (self._between(Index(), block, k, part, lane) + self.plan.twiddles for part in range(2))
-            found = w.times(value, (w.let(Load(self.table, re)), w.let(Load(self.table, im))))
+            found = w.times(value, w.pair((Load(self.table, re), Load(self.table, im))))
             w.stmts += [Store(self.between, self._between(slot, block, k, p, lane), found[p]) for p in range(2)]
 
         scratch = self.scratch(first.points, lanes.width)
@@ -132,8 +132,8 @@ class Stages(Transform):
     def _join(self, pieces: Blocks, row: Index, slot: Index, block: Index) -> list[Stmt]:
         w, lane, n = Writer(self.names), self.names.var(pieces.width), self.plan.points
         k = pieces.start(block) + index(lane)
-        a, b = (tuple(map(w.let, self._in_whole(slot, place))) for place in (k, n - k))
-        self.store_pairs(w, row * (n + 1) + k, self.joined(w, (a[0], a[1]), (b[0], b[1]), k))
+        a, b = (w.pair(self._in_whole(slot, place)) for place in (k, n - k))
+        self.store_pairs(w, row * (n + 1) + k, self.joined(w, a, b, k))
         return [over(lane, w.stmts)]
 
     def _ends(self, row: Index, slot: Index, block: Index) -> list[Stmt]:

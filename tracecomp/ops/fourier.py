@@ -52,11 +52,9 @@ def _along(x: Any, axis: int, form: str, forward: bool, scale: float = 1.0) -> A
         found = _along(prim.permute(x, dims=(*order, *range(ndim, len(shape)))), ndim - 1, form, forward, scale)
         back = (*range(axis), ndim - 1, *range(axis, ndim - 1))
         return prim.permute(found, dims=(*back, *range(ndim, len(found.shape))))
-    rows, inner = math.prod(shape[:axis]), math.prod(shape[axis + 1 : ndim])
-    given = prim.reshape(x, shape=(rows, shape[axis], inner, *rest))
+    given = prim.reshape(x, shape=(*shape[: axis + 1], math.prod(shape[axis + 1 : ndim]), *rest))
     found = prim.dft(given, form=form, forward=forward, scale=scale)
-    last = (2,) if form != "c2r" else ()
-    return prim.reshape(found, shape=(*shape[:axis], found.shape[1], *shape[axis + 1 : ndim], *last))
+    return prim.reshape(found, shape=(*found.shape[: axis + 1], *shape[axis + 1 : ndim], *found.shape[axis + 2 :]))
 
 
 def _cut(x: Any, axis: int, start: int, stop: int) -> Any:
@@ -222,7 +220,8 @@ def _c2r_vjp(grads: Any, outs: Any, ins: Any, *, axes: Axes, size: int, norm: st
 register(
     Op(
         name="fft_c2r", kind="transform", doc="real numbers of which ``axes`` hold the half spectrum, ``size`` of them",
-        infer=_c2r_infer, impl=_c2r_impl, vjp=_c2r_vjp, saves=(), loop=Interleaved(_c2r_loop), attrs={**_ATTRS, "size": int},
+        infer=_c2r_infer, impl=_c2r_impl, vjp=_c2r_vjp, saves=(), loop=Interleaved(_c2r_loop),
+        attrs={**_ATTRS, "size": int},
         samples=tuple(
             Sample((of(d, *_replaced(s, axes[-1], s[axes[-1]] // 2 + 1)),),
                    {"axes": axes, "size": s[axes[-1]], "norm": norm})

@@ -1,7 +1,6 @@
 """Complex values as pairs of real ones, by the rules in ``Op.parts``, so that no later pass meets a complex type.
 
-Inputs and outputs of the graph, and of bodies, keep their memory: real and imaginary parts along a new last axis. What
-the host runs keeps its complex operands and results; views of the host lead to them and from them.
+Inputs and outputs of the graph, and of bodies, keep their memory: real and imaginary parts along a new last axis.
 """
 
 from __future__ import annotations
@@ -13,11 +12,10 @@ import numpy as np
 
 from tracecomp.errors import CompileError
 from tracecomp.ir.graph import Graph, Node, Origin, Value
-from tracecomp.ir.op import Control, External, Interleaved, Pair
+from tracecomp.ir.op import Control, Interleaved, Pair
 from tracecomp.ir.types import TensorType
 from tracecomp.ops.autodiff import Sym
 from tracecomp.ops.parts import packed, unpacked
-from tracecomp.ops.prim import prim
 from tracecomp.passes.rewrite import Log, has_node
 
 
@@ -35,7 +33,6 @@ class _Complex:
 
     pair: Pair | None = None
     memory: Any = None
-    whole: Any = None
 
     def as_pair(self) -> Pair:
         """Two real values."""
@@ -46,15 +43,9 @@ class _Complex:
     def as_memory(self) -> Sym:
         """One real value, parts along its last axis."""
         if self.memory is None:
-            self.memory = packed(self.pair) if self.pair is not None else prim.view_as_real(self.whole)
+            assert self.pair is not None
+            self.memory = packed(self.pair)
         found: Sym = self.memory
-        return found
-
-    def as_whole(self) -> Sym:
-        """One complex value, for the host."""
-        if self.whole is None:
-            self.whole = prim.view_as_complex(self.as_memory())
-        found: Sym = self.whole
         return found
 
 
@@ -62,19 +53,15 @@ Known = Sym | _Complex
 
 
 def split_complex(graph: Graph, log: Log) -> Graph:
-    """``graph`` without complex types, apart from the host's; itself when it has none."""
+    """``graph`` without complex types; itself when it has none."""
     ends = (*(i.value for i in graph.inputs), *(o.value for o in graph.outputs))
-    if any(v.dtype.is_complex for v in ends) or has_node(graph, lambda n: _touches_complex(n) and not _by_host(n)):
+    if any(v.dtype.is_complex for v in ends) or has_node(graph, _touches_complex):
         return _split(graph, log)
     return graph
 
 
 def _touches_complex(node: Node) -> bool:
     return any(v.dtype.is_complex for v in (*node.inputs, *node.outputs))
-
-
-def _by_host(node: Node) -> bool:
-    return isinstance(node.op.loop, External) or node.op.name in ("view_as_real", "view_as_complex")
 
 
 def _split(graph: Graph, log: Log) -> Graph:
@@ -112,9 +99,8 @@ def _apply(new: Graph, node: Node, operands: list[Known], log: Log) -> list[Know
     if isinstance(node.op.loop, Interleaved):
         found = node.op.loop.fn(*map(_memory, operands), **node.attrs)
         return [_Complex(memory=found) if node.outputs[0].dtype.is_complex else found]
-    if isinstance(node.op.loop, External) or not _touches_complex(node):
-        made = _make(new, node, [x.as_whole() if isinstance(x, _Complex) else x for x in operands], node.attrs)
-        return [_Complex(whole=m) if m.dtype.is_complex else m for m in made]
+    if not _touches_complex(node):
+        return _make(new, node, list(map(_memory, operands)), node.attrs)
     if node.op.name == "full":
         value, part = complex(node.attrs["value"]), {**node.attrs, "dtype": node.attrs["dtype"].to_real()}
         return [_Complex(Pair(*(_make(new, node, [], {**part, "value": x})[0] for x in (value.real, value.imag))))]

@@ -27,9 +27,9 @@ def transform_as_convolution(g: Rewriter, a: Application) -> Replacement:
     Bluestein 1970: ``j * k = (j**2 + k**2 - (k - j)**2) / 2``.
     """
     x = a.inputs[0]
-    if a.attrs["form"] != "c2c" or radices(x.shape[1]) is not None:
+    if a.attrs["form"] != "c2c" or radices(x.shape[-3]) is not None:
         return None
-    n, forward = x.shape[1], a.attrs["forward"]
+    n, forward = x.shape[-3], a.attrs["forward"]
     size = fast_size(2 * n - 1)
     cos, sin = exact_roots(np.arange(n) ** 2, 2 * n)
     chirp = cos + 1j * (sin if forward else -sin)
@@ -39,13 +39,13 @@ def transform_as_convolution(g: Rewriter, a: Application) -> Replacement:
     graph = cast(Graph, g)  # builds as a graph does, and simplifies on the way
     weight, spectrum = (_constant(g, c, x) for c in (chirp, np.fft.fft(around)))
     times = product(prim.mul)
-    low, high = (0, 0, 0), (0, size - n, 0)
+    low = (0,) * (x.ndim - 1)
+    high = (*low[:-2], size - n, 0)
     turned = times(unpacked(Sym(graph, x)), weight)
     padded = Pair(*(prim.pad(p, low=low, high=high, interior=low, value=0.0) for p in (turned.re, turned.im)))
     found = unpacked(prim.dft(packed(padded), form="c2c", forward=True, scale=1.0))
     found = unpacked(prim.dft(packed(times(found, spectrum)), form="c2c", forward=False, scale=a.attrs["scale"] / size))
-    rows, _, inner, _ = x.shape
-    kept = (prim.slice(p, starts=low, stops=(rows, n, inner), steps=(1, 1, 1)) for p in (found.re, found.im))
+    kept = (prim.slice(p, starts=low, stops=x.shape[:-1], steps=(1,) * len(low)) for p in (found.re, found.im))
     result: Value = packed(times(Pair(*kept), weight)).value
     return result
 
