@@ -31,8 +31,8 @@ def store_transposed(
 ) -> None:
     """Store the first ``active`` lanes of all rows: lane k of row r to element ``k * stride + r`` from ``base`` on.
 
-    A function of the module does it where there are many shuffles, as there are few shapes. With ``stream``, ``base`` begins a
-    line, and whole vectors of whole lines pass the caches by.
+    A function of the module does it where there are many shuffles, as there are few shapes. With ``stream``, ``base``
+    begins a line, and whole vectors of whole lines pass the caches by.
     """
     first = rows[0]
     stream = stream and stride % first.width == 0

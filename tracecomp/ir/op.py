@@ -120,9 +120,10 @@ class Paired:
 
 @immutable
 class Interleaved:
-    """Loop meaning by other primitives, on complex values as they lie in memory: ``fn(*operands, **attrs)``.
+    """Loop meaning by other primitives on whole complex values: ``fn(operand, apart, **attrs)``.
 
-    Complex operands and results are real ones with both parts along a new last axis.
+    A complex operand or result is a ``Pair``, or one real value as it lies in memory, with both parts along a new last
+    axis. ``apart`` says which of them the readers of the result prefer.
     """
 
     fn: Callable[..., Any]

@@ -1,13 +1,15 @@
 """``dft``: transforms along one axis as they lie in memory, which compiled Fourier transforms are made of.
 
-The operand is (..., points, inner), complex numbers as real and imaginary parts along one more axis of 2. Three
-forms: "c2c" from complex to complex numbers, "r2c" from an even number of real ones to the half spectrum, "c2r" back.
+The operand is (..., points, inner), complex numbers as real and imaginary parts along one more axis of 2, or, with
+``apart_in``, as two operands; the result likewise. Three forms: "c2c" from complex to complex numbers, "r2c" from an
+even number of real ones to the half spectrum, "c2r" back.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -23,33 +25,48 @@ from tracecomp.ops.dft_stages import Stages
 FORMS = ("c2c", "r2c", "c2r")
 
 
-def _infer(x: TensorType, *table: TensorType, form: str, forward: bool, scale: float) -> TensorType:
-    dtype = check_dtype("dft", (x, *table), "wide")
-    require(form in FORMS and (form == "c2c" or forward == (form == "r2c")), RuntimeError, f"dft: no form {form}")
+def whole(types: Sequence[TensorType], apart: bool) -> TensorType:
+    """The type of an operand with both parts in one."""
+    first = types[0]
+    return TensorType(first.dtype, (*first.shape, 2)) if apart else first
+
+
+def _infer(
+    *types: TensorType, form: str, forward: bool, scale: float, apart_in: bool, apart_out: bool
+) -> TensorType | tuple[TensorType, TensorType]:
+    dtype = check_dtype("dft", types, "wide")
+    right = form == "c2c" or (forward, apart_in and form == "r2c", apart_out and form == "c2r") == (
+        form == "r2c", False, False,
+    )  # fmt: skip
+    require(form in FORMS and right, RuntimeError, f"dft: no form {form}")
+    same = not apart_in or (len(types) > 1 and types[0] == types[1])
+    require(same, RuntimeError, "dft: expected real and imaginary parts of one type")
+    x = whole(types, apart_in)
     least = 2 if form == "r2c" else 3
-    whole = x.ndim >= least and (form == "r2c" or x.shape[-1] == 2)
-    require(whole, RuntimeError, f"dft: expected (..., points, inner{', 2' * (least - 2)}), got {x}")
+    fits = x.ndim >= least and (form == "r2c" or x.shape[-1] == 2)
+    require(fits, RuntimeError, f"dft: expected (..., points, inner{', 2' * (least - 2)}), got {x}")
     *lead, points, inner = x.shape if form == "r2c" else x.shape[:-1]
     enough = points > 1 if form == "c2c" else points > 2 and points % 2 == 0 if form == "r2c" else points > 2
     require(enough, RuntimeError, f"dft: Invalid number of data points ({points}) for {form}, operand {x}")
     if form == "c2r":
         return TensorType(dtype, (*lead, 2 * (points - 1), inner))
-    return TensorType(dtype, (*lead, points if form == "c2c" else points // 2 + 1, inner, 2))
+    shape = (*lead, points if form == "c2c" else points // 2 + 1, inner)
+    part = TensorType(dtype, shape)
+    return (part, part) if apart_out else TensorType(dtype, (*shape, 2))
 
 
-def _impl(x: Any, *table: Any, form: str, forward: bool, scale: float) -> Any:
+def _impl(*xs: Any, form: str, forward: bool, scale: float, apart_in: bool, apart_out: bool) -> Any:
     """numpy's transforms, without a factor and then with ``scale``."""
+    x = xs[0]
     if form == "r2c":
-        return _parts(np.fft.rfft(x, axis=-2) * scale, x.dtype)
-    whole = x[..., 0] + 1j * x[..., 1]
-    if form == "c2r":
-        return np.asarray(np.fft.irfft(whole, axis=-2, norm="forward") * scale, x.dtype)
-    found = np.fft.fft(whole, axis=-2) if forward else np.fft.ifft(whole, axis=-2, norm="forward")
-    return _parts(found * scale, x.dtype)
-
-
-def _parts(x: Any, dtype: Any) -> Any:
-    return np.stack((x.real, x.imag), -1).astype(dtype)
+        found = np.fft.rfft(x, axis=-2)
+    else:
+        given = x + 1j * xs[1] if apart_in else x[..., 0] + 1j * x[..., 1]
+        if form == "c2r":
+            return np.asarray(np.fft.irfft(given, axis=-2, norm="forward") * scale, x.dtype)
+        found = np.fft.fft(given, axis=-2) if forward else np.fft.ifft(given, axis=-2, norm="forward")
+    parts = [np.ascontiguousarray(part * scale, x.dtype) for part in (found.real, found.imag)]
+    return tuple(parts) if apart_out else np.stack(parts, -1)
 
 
 def rows_of(x: TensorType, form: str) -> tuple[int, int, int]:
@@ -67,15 +84,16 @@ def plan_of(x: TensorType, form: str) -> Plan:
 
 def _loop(
     ins: Sequence[Buffer], outs: Sequence[Buffer], in_types: Sequence[TensorType], out_types: Any, *, form: str,
-    forward: bool, scale: float,
+    forward: bool, scale: float, apart_in: bool, apart_out: bool,
 ) -> list[Stmt]:  # fmt: skip
     """Statements over the operand and the table of roots that ``passes/transforms.py`` adds to it."""
-    (x, table), [out] = ins, outs
-    if x.size == 0:
+    *given, table = ins
+    if outs[0].size == 0:
         return []
-    rows, _, inner = rows_of(in_types[0], form)
-    p = plan_of(in_types[0], form)
-    return (Stages if p.second else Side)(p, x, table, out, rows, inner, form, forward, scale).statements()
+    x = whole(in_types, apart_in)
+    rows, _, inner = rows_of(x, form)
+    p = plan_of(x, form)
+    return (Stages if p.second else Side)(p, given, table, outs, rows, inner, form, forward, scale).statements()
 
 
 _SHAPES = ((1, 8, 1), (2, 12, 3), (3, 6, 1), (0, 4, 2), (2, 64, 1), (1, 34, 5), (9, 30, 1))
@@ -86,23 +104,32 @@ def _samples() -> tuple[Sample, ...]:
     found = []
     for d in ("f32", "f64"):
         for shape, half in zip(_SHAPES, _HALF, strict=True):
-            found += [Sample((of(d, *shape, 2),), {"form": "c2c", "forward": f, "scale": 1.0}) for f in (True, False)]
-            found.append(Sample((of(d, *shape),), {"form": "r2c", "forward": True, "scale": 0.5}))
-            found.append(Sample((of(d, *half, 2),), {"form": "c2r", "forward": False, "scale": 0.125}))
+            for apart_in, apart_out in product((False, True), repeat=2):
+                ends = {"apart_in": apart_in, "apart_out": apart_out}
+                args = (of(d, *shape),) * 2 if apart_in else (of(d, *shape, 2),)
+                found += [Sample(args, {"form": "c2c", "forward": f, "scale": 1.0, **ends}) for f in (True, False)]
+                if not apart_in:
+                    found.append(Sample((of(d, *shape),), {"form": "r2c", "forward": True, "scale": 0.5, **ends}))
+                if not apart_out:
+                    args = (of(d, *half),) * 2 if apart_in else (of(d, *half, 2),)
+                    found.append(Sample(args, {"form": "c2r", "forward": False, "scale": 0.125, **ends}))
     return tuple(found)
 
+
+_WHOLE = {"forward": True, "scale": 1.0, "apart_in": False, "apart_out": False}
 
 register(
     Op(
         name="dft", kind="transform", doc="transforms along one axis, complex numbers as they lie in memory",
-        infer=_infer, impl=_impl, vjp=None, saves=(), loop=Imperative(_loop),
-        attrs={"form": str, "forward": bool, "scale": float}, samples=_samples(),
+        infer=_infer, impl=_impl, vjp=None, saves=(), loop=Imperative(_loop), samples=_samples(),
+        attrs={"form": str, "forward": bool, "scale": float, "apart_in": bool, "apart_out": bool},
         errors=(
-            bad(RuntimeError, "no form", of("f32", 1, 3, 1, 2), form="c2x", forward=True, scale=1.0),
-            bad(RuntimeError, "expected", of("f32", 1, 3, 3), form="c2c", forward=True, scale=1.0),
-            bad(RuntimeError, "number of data points", of("f32", 1, 3, 2), form="r2c", forward=True, scale=1.0),
-            bad(NotImplementedError, "not implemented for 'Half'", of("f16", 1, 4, 2), form="r2c", forward=True,
-                scale=1.0),
+            bad(RuntimeError, "no form", of("f32", 1, 3, 1, 2), form="c2x", **_WHOLE),
+            bad(RuntimeError, "expected", of("f32", 1, 3, 3), form="c2c", **_WHOLE),
+            bad(RuntimeError, "of one type", of("f32", 3, 1), of("f32", 4, 1), form="c2c",
+                **{**_WHOLE, "apart_in": True}),
+            bad(RuntimeError, "number of data points", of("f32", 1, 3, 2), form="r2c", **_WHOLE),
+            bad(NotImplementedError, "not implemented for 'Half'", of("f16", 1, 4, 2), form="r2c", **_WHOLE),
         ),
     )
 )  # fmt: skip

@@ -42,33 +42,42 @@ class Scratch:
 
 
 class Transform:
-    """One transform of ``x``, (rows, points, inner), to ``out``, with roots from ``table``; see ``ops/dft.py``."""
+    """One transform of (rows, points, inner), with roots from ``table``; see ``ops/dft.py``.
+
+    ``ins`` and ``outs`` are one buffer each, or two where real and imaginary parts lie apart.
+    """
 
     def __init__(
-        self, plan: Plan, x: Buffer, table: Buffer, out: Buffer, rows: int, inner: int, form: str, forward: bool,
-        scale: float,
+        self, plan: Plan, ins: Sequence[Buffer], table: Buffer, outs: Sequence[Buffer], rows: int, inner: int,
+        form: str, forward: bool, scale: float,
     ) -> None:  # fmt: skip
         self.names = Names()
-        self.plan, self.x, self.table, self.out = plan, x, table, out
+        self.plan, self.ins, self.table, self.outs = plan, ins, table, outs
         self.rows, self.inner, self.form, self.forward, self.scale = rows, inner, form, forward, scale
-        self.most = VECTOR // x.dtype.itemsize
+        self.dtype = table.dtype
+        self.most = VECTOR // self.dtype.itemsize
 
     def scratch(self, points: int, width: int) -> tuple[Scratch, Scratch]:
         """Memory for all vectors before and after a pass."""
-        one, two = (Buffer(self.names.let(), self.x.dtype, 2 * points * width) for _ in range(2))
+        one, two = (Buffer(self.names.let(), self.dtype, 2 * points * width) for _ in range(2))
         return Scratch(one, width), Scratch(two, width)
 
     # ---- the ends
 
     def pairs(self, start: Index) -> Complex:
         """The operand's complex number ``start``."""
-        return Load(self.x, start * 2), Load(self.x, start * 2 + 1)
+        if len(self.ins) == 2:
+            return Load(self.ins[0], start), Load(self.ins[1], start)
+        return Load(self.ins[0], start * 2), Load(self.ins[0], start * 2 + 1)
 
     def store_pairs(self, w: Writer, start: Index, value: Complex) -> None:
         """``value`` as the result's complex number ``start``."""
+        if len(self.outs) == 2:
+            w.stmts += [Store(out, start, part) for out, part in zip(self.outs, value, strict=True)]
+            return
         part = self.names.var(2)
-        first = call("eq", IndexValue(index(part)), Const(0, int64))
-        w.stmts.append(Loop("tile", part, (Store(self.out, start * 2 + index(part), call("select", first, *value)),)))
+        chosen = call("select", call("eq", IndexValue(index(part)), Const(0, int64)), *value)
+        w.stmts.append(Loop("tile", part, (Store(self.outs[0], start * 2 + index(part), chosen),)))
 
     def given(self, source: Source) -> Source:
         """``source`` as the forward transform sees it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tracecomp.ir.index import Index, index
-from tracecomp.ir.loops import Load, Loop, Stmt, Store
+from tracecomp.ir.loops import Buffer, Load, Loop, Stmt, Store
 from tracecomp.ops.butterflies import Complex, Writer
 from tracecomp.ops.dft_passes import Scratch, Sink, Source, Transform, at, locals_of, over
 from tracecomp.ops.statements import vectors
@@ -37,10 +37,10 @@ class Side(Transform):
             self.store_pairs(w, place(j, lane, size), value)
 
         def rows(j: Index, lane: Index) -> Complex:
-            return Load(self.x, place(j * 2, lane, 2 * n)), Load(self.x, place(j * 2 + 1, lane, 2 * n))
+            return Load(self.ins[0], place(j * 2, lane, 2 * n)), Load(self.ins[0], place(j * 2 + 1, lane, 2 * n))
 
         def store_rows(w: Writer, j: Index, lane: Index, value: Complex) -> None:
-            w.stmts += [Store(self.out, place(j * 2 + part, lane, 2 * n), value[part]) for part in range(2)]
+            w.stmts += [Store(self.outs[0], place(j * 2 + part, lane, 2 * n), value[part]) for part in range(2)]
 
         width, count = self.plan.lanes.width, len(first.radices)
         if self.form == "c2c":
@@ -55,9 +55,8 @@ class Side(Transform):
 
     def _rows(self, start: Index, scratch: tuple[Scratch, Scratch]) -> list[Stmt]:
         first, width = self.plan.first, self.plan.lanes.width
-        have, want = self.x.size // self.rows, self.out.size // self.rows
         given, other = scratch
-        stmts = self._turned(given, have, start)
+        stmts = [s for part, x in enumerate(self.ins) for s in self._turned(given, x, part, len(self.ins), start)]
         if self.form == "c2r":
             stmts += self._split(width, given.read, other.write)
             given, other = other, given
@@ -68,30 +67,35 @@ class Side(Transform):
             joined = given if found is other else other
             stmts += self._join(found, joined.write)
             found = joined
-        return [*stmts, *self._turned_back(found, want, start)]
+        back = (self._turned_back(found, out, part, len(self.outs), start) for part, out in enumerate(self.outs))
+        return [*stmts, *(s for part in back for s in part)]
 
-    def _turned(self, to: Scratch, count: int, start: Index) -> list[Stmt]:
-        """``count`` numbers of each row of the operand as vectors over rows."""
+    def _turned(self, to: Scratch, x: Buffer, first: int, step: int, start: Index) -> list[Stmt]:
+        """The numbers of each row of ``x`` as vectors over rows: ``step`` apart, from vector ``first`` on."""
+        count = x.size // self.rows
 
         def body(i: Index) -> list[Stmt]:
             row = self.names.var(to.width)
-            value = Load(self.x, (start + index(row)) * count + i)
-            return [Loop("tile", row, (Store(to.buffer, i * to.width + index(row), value),))]
+            value = Load(x, (start + index(row)) * count + i)
+            return [Loop("tile", row, (Store(to.buffer, (i * step + first) * to.width + index(row), value),))]
 
         return vectors(self.names, count, body, chunk=TILE)
 
-    def _turned_back(self, given: Scratch, count: int, start: Index) -> list[Stmt]:
-        """The result's rows of ``count`` numbers from vectors over rows."""
+    def _turned_back(self, given: Scratch, out: Buffer, first: int, step: int, start: Index) -> list[Stmt]:
+        """The rows of ``out`` from vectors over rows."""
+        count = out.size // self.rows
         if given.width == 1:
-            return vectors(self.names, count, lambda i: [Store(self.out, start * count + i, Load(given.buffer, i))])
+            return vectors(
+                self.names, count, lambda i: [Store(out, start * count + i, Load(given.buffer, i * step + first))]
+            )
         found: list[Stmt] = []
         whole, rest = divmod(count, TILE)
-        for times, height, first in ((whole, TILE, 0), (1, rest, whole * TILE)):
+        for times, height, done in ((whole, TILE, 0), (1, rest, whole * TILE)):
             if times and height:
                 block, i, lane = self.names.var(times), self.names.var(height), self.names.var(given.width)
-                number = at(block) * TILE + first + index(i)
-                value = Load(given.buffer, number * given.width + index(lane))
-                store = Store(self.out, (start + index(lane)) * count + number, value)
+                number = at(block) * TILE + done + index(i)
+                value = Load(given.buffer, (number * step + first) * given.width + index(lane))
+                store = Store(out, (start + index(lane)) * count + number, value)
                 found.append(Loop("serial", block, (Loop("tile", i, (over(lane, [store]),)),)))
         return found
 

@@ -28,7 +28,7 @@ class Stages(Transform):
     def statements(self) -> list[Stmt]:
         shared = self.rows < FEW_ROWS and self.plan.points >= LONG
         slots = self.rows if shared else 1
-        lanes, dtype = self.plan.lanes, self.x.dtype
+        lanes, dtype = self.plan.lanes, self.dtype
         size = 2 * self.plan.first.points * lanes.count * lanes.width
         self.between = Buffer(self.names.let(), dtype, slots * size)
         self.whole = Buffer(self.names.let(), dtype, slots * 2 * (self.plan.points + 1))

@@ -8,7 +8,7 @@ transforms by the number of points, "forward" the others, "ortho" both by its ro
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from tracecomp.ir.types import TensorType, from_numpy_dtype, int64
 from tracecomp.ops.autodiff import zeros_like
 from tracecomp.ops.define import bad, check_dtype, of, require
 from tracecomp.ops.dft_plan import radices
-from tracecomp.ops.parts import packed, unpacked
+from tracecomp.ops.parts import unpacked
 from tracecomp.ops.prim import prim
 
 Axes = tuple[int, ...]
@@ -40,21 +40,37 @@ def _factor(sizes: Sequence[int], norm: str, forward: bool) -> float:
     return points**-0.5 if norm == "ortho" else 1.0 / points if (norm == "forward") == forward else 1.0
 
 
-def _along(x: Any, axis: int, form: str, forward: bool, scale: float = 1.0) -> Any:
-    """``dft`` along one axis of a value in memory; the axis goes last where what stands behind it fills few lanes."""
-    shape = tuple(x.shape)
-    ndim = len(shape) - (form != "r2c")
-    rest = shape[ndim:]
+def _each(x: Any, fn: Callable[[Any], Any]) -> Any:
+    return Pair(fn(x.re), fn(x.im)) if isinstance(x, Pair) else fn(x)
+
+
+def _along(x: Any, axis: int, form: str, forward: bool, apart: bool, scale: float = 1.0) -> Any:
+    """``dft`` along one axis, which goes last where what stands behind it fills few lanes.
+
+    Complex operands and, with ``apart``, results are a ``Pair``, else values in memory.
+    """
+    given = (x.re, x.im) if isinstance(x, Pair) else (x,)
+    shape = tuple(given[0].shape)
+    ndim = len(shape) - (len(given) == 1 and form != "r2c")
     if form == "c2c" and shape[axis] == 1:
-        return x if scale == 1.0 else prim.mul(x, scale)
+        return x if scale == 1.0 else _each(x, lambda part: prim.mul(part, scale))
     if 1 < math.prod(shape[axis + 1 : ndim]) < FEW_LANES:
-        order = (*range(axis), *range(axis + 1, ndim), axis)
-        found = _along(prim.permute(x, dims=(*order, *range(ndim, len(shape)))), ndim - 1, form, forward, scale)
+        last = (*range(axis), *range(axis + 1, ndim), axis)
         back = (*range(axis), ndim - 1, *range(axis, ndim - 1))
-        return prim.permute(found, dims=(*back, *range(ndim, len(found.shape))))
-    given = prim.reshape(x, shape=(*shape[: axis + 1], math.prod(shape[axis + 1 : ndim]), *rest))
-    found = prim.dft(given, form=form, forward=forward, scale=scale)
-    return prim.reshape(found, shape=(*found.shape[: axis + 1], *shape[axis + 1 : ndim], *found.shape[axis + 2 :]))
+        found = _along(_each(x, lambda part: _moved(part, last)), ndim - 1, form, forward, apart, scale)
+        return _each(found, lambda part: _moved(part, back))
+    flat = (*shape[: axis + 1], math.prod(shape[axis + 1 : ndim]), *shape[ndim:])
+    made = prim.dft(
+        *(prim.reshape(part, shape=flat) for part in given), form=form, forward=forward, scale=scale,
+        apart_in=len(given) == 2, apart_out=apart and form != "c2r",
+    )  # fmt: skip
+    return _each(Pair(*made) if isinstance(made, tuple) else made, lambda part: prim.reshape(
+        part, shape=(*part.shape[: axis + 1], *shape[axis + 1 : ndim], *part.shape[axis + 2 :])))  # fmt: skip
+
+
+def _moved(x: Any, order: Sequence[int]) -> Any:
+    """The first axes in another order."""
+    return prim.permute(x, dims=(*order, *range(len(order), len(x.shape))))
 
 
 def _cut(x: Any, axis: int, start: int, stop: int) -> Any:
@@ -71,11 +87,16 @@ def _halves(n: int) -> bool:
     return n > 2 and n % 2 == 0 and radices(n // 2) is not None
 
 
-def _c2c_loop(x: Any, *, axes: Axes, forward: bool, norm: str) -> Any:
-    scale = _factor([x.shape[a] for a in axes], norm, forward)
+def _c2c_loop(x: Any, apart: bool, *, axes: Axes, forward: bool, norm: str) -> Any:
+    scale = _factor([_sizes(x)[a] for a in axes], norm, forward)
     for axis in axes[:-1]:
-        x = _along(x, axis, "c2c", forward)
-    return _along(x, axes[-1], "c2c", forward, scale)
+        x = _along(x, axis, "c2c", forward, True)
+    return _along(x, axes[-1], "c2c", forward, apart, scale)
+
+
+def _sizes(x: Any) -> Sequence[int]:
+    found: Sequence[int] = x.re.shape if isinstance(x, Pair) else x.shape
+    return found
 
 
 def _c2c_infer(x: TensorType, *, axes: Axes, forward: bool, norm: str) -> TensorType:
@@ -136,16 +157,17 @@ def _r2c_impl(x: Any, *, axes: Axes, norm: Any) -> Any:
     return _dense(np.fft.rfftn(x, axes=axes, norm=norm), from_numpy_dtype(x.dtype).to_complex().numpy)
 
 
-def _r2c_loop(x: Any, *, axes: Axes, norm: str) -> Any:
+def _r2c_loop(x: Any, apart: bool, *, axes: Axes, norm: str) -> Any:
     *others, last = axes
     n = x.shape[last]
     scale = _factor([x.shape[a] for a in axes], norm, True)
     if _halves(n):
-        found = _along(x, last, "r2c", True, scale)
+        found = _along(x, last, "r2c", True, apart or bool(others), scale)
     else:
-        found = _cut(_along(packed(Pair(x, zeros_like(x))), last, "c2c", True, scale), last, 0, n // 2 + 1)
+        found = _along(Pair(x, zeros_like(x)), last, "c2c", True, apart or bool(others), scale)
+        found = _each(found, lambda part: _cut(part, last, 0, n // 2 + 1))
     for axis in others:
-        found = _along(found, axis, "c2c", True)
+        found = _along(found, axis, "c2c", True, apart or axis != others[-1])
     return found
 
 
@@ -198,18 +220,18 @@ def _c2r_impl(x: Any, *, axes: Axes, size: int, norm: Any) -> Any:
     return _dense(np.fft.irfft(x, size, axis=axes[-1], norm=norm), from_numpy_dtype(x.dtype).to_real().numpy)
 
 
-def _c2r_loop(x: Any, *, axes: Axes, size: int, norm: str) -> Any:
+def _c2r_loop(x: Any, apart: bool, *, axes: Axes, size: int, norm: str) -> Any:
     *others, last = axes
-    scale = _factor([*(x.shape[a] for a in others), size], norm, False)
+    scale = _factor([*(_sizes(x)[a] for a in others), size], norm, False)
     for axis in others:
-        x = _along(x, axis, "c2c", False)
+        x = _along(x, axis, "c2c", False, True)
     if _halves(size):
-        return _along(x, last, "c2r", False, scale)
-    half = unpacked(x)
-    negative = (prim.flip(_cut(part, last, 1, (size + 1) // 2), axes=(last,)) for part in (half.re, half.im))
-    re, im = negative
+        return _along(x, last, "c2r", False, False, scale)
+    half = x if isinstance(x, Pair) else unpacked(x)
+    re, im = (prim.flip(_cut(part, last, 1, (size + 1) // 2), axes=(last,)) for part in (half.re, half.im))
     whole = Pair(prim.concat(half.re, re, axis=last), prim.concat(half.im, prim.neg(im), axis=last))
-    return unpacked(_along(packed(whole), last, "c2c", False, scale)).re
+    found = _along(whole, last, "c2c", False, True, scale)
+    return found.re
 
 
 def _c2r_vjp(grads: Any, outs: Any, ins: Any, *, axes: Axes, size: int, norm: str) -> Any:

@@ -5,6 +5,7 @@ Inputs and outputs of the graph, and of bodies, keep their memory: real and imag
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from tracecomp.ir.op import Control, Interleaved, Pair
 from tracecomp.ir.types import TensorType
 from tracecomp.ops.autodiff import Sym
 from tracecomp.ops.parts import packed, unpacked
+from tracecomp.ops.prim import prim
 from tracecomp.passes.rewrite import Log, has_node
 
 
@@ -65,18 +67,40 @@ def _touches_complex(node: Node) -> bool:
 
 
 def _split(graph: Graph, log: Log) -> Graph:
-    new = Graph(graph.name)
+    new, in_memory = Graph(graph.name), _in_memory(graph)
     known: dict[Value, Known] = {i.value: _input(new, i.value.type, i.name, i.role, i.data) for i in graph.inputs}
     for node in graph.live_nodes():
         here = graph.origin.get(node, Origin())
         new.here = replace(here, made_by="pairs") if _touches_complex(node) else here
-        known.update(zip(node.outputs, _apply(new, node, [known[v] for v in node.inputs], log), strict=True))
+        known.update(zip(node.outputs, _apply(new, node, [known[v] for v in node.inputs], in_memory, log), strict=True))
         log.hits[node.op.name] += _touches_complex(node)
     new.here = Origin()
     for output in graph.outputs:
         new.add_output(_memory(known[output.value]).value, output.name, output.role)
     new.drop_dead()
     return new
+
+
+def _in_memory(graph: Graph) -> set[Value]:
+    """The complex values that are wanted as they lie in memory, by outputs and bodies, also through views."""
+    found = {o.value for o in graph.outputs}
+    for node in reversed(list(graph.live_nodes())):
+        wanted = isinstance(node.op.loop, Control) or node.op.name == "view_as_real"
+        if wanted or (node.op.name in _VIEWS and node.outputs[0] in found):
+            found.update(node.inputs)
+    return found
+
+
+_VIEWS: dict[str, Callable[..., Any]] = {
+    "flip": prim.flip,
+    "reshape": lambda x, shape: prim.reshape(x, shape=(*shape, 2)),
+    "expand": lambda x, shape: prim.expand(x, shape=(*shape, 2)),
+    "permute": lambda x, dims: prim.permute(x, dims=(*dims, len(dims))),
+    "slice": lambda x, starts, stops, steps: prim.slice(
+        x, starts=(*starts, 0), stops=(*stops, 2), steps=(*steps, 1)
+    ),
+}
+"""Views of complex values as they lie in memory."""
 
 
 def _input(new: Graph, type: TensorType, name: str, role: str, data: np.ndarray[Any, Any] | None) -> Known:
@@ -90,15 +114,16 @@ def _memory(x: Known) -> Sym:
     return x.as_memory() if isinstance(x, _Complex) else x
 
 
-def _apply(new: Graph, node: Node, operands: list[Known], log: Log) -> list[Known]:
+def _apply(new: Graph, node: Node, operands: list[Known], in_memory: set[Value], log: Log) -> list[Known]:
     """The results of ``node`` in the new graph."""
     if isinstance(node.op.loop, Control):
         attrs = {k: _split(v, log) if isinstance(v, Graph) else v for k, v in node.attrs.items()}
         made = _make(new, node, list(map(_memory, operands)), attrs)
         return [_Complex(memory=m) if v.dtype.is_complex else m for v, m in zip(node.outputs, made, strict=True)]
     if isinstance(node.op.loop, Interleaved):
-        found = node.op.loop.fn(*map(_memory, operands), **node.attrs)
-        return [_Complex(memory=found) if node.outputs[0].dtype.is_complex else found]
+        given = (x.memory or x.pair if isinstance(x, _Complex) else x for x in operands)
+        made = node.op.loop.fn(*given, node.outputs[0] not in in_memory, **node.attrs)
+        return [_complex(made) if node.outputs[0].dtype.is_complex else made]
     if not _touches_complex(node):
         return _make(new, node, list(map(_memory, operands)), node.attrs)
     if node.op.name == "full":
@@ -106,8 +131,14 @@ def _apply(new: Graph, node: Node, operands: list[Known], log: Log) -> list[Know
         return [_Complex(Pair(*(_make(new, node, [], {**part, "value": x})[0] for x in (value.real, value.imag))))]
     if node.op.parts is None:
         raise CompileError(f"{node.op.name} on complex operands has no meaning on their parts")
+    if node.op.name in _VIEWS and node.outputs[0] in in_memory:
+        return [_Complex(memory=_VIEWS[node.op.name](_memory(operands[0]), **node.attrs))]
     found = node.op.parts(*(x.as_pair() if isinstance(x, _Complex) else x for x in operands), **node.attrs)
     return [_Complex(found) if isinstance(found, Pair) else found]
+
+
+def _complex(x: Any) -> _Complex:
+    return _Complex(x) if isinstance(x, Pair) else _Complex(memory=x)
 
 
 def _make(new: Graph, node: Node, operands: list[Sym], attrs: dict[str, Any]) -> list[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from tracecomp.ir.op import Pair
 from tracecomp.ir.types import TensorType
 from tracecomp.ops.autodiff import Sym
 from tracecomp.ops.butterflies import exact_roots
-from tracecomp.ops.dft import plan_of
+from tracecomp.ops.dft import plan_of, whole
 from tracecomp.ops.dft_plan import fast_size, radices
 from tracecomp.ops.parts import packed, product, unpacked
 from tracecomp.ops.prim import prim
@@ -26,10 +26,10 @@ def transform_as_convolution(g: Rewriter, a: Application) -> Replacement:
 
     Bluestein 1970: ``j * k = (j**2 + k**2 - (k - j)**2) / 2``.
     """
-    x = a.inputs[0]
-    if a.attrs["form"] != "c2c" or radices(x.shape[-3]) is not None:
+    if a.attrs["form"] != "c2c" or radices(_operand(a).shape[-3]) is not None:
         return None
-    n, forward = x.shape[-3], a.attrs["forward"]
+    shape = _operand(a).shape[:-1]
+    n, forward = shape[-2], a.attrs["forward"]
     size = fast_size(2 * n - 1)
     cos, sin = exact_roots(np.arange(n) ** 2, 2 * n)
     chirp = cos + 1j * (sin if forward else -sin)
@@ -37,17 +37,26 @@ def transform_as_convolution(g: Rewriter, a: Application) -> Replacement:
     around[:n] = chirp.conj()
     around[size - n + 1 :] = chirp[:0:-1].conj()
     graph = cast(Graph, g)  # builds as a graph does, and simplifies on the way
-    weight, spectrum = (_constant(g, c, x) for c in (chirp, np.fft.fft(around)))
+    given = [Sym(graph, v) for v in a.inputs]
+    weight, spectrum = (_constant(g, c, a.inputs[0]) for c in (chirp, np.fft.fft(around)))
     times = product(prim.mul)
-    low = (0,) * (x.ndim - 1)
+    low = (0,) * len(shape)
     high = (*low[:-2], size - n, 0)
-    turned = times(unpacked(Sym(graph, x)), weight)
-    padded = Pair(*(prim.pad(p, low=low, high=high, interior=low, value=0.0) for p in (turned.re, turned.im)))
-    found = unpacked(prim.dft(packed(padded), form="c2c", forward=True, scale=1.0))
-    found = unpacked(prim.dft(packed(times(found, spectrum)), form="c2c", forward=False, scale=a.attrs["scale"] / size))
-    kept = (prim.slice(p, starts=low, stops=x.shape[:-1], steps=(1,) * len(low)) for p in (found.re, found.im))
-    result: Value = packed(times(Pair(*kept), weight)).value
-    return result
+    turned = times(Pair(*given) if a.attrs["apart_in"] else unpacked(*given), weight)
+    padded = (prim.pad(p, low=low, high=high, interior=low, value=0.0) for p in (turned.re, turned.im))
+    found = times(_apart(*padded, forward=True, scale=1.0), spectrum)
+    found = _apart(found.re, found.im, forward=False, scale=a.attrs["scale"] / size)
+    kept = (prim.slice(p, starts=low, stops=shape, steps=(1,) * len(low)) for p in (found.re, found.im))
+    result = times(Pair(*kept), weight)
+    return (result.re.value, result.im.value) if a.attrs["apart_out"] else cast(Value, packed(result).value)
+
+
+def _apart(re: Sym, im: Sym, **attrs: Any) -> Pair:
+    return Pair(*prim.dft(re, im, form="c2c", apart_in=True, apart_out=True, **attrs))
+
+
+def _operand(a: Application) -> TensorType:
+    return whole([v.type for v in a.inputs], a.attrs["apart_in"])
 
 
 def _constant(g: Rewriter, values: np.ndarray, like: Value) -> Pair:
@@ -62,8 +71,8 @@ def _constant(g: Rewriter, values: np.ndarray, like: Value) -> Pair:
 @RULES.on("dft")
 def roots_of_transform(g: Rewriter, a: Application) -> Replacement:
     """dft(x) -> dft(x, roots of unity)"""
-    if len(a.inputs) > 1:
+    if len(a.inputs) > 1 + a.attrs["apart_in"]:
         return None
-    x = a.inputs[0]
-    table = np.asarray(plan_of(x.type, a.attrs["form"]).table.array(), x.dtype.numpy)
-    return g.add(a.op, (x, g.constant(table, TensorType(x.dtype, table.shape))), a.attrs)
+    x = _operand(a)
+    table = np.asarray(plan_of(x, a.attrs["form"]).table.array(), x.dtype.numpy)
+    return g.add(a.op, (*a.inputs, g.constant(table, TensorType(x.dtype, table.shape))), a.attrs)
