@@ -56,7 +56,7 @@ class Writer:
         return re, self.op("fma", ar, bi, call("mul", ai, br))
 
 
-def exact_roots(k: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+def roots_of_unity(k: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     """Cosine and sine of ``-2 pi k / n`` in float64, by the symmetries of the circle from angles up to ``pi / 4``."""
     eighths = 8 * (np.asarray(k, np.int64) % n)
     below = eighths > 4 * n
@@ -97,7 +97,7 @@ def _turned(w: Writer, x: Complex, k: int, n: int) -> Complex:
         if 8 * k == n:
             return w.op("mul", plus, root), w.op("mul", minus, root)
         return w.op("mul", minus, root), w.op("neg", w.op("mul", plus, root))
-    cos, sin = exact_roots(np.array(k), n)
+    cos, sin = roots_of_unity(np.array(k), n)
     return w.times(x, (Const(float(cos), re.dtype), Const(float(sin), re.dtype)))
 
 
@@ -111,7 +111,7 @@ def _odd(w: Writer, xs: Sequence[Complex]) -> list[Complex]:
         total = w.add(total, s)
     found: list[Complex] = [total] * n
     for k in range(1, half + 1):
-        cos, sin = exact_roots(np.arange(1, half + 1) * k, n)
+        cos, sin = roots_of_unity(np.arange(1, half + 1) * k, n)
         (ar, ai) = (_weighted(w, [s[part] for s in sums], cos, xs[0][part]) for part in range(2))
         (br, bi) = (_weighted(w, [d[part] for d in differences], sin) for part in range(2))
         found[k] = w.op("sub", ar, bi), w.op("add", ai, br)

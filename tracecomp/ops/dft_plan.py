@@ -19,7 +19,7 @@ import numpy as np
 from tracecomp.ir.index import Index, computed
 from tracecomp.ir.loops import Call, Const, IndexValue
 from tracecomp.ir.types import int64
-from tracecomp.ops.butterflies import LARGEST, exact_roots
+from tracecomp.ops.butterflies import LARGEST, roots_of_unity
 
 VECTOR = 64
 """Bytes of the widest register."""
@@ -105,7 +105,7 @@ class Table:
 
 
 def _of_pass(n: int, radix: int) -> Array:
-    return np.stack(exact_roots(np.outer(np.arange(n // radix), np.arange(1, radix)), n), -1)
+    return np.stack(roots_of_unity(np.outer(np.arange(n // radix), np.arange(1, radix)), n), -1)
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def plan(points: int, rows: int, inner: int, itemsize: int, real: bool) -> Plan:
     """The plan of transforms along the middle axis of (rows, points, inner)."""
     most = VECTOR // itemsize
     table = Table()
-    halves = table.add(2 * points + 2, lambda: np.stack(exact_roots(np.arange(points + 1), 2 * points))) if real else 0
+    halves = table.add(2 * points + 2, partial(_of_halves, points)) if real else 0
     split = _split(points, most) if inner == 1 else None
     if split is not None and (rows < most // 2 or points > FEW_POINTS or _wasted(split, most) == 1.0):
         n1, n2 = split
@@ -140,11 +140,15 @@ def plan(points: int, rows: int, inner: int, itemsize: int, real: bool) -> Plan:
     return Plan(points, blocks(inner if inner > 1 else rows, most), table.columns(points), None, 0, halves, table)
 
 
+def _of_halves(points: int) -> Array:
+    return np.stack(roots_of_unity(np.arange(points + 1), 2 * points))
+
+
 def _between(n1: int, lanes: Blocks) -> Array:
     """Roots for every element between the stages: block, k1, part, lane."""
     j2 = np.stack([lanes.start(b).const + np.arange(lanes.width) for b in range(lanes.count)])
     angles = np.arange(n1)[None, :, None] * j2[:, None, :]
-    return np.stack(exact_roots(angles, n1 * lanes.extent), 2)
+    return np.stack(roots_of_unity(angles, n1 * lanes.extent), 2)
 
 
 def _split(n: int, most: int) -> tuple[int, int] | None:

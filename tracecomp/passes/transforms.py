@@ -10,7 +10,7 @@ from tracecomp.ir.graph import Graph, Value
 from tracecomp.ir.op import Pair
 from tracecomp.ir.types import TensorType
 from tracecomp.ops.autodiff import Sym
-from tracecomp.ops.butterflies import exact_roots
+from tracecomp.ops.butterflies import roots_of_unity
 from tracecomp.ops.dft import plan_of, whole
 from tracecomp.ops.dft_plan import fast_size, radices
 from tracecomp.ops.parts import packed, product, unpacked
@@ -31,7 +31,7 @@ def transform_as_convolution(g: Rewriter, a: Application) -> Replacement:
     shape = _operand(a).shape[:-1]
     n, forward = shape[-2], a.attrs["forward"]
     size = fast_size(2 * n - 1)
-    cos, sin = exact_roots(np.arange(n) ** 2, 2 * n)
+    cos, sin = roots_of_unity(np.arange(n) ** 2, 2 * n)
     chirp = cos + 1j * (sin if forward else -sin)
     around = np.zeros(size, complex)
     around[:n] = chirp.conj()
