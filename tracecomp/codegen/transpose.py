@@ -9,6 +9,8 @@ from tracecomp.codegen.emitter import Emitter, Value, next_power_of_two
 from tracecomp.ir.index import Index, Var
 
 MAX_TILE = 16
+FEW_ROWS = 2
+"""Of so few rows a transpose is as short as the call of a function."""
 
 
 def tile_to_transpose(offset: Index, vector: Var | None, tiles: Sequence[Var]) -> Var | None:
@@ -29,24 +31,29 @@ def store_transposed(
 ) -> None:
     """Store the first ``active`` lanes of all rows: lane k of row r to element ``k * stride + r`` from ``base`` on.
 
-    A function of the module does it, as there are many shuffles and few shapes. With ``stream``, ``base`` begins a
-    line, and whole vectors of whole lines pass the caches by.
+    A function of the module does it where there are many shuffles, as there are few shapes. With ``stream``, ``base``
+    begins a line, and whole vectors of whole lines pass the caches by.
     """
     first = rows[0]
     stream = stream and stride % first.width == 0
+    if len(rows) <= FEW_ROWS:
+        _store_pieces(e, rows, base, stride, active, align, stream)
+        return
     name = f"@tc.transpose{'.stream' * stream}.{len(rows)}x{first.width}.{first.elem}.{stride}.{active}"
     declarations = e.module.declarations
     if name not in declarations:
         inner = Emitter(e.module)
         params = [Value(f"%r{i}", first.elem, first.width) for i in range(len(rows))]
-        _store_pieces(inner, params, stride, active, align, stream)
+        _store_pieces(inner, params, Value("%base", "ptr"), stride, active, align, stream)
         signature = ", ".join([*map(str, params), "ptr %base"])
         lines = "\n".join(inner.blocks[0].lines)
         declarations[name] = f"define internal void {name}({signature}) #0 {{\nentry:\n{lines}\n  ret void\n}}\n"
     e.line(f"  call void {name}({', '.join(map(str, [*rows, base]))})")
 
 
-def _store_pieces(e: Emitter, rows: Sequence[Value], stride: int, active: int, align: int, stream: bool) -> None:
+def _store_pieces(
+    e: Emitter, rows: Sequence[Value], base: Value, stride: int, active: int, align: int, stream: bool
+) -> None:
     """The stores: of one lane each, or of as many lanes as fill a vector where memory goes on without a gap."""
     lanes, extent = rows[0].width, len(rows)
     columns, count = transpose(e, rows), next_power_of_two(extent)
@@ -54,7 +61,7 @@ def _store_pieces(e: Emitter, rows: Sequence[Value], stride: int, active: int, a
     for lane in range(0, active, joined):
         for start in range(0, extent, lanes):
             offset = e.const("i64", lane * stride + start)
-            address = e.gep(rows[0].elem, Value("%base", "ptr"), offset)
+            address = e.gep(rows[0].elem, base, offset)
             piece = pick(e, columns, lane * count + start, min(count * joined, lanes))
             present = min(extent - start, count) + (min(joined, active - lane) - 1) * count
             mask = tail_mask(e, piece.width, present)

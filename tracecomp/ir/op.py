@@ -15,7 +15,7 @@ from tracecomp.ir.types import TensorType
 
 KINDS = (
     "elementwise", "reduction", "view", "pad", "concat", "contraction", "convolution", "window",
-    "gather", "scatter", "cumulative", "sort", "creation", "random", "control", "external",
+    "gather", "scatter", "cumulative", "sort", "creation", "random", "control", "transform", "external",
 )  # fmt: skip
 
 Infer = Callable[..., Any]
@@ -110,7 +110,7 @@ class Composed:
 
 @immutable
 class External:
-    """No loop meaning: the host runs ``impl`` (LAPACK and Fourier transforms through numpy)."""
+    """No loop meaning: the host runs ``impl`` (LAPACK through numpy)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,20 @@ class Paired:
     """No loop meaning of its own: an operator between real and complex values, whose ``parts`` say everything."""
 
 
-LoopMeaning = Pointwise | Indexed | Reduced | Bilinear | Imperative | Control | Composed | External | Paired
+@immutable
+class Interleaved:
+    """Loop meaning by other primitives on whole complex values: ``fn(operand, apart, **attrs)``.
+
+    A complex operand or result is a ``Pair``, or one real value as it lies in memory, with both parts along a new last
+    axis. ``apart`` says which of them the readers of the result prefer.
+    """
+
+    fn: Callable[..., Any]
+
+
+LoopMeaning = (
+    Pointwise | Indexed | Reduced | Bilinear | Imperative | Control | Composed | External | Paired | Interleaved
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +173,7 @@ class Op:
     differentiable. ``saves`` says what the rule reads besides shapes: ``"ins"``, ``"outs"``, or positions of operands.
     ``write(base, new, **attrs)``, for views, is the base with the viewed elements replaced.
     ``parts(*operands, **attrs)`` is the meaning on complex values: operands and results that are complex are ``Pair``.
-    ``None``: the operator takes no complex operands, unless the host runs it.
+    ``None``: the operator takes no complex operands, unless it is ``Interleaved`` or has regions.
     """
 
     name: str
@@ -189,7 +202,7 @@ class Op:
     @property
     def takes_complex(self) -> bool:
         """Whether complex operands are not refused at once; ``infer`` may still do so."""
-        return self.parts is not None or isinstance(self.loop, Control | External)
+        return self.parts is not None or isinstance(self.loop, Control | Interleaved)
 
     def result_types(self, types: Iterable[TensorType], attrs: dict[str, Any]) -> tuple[TensorType, ...]:
         types = tuple(types)

@@ -1,4 +1,4 @@
-"""Discrete Fourier transforms, run by the host through numpy.
+"""Discrete Fourier transforms. numpy says what they mean; compiled, they are made of ``dft`` (``ops/dft.py``).
 
 Three primitives, each of which is the derivative of another: complex to complex, real to half spectrum, and half
 spectrum to real. The last of ``axes`` is the halved one. ``norm`` is numpy's and PyTorch's: "backward" divides inverse
@@ -7,17 +7,23 @@ transforms by the number of points, "forward" the others, "ortho" both by its ro
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from tracecomp.ir.op import External, Op, Sample, register
+from tracecomp.ir.op import Interleaved, Op, Pair, Sample, register
 from tracecomp.ir.types import TensorType, from_numpy_dtype, int64
+from tracecomp.ops.autodiff import zeros_like
 from tracecomp.ops.define import bad, check_dtype, of, require
+from tracecomp.ops.dft_plan import radices
+from tracecomp.ops.parts import unpacked
 from tracecomp.ops.prim import prim
 
 Axes = tuple[int, ...]
 NORMS = ("backward", "ortho", "forward")
+FEW_LANES = 8
 ADJOINT = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
 
 
@@ -27,6 +33,70 @@ def _check(name: str, x: TensorType, axes: Axes, norm: str) -> None:
     require(norm in NORMS, RuntimeError, f'{name}: Invalid normalization mode: "{norm}"')
     points = min(x.shape[a] for a in axes)
     require(points > 0, RuntimeError, f"{name}: Invalid number of data points ({points}) specified, operand {x}")
+
+
+def _factor(sizes: Sequence[int], norm: str, forward: bool) -> float:
+    points = math.prod(sizes)
+    return points**-0.5 if norm == "ortho" else 1.0 / points if (norm == "forward") == forward else 1.0
+
+
+def _each(x: Any, fn: Callable[[Any], Any]) -> Any:
+    return Pair(fn(x.re), fn(x.im)) if isinstance(x, Pair) else fn(x)
+
+
+def _along(x: Any, axis: int, form: str, forward: bool, apart: bool, scale: float = 1.0) -> Any:
+    """``dft`` along one axis, which goes last where what stands behind it fills few lanes.
+
+    Complex operands and, with ``apart``, results are a ``Pair``, else values in memory.
+    """
+    given = (x.re, x.im) if isinstance(x, Pair) else (x,)
+    shape = tuple(given[0].shape)
+    ndim = len(shape) - (len(given) == 1 and form != "r2c")
+    if form == "c2c" and shape[axis] == 1:
+        return x if scale == 1.0 else _each(x, lambda part: prim.mul(part, scale))
+    if 1 < math.prod(shape[axis + 1 : ndim]) < FEW_LANES:
+        last = (*range(axis), *range(axis + 1, ndim), axis)
+        back = (*range(axis), ndim - 1, *range(axis, ndim - 1))
+        found = _along(_each(x, lambda part: _moved(part, last)), ndim - 1, form, forward, apart, scale)
+        return _each(found, lambda part: _moved(part, back))
+    flat = (*shape[: axis + 1], math.prod(shape[axis + 1 : ndim]), *shape[ndim:])
+    made = prim.dft(
+        *(prim.reshape(part, shape=flat) for part in given), form=form, forward=forward, scale=scale,
+        apart_in=len(given) == 2, apart_out=apart and form != "c2r",
+    )  # fmt: skip
+    return _each(Pair(*made) if isinstance(made, tuple) else made, lambda part: prim.reshape(
+        part, shape=(*part.shape[: axis + 1], *shape[axis + 1 : ndim], *part.shape[axis + 2 :])))  # fmt: skip
+
+
+def _moved(x: Any, order: Sequence[int]) -> Any:
+    """The first axes in another order."""
+    return prim.permute(x, dims=(*order, *range(len(order), len(x.shape))))
+
+
+def _cut(x: Any, axis: int, start: int, stop: int) -> Any:
+    """The positions from ``start`` to ``stop`` of one axis."""
+    ends = tuple(x.shape)
+    return prim.slice(
+        x, starts=tuple(start if i == axis else 0 for i in range(len(ends))),
+        stops=tuple(stop if i == axis else n for i, n in enumerate(ends)), steps=(1,) * len(ends),
+    )  # fmt: skip
+
+
+def _halves(n: int) -> bool:
+    """Whether a row of ``n`` real numbers is transformed as one of half as many complex ones."""
+    return n > 2 and n % 2 == 0 and radices(n // 2) is not None
+
+
+def _c2c_loop(x: Any, apart: bool, *, axes: Axes, forward: bool, norm: str) -> Any:
+    scale = _factor([_sizes(x)[a] for a in axes], norm, forward)
+    for axis in axes[:-1]:
+        x = _along(x, axis, "c2c", forward, True)
+    return _along(x, axes[-1], "c2c", forward, apart, scale)
+
+
+def _sizes(x: Any) -> Sequence[int]:
+    found: Sequence[int] = x.re.shape if isinstance(x, Pair) else x.shape
+    return found
 
 
 def _c2c_infer(x: TensorType, *, axes: Axes, forward: bool, norm: str) -> TensorType:
@@ -55,8 +125,8 @@ _CASES: tuple[tuple[tuple[int, ...], Axes], ...] = (
 
 register(
     Op(
-        name="fft_c2c", kind="external", doc="Fourier transform of complex numbers, or its inverse", infer=_c2c_infer,
-        impl=_c2c_impl, vjp=_c2c_vjp, saves=(), loop=External(), attrs={**_ATTRS, "forward": bool},
+        name="fft_c2c", kind="transform", doc="Fourier transform of complex numbers, or its inverse", infer=_c2c_infer,
+        impl=_c2c_impl, vjp=_c2c_vjp, saves=(), loop=Interleaved(_c2c_loop), attrs={**_ATTRS, "forward": bool},
         samples=tuple(
             Sample((of(d, *s),), {"axes": axes, "forward": forward, "norm": norm})
             for d in ("c64", "c128") for s, axes in _CASES
@@ -87,6 +157,20 @@ def _r2c_impl(x: Any, *, axes: Axes, norm: Any) -> Any:
     return _dense(np.fft.rfftn(x, axes=axes, norm=norm), from_numpy_dtype(x.dtype).to_complex().numpy)
 
 
+def _r2c_loop(x: Any, apart: bool, *, axes: Axes, norm: str) -> Any:
+    *others, last = axes
+    n = x.shape[last]
+    scale = _factor([x.shape[a] for a in axes], norm, True)
+    if _halves(n):
+        found = _along(x, last, "r2c", True, apart or bool(others), scale)
+    else:
+        found = _along(Pair(x, zeros_like(x)), last, "c2c", True, apart or bool(others), scale)
+        found = _each(found, lambda part: _cut(part, last, 0, n // 2 + 1))
+    for axis in others:
+        found = _along(found, axis, "c2c", True, apart or axis != others[-1])
+    return found
+
+
 def _interior_weight(like: Any, axis: int, n: int, weight: float) -> Any:
     """``weight`` for frequencies of which a half spectrum leaves out the negative twin, 1 for the others."""
     half = n // 2 + 1
@@ -106,8 +190,8 @@ def _r2c_vjp(grads: Any, outs: Any, ins: Any, *, axes: Axes, norm: str) -> Any:
 
 register(
     Op(
-        name="fft_r2c", kind="external", doc="Fourier transform of real numbers: the half spectrum", infer=_r2c_infer,
-        impl=_r2c_impl, vjp=_r2c_vjp, saves=(), loop=External(), attrs=_ATTRS,
+        name="fft_r2c", kind="transform", doc="Fourier transform of real numbers: the half spectrum", infer=_r2c_infer,
+        impl=_r2c_impl, vjp=_r2c_vjp, saves=(), loop=Interleaved(_r2c_loop), attrs=_ATTRS,
         samples=tuple(
             Sample((of(d, *s),), {"axes": axes, "norm": norm})
             for d in ("f32", "f64") for s, axes in _CASES for norm in NORMS
@@ -136,6 +220,20 @@ def _c2r_impl(x: Any, *, axes: Axes, size: int, norm: Any) -> Any:
     return _dense(np.fft.irfft(x, size, axis=axes[-1], norm=norm), from_numpy_dtype(x.dtype).to_real().numpy)
 
 
+def _c2r_loop(x: Any, apart: bool, *, axes: Axes, size: int, norm: str) -> Any:
+    *others, last = axes
+    scale = _factor([*(_sizes(x)[a] for a in others), size], norm, False)
+    for axis in others:
+        x = _along(x, axis, "c2c", False, True)
+    if _halves(size):
+        return _along(x, last, "c2r", False, False, scale)
+    half = x if isinstance(x, Pair) else unpacked(x)
+    re, im = (prim.flip(_cut(part, last, 1, (size + 1) // 2), axes=(last,)) for part in (half.re, half.im))
+    whole = Pair(prim.concat(half.re, re, axis=last), prim.concat(half.im, prim.neg(im), axis=last))
+    found = _along(whole, last, "c2c", False, True, scale)
+    return found.re
+
+
 def _c2r_vjp(grads: Any, outs: Any, ins: Any, *, axes: Axes, size: int, norm: str) -> Any:
     found = prim.fft_r2c(grads[0], axes=axes, norm=ADJOINT[norm])
     return (prim.mul(found, _interior_weight(found, axes[-1], size, 2.0)),)
@@ -143,8 +241,9 @@ def _c2r_vjp(grads: Any, outs: Any, ins: Any, *, axes: Axes, size: int, norm: st
 
 register(
     Op(
-        name="fft_c2r", kind="external", doc="real numbers of which ``axes`` hold the half spectrum, ``size`` of them",
-        infer=_c2r_infer, impl=_c2r_impl, vjp=_c2r_vjp, saves=(), loop=External(), attrs={**_ATTRS, "size": int},
+        name="fft_c2r", kind="transform", doc="real numbers of which ``axes`` hold the half spectrum, ``size`` of them",
+        infer=_c2r_infer, impl=_c2r_impl, vjp=_c2r_vjp, saves=(), loop=Interleaved(_c2r_loop),
+        attrs={**_ATTRS, "size": int},
         samples=tuple(
             Sample((of(d, *_replaced(s, axes[-1], s[axes[-1]] // 2 + 1)),),
                    {"axes": axes, "size": s[axes[-1]], "norm": norm})

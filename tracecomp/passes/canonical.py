@@ -7,7 +7,7 @@ from typing import cast
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.op import KINDS, Composed
 from tracecomp.ops.autodiff import Sym
-from tracecomp.passes import contractions, convolutions, pads, reductions, views
+from tracecomp.passes import contractions, convolutions, pads, reductions, transforms, views
 from tracecomp.passes import simplify as algebra
 from tracecomp.passes.rewrite import Application, Log, Replacement, Rewriter, Rules, has_node, rewrite
 
@@ -26,12 +26,12 @@ def composed_operator(g: Rewriter, a: Application) -> Replacement:
     return [r.value for r in result] if isinstance(result, tuple) else result.value
 
 
-DECOMPOSED = Rules(convolutions.RULES, DECOMPOSITION, SIMPLIFICATION)
+DECOMPOSED = Rules(convolutions.RULES, transforms.RULES, DECOMPOSITION, SIMPLIFICATION)
 
 
 def decompose(graph: Graph, log: Log) -> Graph:
-    """Spell out convolutions and operators whose loop meaning is a composition of others."""
-    if not has_node(graph, lambda n: n.op.kind == "convolution" or isinstance(n.op.loop, Composed)):
+    """Spell out convolutions, transforms and operators whose loop meaning is a composition of others."""
+    if not has_node(graph, lambda n: n.op.kind in ("convolution", "transform") or isinstance(n.op.loop, Composed)):
         return graph
     return rewrite(graph, DECOMPOSED, log, "decompose")
 

@@ -1,11 +1,11 @@
 """Complex values as pairs of real ones, by the rules in ``Op.parts``, so that no later pass meets a complex type.
 
-Inputs and outputs of the graph, and of bodies, keep their memory: real and imaginary parts along a new last axis. What
-the host runs keeps its complex operands and results; views of the host lead to them and from them.
+Inputs and outputs of the graph, and of bodies, keep their memory: real and imaginary parts along a new last axis.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from tracecomp.errors import CompileError
 from tracecomp.ir.graph import Graph, Node, Origin, Value
-from tracecomp.ir.op import Control, External, Pair
+from tracecomp.ir.op import Control, Interleaved, Pair
 from tracecomp.ir.types import TensorType
 from tracecomp.ops.autodiff import Sym
 from tracecomp.ops.parts import packed, unpacked
@@ -35,7 +35,6 @@ class _Complex:
 
     pair: Pair | None = None
     memory: Any = None
-    whole: Any = None
 
     def as_pair(self) -> Pair:
         """Two real values."""
@@ -46,15 +45,9 @@ class _Complex:
     def as_memory(self) -> Sym:
         """One real value, parts along its last axis."""
         if self.memory is None:
-            self.memory = packed(self.pair) if self.pair is not None else prim.view_as_real(self.whole)
+            assert self.pair is not None
+            self.memory = packed(self.pair)
         found: Sym = self.memory
-        return found
-
-    def as_whole(self) -> Sym:
-        """One complex value, for the host."""
-        if self.whole is None:
-            self.whole = prim.view_as_complex(self.as_memory())
-        found: Sym = self.whole
         return found
 
 
@@ -62,9 +55,9 @@ Known = Sym | _Complex
 
 
 def split_complex(graph: Graph, log: Log) -> Graph:
-    """``graph`` without complex types, apart from the host's; itself when it has none."""
+    """``graph`` without complex types; itself when it has none."""
     ends = (*(i.value for i in graph.inputs), *(o.value for o in graph.outputs))
-    if any(v.dtype.is_complex for v in ends) or has_node(graph, lambda n: _touches_complex(n) and not _by_host(n)):
+    if any(v.dtype.is_complex for v in ends) or has_node(graph, _touches_complex):
         return _split(graph, log)
     return graph
 
@@ -73,23 +66,41 @@ def _touches_complex(node: Node) -> bool:
     return any(v.dtype.is_complex for v in (*node.inputs, *node.outputs))
 
 
-def _by_host(node: Node) -> bool:
-    return isinstance(node.op.loop, External) or node.op.name in ("view_as_real", "view_as_complex")
-
-
 def _split(graph: Graph, log: Log) -> Graph:
-    new = Graph(graph.name)
+    new, in_memory = Graph(graph.name), _in_memory(graph)
     known: dict[Value, Known] = {i.value: _input(new, i.value.type, i.name, i.role, i.data) for i in graph.inputs}
     for node in graph.live_nodes():
         here = graph.origin.get(node, Origin())
         new.here = replace(here, made_by="pairs") if _touches_complex(node) else here
-        known.update(zip(node.outputs, _apply(new, node, [known[v] for v in node.inputs], log), strict=True))
+        known.update(zip(node.outputs, _apply(new, node, [known[v] for v in node.inputs], in_memory, log), strict=True))
         log.hits[node.op.name] += _touches_complex(node)
     new.here = Origin()
     for output in graph.outputs:
         new.add_output(_memory(known[output.value]).value, output.name, output.role)
     new.drop_dead()
     return new
+
+
+def _in_memory(graph: Graph) -> set[Value]:
+    """The complex values that are wanted as they lie in memory, by outputs and bodies, also through views."""
+    found = {o.value for o in graph.outputs}
+    for node in reversed(list(graph.live_nodes())):
+        wanted = isinstance(node.op.loop, Control) or node.op.name == "view_as_real"
+        if wanted or (node.op.name in _VIEWS and node.outputs[0] in found):
+            found.update(node.inputs)
+    return found
+
+
+_VIEWS: dict[str, Callable[..., Any]] = {
+    "flip": prim.flip,
+    "reshape": lambda x, shape: prim.reshape(x, shape=(*shape, 2)),
+    "expand": lambda x, shape: prim.expand(x, shape=(*shape, 2)),
+    "permute": lambda x, dims: prim.permute(x, dims=(*dims, len(dims))),
+    "slice": lambda x, starts, stops, steps: prim.slice(
+        x, starts=(*starts, 0), stops=(*stops, 2), steps=(*steps, 1)
+    ),
+}
+"""Views of complex values as they lie in memory."""
 
 
 def _input(new: Graph, type: TensorType, name: str, role: str, data: np.ndarray[Any, Any] | None) -> Known:
@@ -103,22 +114,31 @@ def _memory(x: Known) -> Sym:
     return x.as_memory() if isinstance(x, _Complex) else x
 
 
-def _apply(new: Graph, node: Node, operands: list[Known], log: Log) -> list[Known]:
+def _apply(new: Graph, node: Node, operands: list[Known], in_memory: set[Value], log: Log) -> list[Known]:
     """The results of ``node`` in the new graph."""
     if isinstance(node.op.loop, Control):
         attrs = {k: _split(v, log) if isinstance(v, Graph) else v for k, v in node.attrs.items()}
         made = _make(new, node, list(map(_memory, operands)), attrs)
         return [_Complex(memory=m) if v.dtype.is_complex else m for v, m in zip(node.outputs, made, strict=True)]
-    if isinstance(node.op.loop, External) or not _touches_complex(node):
-        made = _make(new, node, [x.as_whole() if isinstance(x, _Complex) else x for x in operands], node.attrs)
-        return [_Complex(whole=m) if m.dtype.is_complex else m for m in made]
+    if isinstance(node.op.loop, Interleaved):
+        given = (x.memory or x.pair if isinstance(x, _Complex) else x for x in operands)
+        made = node.op.loop.fn(*given, node.outputs[0] not in in_memory, **node.attrs)
+        return [_complex(made) if node.outputs[0].dtype.is_complex else made]
+    if not _touches_complex(node):
+        return _make(new, node, list(map(_memory, operands)), node.attrs)
     if node.op.name == "full":
         value, part = complex(node.attrs["value"]), {**node.attrs, "dtype": node.attrs["dtype"].to_real()}
         return [_Complex(Pair(*(_make(new, node, [], {**part, "value": x})[0] for x in (value.real, value.imag))))]
     if node.op.parts is None:
         raise CompileError(f"{node.op.name} on complex operands has no meaning on their parts")
+    if node.op.name in _VIEWS and node.outputs[0] in in_memory:
+        return [_Complex(memory=_VIEWS[node.op.name](_memory(operands[0]), **node.attrs))]
     found = node.op.parts(*(x.as_pair() if isinstance(x, _Complex) else x for x in operands), **node.attrs)
     return [_Complex(found) if isinstance(found, Pair) else found]
+
+
+def _complex(x: Any) -> _Complex:
+    return _Complex(x) if isinstance(x, Pair) else _Complex(memory=x)
 
 
 def _make(new: Graph, node: Node, operands: list[Sym], attrs: dict[str, Any]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Cuts a graph at operators that the host runs (LAPACK, FFT), so that what lies between them becomes machine code."""
+"""Cuts a graph at operators that the host runs (LAPACK), so that what lies between them becomes machine code."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tracecomp.errors import CompileError
 from tracecomp.ir.graph import Graph, Node, Value
-from tracecomp.ir.op import External, Paired
+from tracecomp.ir.op import External
 
 
 @dataclass(frozen=True)
@@ -36,15 +36,14 @@ def has_external(graph: Graph) -> bool:
 def segments(graph: Graph) -> list[Segment]:
     """Parts to run one after another: as few graphs as the order of external nodes allows, and those nodes.
 
-    Complex types have been split up, apart from those of external nodes, to which views lead that the host runs too.
-    A stage is a compiled part, then nodes of the host.
+    Complex types have been split up. A stage is a compiled part, then nodes of the host.
     """
     native: dict[int, list[Node]] = {}
     external: dict[int, list[Node]] = {}
     by_code: dict[Value, int] = {i.value: 0 for i in graph.inputs}  # the first stage whose code can read a value
     by_host = dict(by_code)
     for node in graph.live_nodes():
-        host = isinstance(node.op.loop, External | Paired)
+        host = isinstance(node.op.loop, External)
         at = max((by_host[v] if host else by_code[v] for v in node.inputs), default=0)
         (external if host else native).setdefault(at, []).append(node)
         by_host.update(dict.fromkeys(node.outputs, at))
