@@ -161,6 +161,17 @@ def in_place_saved_output(torch):
 
 
 @agrees
+def augmented_assignment_saves_what_it_overwrites(torch):
+    x = leaf(torch, 3)
+    quotient, product, power = x * 1, x * 1, x * 1
+    quotient /= quotient.sum()
+    product *= product.sum()
+    power **= 3
+    (quotient * quotient + product + power).sum().backward()
+    return quotient, product, power, x.grad
+
+
+@agrees
 def view_then_write_base(torch):
     x = leaf(torch, 2, 3)
     y = x * 1

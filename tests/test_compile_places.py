@@ -140,6 +140,29 @@ def test_lists_that_are_changed_stay_the_same_objects_and_values_can_be_shifted(
     same(make, recordings=2)
 
 
+def test_a_dictionary_of_many_averages() -> None:
+    def make() -> tuple[Callable[..., Any], Callable[[], Any]]:
+        shadow = {f"weight{n}": torch.full((2,), float(n)) for n in range(100)}
+
+        def step(x: Any) -> Any:
+            for name in shadow:
+                shadow[name] = 0.9 * shadow[name] + 0.1 * x
+            return x.sum()
+
+        return step, lambda: shadow
+
+    same(make, recordings=2)
+
+
+def test_a_change_in_a_long_list_is_noticed() -> None:
+    weights = [1.0] * 100
+    compiled = torch.compile(lambda x: x * weights[99])
+    x = torch.ones(2)
+    assert [compiled(x).tolist() for _ in range(3)] == [[1.0, 1.0]] * 3
+    weights[99] = 2.0
+    assert compiled(x).tolist() == [2.0, 2.0]
+
+
 def test_a_new_list_each_time_is_a_new_object() -> None:
     o = Holder(items=[torch.zeros(2)])
 

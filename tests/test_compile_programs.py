@@ -323,3 +323,23 @@ def test_lbfgs_takes_a_compiled_closure_and_is_refused_inside() -> None:
         return found
 
     assert losses(True) == pytest.approx(losses(False), rel=1e-3)
+
+
+def test_functional_call_of_a_module_that_a_list_holds() -> None:
+    models = [nn.Linear(3, 2) for _ in range(2)]
+
+    def example_loss(weights: Any, x: Any, y: Any) -> Any:
+        logits = torch.func.functional_call(models[1], weights, (x.unsqueeze(0),))
+        return nn.functional.cross_entropy(logits, y.unsqueeze(0))
+
+    def gradients(weights: Any, x: Any, y: Any) -> Any:
+        return torch.func.vmap(torch.func.grad(example_loss), in_dims=(None, 0, 0))(weights, x, y)
+
+    weights = {k: v.detach() for k, v in models[1].named_parameters()}
+    x, y = torch.randn(4, 3), torch.tensor([0, 1, 1, 0])
+    compiled = torch.compile(gradients)
+    want = gradients(weights, x, y)
+    for _ in range(5):
+        got = compiled(weights, x, y)
+        assert all(torch.allclose(got[k], want[k], atol=1e-6) for k in want)
+    assert compiled.recordings == 1

@@ -128,10 +128,18 @@ class TensorInterface:
         return value
 
     def __float__(self) -> float:
-        return float(_real(self.item()))
+        return float(_real(self._single()))
 
     def __int__(self) -> int:
-        return int(_real(self.item()))
+        return int(_real(self._single()))
+
+    def __complex__(self) -> complex:
+        return complex(self._single())
+
+    def _single(self) -> Any:
+        if self._data.size != 1:
+            raise ValueError("only one element tensors can be converted to Python scalars")
+        return self.item()
 
     def __index__(self) -> int:
         if self._data.dtype.kind not in "biu" or self._data.size != 1:

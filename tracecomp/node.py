@@ -169,11 +169,16 @@ class SavedOut:
     def overwritten(self) -> bool:
         return self.version != self.storage.version
 
-    def restored(self, node: Node, number: int) -> Tensor:
-        """The result as a tensor; RuntimeError when it was modified since."""
+    def tensor(self) -> Tensor:
+        """The result's memory as a tensor, whether or not it was modified since."""
         result = self.make(self.array)
         result._storage = self.storage
         result._value = self.value
+        return result
+
+    def restored(self, node: Node, number: int) -> Tensor:
+        """The result as a tensor; RuntimeError when it was modified since."""
+        result = self.tensor()
         if self.overwritten():
             raise RuntimeError(modified(result, self.version, node, number))
         if modes.grad:

@@ -26,7 +26,14 @@ Array = np.ndarray[Any, Any]
 
 def _write(outputs: Sequence[Array], found: Sequence[Array], arrays: Sequence[Array]) -> None:
     """Copy results to outputs, some of which may be the memory of inputs that other results look at."""
-    kept = [f.copy() if any(np.may_share_memory(f, a) for a in arrays) else f for f in found]
+    inputs = {id(a) for a in arrays}
+
+    def is_inputs(result: Array) -> bool:
+        if result.base is None:  # memory of its own
+            return id(result) in inputs
+        return any(np.may_share_memory(result, a) for a in arrays)
+
+    kept = [f.copy() if is_inputs(f) else f for f in found]
     for out, result in zip(outputs, kept, strict=True):
         np.copyto(out, result)
 

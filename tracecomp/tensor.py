@@ -51,6 +51,7 @@ __all__ = [
 
 Array = np.ndarray[Any, Any]
 _SCALARS = (bool, int, float, complex)
+_KEEPS_ORDER = ("elementwise", "view")  # results of others lie in row-major order, as PyTorch's do
 _ARITHMETIC = frozenset(
     ("elementwise", "reduction", "contraction", "convolution", "window", "cumulative", "scatter", "control")
 )
@@ -130,7 +131,9 @@ class Tensor(TensorFields, TensorInterface):
         except Exception:
             check_types(op, operands, attrs)
             raise
-        outs = [_new(np.asarray(r)) for r in result] if type(result) is tuple else [_new(np.asarray(result))]
+        order: Any = None if op.kind in _KEEPS_ORDER else "C"
+        results = result if type(result) is tuple else (result,)
+        outs = [_new(np.asarray(r, order=order)) for r in results]
         if op.kind == "view":
             link(outs[0], operands[0], (op, attrs))
         if recorder is not None:

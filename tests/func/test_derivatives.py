@@ -100,7 +100,7 @@ def test_descent_keeps_no_history() -> None:
 @pytest.mark.parametrize(
     ("call", "match"),
     [
-        (lambda F, v: F.grad(lambda v: v)(v), "scalar tensor"),
+        (lambda F, v: F.grad(lambda v: v)(v), "scalar Tensor"),
         (lambda F, v: F.grad(lambda v: 3)(v), "return a tensor"),
         (lambda F, v: F.grad(lambda v: v.sum(), argnums=2)(v), "Got argnum=2"),
         (lambda F, v: F.jvp(lambda v: v, v, v), "tuple"),

@@ -32,6 +32,16 @@ EXPRESSIONS = (
     "t.tensor(2, dtype=t.uint8) << 2", "t.bitwise_left_shift(2, t.tensor([2], dtype=t.int8))",
     "t.tensor(-2, dtype=t.int8) >> 9", "t.tensor([1]) - True", "1 - t.tensor([True])",
     "t.tensor([1.]).sub_(t.tensor([True]))", "t.hypot(t.tensor([3]), t.tensor([4.]))", "t.flip(t.ones(2))",
+    # lists with tensors and numpy's numbers in them
+    "t.tensor([t.tensor(1.), 2.])", "t.tensor([[t.tensor(1.), 2], [3, 4]])", "t.tensor([t.ones(1), 2.])",
+    "t.tensor([t.tensor(1), 2.5])", "t.tensor([np.int64(1), 2.])", "t.tensor([np.float32(1), 2.])",
+    "t.tensor([t.tensor(1., dtype=t.float64), 2.])", "t.tensor([t.tensor(1., dtype=t.float16), 2])",
+    "t.tensor([t.tensor(1. + 2j), 3])", "t.tensor([t.ones(2), t.ones(2)])", "t.tensor([True, 2, 3.])",
+    "t.tensor(['a'])", "t.tensor([1, 'a'])", "t.tensor(2**63)", "t.tensor([2**63])",
+    # one number
+    "float(t.ones(2))", "int(t.zeros(0))", "complex(t.ones(2))", "float(t.ones(1, 1))", "t.ones(2).item()",
+    "repr(t.iinfo(t.int64))", "repr(t.finfo(t.float16))", "t.stack([])",
+    "t.orgqr(*t.geqrf(t.arange(6.).reshape(3, 2) ** 2))", "t.ones(3, 4) + t.ones(4, 5)",
     # positions
     "t.arange(4).index_select(0, t.tensor([-1]))", "t.zeros(3).index_add(0, t.tensor([-1]), t.ones(1))",
     "t.zeros(3).index_copy(0, t.tensor([-1]), t.ones(1))", "t.zeros(3).index_fill(0, t.tensor([-1]), 1.)",

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tracecomp.functional import names as T
-from tracecomp.modes import ModuleChanges
+from tracecomp.modes import ModuleChanges, modes
 from tracecomp.tensor import Tensor
 
 
@@ -67,6 +67,9 @@ def _with_ties(module: Any, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 @contextmanager
 def _swapped(module: Any, given: Mapping[str, Tensor]) -> Iterator[None]:
+    if modes.recorder is not None:  # which is to know the module as it is outside of this call
+        for part in module.modules():
+            ModuleChanges.ran(part)
     slots = _slots(module)
     before = []
     try:

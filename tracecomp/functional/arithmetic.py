@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tracecomp.functional.complexes import power as complex_power
-from tracecomp.functional.method import function, publish, store_inplace
+from tracecomp.functional.method import function, in_place, publish
 from tracecomp.functional.promotion import (
     Number,
     Operand,
@@ -321,11 +321,7 @@ def install_operators(table: dict[str, Callable[..., Tensor]]) -> None:
     for name, fn in table.items():
         publish(f"__{name}__", _operator(fn), only_method=True)
         publish(f"__r{name}__", _operator(fn, reverse=True), only_method=True)
-
-        def augmented(self: Tensor, other: Any, fn: Callable[..., Tensor] = fn) -> Tensor:
-            return store_inplace(self, fn(self, other))
-
-        publish(f"__i{name}__", augmented, only_method=True)
+        publish(f"__i{name}__", in_place(fn, f"__i{name}__"), only_method=True)
 
 
 install_operators(

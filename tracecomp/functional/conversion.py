@@ -237,7 +237,7 @@ class finfo:
         self.bits = dtype.to_real().itemsize * 8
         self.eps, self.max, self.min = float(info.eps), float(info.max), float(info.min)
         self.tiny = self.smallest_normal = float(info.tiny)
-        self.resolution = float(info.resolution)
+        self.resolution = 10.0**-info.precision
         self.dtype = dtype.to_real().name
 
     def __repr__(self) -> str:
@@ -248,7 +248,7 @@ class finfo:
 
 
 class _BFLOAT16:
-    eps, max, min, tiny, resolution = 2.0**-7, 3.3895313892515355e38, -3.3895313892515355e38, 2.0**-126, 0.01
+    eps, max, min, tiny, precision = 2.0**-7, 3.3895313892515355e38, -3.3895313892515355e38, 2.0**-126, 2
 
 
 class iinfo:
@@ -261,7 +261,7 @@ class iinfo:
         self.bits, self.max, self.min, self.dtype = type.itemsize * 8, int(info.max), int(info.min), type.name
 
     def __repr__(self) -> str:
-        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"
+        return f"iinfo(min={self.min:g}, max={self.max:g}, dtype={self.dtype})"
 
 
 publish("finfo", finfo)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from tracecomp.functional.defaults import default_dtype
 from tracecomp.functional.dims import new_shape
 from tracecomp.functional.method import function
 from tracecomp.functional.promotion import Number, cast, check_range, exact_scalar, scalar_dtype
-from tracecomp.ir.types import DType, from_numpy_dtype
+from tracecomp.ir.types import DType, from_numpy_dtype, promote
 from tracecomp.modes import modes
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor, create, wrap, wrap_shared
@@ -36,13 +37,29 @@ def _first_leaf(data: Any) -> Any:
     return data
 
 
+_NUMBERS = frozenset((bool, int, float, complex))
+
+
 def _plain(data: Any) -> Any:
-    """Nested data with tensors replaced by numpy arrays or numbers."""
+    """Nested data with tensors, which must have one element, replaced by numbers."""
     if isinstance(data, Tensor):
-        return data._data.dtype.type(data.item()) if data.ndim == 0 else np.asarray(data.tolist(), data._data.dtype)
-    if isinstance(data, list | tuple):
+        if data._data.size != 1:
+            raise ValueError("only one element tensors can be converted to Python scalars")
+        return data.item()
+    if isinstance(data, Sequence) and not isinstance(data, str) and not _NUMBERS.issuperset(map(type, data)):
         return [_plain(x) for x in data]
     return data
+
+
+def _type_of(data: Any) -> DType:
+    """The type of an element, or that to which the elements of nested sequences promote."""
+    if isinstance(data, Sequence):
+        numbers = _NUMBERS.intersection(map(type, data))
+        others = {_type_of(x) for x in data if type(x) not in numbers}
+        return reduce(promote, others.union(scalar_dtype(kind(0)) for kind in numbers)) if data else default_dtype()
+    if isinstance(data, Tensor):
+        return data.dtype
+    return from_numpy_dtype(data.dtype) if isinstance(data, np.ndarray | np.generic) else scalar_dtype(data)
 
 
 def array_of(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
@@ -51,32 +68,36 @@ def array_of(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
         raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
     if isinstance(data, Tensor):
         data = data._read("a copy")
-    elif isinstance(data, list | tuple):
-        data = _plain(data)
     elif hasattr(data, "__array__") or hasattr(data, "__array_interface__"):
         data = np.asarray(data)
+    if isinstance(data, np.ndarray):
+        array, dtype = np.array(data), dtype or from_numpy_dtype(data.dtype)
+    else:
+        array = _array_of_numbers(_plain(data))
+        if dtype is None:
+            dtype = _type_of(data)
+        else:
+            check_range(array, dtype)
+    with np.errstate(all="ignore"):
+        return np.ascontiguousarray(array.astype(dtype.numpy, copy=False)).reshape(array.shape)
+
+
+def _array_of_numbers(data: Any) -> np.ndarray[Any, Any]:
     try:
         array = np.array(data)
     except ValueError:
         raise (_ragged(data) or ValueError("expected sequences of equal length")) from None
+    if array.dtype.kind in "US":
+        if isinstance(_first_leaf(data), str | bytes):
+            raise ValueError(f"too many dimensions '{type(_first_leaf(data)).__name__}'")
+        raise TypeError("new(): invalid data type 'str'")
     if array.dtype == object:
         strange = [x for x in array.ravel() if not isinstance(x, int | float | complex)]
         if strange:
             raise RuntimeError(f"Could not infer dtype of {type(strange[0]).__name__}")
+    if array.dtype in (object, np.uint64):
         raise ValueError("Overflow when unpacking long long")
-    if array.dtype.kind in "US":
-        raise TypeError(f"new(): invalid data type '{type(_first_leaf(data)).__name__}'")
-    plain = not isinstance(data, np.ndarray | np.generic)
-    if dtype is None:
-        leaf = _first_leaf(data)
-        if plain and array.dtype in (np.float64, np.complex128) and not isinstance(leaf, np.generic | np.ndarray):
-            kind = default_dtype() if array.dtype.kind == "f" else default_dtype().to_complex()
-            return array.astype(kind.numpy)
-        return np.ascontiguousarray(array).reshape(array.shape)
-    if plain:
-        check_range(array, dtype)
-    with np.errstate(all="ignore"):
-        return np.ascontiguousarray(array.astype(dtype.numpy)).reshape(array.shape)
+    return array
 
 
 def _ragged(data: Any, depth: int = 0) -> Exception | None:

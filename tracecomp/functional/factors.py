@@ -6,7 +6,7 @@ from typing import Any
 
 from tracecomp.functional.creation import constant
 from tracecomp.functional.matmul import identity, matmul
-from tracecomp.functional.method import function, namespaced
+from tracecomp.functional.method import function, namespaced, publish
 from tracecomp.functional.promotion import cast, with_zero_gradient
 from tracecomp.functional.results import result_type_named
 from tracecomp.functional.shaping import matrix_transpose, to_shape
@@ -202,6 +202,9 @@ def householder_product(A: Tensor, tau: Tensor) -> Tensor:
     """The first columns of the product of reflections I - tau v v' given below the diagonal of ``A``."""
     matrices(A, "linalg.householder_product")
     return with_zero_gradient(_reflected(A, tau, tall_identity(A), False), A)
+
+
+publish("orgqr", householder_product, method=True)
 
 
 def _reflected(A: Tensor, tau: Tensor, x: Tensor, transpose: bool) -> Tensor:

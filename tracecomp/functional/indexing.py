@@ -16,7 +16,7 @@ from tracecomp.functional.creation import array_of
 from tracecomp.functional.dims import Shape, as_index
 from tracecomp.functional.method import function, publish
 from tracecomp.functional.promotion import cast, exact_scalar, type_word
-from tracecomp.functional.shaping import to_shape
+from tracecomp.functional.shaping import row_major, to_shape
 from tracecomp.ir.types import bool_, broadcast_shapes, int64, uint8
 from tracecomp.modes import modes
 from tracecomp.ops.prim import prim
@@ -368,10 +368,10 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
             )
         if value.dtype.is_complex and not input.dtype.is_complex:
             raise RuntimeError(f"value cannot be converted to type {input.dtype.name} without overflow")
-        return prim.where(mask, cast(value, input.dtype), input)
+        return prim.where(mask, cast(value, input.dtype), row_major(input))
     if not input.dtype.differentiable and isinstance(value, float) and not value.is_integer():
         raise RuntimeError(f"value cannot be converted to type {input.dtype.name} without overflow")
-    return prim.where(mask, exact_scalar(value, input.dtype), input)
+    return prim.where(mask, exact_scalar(value, input.dtype), row_major(input))
 
 
 @function(inplace=True, composite=True)

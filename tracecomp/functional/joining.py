@@ -30,7 +30,7 @@ def tensor_list(tensors: Any, name: str) -> list[Tensor]:
                 f"expected Tensor as element {i} in argument 0, but got {type(x).__name__}"
             )
     if not tensors:
-        if name in ("hstack", "vstack", "dstack", "column_stack"):
+        if name in ("stack", "hstack", "vstack", "dstack", "column_stack"):
             raise RuntimeError(f"{name} expects a non-empty TensorList")
         raise ValueError(f"torch.{name}(): expected a non-empty list of Tensors")
     return list(tensors)

@@ -39,7 +39,7 @@ def function(
         for public in (name, *aliases):
             publish(public, call, method=method, only_method=only_method)
             if inplace:
-                publish(public + "_", _in_place(call, public + "_"), method=True, only_method=only_method)
+                publish(public + "_", in_place(call, public + "_"), method=True, only_method=only_method)
         return call
 
     return decorate
@@ -194,7 +194,9 @@ def store_inplace(target: Tensor, result: Tensor) -> Tensor:
     return target
 
 
-def _in_place(call: Callable[..., Any], name: str) -> Callable[..., Any]:
+def in_place(call: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """``call`` as the method ``name`` that writes its result into its first operand."""
+
     def run(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         return store_inplace(input, call(before_write(input, args), *args, **kwargs))
 

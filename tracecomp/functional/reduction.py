@@ -12,7 +12,7 @@ from tracecomp.functional.dims import Shape, keep_dims, one_axis, reduce_axes, w
 from tracecomp.functional.method import function
 from tracecomp.functional.promotion import Number, as_float, cast, not_implemented, type_word
 from tracecomp.functional.results import AminmaxResult, MaxResult, MinResult
-from tracecomp.functional.shaping import to_shape
+from tracecomp.functional.shaping import row_major, to_shape
 from tracecomp.ir.types import DType, bool_, int64, uint8
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor, create
@@ -315,7 +315,7 @@ for _name, _root, _with_mean in (
 @function(composite=True)
 def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """exp(x) / sum(exp(x)) along ``dim``."""
-    x = input if dtype is None else cast(input, dtype)
+    x = row_major(input if dtype is None else cast(input, dtype))
     if not x.dtype.is_floating_point:
         raise not_implemented("softmax_lastdim_kernel_impl", x.dtype)
     axes = reduce_axes(wrap_dim(dim, x.ndim), x.ndim)
@@ -332,7 +332,7 @@ def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
 @function(composite=True)
 def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """log(softmax(x)) along ``dim``, computed without the quotient."""
-    x = input if dtype is None else cast(input, dtype)
+    x = row_major(input if dtype is None else cast(input, dtype))
     if not x.dtype.is_floating_point:
         raise not_implemented("log_softmax_lastdim_kernel_impl", x.dtype)
     axes = reduce_axes(wrap_dim(dim, x.ndim), x.ndim)

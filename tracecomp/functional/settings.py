@@ -144,6 +144,5 @@ def _reversed(self: Tensor) -> Tensor:
 
 publish("__contains__", _contains, only_method=True)
 publish("__reversed__", _reversed, only_method=True)
-publish("__complex__", lambda self: complex(self.item()), only_method=True)
 for _name in ("is_xpu", "is_vulkan", "is_sparse_csr", "is_mtia", "is_ipu", "is_xla"):
     publish(_name, property(lambda self: False), only_method=True)

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from tracecomp.functional.dims import as_shape, infer_size, wrap_dim, wrap_dims
 from tracecomp.functional.method import function, publish
 from tracecomp.ir.types import DType, broadcast_shapes, int64
@@ -330,6 +332,15 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
         return movedim(prim.reshape(empty, shape=shape), -2, axis)
     windows = prim.windows(moved, sizes=(size,), strides=(step,), dilations=(1,))
     return movedim(windows, -2, axis)
+
+
+def row_major(x: Tensor) -> Tensor:
+    """``x``, or a copy in row-major memory that is part of the same computation."""
+    if x._data.flags.c_contiguous:
+        return x
+    copied = prim.cast(x, dtype=x.dtype)
+    copied._data = np.asarray(copied._data, order="C")
+    return copied
 
 
 @function()

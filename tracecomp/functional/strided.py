@@ -11,7 +11,7 @@ import numpy as np
 from tracecomp.fields import blank, take_fields
 from tracecomp.functional.dims import as_shape
 from tracecomp.functional.method import function, publish
-from tracecomp.functional.shaping import squeeze, t, transpose, unsqueeze
+from tracecomp.functional.shaping import row_major, squeeze, t, transpose, unsqueeze
 from tracecomp.modes import grad_enabled
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor, wrap
@@ -80,14 +80,7 @@ def as_strided_scatter(
 @function(only_method=True)
 def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
     """``input`` in row-major memory; itself when it is already."""
-    return input if input._data.flags.c_contiguous else wrap_like(input)
-
-
-def wrap_like(x: Tensor) -> Tensor:
-    """A row-major copy that is part of the same computation."""
-    copied = prim.cast(x, dtype=x.dtype)
-    copied._data = np.ascontiguousarray(copied._data).reshape(copied._data.shape)
-    return copied
+    return row_major(input)
 
 
 def _shape_inplace(name: str, fn: Any) -> None:

@@ -7,7 +7,7 @@ import math
 from tracecomp.functional.dims import wrap_dim
 from tracecomp.functional.method import function
 from tracecomp.functional.promotion import Number, scalar
-from tracecomp.functional.shaping import movedim, to_shape
+from tracecomp.functional.shaping import movedim, row_major, to_shape
 from tracecomp.ir.types import int64
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor, create
@@ -59,7 +59,7 @@ def _triangle(input: Tensor, diagonal: int, lower: bool, name: str) -> Tensor:
     column = create("iota", shape=(rows, columns), axis=1, dtype=int64)
     offset = prim.sub(column, row)
     mask = prim.le(offset, diagonal) if lower else prim.ge(offset, diagonal)
-    return prim.where(mask, input, scalar(0, input.dtype))
+    return prim.where(mask, row_major(input), scalar(0, input.dtype))
 
 
 @function(inplace=True, composite=True)

@@ -189,7 +189,7 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
     result = [1] * ndim
     for shape in shapes:
         offset = ndim - len(shape)
-        for axis, size in enumerate(shape):
+        for axis, size in reversed(list(enumerate(shape))):
             have = result[offset + axis]
             if size == have or size == 1:
                 continue

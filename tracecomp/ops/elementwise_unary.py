@@ -183,7 +183,17 @@ def _cast_impl(x: Any, *, dtype: DType) -> Any:
     if array.dtype.kind == "c" and dtype.kind in ("int", "float"):
         array = array.real
     with np.errstate(all="ignore"):
-        return array.astype(dtype.numpy)
+        return array.astype(dtype.numpy, order="K" if _is_dense(array) else "C")
+
+
+def _is_dense(array: Any) -> bool:
+    """Whether the elements lie side by side in some order of the axes, which copies keep."""
+    size = array.itemsize
+    for step, extent in sorted(zip(array.strides, array.shape, strict=True)):
+        if extent != 1 and step != size:
+            return False
+        size *= extent
+    return True
 
 
 def _cast_parts(x: Any, *, dtype: DType) -> Any:

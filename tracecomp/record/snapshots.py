@@ -19,7 +19,7 @@ _PLAIN = (bool, int, float, complex, str, bytes, np.generic, type(None), DType, 
 _CONTAINERS = (list, tuple, set, frozenset, dict)
 MISSING = object()
 MODULE_INTERNALS = ("_parameters", "_buffers", "_modules")
-_FROZEN_SIZE = 64
+_FROZEN_SIZE = 1024
 _FROZEN_ARRAY = 65536
 _TEXT = 60
 

@@ -120,8 +120,8 @@ class Template:
             x = x.unpacked() if isinstance(x, Packed) else x
             ins.append(self._save(x, mark) if isinstance(x, Tensor) else x)
         outs = []
-        for i, s in enumerate(node.outs):
-            outs.append(self._save(s.unpacked() if isinstance(s, Packed) else s.restored(node, i), None))
+        for s in node.outs:  # some may be overwritten: a history whose derivatives read those is spent
+            outs.append(self._save(s.unpacked() if isinstance(s, Packed) else s.tensor(), None))
         op, attrs, types, out_types = node.op, node.attrs, node.types, node.out_types
 
         def make(site: _Site) -> Node:

@@ -1,5 +1,5 @@
-"""Data loading, saving, hooks under the names of torch.utils."""
+"""Data loading, saving, hooks, checkpoints under the names of torch.utils."""
 
-from tracecomp.utils import data, hooks
+from tracecomp.utils import checkpoint, data, hooks
 
-__all__ = ["data", "hooks"]
+__all__ = ["checkpoint", "data", "hooks"]

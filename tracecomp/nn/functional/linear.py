@@ -112,7 +112,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         raise RuntimeError("Class values must be smaller than num_classes.")
     if tensor.numel() and bool(tensor.min() < 0):
         raise RuntimeError("Class values must be non-negative.")
-    return (tensor.unsqueeze(-1) == T.arange(num_classes)).to(tensor.dtype)
+    return (tensor.contiguous().unsqueeze(-1) == T.arange(num_classes)).to(tensor.dtype)
 
 
 def embedding_bag(

@@ -116,7 +116,8 @@ def layer_norm(
     """Normalise over the last axes, whose sizes are ``normalized_shape`` (Ba et al. 2016). RuntimeError otherwise."""
     shape = _trailing("layer_norm", input, normalized_shape, weight, bias)
     with scope("layer_norm"):
-        x, _, _ = _standardize(input, list(range(input.ndim - len(shape), input.ndim)), eps)
+        dims = list(range(input.ndim - len(shape), input.ndim))
+        x, _, _ = _standardize(input.contiguous(), dims, eps)
         return _affine(x, weight, bias, shape)
 
 
@@ -128,6 +129,7 @@ def rms_norm(
     eps = float(np.finfo(input.dtype.numpy).eps) if eps is None else eps
     with scope("rms_norm"):
         dims = list(range(input.ndim - len(shape), input.ndim))
+        input = input.contiguous()
         x = input * ((input * input).mean(dims, keepdim=True) + eps).rsqrt()
         return _affine(x, weight, None, shape)
 
