@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -87,3 +90,14 @@ def test_states_that_trade_places(backend: str) -> None:
         ones, eye = (b, a) if turn % 2 else (a, b)
         np.testing.assert_array_equal(ones.numpy(), np.ones((2, 2)))
         np.testing.assert_array_equal(eye.numpy(), 3 * np.eye(2))
+
+
+def test_a_process_whose_first_program_is_one_call_of_the_host() -> None:
+    text = (
+        "import tracecomp\n"
+        "run = tracecomp.compile(tracecomp.linalg.inv)\n"
+        "for _ in range(5): found = run(tracecomp.eye(3) * 2)\n"
+        "print(found.sum().item())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=100)
+    assert (done.returncode, done.stdout) == (0, "1.5\n"), done.stderr

@@ -12,7 +12,7 @@ from tracecomp.ir.scalars import call
 from tracecomp.ops.statements import Names
 
 Complex = tuple[Expr, Expr]
-LARGEST = 31
+LARGEST = 19
 """The largest prime number of points that is written out."""
 
 
