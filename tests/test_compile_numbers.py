@@ -13,6 +13,7 @@ import pytest
 import tracecomp as torch
 from tracecomp import nn
 from tracecomp.errors import CaptureError
+from tracecomp.plan import Plan
 
 
 class Meter:
@@ -220,3 +221,22 @@ def test_an_error_in_the_middle_leaves_plain_numbers() -> None:
         c(torch.ones(2), True)
     assert type(m.total) is float
     assert m.total == 8
+
+
+def test_nothing_is_compiled_for_a_float_that_is_followed_from_the_second_call_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = []
+    make = Plan.__init__
+    monkeypatch.setattr(Plan, "__init__", lambda *args: (made.append(args), make(*args))[1])
+    weight = torch.ones(2)
+
+    def step(x: Any) -> float:
+        weight.sub_(0.1 * x)
+        return weight.sum().item()
+
+    c = torch.compile(step)
+    losses = [c(torch.ones(2)) for _ in range(4)]
+    assert losses == pytest.approx([1.8, 1.6, 1.4, 1.2])
+    assert c.recordings == 2
+    assert len(made) == 1

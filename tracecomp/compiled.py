@@ -108,6 +108,10 @@ class Compiled:
                 continue
             if known and not _compatible(recording, known):
                 continue
+            if entry.plan is None and not self._follow and _reads_floats(recording):
+                self._follow = True  # they are as good as certain to differ, and compiling takes longer than recording
+                reason = reason or "the numbers that it reads are followed"
+                continue
             held, found = (entry.plan or self._plan(entry)).call(leaves)
             if held == len(recording.predicates):
                 self._fitted(entry, leaves)
@@ -311,7 +315,7 @@ class Compiled:
         """Take over what has moved since ``recording``: later ones read it from its place. Whether there was any."""
         moved = [p for p in recording.guards.moved() if p.id not in self._places]
         self._places.update({p.id: p for p in moved[: MAX_PLACES - len(self._places)]})
-        if any(followed(x) for p in moved for x in p.leaves()):
+        if _reads_floats(recording) or any(followed(x) for p in moved for x in p.leaves()):
             self._follow = True
         return bool(moved) and len(self._places) < MAX_PLACES
 
@@ -348,6 +352,10 @@ class Compiled:
 def _observed_at(recording: Recording) -> set[Source | None]:
     """The lines whose numbers the recording depends on."""
     return {source for _, seen, source in recording.predicates if followed(seen)}
+
+
+def _reads_floats(recording: Recording) -> bool:
+    return any(type(seen) is float for _, seen, _ in recording.predicates)
 
 
 def _compatible(recording: Recording, known: dict[int, Any]) -> bool:
