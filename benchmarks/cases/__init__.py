@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from benchmarks.cases import attention, calls, conv, indexing, matmul, models, movement, pointwise, rows, storage
+from benchmarks.cases import (
+    attention,
+    calls,
+    conv,
+    fourier,
+    indexing,
+    matmul,
+    models,
+    movement,
+    pointwise,
+    rows,
+    storage,
+)
 from benchmarks.workload import Workload
 
 WORKLOADS: dict[str, Workload] = {
     w.id: w
-    for module in (calls, pointwise, rows, movement, matmul, attention, conv, indexing, storage, models)
+    for module in (calls, pointwise, rows, movement, matmul, attention, conv, indexing, fourier, storage, models)
     for w in module.WORKLOADS
 }
 KINDS = tuple(dict.fromkeys(w.kind for w in WORKLOADS.values()))
