@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import numpy as np
