@@ -242,9 +242,9 @@ DECOMPOSED = [
         %4 = conv(%y, %3) {dilation=[1], groups=1, padding=[[0, 0]], stride=[1]} : f32[1,2,4]
         %5 = slice(%1) {starts=[0, 0, 0], steps=[1, 1, 2], stops=[2, 3, 3]} : f32[2,3,2]
         %6 = conv(%2, %5) {dilation=[1], groups=1, padding=[[0, 0]], stride=[1]} : f32[1,2,4]
-        %7 = concat(%4, %6) {axis=0} : f32[2,2,4]
-        %8 = reshape(%7) {shape=[2, 1, 2, 4]} : f32[2,1,2,4]
-        %9 = permute(%8) {dims=[1, 2, 3, 0]} : f32[1,2,4,2]
+        %7 = reshape(%4) {shape=[1, 2, 4, 1]} : f32[1,2,4,1]
+        %8 = reshape(%6) {shape=[1, 2, 4, 1]} : f32[1,2,4,1]
+        %9 = concat(%7, %8) {axis=3} : f32[1,2,4,2]
         %10 = reshape(%9) {shape=[1, 2, 8]} : f32[1,2,8]
         %11 = slice(%10) {starts=[0, 0, 0], steps=[1, 1, 1], stops=[1, 2, 7]} : f32[1,2,7] """,
     ),

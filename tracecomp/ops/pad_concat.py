@@ -141,7 +141,8 @@ def _concat_loop(at: Any, out: TensorType, reads: Any, in_types: Any, *, axis: i
     parts = [k for k, t in enumerate(in_types) if t.shape[axis]]
     result: Expr | None = None
     for k in reversed(parts):
-        place = [*at[:axis], index(at[axis]) - starts[k], *at[axis + 1 :]]
+        own = index(at[axis]) - starts[k] if in_types[k].shape[axis] > 1 else Index()
+        place = [*at[:axis], own, *at[axis + 1 :]]
         if len(parts) == 1:
             return reads[k](tuple(place))
         value = reads[k](tuple(place))

@@ -217,11 +217,16 @@ def _phase(
 
 def _interleave(g: Rewriter, parts: Sequence[Value], stride: Ints) -> Value:
     """The value whose positions with remainders r modulo ``stride`` are ``parts[r]``, r in row-major order."""
+    for axis, step in reversed(list(enumerate(stride, 2))):
+        parts = [_woven(g, parts[n : n + step], axis) for n in range(0, len(parts), step)]
+    return parts[0]
+
+
+def _woven(g: Rewriter, parts: Sequence[Value], axis: int) -> Value:
+    """The elements of ``parts`` in turns along an axis."""
     if len(parts) == 1:
         return parts[0]
-    rank = len(stride)
-    batch, channels, *counts = parts[0].shape
-    stacked = g.reshape(g.apply("concat", *parts, axis=0), (*stride, batch, channels, *counts))
-    pairs = (axis for d in range(rank) for axis in (rank + 2 + d, d))
-    apart = g.apply("permute", stacked, dims=(rank, rank + 1, *pairs))
-    return g.reshape(apart, (batch, channels, *(n * s for n, s in zip(counts, stride, strict=True))))
+    shape = parts[0].shape
+    apart = [g.reshape(part, (*shape[: axis + 1], 1, *shape[axis + 1 :])) for part in parts]
+    joined = g.apply("concat", *apart, axis=axis + 1)
+    return g.reshape(joined, (*shape[:axis], shape[axis] * len(parts), *shape[axis + 1 :]))
