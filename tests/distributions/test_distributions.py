@@ -221,3 +221,34 @@ def test_compiled_samples_are_the_eager_ones(name: str) -> None:
     tracecomp.manual_seed(11)
     for x in native:
         np.testing.assert_allclose(x.numpy(), draw().numpy(), rtol=1e-6, atol=1e-9)
+
+
+RELAXED: dict[str, tuple[dict[str, Any], Any]] = {
+    "RelaxedBernoulli": ({"temperature": [0.7], "logits": [0.5, -1.0]}, [0.3, 0.9]),
+    "RelaxedOneHotCategorical": ({"temperature": [0.7], "probs": [[0.2, 0.3, 0.5]]}, [[0.1, 0.7, 0.2]]),
+}
+
+
+@pytest.mark.parametrize("name", RELAXED)
+def test_relaxed_density_and_its_gradient(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    arguments, value = RELAXED[name]
+    found = []
+    for lib in (tracecomp, torch):
+        d, tensors = made(lib, name, arguments, track=True)
+        log_prob = d.log_prob(lib.tensor(value, dtype=lib.float64))
+        found.append((log_prob, *lib.autograd.grad(log_prob.sum(), tensors)))
+        assert (d.batch_shape, d.event_shape) == (log_prob.shape, d.rsample().shape[log_prob.ndim :])
+    for a, b in zip(*found, strict=True):
+        close(a, b)
+
+
+def test_relaxed_samples_follow_the_probabilities_and_have_gradients() -> None:
+    logits = tracecomp.tensor([0.0, 1.0, 2.0], requires_grad=True)
+    weights = D.RelaxedOneHotCategorical(0.1, logits=logits).rsample((20000,))
+    share = tracecomp.bincount(weights.argmax(-1), minlength=3) / 20000
+    np.testing.assert_allclose(share.numpy(), logits.softmax(0).detach().numpy(), atol=0.02)
+    weights[:, 2].mean().backward()
+    assert float(logits.grad[2]) > 0
+    ones = (D.RelaxedBernoulli(0.1, probs=tracecomp.tensor([0.3])).sample((20000,)) > 0.5).float().mean()
+    assert abs(float(ones) - 0.3) < 0.02

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from tracecomp.distributions import constraints, continuous, discrete, distribution, gamma, kl, transformed
+from tracecomp.distributions import constraints, continuous, discrete, distribution, gamma, kl, relaxed, transformed
 from tracecomp.distributions.continuous import Cauchy, Exponential, Gumbel, HalfNormal, Laplace, Normal, Uniform
 from tracecomp.distributions.discrete import (
     Bernoulli,
@@ -18,6 +18,7 @@ from tracecomp.distributions.discrete import (
 from tracecomp.distributions.distribution import Distribution
 from tracecomp.distributions.gamma import Beta, Chi2, Dirichlet, Gamma, StudentT
 from tracecomp.distributions.kl import kl_divergence, register_kl
+from tracecomp.distributions.relaxed import RelaxedBernoulli, RelaxedOneHotCategorical
 from tracecomp.distributions.transformed import (
     AffineTransform,
     ExpTransform,
@@ -37,6 +38,7 @@ _FILES = {
     "normal": continuous, "laplace": continuous, "cauchy": continuous, "gumbel": continuous, "uniform": continuous,
     "exponential": continuous, "half_normal": continuous, "bernoulli": discrete, "binomial": discrete,
     "categorical": discrete, "geometric": discrete, "one_hot_categorical": discrete, "poisson": discrete,
+    "relaxed_bernoulli": relaxed, "relaxed_categorical": relaxed,
     "beta": gamma, "chi2": gamma, "dirichlet": gamma, "studentT": gamma, "independent": transformed,
     "log_normal": transformed, "mixture_same_family": transformed, "multivariate_normal": transformed,
     "transforms": transformed, "transformed_distribution": transformed,
@@ -48,6 +50,7 @@ __all__ = [
     "AffineTransform", "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy", "Chi2", "Dirichlet", "Distribution",
     "ExpTransform", "Exponential", "Gamma", "Geometric", "Gumbel", "HalfNormal", "Independent", "Laplace", "LogNormal",
     "MixtureSameFamily", "MultivariateNormal", "Normal", "OneHotCategorical", "OneHotCategoricalStraightThrough",
-    "Poisson", "PowerTransform", "SigmoidTransform", "StudentT", "TanhTransform", "Transform",
+    "Poisson", "PowerTransform", "RelaxedBernoulli", "RelaxedOneHotCategorical",
+    "SigmoidTransform", "StudentT", "TanhTransform", "Transform",
     "TransformedDistribution", "Uniform", "constraints", "distribution", "kl", "kl_divergence", "register_kl",
 ]  # fmt: skip

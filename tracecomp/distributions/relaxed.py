@@ -1,0 +1,97 @@
+"""Continuous relaxations of discrete distributions (Maddison et al. 2017, Jang et al. 2017): samples with gradients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from tracecomp.distributions import constraints
+from tracecomp.distributions.constraints import Constraint
+from tracecomp.distributions.discrete import Bernoulli, Categorical, clamp_probs
+from tracecomp.distributions.distribution import Distribution
+from tracecomp.functional import names as T
+from tracecomp.modes import no_grad
+from tracecomp.tensor import Tensor
+
+
+class RelaxedBernoulli(Distribution):
+    """``sigmoid((logits + logistic noise) / temperature)``: a number in (0, 1), near 0 or 1 at low temperatures."""
+
+    has_rsample = True
+    arg_constraints: ClassVar[dict[str, Constraint]] = Bernoulli.arg_constraints
+
+    def __init__(
+        self, temperature: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+    ) -> None:
+        self.temperature = temperature
+        self.base_dist = Bernoulli(probs, logits, validate_args)
+        super().__init__(self.base_dist.batch_shape, validate_args=validate_args)
+
+    @property
+    def probs(self) -> Any:
+        return self.base_dist.probs
+
+    @property
+    def logits(self) -> Any:
+        return self.base_dist.logits
+
+    @property
+    def support(self) -> Constraint:
+        return constraints.unit_interval
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        with no_grad():
+            noise = clamp_probs(T.rand(self._extended_shape(sample_shape), dtype=self.logits.dtype))
+            noise = T.log(noise) - T.log1p(-noise)
+        return T.sigmoid((self.logits + noise) / self.temperature)
+
+    def log_prob(self, value: Any) -> Tensor:
+        self._validate_sample(value)
+        inverse = T.log(value) - T.log1p(-value)
+        difference = self.logits - inverse * self.temperature
+        density = _log(self.temperature) + difference - 2 * T.log1p(T.exp(difference))
+        return density - T.log(value) - T.log1p(-value)
+
+
+class RelaxedOneHotCategorical(Distribution):
+    """``softmax((logits + Gumbel noise) / temperature)``: a point of the simplex, near a corner at low temperatures."""
+
+    has_rsample = True
+    arg_constraints: ClassVar[dict[str, Constraint]] = Categorical.arg_constraints
+
+    def __init__(
+        self, temperature: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+    ) -> None:
+        self.temperature = temperature
+        self.base_dist = Categorical(probs, logits, validate_args)
+        super().__init__(self.base_dist.batch_shape, self.base_dist.param_shape[-1:], validate_args)
+
+    @property
+    def probs(self) -> Any:
+        return self.base_dist.probs
+
+    @property
+    def logits(self) -> Any:
+        return self.base_dist.logits
+
+    @property
+    def support(self) -> Constraint:
+        return constraints.simplex
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        with no_grad():
+            noise = -T.log(-T.log(clamp_probs(T.rand(self._extended_shape(sample_shape), dtype=self.logits.dtype))))
+        return T.softmax((self.logits + noise) / self.temperature, -1)
+
+    def log_prob(self, value: Any) -> Tensor:
+        self._validate_sample(value)
+        classes = self._event_shape[0]
+        scores = self.logits - T.log(value) * self.temperature
+        scores = (scores - scores.logsumexp(-1, keepdim=True)).sum(-1)
+        scale = math.lgamma(classes) + (classes - 1) * _log(self.temperature)
+        return scores + scale - T.log(value).sum(-1)
+
+
+def _log(temperature: Any) -> Any:
+    return T.log(temperature) if isinstance(temperature, Tensor) else math.log(temperature)
