@@ -25,6 +25,16 @@ def orders(torch: Any, fn: Callable[..., Any], x: Any, w: Any, order: int) -> li
     return found
 
 
+def compare_with_torch(fn: Callable[..., Any], run: Callable[..., Any], order: int, seeds: int) -> None:
+    torch = pytest.importorskip("torch")
+    for seed in range(seeds):
+        given = values(seed)
+        want = orders(torch, fn, *map(torch.tensor, given), order)
+        got = orders(tracecomp, run, *map(tracecomp.tensor, given), order)
+        for a, b in zip(got, want, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+
+
 def tanh_layer(x: Any, w: Any) -> Any:
     return (x @ w).tanh() * x.exp()
 
@@ -36,14 +46,8 @@ def values(seed: int) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_derivatives_to_order_four_are_those_of_torch(backend: str) -> None:
-    torch = pytest.importorskip("torch")
     run = tracecomp.compile(tanh_layer, backend=backend)
-    for seed in range(5):
-        given = values(seed)
-        want = orders(torch, tanh_layer, *map(torch.tensor, given), 4)
-        got = orders(tracecomp, run, *map(tracecomp.tensor, given), 4)
-        for a, b in zip(got, want, strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+    compare_with_torch(tanh_layer, run, 4, seeds=5)
 
 
 def routing_weights(x: Any, w: Any) -> Any:
@@ -53,14 +57,8 @@ def routing_weights(x: Any, w: Any) -> Any:
 
 
 def test_a_result_that_no_derivative_reads_may_be_overwritten() -> None:
-    torch = pytest.importorskip("torch")
     run = tracecomp.compile(routing_weights)
-    for seed in range(3):
-        given = values(seed)
-        want = orders(torch, routing_weights, *map(torch.tensor, given), 2)
-        got = orders(tracecomp, run, *map(tracecomp.tensor, given), 2)
-        for a, b in zip(got, want, strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+    compare_with_torch(routing_weights, run, 2, seeds=3)
 
 
 def native_calls(run: Any) -> list[int]:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
+import tracecomp
 
-import tracecomp  # noqa: E402
+torch = pytest.importorskip("torch")
 
 OPERANDS: dict[str, Callable[[Any], Any]] = {
     "last axes swapped": lambda x: x.transpose(2, 3),

@@ -15,18 +15,15 @@ from tracecomp.modes import no_grad
 from tracecomp.tensor import Tensor
 
 
-class RelaxedBernoulli(Distribution):
-    """``sigmoid((logits + logistic noise) / temperature)``: a number in (0, 1), near 0 or 1 at low temperatures."""
+class _Relaxed(Distribution):
+    """A distribution around the values of ``base_dist``, the nearer the lower the ``temperature``."""
 
     has_rsample = True
-    arg_constraints: ClassVar[dict[str, Constraint]] = Bernoulli.arg_constraints
 
-    def __init__(
-        self, temperature: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None
-    ) -> None:
+    def __init__(self, temperature: Any, base: Any, event_shape: Sequence[int], validate_args: bool | None) -> None:
         self.temperature = temperature
-        self.base_dist = Bernoulli(probs, logits, validate_args)
-        super().__init__(self.base_dist.batch_shape, validate_args=validate_args)
+        self.base_dist = base
+        super().__init__(base.batch_shape, event_shape, validate_args)
 
     @property
     def probs(self) -> Any:
@@ -36,13 +33,27 @@ class RelaxedBernoulli(Distribution):
     def logits(self) -> Any:
         return self.base_dist.logits
 
+    def _uniform(self, sample_shape: Sequence[int]) -> Tensor:
+        return clamp_probs(T.rand(self._extended_shape(sample_shape), dtype=self.logits.dtype))
+
+
+class RelaxedBernoulli(_Relaxed):
+    """``sigmoid((logits + logistic noise) / temperature)``: a number in (0, 1), near 0 or 1 at low temperatures."""
+
+    arg_constraints: ClassVar[dict[str, Constraint]] = Bernoulli.arg_constraints
+
+    def __init__(
+        self, temperature: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+    ) -> None:
+        super().__init__(temperature, Bernoulli(probs, logits, validate_args), (), validate_args)
+
     @property
     def support(self) -> Constraint:
         return constraints.unit_interval
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         with no_grad():
-            noise = clamp_probs(T.rand(self._extended_shape(sample_shape), dtype=self.logits.dtype))
+            noise = self._uniform(sample_shape)
             noise = T.log(noise) - T.log1p(-noise)
         return T.sigmoid((self.logits + noise) / self.temperature)
 
@@ -54,26 +65,16 @@ class RelaxedBernoulli(Distribution):
         return density - T.log(value) - T.log1p(-value)
 
 
-class RelaxedOneHotCategorical(Distribution):
+class RelaxedOneHotCategorical(_Relaxed):
     """``softmax((logits + Gumbel noise) / temperature)``: a point of the simplex, near a corner at low temperatures."""
 
-    has_rsample = True
     arg_constraints: ClassVar[dict[str, Constraint]] = Categorical.arg_constraints
 
     def __init__(
         self, temperature: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
-        self.temperature = temperature
-        self.base_dist = Categorical(probs, logits, validate_args)
-        super().__init__(self.base_dist.batch_shape, self.base_dist.param_shape[-1:], validate_args)
-
-    @property
-    def probs(self) -> Any:
-        return self.base_dist.probs
-
-    @property
-    def logits(self) -> Any:
-        return self.base_dist.logits
+        base = Categorical(probs, logits, validate_args)
+        super().__init__(temperature, base, base.param_shape[-1:], validate_args)
 
     @property
     def support(self) -> Constraint:
@@ -81,7 +82,7 @@ class RelaxedOneHotCategorical(Distribution):
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         with no_grad():
-            noise = -T.log(-T.log(clamp_probs(T.rand(self._extended_shape(sample_shape), dtype=self.logits.dtype))))
+            noise = -T.log(-T.log(self._uniform(sample_shape)))
         return T.softmax((self.logits + noise) / self.temperature, -1)
 
     def log_prob(self, value: Any) -> Tensor:

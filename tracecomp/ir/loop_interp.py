@@ -94,7 +94,7 @@ class _Programs:
         return bool(memory.data[0])
 
     def _memory(self, ref: Ref, size: int, dtype: DType, variables: dict[Var, int]) -> Memory:
-        offset = int(_Scope(variables).index(ref.offset))
+        offset = int(Scope(variables).index(ref.offset))
         if ref.slot.space == "arena":
             return self.arena.view(ref.slot.position + offset, size, dtype)
         return self.slots[ref.slot.space, ref.slot.position].view(offset, size, dtype)
@@ -119,17 +119,25 @@ def _bytes_of(array: Array, slot: Slot, defined: bool) -> Memory:
     return Memory(data, np.full(data.size, defined))
 
 
-class _Scope:
-    """Evaluation of indices and expressions where nothing varies: the offsets of slots."""
+class Scope:
+    """Evaluation of indices and expressions of known variables, each a number or an array; memory is not known."""
 
-    def __init__(self, variables: dict[Var, int]) -> None:
+    def __init__(self, variables: dict[Var, Any]) -> None:
         self.variables = variables
 
     def variable(self, var: Var) -> Any:
         return self.variables[var]
 
     def expr(self, expr: Expr) -> Array:
-        raise VerifyError("a slot's offset depends on memory")
+        match expr:
+            case Const():
+                return np.asarray(expr.value).astype(expr.dtype.numpy)
+            case IndexValue():
+                return np.asarray(self.index(expr.index), np.int64)
+            case Call():
+                return scalar(expr.op, [self.expr(a) for a in expr.args], [a.dtype for a in expr.args], expr.dtype)
+            case _:
+                raise VerifyError(f"{expr} depends on memory")
 
     def index(self, i: Index) -> Any:
         total: Any = np.int64(i.const)
@@ -158,7 +166,7 @@ class _State:
     depth: int
 
 
-class _Kernel(_Scope):
+class _Kernel(Scope):
     def __init__(self, kernel: Kernel, memories: dict[str, Memory]) -> None:
         super().__init__({})
         self.kernel = kernel
@@ -290,16 +298,12 @@ class _Kernel(_Scope):
 
     def _expr(self, expr: Expr) -> Any:
         match expr:
-            case Const():
-                return np.asarray(expr.value).astype(expr.dtype.numpy)
-            case IndexValue():
-                return np.asarray(self.index(expr.index), np.int64)
             case Load():
                 return self._load(expr)
             case Read():
                 return self._read(expr.name)
-            case Call():
-                return scalar(expr.op, [self.expr(a) for a in expr.args], [a.dtype for a in expr.args], expr.dtype)
+            case _:
+                return super().expr(expr)
 
     def _read(self, name: str) -> Array:
         state = self.states.get(name)

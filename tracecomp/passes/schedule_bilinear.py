@@ -150,7 +150,11 @@ class _Tiled:
             step = (index(number) if some.count > 1 else Index()) * some.steps + some.first
             body = Copier(mapping).stmts((*packing, *self._block(inner, columns, column, step, some.steps, some.rest)))
             parts.append(Loop(self.shared, number, body))
-        return joined(self.shared, place, one_after_another(self.shared, parts))
+        below = one_after_another(self.shared, parts)
+        first = below[0] if len(below) == 1 else None
+        if self.shared != "serial" and isinstance(first, Loop) and first.kind == self.shared:
+            return joined(self.shared, place, first.var, first.body)
+        return Loop(self.shared, place, below)
 
     def _row_blocks(self, others: int) -> int:
         """Into how many blocks the tile's variable is cut: threads should find enough to share, totals fit a cache."""

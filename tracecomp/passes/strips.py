@@ -92,11 +92,7 @@ def parallel_loops(names: list[Var], body: tuple[Stmt, ...], shared: str) -> tup
         return loops("serial", names, body)
     first, *rest = names
     if rest and first.extent < 16:
-        both = Var(f"{first.name}{rest[0].name}", first.extent * rest[0].extent)
-        at = index(both)
-        copier = Copier({first: at // rest[0].extent, rest[0]: at % rest[0].extent})
-        body = copier.stmts(loops("serial", rest[1:], body))
-        return (Loop(shared, both, body),)
+        return (joined(shared, first, rest[0], loops("serial", rest[1:], body)),)
     return (Loop(shared, first, loops("serial", rest, body)),)
 
 
@@ -114,14 +110,10 @@ def shared_out(kind: str, names: list[Var], body: tuple[Stmt, ...]) -> tuple[Stm
     return (Loop(kind, block, Copier(positions(names, index(block))).stmts(body)),)
 
 
-def joined(kind: str, outer: Var, body: tuple[Stmt, ...]) -> Loop:
-    """The loop over ``outer``, joined with the loop that is its body where threads share that."""
-    inner = body[0] if len(body) == 1 else None
-    if not (isinstance(inner, Loop) and inner.kind == kind != "serial"):
-        return Loop(kind, outer, body)
-    both = Var("block", outer.extent * inner.var.extent)
-    at = index(both)
-    return Loop(kind, both, Copier({outer: at // inner.var.extent, inner.var: at % inner.var.extent}).stmts(inner.body))
+def joined(kind: str, outer: Var, inner: Var, body: Iterable[Stmt]) -> Loop:
+    """Two loops, one around the other, as one of their kind."""
+    both = Var(f"{outer.name}{inner.name}", outer.extent * inner.extent)
+    return Loop(kind, both, Copier(positions([outer, inner], index(both))).stmts(body))
 
 
 def one_after_another(kind: str, parts: list[Loop]) -> tuple[Stmt, ...]:

@@ -8,7 +8,7 @@ from tracecomp.ir.index import Index, Var, index
 from tracecomp.ir.loops import Let, Load, Loop, Stmt, Store
 from tracecomp.passes.nest import Nest, Sweep
 from tracecomp.passes.rename import Copier
-from tracecomp.passes.strips import loops, one_after_another, parallel_loops, positions, strip, tiles
+from tracecomp.passes.strips import joined, loops, one_after_another, parallel_loops, strip, tiles
 
 BLOCK = 16
 STRIPE = 64
@@ -101,8 +101,6 @@ def _blocks_of(stripes: Loop) -> Iterable[Loop]:
     """The blocks of stripes, and what is left of each, by one variable."""
     for stmt in stripes.body:
         if isinstance(stmt, Loop) and stmt.kind == "serial":
-            block = Var(f"{stripes.var.name}{stmt.var.name}", stripes.var.extent * stmt.var.extent)
-            mapping = positions([v for v in (stripes.var, stmt.var) if v.extent > 1], index(block))
-            yield Loop("serial", block, Copier(mapping).stmts(stmt.body))
+            yield joined("serial", stripes.var, stmt.var, stmt.body)
         else:
             yield Loop("serial", stripes.var, (stmt,))

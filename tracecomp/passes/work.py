@@ -4,30 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from tracecomp.ir.index import Computed, FloorDiv, Index, Mod, Var
-from tracecomp.ir.loops import (
-    Call,
-    Check,
-    Const,
-    Expr,
-    If,
-    IndexValue,
-    Let,
-    Loop,
-    Stmt,
-    Store,
-    Update,
-    children,
-)
-from tracecomp.ir.scalars import SCALARS
+from tracecomp.errors import VerifyError
+from tracecomp.ir.index import Var
+from tracecomp.ir.loop_interp import Array, Scope
+from tracecomp.ir.loops import Call, Check, Expr, If, Let, Loop, Stmt, Store, Update, children
 from tracecomp.passes import schedule
 from tracecomp.passes.cost import expr_cost
-
-Array = np.ndarray[Any, Any]
 
 MOST_VALUES = 1 << 20
 """Of a loop's variable, for which conditions are tried."""
@@ -75,34 +60,13 @@ def _runs_for(values: Array, var: Var, body: tuple[Stmt, ...]) -> Iterator[tuple
             yield from _runs_for(values[held], var, children(stmt))
 
 
-def _held(x: Expr, var: Var, values: Array) -> Any:
-    """What an expression is for values of a variable; None when it depends on more than that."""
-    match x:
-        case Const(value):
-            return np.full(len(values), value)
-        case IndexValue(i):
-            return _place(i, var, values)
-        case Call(op, args):
-            found = [_held(a, var, values) for a in args]
-            return None if any(v is None for v in found) else SCALARS[op].numpy(*found)
-    return None
-
-
-def _place(i: Index, var: Var, values: Array) -> Array | None:
-    total = np.full(len(values), i.const)
-    for atom, factor in i.terms:
-        match atom:
-            case FloorDiv(inner, divisor) | Mod(inner, divisor):
-                place = _place(inner, var, values)
-                found = None if place is None else place // divisor if isinstance(atom, FloorDiv) else place % divisor
-            case Computed(expr):
-                found = _held(expr, var, values)
-            case _:
-                found = values if atom == var else None
-        if found is None:
-            return None
-        total = total + factor * found
-    return total
+def _held(condition: Expr, var: Var, values: Array) -> Array | None:
+    """For which values of a variable a condition holds; None when it depends on more than that."""
+    try:
+        found = Scope({var: values}).expr(condition)
+    except (KeyError, VerifyError):
+        return None
+    return np.broadcast_to(found, values.shape)
 
 
 def operations(body: Iterable[Stmt]) -> int:
