@@ -45,7 +45,8 @@ def plan(graph: Graph, log: Log) -> Graph:
     live = list(graph.live_nodes())
     for region in regions(live):
         gain = sum(_cycles(n, last=False) - _cycles(n, last=True) for n in region.convolutions)
-        cost = _border_bytes(region, graph, live) / BORDER_BYTES_PER_CYCLE
+        kept = _orders(region, live)
+        cost = _border_bytes(region, kept, graph, live) / BORDER_BYTES_PER_CYCLE
         last = gain > cost
         first = region.convolutions[0]
         log.choose(
@@ -55,7 +56,7 @@ def plan(graph: Graph, log: Log) -> Graph:
             graph.origin.get(first, Origin()),
         )
         if last:
-            chosen.update(_orders(region, live))
+            chosen.update(kept)
     return _rebuild(graph, live, chosen, log)
 
 
@@ -132,12 +133,12 @@ def _filled(extent: int, width: int) -> float:
     return extent / (-(-extent // width) * width)
 
 
-def _border_bytes(region: Region, graph: Graph, live: list[Node]) -> int:
+def _border_bytes(region: Region, kept: dict[Value, Order], graph: Graph, live: list[Node]) -> int:
     """Bytes turned where the region meets what is fixed: its inputs and what rigid nodes read of it."""
     fixed = {v for n in live if not orders.reads_any_order(n) for v in n.inputs} | {o.value for o in graph.outputs}
     total = 0
     for value in region.values:
-        if value.ndim < 3 or orders.moves_only_ones(value.shape, channels_last(value.ndim)):
+        if value.ndim < 3 or orders.moves_only_ones(value.shape, kept.get(value, orders.identity(value.ndim))):
             continue
         given = value.node is None or not orders.is_flexible(value.node)
         total += value.type.nbytes * (given + (value in fixed))
@@ -178,7 +179,7 @@ def _spread_backward(node: Node, known: dict[Value, Order]) -> None:
         return
     for operand in orders.linked(node)[:-1]:
         order = orders.backward(node, operand, known[node.outputs[0]])
-        if order is not None and operand.node is not None:
+        if order is not None:
             known.setdefault(operand, order)
 
 

@@ -92,6 +92,8 @@ def forward(node: Node, operand: Value, order: Order) -> Order | None:
         return order if operand.ndim == result.ndim else None
     if name == "reshape":
         return reshaped(operand.shape, result.shape, order)
+    if name == "permute":
+        return tuple(node.attrs["dims"].index(d) for d in order)
     if name == "windows":
         return (*order, *range(operand.ndim, result.ndim))
     if name == "fold":
@@ -110,6 +112,8 @@ def backward(node: Node, operand: Value, order: Order) -> Order | None:
         return order if operand.ndim == result.ndim else None
     if name == "reshape":
         return reshaped(result.shape, operand.shape, order)
+    if name == "permute":
+        return tuple(node.attrs["dims"][d] for d in order)
     if name == "windows":
         rank = operand.ndim
         return order[:rank] if order[rank:] == tuple(range(rank, result.ndim)) else None
@@ -119,7 +123,10 @@ def backward(node: Node, operand: Value, order: Order) -> Order | None:
 
 
 def reshaped(source: Shape, target: Shape, order: Order) -> Order | None:
-    """The order of ``target`` that is the same memory as ``source`` in ``order``; None when runs of axes are torn."""
+    """The order of ``target`` that is the same memory as ``source`` in ``order``; None when runs of axes are torn.
+
+    An axis of one place stands behind the axis before it, where parts woven along it lie in the target's order.
+    """
     parts = {ins[0]: (ins, outs) for ins, outs in reshape_parts(source, target)}
     moving = [d for d in order if source[d] != 1]
     result: list[int] = []
@@ -129,4 +136,6 @@ def reshaped(source: Shape, target: Shape, order: Order) -> Order | None:
             return None
         moving = moving[len(ins) :]
         result += outs
-    return (*result, *(d for d, n in enumerate(target) if n == 1))
+    for axis in (d for d, n in enumerate(target) if n == 1):
+        result.insert(result.index(axis - 1) + 1 if axis else 0, axis)
+    return tuple(result)

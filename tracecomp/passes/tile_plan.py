@@ -209,13 +209,13 @@ def tile_size(
 ) -> tuple[int, int]:
     """Height and vectors of the register tile with the fewest modelled cycles over the whole result.
 
-    ``held``: how many vectors of an operand every column of the tile keeps in registers, beyond one. ``most``: how many
-    vectors the tile may have.
+    ``held``: how many vectors of an operand every column of the tile keeps in registers, beyond one, if it has so many
+    rows. ``most``: how many vectors the tile may have.
     """
     best, best_cost = (1, 1), float("inf")
     for vectors in range(1, 9):
         for height in range(1, 15):
-            needed = height * vectors + (1 + held) * vectors + 1
+            needed = height * vectors + (1 + min(held, height)) * vectors + 1
             if needed > registers - 2 or height > rows or height * vectors > most:
                 continue
             if vectors > 1 and (vectors - 1) * lanes >= columns:
