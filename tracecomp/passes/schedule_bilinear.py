@@ -316,7 +316,9 @@ class _Tiled:
         summed = merged(nest.reduce, joined)
         body = Copier(joined).stmts(body)
         loads = Operand(list(body[:-1]), operand.expr)
-        fast = next((v for v in summed if loads.stride(v) == 1), None)
+        fast = next((v for v in summed if abs(loads.stride(v) or 0) == 1), None)
+        if fast is not None and loads.stride(fast) == -1:  # flipped windows: memory is read forwards
+            body = Copier({fast: index(fast) * -1 + (fast.extent - 1)}).stmts(body)
         if 1 <= (operand.stride(self.vector) or 0) <= SHUFFLED_STRIDE or fast is None:
             body, rest = strip(lane, width, body), summed
         else:
