@@ -91,7 +91,8 @@ class _Tiled:
         around = () if self.moving.inside else nest.outside
         # No block reads a panel that another one reads too, so each packs its own when it comes to it; panels that are
         # the same in many calls are packed by none of them.
-        apart = not (self.moving.inside or around or self.inner) and moved == others
+        enough = not self.inner or product_of(moved) * (self.chunks + bool(self.rest)) >= LEAST_BLOCKS
+        apart = not (self.moving.inside or around) and moved == self.others and enough
         self.alone = plan.packed and apart and not nest.is_steady(self.moving)
         self.panel_others = [] if self.alone else [v for v in around if self.moving.depends(v)] + moved
         self.copies = 0
