@@ -7,7 +7,7 @@ lanes; which form is used depends on shapes and strides alone, never on the mach
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from tracecomp.ir.index import Index, Var, index, linear
@@ -34,7 +34,7 @@ from tracecomp.passes.rename import Copier
 from tracecomp.passes.schedule import sharing
 from tracecomp.passes.split_vars import merge_vars, merged
 from tracecomp.passes.stages import Totals, in_stages
-from tracecomp.passes.strips import joined, one_after_another, positions, shared_out, strip, tiles
+from tracecomp.passes.strips import joined, loops, one_after_another, positions, shared_out, strip, tiles
 from tracecomp.passes.tile_plan import FAR_BYTES, FAR_TERMS, Plan, plan_of, rows_apart, sums_in_lanes
 
 PARALLEL_WORK = 1 << 22  # multiply-adds, 80 us: see schedule.PARALLEL_WORK
@@ -323,7 +323,11 @@ class _Tiled:
         if 1 <= (operand.stride(self.vector) or 0) <= SHUFFLED_STRIDE or fast is None:
             body, rest = strip(lane, width, body), summed
         else:
-            body, rest = tiles(lane, NOMINAL_LANES, strip(fast, NOMINAL_LANES, body)), [v for v in summed if v != fast]
+            rest = [v for v in summed if v != fast]
+            far = all(abs(operand.stride(self.vector) or 0) > abs(loads.stride(v) or 0) for v in rest)
+            body = tiles(lane, NOMINAL_LANES, strip(fast, NOMINAL_LANES, body))
+            if alone is not None and far:  # memory is read in runs, of few rows at a time
+                body, rest = tuple(s for group in body for s in _inside(group, rest)), []
         kind = "serial" if alone is not None else sharing(self.terms * panel.size, PARALLEL_WORK)
         outer = [*self.panel_others, *([column] if alone is None and columns.count > 1 else []), *rest]
         return (Local(panel), *shared_out(kind, outer, body))
@@ -361,6 +365,13 @@ def _summed(names: list[Var], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     for var in reversed(names):
         body = (Loop("serial", var, body),)
     return body
+
+
+def _inside(group: Stmt, names: list[Var]) -> tuple[Stmt, ...]:
+    """Loops over ``names`` around a tile, inside of the loop over such tiles."""
+    if isinstance(group, Loop) and group.kind == "serial":
+        return (replace(group, body=loops("serial", names, group.body)),)
+    return loops("serial", names, (group,))
 
 
 def _streamed(after: list[Stmt]) -> list[tuple[Buffer, Index]]:
