@@ -164,6 +164,38 @@ def test_gradients_of_strided_convolutions(stride: int, padding: int, kernel: in
     np.testing.assert_allclose(compiled(f, x, w).numpy(), f(x, w).numpy(), rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.parametrize("stride, kernel, side", [(1, 3, 24), (2, 3, 14), (2, 5, 15), (1, 7, 9)])
+def test_depthwise_gradients_of_data_that_lie_channels_last(stride: int, kernel: int, side: int) -> None:
+    x, w = normal(2, side, side, 40), normal(40, 1, kernel, kernel, seed=1)
+
+    def f(x: tc.Tensor, w: tc.Tensor) -> tuple[tc.Tensor, ...]:
+        image, w = x.permute(0, 3, 1, 2).detach().requires_grad_(), w.detach().requires_grad_()
+        y = F.conv2d(image, w, stride=stride, padding=kernel // 2, groups=40)
+        gradient, of_weights = tc.autograd.grad((y * y).sum(), (image, w))
+        return gradient.permute(0, 2, 3, 1) + 1, of_weights
+
+    results = [compiled(f, x, w, threads=n) for n in (1, 2)]
+    for have, same, want in zip(*results, f(x, w), strict=True):
+        np.testing.assert_allclose(have.numpy(), want.numpy(), rtol=1e-4, atol=2e-3)
+        assert np.array_equal(have.numpy(), same.numpy())
+
+
+@pytest.mark.parametrize("batch, channels, filters, side", [(1, 200, 333, 7), (3, 256, 192, 2), (2, 144, 260, 9)])
+def test_many_weights_that_few_results_read(batch: int, channels: int, filters: int, side: int) -> None:
+    """Each block packs its own; the gradient's windows are flipped."""
+    x, w = normal(batch, channels, side, side), normal(filters, channels, 3, 3, seed=1)
+
+    def f(x: tc.Tensor, w: tc.Tensor) -> tuple[tc.Tensor, ...]:
+        x = x.detach().requires_grad_()
+        y = F.conv2d(x, w, padding=1)
+        return y.detach(), tc.autograd.grad(y.sum(), x)[0]
+
+    results = [compiled(f, x, w, threads=n) for n in (1, 2)]
+    for have, same, want in zip(*results, f(x, w), strict=True):
+        np.testing.assert_allclose(have.numpy(), want.numpy(), rtol=1e-4, atol=2e-3)
+        assert np.array_equal(have.numpy(), same.numpy())
+
+
 @pytest.mark.parametrize("size, count", [(40, 5), (1000, 5), (1003, 64), (700, 128), (700, 129)])
 @pytest.mark.parametrize("order", ["random", "rising", "falling", "equal"])
 def test_first_elements_in_order(order: str, size: int, count: int) -> None:

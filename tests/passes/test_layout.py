@@ -15,7 +15,7 @@ from tracecomp.ir.graph import Graph, Value
 from tracecomp.ir.interpret import interpret
 from tracecomp.ir.op import OPS
 from tracecomp.ir.types import TensorType, float32, float64
-from tracecomp.passes import dead_code, layout, manager
+from tracecomp.passes import dead_code, layout, manager, orders
 from tracecomp.passes.rewrite import Log
 
 assert ops
@@ -92,6 +92,23 @@ def test_channels_first_where_turning_costs_more() -> None:
     padded = next(s for s in manager.run(graph, Dump("t")) if s.name == "decompose").graph
     layout.plan(padded, log)
     assert [c.chosen for c in log.choices] == ["channels first"]
+
+
+def test_data_that_lie_channels_last_are_not_turned() -> None:
+    graph = Graph()
+    x = graph.add_input(TensorType(float64, (2, 12, 12, 32)), "x")
+    w = graph.add_input(TensorType(float64, (32, 1, 3, 3)), "w")
+    y = graph.apply("conv", graph.apply("permute", x, dims=(0, 3, 1, 2)), w, **{**ONE, "groups": 32})
+    graph.add_output(graph.apply("permute", y, dims=(0, 2, 3, 1)))
+    [choice] = next(s for s in run_all(graph) if s.name == "layout").log.choices
+    assert choice.chosen == "channels last" and choice.reason.endswith("costs about 0")
+
+
+def test_an_axis_of_one_place_stands_behind_the_axis_before_it() -> None:
+    last = orders.channels_last(4)
+    assert orders.reshaped((2, 8, 5, 6), (2, 8, 5, 6, 1), last) == (0, 2, 3, 4, 1)
+    assert orders.reshaped((2, 8, 5, 6), (2, 8, 5, 1, 6), last) == (0, 2, 3, 4, 1)
+    assert orders.reshaped((2, 8, 5, 6), (1, 2, 8, 5, 6), last) == (0, 1, 3, 4, 2)
 
 
 def test_sums_of_channels_read_them_as_they_are_kept() -> None:
