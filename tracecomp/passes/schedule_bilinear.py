@@ -274,11 +274,17 @@ class _Tiled:
         assert self.tile is not None
         apart = rows_apart(nest, self.vector, self.tile, window[0])
         outer = nest.reduce[: -len(window)]
-        rows = [Copier({**mapping, self.tile: first + n}, f"_{self.copies}_{n}") for n in range(height)]
-        sums = [copier.stmt(Accumulate((nest.accumulator(),), ())) for copier in rows]
+        short = self.plan.whole
+        beside: list[dict[Var, Index]] = [{short: Index((), m)} for m in range(short.extent)] if short else [{}]
+        rows = [
+            (n, Copier({**mapping, self.tile: first + n, **at}, f"_{self.copies}_{n}_{m}"))
+            for n in range(height)
+            for m, at in enumerate(beside)
+        ]
+        sums = [copier.stmt(Accumulate((nest.accumulator(),), ())) for _, copier in rows]
         terms = []
         for place in product(*(range(v.extent) for v in window)):
-            for n, copier in enumerate(rows):
+            for n, copier in rows:
                 own = Folding(
                     {**copier.mapping, **{v: Index((), k) for v, k in zip(window, place, strict=True)}},
                     copier.suffix + "".join(f"_{k}" for k in place),
@@ -290,7 +296,7 @@ class _Tiled:
         for var in reversed(outer):
             body = (Loop("serial", var, body),)
         accs = tuple(a for s in sums if isinstance(s, Accumulate) for a in s.accs)
-        return (Accumulate(accs, body), *(s for copier in rows for s in copier.stmts(nest.after)))
+        return (Accumulate(accs, body), *(s for _, copier in rows for s in copier.stmts(nest.after)))
 
     def _panel(self, columns: _Columns) -> Buffer:
         count = 1 if self.alone else product_of(self.panel_others) * columns.count

@@ -114,18 +114,35 @@ def plan_of(nest: BilinearNest, machine: Machine) -> Plan:
         height, vectors = tile_size(rows, vector.extent, lanes, machine.registers - held, most=most, tail=tail)
     else:
         height, vectors = tile_size(rows, vector.extent, lanes, machine.registers, held, most, tail)
-    width = min(vectors * lanes, vector.extent - tail)
     whole = None
-    if tile is not None and height == tile.extent and not window:
-        room = (machine.registers - 6) // (height * vectors)
-        fitting = [v for v in tiles if v != tile and v.extent <= room]
-        whole = max(fitting, key=lambda v: v.extent, default=None)
+    if tile is not None and height == tile.extent:
+        others = [v for v in tiles if v != tile]
+        if window:
+            others = [v for v in others if _share_vectors(nest, vector, v)]
+            whole, vectors = _whole_of_windows(others, height, vectors, window, machine)
+        else:
+            room = (machine.registers - 6) // (height * vectors)
+            whole = max((v for v in others if v.extent <= room), key=lambda v: v.extent, default=None)
+    width = min(vectors * lanes, vector.extent - tail)
     several = len(tiles) > 1 or (tile is not None and tile.extent > height)
     alike = tile is None or not moving.depends(tile)  # all rows of the tile read one panel
     packed, stages = alike and _packed(nest, moving, vector, machine), None
     if several and whole is None and not window:
         stages = _stages(nest, None if packed else moving, vector, width, machine)
     return Plan(vector, tile, width, height, packed, whole, window, stages, tail)
+
+
+def _whole_of_windows(
+    others: list[Var], height: int, vectors: int, window: tuple[Var, ...], machine: Machine
+) -> tuple[Var | None, int]:
+    """The longest variable that joins rows of windows as a whole, and how many vectors the tile has then."""
+    held = min(window[0].extent, height)
+    for var in sorted(others, key=lambda v: -v.extent):
+        rows = height * var.extent
+        fitting = min((machine.registers - 3) // (rows + 1 + held), SLIDING_UPDATES // (product_of(window) * rows))
+        if fitting:
+            return var, min(vectors, fitting)
+    return None, vectors
 
 
 def _tail(extent: int, lanes: int) -> int:
@@ -164,6 +181,11 @@ def _window(nest: BilinearNest, vector: Var, tile: Var) -> tuple[Var, ...]:
         if rows_apart(nest, vector, tile, var) and product_of(nest.reduce[n:]) <= SLIDING_TERMS:
             return tuple(nest.reduce[n:])
     return ()
+
+
+def _share_vectors(nest: BilinearNest, vector: Var, rows: Var) -> bool:
+    """Whether all ``rows`` read the same vectors of an operand."""
+    return any(o.depends(vector) and not o.depends(rows) for o in (nest.lhs, nest.rhs))
 
 
 def rows_apart(nest: BilinearNest, vector: Var, tile: Var, within: Var) -> int:
