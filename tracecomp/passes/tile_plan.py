@@ -44,9 +44,9 @@ class Plan:
     """The choice for one nest: lanes over ``vector``, ``width`` at a time, by ``height`` of ``tile``.
 
     ``packed``: the operand that moves with the lanes is copied to a panel. ``whole`` is a second, short variable that
-    joins the tile as a whole where the first alone leaves registers idle. ``window``: summed variables along which
-    neighbouring rows of the tile read the same vectors, written out so that each is loaded once. ``tail``: so many last
-    lanes stand by themselves, in a vector of half the width.
+    joins the tile as a whole where the first alone leaves registers idle, or where all its rows read the same vectors.
+    ``window``: summed variables along which neighbouring rows of the tile read the same vectors, written out so that
+    each is loaded once. ``tail``: so many last lanes stand by themselves, in a vector of half the width.
     """
 
     vector: Var
@@ -117,12 +117,12 @@ def plan_of(nest: BilinearNest, machine: Machine) -> Plan:
     whole = None
     if tile is not None and height == tile.extent:
         others = [v for v in tiles if v != tile]
-        if window:
-            others = [v for v in others if _share_vectors(nest, vector, v)]
-            whole, vectors = _whole_of_windows(others, height, vectors, window, machine)
-        else:
+        if nest.one_sided(vector) and not window:
             room = (machine.registers - 6) // (height * vectors)
             whole = max((v for v in others if v.extent <= room), key=lambda v: v.extent, default=None)
+        else:
+            others = [v for v in others if _share_vectors(nest, vector, v)]
+            whole, vectors = _whole_beside(others, height, vectors, window, machine)
     width = min(vectors * lanes, vector.extent - tail)
     several = len(tiles) > 1 or (tile is not None and tile.extent > height)
     alike = tile is None or not moving.depends(tile)  # all rows of the tile read one panel
@@ -132,11 +132,11 @@ def plan_of(nest: BilinearNest, machine: Machine) -> Plan:
     return Plan(vector, tile, width, height, packed, whole, window, stages, tail)
 
 
-def _whole_of_windows(
+def _whole_beside(
     others: list[Var], height: int, vectors: int, window: tuple[Var, ...], machine: Machine
 ) -> tuple[Var | None, int]:
-    """The longest variable that joins rows of windows as a whole, and how many vectors the tile has then."""
-    held = min(window[0].extent, height)
+    """The longest variable that joins rows which share vectors, as a whole, and how many vectors the tile has then."""
+    held = min(window[0].extent, height) if window else 0
     for var in sorted(others, key=lambda v: -v.extent):
         rows = height * var.extent
         fitting = min((machine.registers - 3) // (rows + 1 + held), SLIDING_UPDATES // (product_of(window) * rows))
