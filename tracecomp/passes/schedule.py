@@ -9,7 +9,7 @@ from math import prod
 from tracecomp.ir.index import Computed, Index, Var
 from tracecomp.ir.loops import Accumulate, Let, Load, Local, Loop, Stmt, Store, expressions
 from tracecomp.passes.column_sums import column_sums, streams_columns
-from tracecomp.passes.cost import expr_cost
+from tracecomp.passes.cost import MOVING_COST, stmts_cost
 from tracecomp.passes.machine import Machine
 from tracecomp.passes.nest import Nest, Sweep
 from tracecomp.passes.ranges import part, parts_of
@@ -22,7 +22,6 @@ from tracecomp.passes.transposes import interleaved, transposed, transposed_pair
 PARALLEL_WORK = 1 << 21
 # How much less a loop may do that workers share who are awake.
 BRIEF = 16
-MOVING_COST = 3.0
 LIGHT_COST = 8.0
 HEAVY_COST = 24.0
 GATHER_COST = 12.0
@@ -116,8 +115,7 @@ def _work(nest: Nest) -> float:
 
 def _cost(nest: Nest) -> float:
     body = [s for item in nest.items for s in (item.body if isinstance(item, Sweep) else item)]
-    cost = sum(expr_cost(s.value) for s in body if isinstance(s, Let | Store)) + 0.5 * len(body)
-    return cost + GATHER_COST * sum(_gathers(s, [*nest.rows, *nest.inner][-1:]) for s in body)
+    return stmts_cost(body) + GATHER_COST * sum(_gathers(s, [*nest.rows, *nest.inner][-1:]) for s in body)
 
 
 def _gathers(stmt: Stmt, innermost: list[Var]) -> bool:
