@@ -115,5 +115,7 @@ def nextafter_half(e: Emitter, a: Value, b: Value, dtype: DType) -> Value:
 
 def integer_power(e: Emitter, a: Value, n: Value, signed: bool) -> Value:
     bits = INT_BITS[a.elem]
+    if n.const is not None and n.const >= 0:
+        return remainders.known_power(Number(e, a), int(n.const)).v
     name = f"power.{'s' if signed else 'u'}"
     return call_function(e, name, lambda x, k: remainders.integer_power(x, k, bits, signed), [a, n])

@@ -130,6 +130,16 @@ def hypot(x: Number, y: Number) -> Number:
     return where(a.equals(math.inf) | b.equals(math.inf), math.inf, result)
 
 
+def known_power(x: Number, n: int) -> Number:
+    """``x**n`` by squaring, for a known power that is not negative."""
+    result, square = x.full(1), x
+    while n:
+        result = result * square if n & 1 else result
+        n >>= 1
+        square = square * square if n else square
+    return result
+
+
 def integer_power(x: Number, n: Number, bits: int, signed: bool) -> Number:
     """``x**n`` by squaring, wrapping around; a negative power is the real result truncated."""
     result = x.full(1)
