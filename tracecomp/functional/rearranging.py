@@ -109,7 +109,7 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
         return flip(input, a, b)
     if turns == 0:
         return clone(input)
-    return transpose(flip(input, b if turns == 1 else a), a, b)
+    return transpose(flip(input, b if turns == 1 else a), a, b).clone()
 
 
 def _atleast(ndim: int) -> Any:

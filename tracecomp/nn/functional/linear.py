@@ -6,6 +6,7 @@ from typing import Any
 
 from tracecomp.functional import names as T
 from tracecomp.functional.autocast import casts
+from tracecomp.ir.types import int64
 from tracecomp.modes import no_grad, scope
 from tracecomp.tensor import Tensor
 
@@ -156,8 +157,8 @@ def embedding_bag(
         if offsets.ndim != 1:
             raise ValueError("offsets has to be a 1D Tensor")
         bags = offsets.shape[0] - int(include_last_offset)
-        begun = T.zeros(input.shape[0] + 1, dtype=T.int64)
-        bag = begun.index_add(0, offsets[:bags], T.ones(bags, dtype=T.int64)).cumsum(0)[:-1] - 1
+        begun = T.zeros(input.shape[0] + 1, dtype=int64)
+        bag = begun.index_add(0, offsets[:bags], T.ones(bags, dtype=int64)).cumsum(0)[:-1] - 1
     else:
         raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.ndim}")
     flat = input.reshape(-1)
