@@ -91,12 +91,14 @@ def _triangular_vjp(grads: Any, outs: Any, ins: Any, *, above: bool, ones: bool,
 decomposition("triangular_solve", "X with T X = B; T is the triangle (with ``ones`` on its diagonal) above or below "
               "the diagonal of A, then transposed if ``turn``", _triangular_infer, _triangular_impl, _triangular_vjp,
               attrs={"above": bool, "ones": bool, "turn": bool}, loop=Imperative(_triangular_loop),
-              samples=tuple(Sample((of(d, *a, domain="regular"), of(d, *b)),
-                                   {"above": above, "ones": ones, "turn": turn})
-                            for d in ("f32", "f64") for above in (False, True) for ones, turn in
-                            ((False, False), (True, False), (False, True))
-                            for a, b in (((3, 3), (3, 2)), ((2, 4, 4), (2, 4, 1)), ((0, 2, 2), (0, 2, 3)),
-                                         ((39, 39), (39, 35)))))  # fmt: skip
+              samples=(
+                  *(Sample((of(d, *a, domain="regular"), of(d, *b)), {"above": above, "ones": ones, "turn": turn})
+                    for d in ("f32", "f64") for above in (False, True)
+                    for ones, turn in ((False, False), (True, False), (False, True))
+                    for a, b in (((3, 3), (3, 2)), ((2, 4, 4), (2, 4, 1)), ((0, 2, 2), (0, 2, 3)))),
+                  *(Sample((of("f64", 39, 39, domain="regular"), of("f64", 39, 35)),
+                           {"above": above, "ones": False, "turn": above}) for above in (False, True)),
+              ))  # fmt: skip
 
 
 # ---- LU with partial pivoting
