@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tracecomp.ir.index import Index, computed, index
-from tracecomp.ir.loops import Buffer, Const, Expr, If, IndexValue, Let, Load, Loop, Read, Stmt, Store, cast
+from tracecomp.ir.loops import Buffer, Check, Const, Expr, If, IndexValue, Let, Load, Loop, Read, Stmt, Store, cast
 from tracecomp.ir.op import Imperative, Op, Sample, register
 from tracecomp.ir.scalars import call
 from tracecomp.ir.types import TensorType, int32, int64
@@ -125,6 +125,8 @@ def _lu_impl(x: Any) -> Any:
 def permutation(pivots: Any, size: int) -> Any:
     """The rows of A in the order of L U, from LAPACK's list of swaps (counted from 1)."""
     flat = pivots.reshape(math.prod(pivots.shape[:-1]), pivots.shape[-1])
+    fits = not flat.size or (flat.min() >= 1 and flat.max() <= size)
+    require(fits, IndexError, f"pivot_order: swaps must name rows from 1 to {size}")
     order = np.tile(np.arange(size), (len(flat), 1))
     each = np.arange(len(flat))
     for k in range(flat.shape[1]):
@@ -138,14 +140,17 @@ def _order_loop(
 ) -> list[Stmt]:
     (*lead, steps), names = in_types[0].shape, Names()
     batch, k, mine, other = names.var(math.prod(lead)), names.var(steps), names.let(), names.let()
-    start = index(batch) * size
-    given = call("sub", cast(Load(ins[0], index(batch) * steps + index(k)), int64), Const(1, int64))
-    here, there = start + index(k), start + computed(given, (0, size - 1))
-    lets = Let(mine, Load(outs[0], here)), Let(other, Load(outs[0], there))
+    start, swap = index(batch) * size, names.let()
+    given = Let(swap, call("sub", cast(Load(ins[0], index(batch) * steps + index(k)), int64), Const(1, int64)))
     over = frozenset((batch, k))
-    swap = Store(outs[0], there, Read(mine, int64, over)), Store(outs[0], here, Read(other, int64, over))
+    place = Read(swap, int64, over)
+    inside = call("and", call("ge", place, Const(0, int64)), call("lt", place, Const(size, int64)))
+    here, there = start + index(k), start + computed(place, (0, size - 1))
+    lets = Let(mine, Load(outs[0], here)), Let(other, Load(outs[0], there))
+    stores = Store(outs[0], there, Read(mine, int64, over)), Store(outs[0], here, Read(other, int64, over))
+    step = given, Check(inside), If(inside, (*lets, *stores))
     first = vectors(names, size, lambda i: [Store(outs[0], start + i, IndexValue(i))])
-    return [Loop("parallel", batch, (*first, Loop("serial", k, (*lets, *swap))))] if batch.extent * steps else []
+    return [Loop("parallel", batch, (*first, Loop("serial", k, step)))] if batch.extent * steps else []
 
 
 register(
