@@ -34,12 +34,11 @@ def _triangular_infer(a: TensorType, b: TensorType, **attrs: bool) -> TensorType
 def _triangular_impl(a: Any, b: Any, *, above: bool, ones: bool, turn: bool) -> Any:
     a, n = np.swapaxes(a, -1, -2) if turn else a, a.shape[-1]
     x = np.array(b)
-    for step in range(n):
-        k, known = (n - 1 - step, slice(n - step, n)) if above != turn else (step, slice(0, step))
-        x[..., k, :] -= (a[..., k, None, known] @ x[..., known, :])[..., 0, :]
-        if not ones:
-            with np.errstate(all="ignore"):
-                x[..., k, :] /= a[..., k, k, None]
+    with np.errstate(all="ignore"):
+        for step in range(n):
+            k, known = (n - 1 - step, slice(n - step, n)) if above != turn else (step, slice(0, step))
+            x[..., k, :] -= (a[..., k, None, known] @ x[..., known, :])[..., 0, :]
+            x[..., k, :] /= 1 if ones else a[..., k, k, None]
     return x
 
 
