@@ -6,6 +6,7 @@ from typing import Any
 
 from tracecomp.functional import names as T
 from tracecomp.functional.autocast import casts
+from tracecomp.ir.types import int64
 from tracecomp.modes import no_grad, scope
 from tracecomp.tensor import Tensor
 
@@ -156,7 +157,8 @@ def embedding_bag(
         if offsets.ndim != 1:
             raise ValueError("offsets has to be a 1D Tensor")
         bags = offsets.shape[0] - int(include_last_offset)
-        bag = T.searchsorted(offsets[:bags], T.arange(input.shape[0]), right=True) - 1
+        begun = T.zeros(input.shape[0] + 1, dtype=int64)
+        bag = begun.index_add(0, offsets[:bags], T.ones(bags, dtype=int64)).cumsum(0)[:-1] - 1
     else:
         raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.ndim}")
     flat = input.reshape(-1)
@@ -184,14 +186,13 @@ def _combine_equal_bags(rows: Tensor, kept: Tensor, all_kept: bool, mode: str) -
 
 def _combine_bags(rows: Tensor, bag: Tensor, kept: Tensor, bags: int, mode: str) -> Tensor:
     mask = (kept > 0).unsqueeze(1)
-    index = bag.unsqueeze(1).expand(*rows.shape)
     shape = (bags, rows.shape[1])
-    count = T.zeros(bags, dtype=bag.dtype).scatter_add(0, bag, kept.to(bag.dtype)).unsqueeze(1)
+    count = T.zeros(bags, dtype=bag.dtype).index_add(0, bag, kept.to(bag.dtype)).unsqueeze(1)
     if mode == "max":
         lowest = T.full(shape, -float("inf"), dtype=rows.dtype)
-        top = lowest.scatter_reduce(0, index, T.where(mask, rows, -float("inf")), "amax")
+        top = lowest.index_reduce(0, bag, T.where(mask, rows, -float("inf")), "amax")
         return T.where(count > 0, top, 0.0)
-    total = T.zeros(shape, dtype=rows.dtype).scatter_add(0, index, T.where(mask, rows, 0.0))
+    total = T.zeros(shape, dtype=rows.dtype).index_add(0, bag, T.where(mask, rows, 0.0))
     return total if mode == "sum" else total / count.clamp_min(1).to(rows.dtype)
 
 
