@@ -211,12 +211,16 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6,
 
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """p-norm distances of every pair of rows (N, M) -> (N (N - 1) / 2)."""
+    if input.ndim != 2:
+        raise RuntimeError(f"pdist only supports 2D tensors, got: {input.ndim}D")
+    if p < 0:
+        raise RuntimeError("pdist only supports non-negative p values")
     n = input.shape[0]
-    upper = [(i, j) for i in range(n) for j in range(i + 1, n)]
-    if not upper:
+    if n < 2:
         return input.sum() * 0 + T.empty(0, dtype=input.dtype)
-    first, second = (T.tensor(column) for column in zip(*upper, strict=True))
-    return T.norm(input.index_select(0, first) - input.index_select(0, second), p, -1)
+    first, second = T.triu_indices(n, n, 1)
+    every = T.cdist(input, input, p, "donot_use_mm_for_euclid_dist")
+    return every.flatten().index_select(0, first * n + second)
 
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
