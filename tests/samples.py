@@ -75,7 +75,7 @@ def _integers(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, do
 def _whole(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, domain: str) -> Any:
     if domain == "small":
         return np.asarray(rng.integers(0, 8, shape)).astype(dtype.numpy)
-    low = 0 if not dtype.signed or domain == "positive" else -9
+    low = 1 if domain == "positive" else -9 if dtype.signed else 0
     values = np.asarray(rng.integers(low, 10, shape))
     if domain == "nonzero":
         values = np.where(values == 0, 3, values)

@@ -153,6 +153,11 @@ COUNTERPARTS: dict[str, Callable[..., Any]] = {
     "slogdet": lambda x: tuple(torch.linalg.slogdet(x)),
     "geqrf": lambda x: tuple(torch.geqrf(x)),
     "lu_factor": lambda x: tuple(torch.linalg.lu_factor(x)),
+    "triangular_solve": lambda a, b, above, ones, turn: torch.linalg.solve_triangular(
+        a.mT if turn else a, b, upper=above != turn, unitriangular=ones
+    ),
+    "svdvals": torch.linalg.svdvals,
+    "eigvalsh": lambda x, uplo: torch.linalg.eigvalsh(x, UPLO=uplo),
     "complex": torch.complex,
     "conj": torch.conj,
     "real": torch.real,

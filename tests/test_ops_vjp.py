@@ -21,7 +21,7 @@ from tracecomp.ops.autodiff import vjp
 # Zero almost everywhere, so that differences across a step say nothing.
 STEPS = {"sign", "floor", "ceil", "trunc", "round"}
 # They read one triangle of matrices taken to be symmetric, and so are their gradients.
-SYMMETRIC = {"cholesky", "eigh"}
+SYMMETRIC = {"cholesky", "eigh", "eigvalsh"}
 DIFFERENTIABLE = [pytest.param(op, id=op.name) for op in OPS.values() if op.vjp is not None]
 
 

@@ -125,6 +125,7 @@ def same_however_cut(graph: Graph, arrays: list[Any], have: Any, monkeypatch: py
 
 @pytest.mark.parametrize("spec, shapes", [
     ("mk,kn->mn", [(30, 50), (50, 35)]),
+    ("mk,kn->mn", [(500, 20), (20, 50)]),
     ("mk,nk->mn", [(29, 50), (133, 50)]),
     ("bmk,bkn->bmn", [(3, 40, 65), (3, 65, 20)]),
 ])  # fmt: skip

@@ -56,14 +56,16 @@ _OF_BOTH: dict[str, Callable[..., Number]] = {
     "atan2": trigonometric.atan2,
     "erfc": special.erfc,
     "erfinv": special.erfinv,
+    "fmod": remainders.fmod,
+    "mod": remainders.remainder,
+    "floordiv": remainders.floor_divide,
 }
 """Functions of the module, for floats and doubles."""
 
 _OF_DOUBLES: dict[str, Callable[..., Number]] = {
     "cosh": exponential.cosh, "asinh": exponential.asinh, "acosh": exponential.acosh, "tan": trigonometric.tan,
     "asin": trigonometric.asin, "acos": trigonometric.acos, "atan": trigonometric.atan, "lgamma": special.lgamma,
-    "digamma": special.digamma, "fmod": remainders.fmod, "mod": remainders.remainder,
-    "floordiv": remainders.floor_divide, "hypot": remainders.hypot,
+    "digamma": special.digamma, "hypot": remainders.hypot,
 }  # fmt: skip
 """Functions of the module that compute in double; for floats the result is rounded."""
 
@@ -113,5 +115,7 @@ def nextafter_half(e: Emitter, a: Value, b: Value, dtype: DType) -> Value:
 
 def integer_power(e: Emitter, a: Value, n: Value, signed: bool) -> Value:
     bits = INT_BITS[a.elem]
+    if n.const is not None and n.const >= 0:
+        return remainders.known_power(Number(e, a), int(n.const)).v
     name = f"power.{'s' if signed else 'u'}"
     return call_function(e, name, lambda x, k: remainders.integer_power(x, k, bits, signed), [a, n])

@@ -36,15 +36,18 @@ SHARED_SYMBOLS = (PARALLEL, TAKE, RELEASE)
 MAX_THREADS = 256
 POOL_BYTES = 256 + 64 * MAX_THREADS
 """The pool: 0 job number, 4 sleeping workers; 64 finished chunks, 68 whether the caller sleeps; 128 the job: function,
-arguments, extent, chunks, threads; 192 whether it is taken, 200 brief jobs that found threads asleep, 208 how many more
-waits are short because others want the processors; from 256 a cache line for each thread: 0 its ticket, 8 the worker's
-number in the system, 12 the processor it was on."""
+arguments, extent, chunks, threads; 192 whether it is taken, 200 nanoseconds of brief jobs that found threads asleep,
+208 how many more waits are short because others want the processors; from 256 a cache line for each thread: 0 its
+ticket, 8 the worker's number in the system, 12 the processor it was on."""
 
 CHUNKS_PER_THREAD = 8
 
-_PASSED = 16
-"""Every so many brief jobs that find threads asleep one wakes them: where many follow each other, they stay awake."""
+_PASSED_NS = 80_000
+"""After so long in brief jobs that found threads asleep one wakes them: where many follow, they stay awake."""
+
 _JOBS = """
+declare i32 @clock_gettime(i32, ptr)
+
 define internal i32 @tc.work(ptr %pool, i64 %thread, i32 %number) #1 {
 entry:
   %p.fn = getelementptr i8, ptr %pool, i64 128
@@ -211,8 +214,19 @@ announce:
   ret i32 %number
 }
 
+define internal i64 @tc.now(ptr %time) #1 {
+  %r = call i32 @clock_gettime(i32 1, ptr %time)
+  %p.ns = getelementptr i8, ptr %time, i64 8
+  %s = load i64, ptr %time, align 8
+  %n = load i64, ptr %p.ns, align 8
+  %whole = mul i64 %s, 1000000000
+  %now = add i64 %whole, %n
+  ret i64 %now
+}
+
 define void @tc_parallel(ptr %pool, ptr %fn, ptr %args, i64 %extent, i1 %brief) #1 {
 entry:
+  %time = alloca [2 x i64], align 8
   %alone = icmp eq ptr %pool, null
   br i1 %alone, label %whole, label %several
 whole:
@@ -224,15 +238,23 @@ look:
   %p.sleepers = getelementptr i8, ptr %pool, i64 4
   %asleep = load atomic i32, ptr %p.sleepers monotonic, align 4
   %any = icmp ne i32 %asleep, 0
-  br i1 %any, label %count, label %shared
-count:
+  br i1 %any, label %timed, label %shared
+timed:
   %p.passed = getelementptr i8, ptr %pool, i64 200
   %passed = load i64, ptr %p.passed, align 8
-  %now = add i64 %passed, 1
-  store i64 %now, ptr %p.passed, align 8
-  %turn = urem i64 %now, PASSED
-  %wake = icmp eq i64 %turn, 0
-  br i1 %wake, label %shared, label %whole
+  %due = icmp uge i64 %passed, PASSED
+  br i1 %due, label %wake, label %own
+wake:
+  store i64 0, ptr %p.passed, align 8
+  br label %shared
+own:
+  %start = call i64 @tc.now(ptr %time)
+  call void %fn(ptr %args, i64 0, i64 0, i64 %extent)
+  %end = call i64 @tc.now(ptr %time)
+  %took = sub i64 %end, %start
+  %sum = add i64 %passed, %took
+  store i64 %sum, ptr %p.passed, align 8
+  ret void
 shared:
   %p.finished = getelementptr i8, ptr %pool, i64 64
   %p.threads = getelementptr i8, ptr %pool, i64 160
@@ -241,9 +263,9 @@ shared:
   %few = icmp ult i64 %extent, %wanted
   %chunks = select i1 %few, i64 %extent, i64 %wanted
   %number = call i32 @tc.post(ptr %pool, ptr %fn, ptr %args, i64 %extent, i64 %threads, i64 %chunks)
-  %own = call i32 @tc.work(ptr %pool, i64 0, i32 %number)
+  %ran = call i32 @tc.work(ptr %pool, i64 0, i32 %number)
   %all = trunc i64 %chunks to i32
-  %others = sub i32 %all, %own
+  %others = sub i32 %all, %ran
   br label %check
 check:
   %done = load atomic i32, ptr %p.finished acquire, align 4
@@ -368,7 +390,7 @@ FLAGS_OFFSET = 64
 def shared_text(target: Target) -> str:
     """The module with ``tc_parallel``, ``tc_take``, ``tc_release``, ``tc_worker`` and ``tc_call``."""
     text = waiting.TEXT + _JOBS + _CALL + "\nattributes #1 = { nounwind }\n"
-    words = {**waiting.words(target), "CHUNKS": CHUNKS_PER_THREAD, "PASSED": _PASSED, "TAKE": TAKE, "RELEASE": RELEASE}
-    for name, value in words.items():
+    words = {"CHUNKS": CHUNKS_PER_THREAD, "PASSED": _PASSED_NS, "TAKE": TAKE, "RELEASE": RELEASE}
+    for name, value in (waiting.words(target) | words).items():
         text = text.replace(name, str(value))
     return f"{waiting.declarations(target)}\n{text}"

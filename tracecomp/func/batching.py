@@ -249,6 +249,7 @@ def _aligned_to(predicate: Any, ndim: int) -> Any:
 _BY_KIND: dict[str, Rule] = {
     "elementwise": _elementwise, "reduction": _over_axes, "concat": _along_axis, "cumulative": _along_axis,
     "sort": _along_axis, "contraction": _contract, "convolution": _convolution, "external": _every_operand,
+    "elimination": _every_operand,
 }  # fmt: skip
 _BY_NAME: dict[str, Rule] = {
     "reshape": _reshape_rule, "permute": _permute, "expand": _expand, "flip": _flip, "windows": _windows,

@@ -12,6 +12,7 @@ from tracecomp.functional.results import result_type_named
 from tracecomp.functional.shaping import matrix_transpose, to_shape
 from tracecomp.functional.triangles import tril, triu
 from tracecomp.ir.types import int32, int64
+from tracecomp.modes import grad_enabled
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor, create
 
@@ -104,15 +105,28 @@ def qr_(input: Tensor, some: bool = True) -> Any:
 @namespaced("linalg")
 def eigh(A: Tensor, UPLO: str = "L") -> Any:
     """Eigenvalues, ascending, and eigenvectors of symmetric matrices, read from one triangle."""
-    if UPLO.upper() not in ("L", "U"):
-        raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
-    return EighResult(*prim.eigh(matrices(A, "linalg.eigh", square=True), uplo=UPLO.upper()))
+    return EighResult(*prim.eigh(_symmetric(A, UPLO), uplo=UPLO.upper()))
+
+
+def _symmetric(A: Tensor, uplo: str) -> Tensor:
+    if uplo.upper() not in ("L", "U"):
+        raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {uplo}")
+    return matrices(A, "linalg.eigh", square=True)
 
 
 @namespaced("linalg")
 def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
     """Eigenvalues, ascending, of symmetric matrices."""
-    return eigh(A, UPLO)[0]
+    return eigh(A, UPLO)[0] if differentiated(A) else prim.eigvalsh(_symmetric(A, UPLO), uplo=UPLO.upper())
+
+
+def singular_values(x: Tensor) -> Tensor:
+    """Singular values, descending. Derivatives read the vectors too, which take longer."""
+    return prim.svd(x, full=False)[1] if differentiated(x) else prim.svdvals(x)
+
+
+def differentiated(x: Tensor) -> bool:
+    return grad_enabled() and x.requires_grad
 
 
 @namespaced("linalg")
@@ -124,7 +138,7 @@ def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> 
 @namespaced("linalg")
 def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
     """Singular values, descending."""
-    return prim.svd(matrices(A, "linalg.svdvals"), full=False)[1]
+    return singular_values(matrices(A, "linalg.svdvals"))
 
 
 @function()

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from tracecomp.functional.dims import wrap_dim
 from tracecomp.functional.indexing import normal_index
 from tracecomp.functional.method import function
@@ -13,7 +15,7 @@ from tracecomp.functional.promotion import Number, cast, exact_scalar, scalar, t
 from tracecomp.functional.shaping import to_shape
 from tracecomp.ir.types import DType, bool_, broadcast_shapes, int8, int16, int32, int64, uint8
 from tracecomp.ops.prim import prim
-from tracecomp.tensor import Tensor, create
+from tracecomp.tensor import Tensor, create, wrap
 
 
 def _index(name: str, index: Any, kinds: Sequence[Any] = (int64,)) -> Tensor:
@@ -324,15 +326,23 @@ def repeat_interleave(
         wide = prim.expand(lifted, shape=(*shape[: axis + 1], repeats, *shape[axis + 1 :]))
         return prim.cast(prim.reshape(wide, shape=(*shape[:axis], shape[axis] * repeats, *shape[axis + 1 :])),
                          dtype=x.dtype)  # fmt: skip
-    times = repeats.tolist() if isinstance(repeats, Tensor) else list(repeats)
-    if len(times) != x.shape[axis]:
+    times = repeats if isinstance(repeats, Tensor) else wrap(np.asarray(repeats, np.int64))
+    if times.numel() != x.shape[axis]:
         raise RuntimeError(
             "repeats must have the same size as input along dim, but got repeats.size(0) = "
-            f"{len(times)} and input.size({axis}) = {x.shape[axis]}"
+            f"{times.numel()} and input.size({axis}) = {x.shape[axis]}"
         )
-    if any(c < 0 for c in times):
+    if bool((times < 0).any()):
         raise RuntimeError("repeats can not be negative")
-    places = [i for i, c in enumerate(times) for _ in range(c)]
-    return x[(*[slice(None)] * axis, places)]
+    return prim.take(x, _repeated_places(cast(times, int64), output_size), axis=axis)
+
+
+def _repeated_places(times: Tensor, total: int | None) -> Tensor:
+    """0, 1, ..., each as many times as is said: how many runs have ended before each place."""
+    ends = prim.cumsum(times, axis=0)
+    total = int(prim.sum(times, axes=(0,))) if total is None else total
+    none = create("full", value=0, shape=(total + 1,), dtype=int64)
+    ended = prim.put(none, ends, prim.add(prim.mul(times, 0), 1), axis=0, mode="add")
+    return prim.slice(prim.cumsum(ended, axis=0), starts=(0,), stops=(total,), steps=(1,))
 
 

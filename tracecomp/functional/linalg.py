@@ -7,10 +7,9 @@ from typing import Any
 
 from tracecomp.functional.creation import constant
 from tracecomp.functional.factors import (
-    lower_unit,
+    differentiated,
     matrices,
     no_errors,
-    permutation_matrix,
     svdvals,
 )
 from tracecomp.functional.matmul import identity, matmul, matrix_power, multi_dot
@@ -41,6 +40,8 @@ def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False) -> Tensor:
     for x, name in ((input, "b"), (L, "u")):
         if x.ndim < 2:
             raise RuntimeError(f"{name} should have at least 2 dimensions, but has {x.ndim} dimensions instead")
+    if not differentiated(L):
+        return _substituted(L, _substituted(L, input, upper, turn=upper), upper, turn=not upper)
     factor = _reading(L, triu(L.detach()) if upper else tril(L.detach()))
     first, second = (matrix_transpose(factor), factor) if upper else (factor, matrix_transpose(factor))
     return _solved(second, _solved(first, input))
@@ -60,9 +61,18 @@ def cholesky_inverse(input: Tensor, upper: bool = False) -> Tensor:
 
 def _solved(a: Tensor, b: Tensor) -> Tensor:
     """The solution for broadcast batches of matrices."""
+    return prim.matrix_solve(*_batches(a, b))
+
+
+def _batches(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     lead = broadcast_shapes(tuple(a.shape[:-2]), tuple(b.shape[:-2]))
-    a = prim.expand(a, shape=(*lead, *a.shape[-2:]))
-    return prim.matrix_solve(a, prim.expand(b, shape=(*lead, *b.shape[-2:])))
+    return tuple(prim.expand(x, shape=(*lead, *x.shape[-2:])) for x in (a, b))
+
+
+def _substituted(a: Tensor, b: Tensor, above: bool, ones: bool = False, turn: bool = False) -> Tensor:
+    """The solution for broadcast batches of triangles, transposed if ``turn``."""
+    a, b = _batches(a, b)
+    return prim.triangular_solve(a, b, above=above, ones=ones, turn=turn)
 
 
 @namespaced("linalg")
@@ -106,13 +116,8 @@ def solve_triangular(
 ) -> Tensor:
     """:func:`solve` reading one triangle only."""
     matrices(A, "linalg.solve_triangular", square=True)
-    a = triu(A) if upper else tril(A)
-    if unitriangular:
-        eye = identity(A)
-        a = prim.where(prim.ne(eye, 0.0), eye, a)
-    if left:
-        return _solved(a, B)
-    return matrix_transpose(_solved(matrix_transpose(a), matrix_transpose(B)))
+    x = _substituted(A, B if left else matrix_transpose(B), upper, unitriangular, not left)
+    return x if left else matrix_transpose(x)
 
 
 @function(composite=True)
@@ -173,16 +178,22 @@ def logdet(input: Tensor) -> Tensor:
 @namespaced("linalg")
 def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False) -> Tensor:
     """The solution of A X = B from :func:`lu_factor` of A."""
-    n = LU.shape[-1]
-    low, up = lower_unit(LU), triu(LU)
-    p = permutation_matrix(pivots, n, LU)
-    transposed = adjoint if left else not adjoint
+    order = prim.pivot_order(pivots, size=LU.shape[-1])
     b = B if left else matrix_transpose(B)
-    if transposed:
-        x = matmul(p, _solved(matrix_transpose(low), _solved(matrix_transpose(up), b)))
+    if adjoint == left:
+        x = _substituted(LU, _substituted(LU, b, True, turn=True), False, ones=True, turn=True)
+        x = _rows_at(x, prim.sort(order, axis=order.ndim - 1, descending=False)[1])
     else:
-        x = _solved(up, _solved(low, matmul(matrix_transpose(p), b)))
+        x = _substituted(LU, _substituted(LU, _rows_at(b, order), False, ones=True), True)
     return x if left else matrix_transpose(x)
+
+
+def _rows_at(x: Tensor, order: Tensor) -> Tensor:
+    """The rows of broadcast batches of matrices in the order given."""
+    lead = broadcast_shapes(tuple(x.shape[:-2]), tuple(order.shape[:-1]))
+    shape = (*lead, *x.shape[-2:])
+    places = prim.expand(to_shape(order, (*order.shape, 1)), shape=shape)
+    return prim.gather(prim.expand(x, shape=shape), places, axis=len(shape) - 2)
 
 
 @function()
@@ -246,7 +257,7 @@ def matrix_rank(
     if A.numel() == 0:
         return constant(lead, 0, int64)
     x = A.detach()
-    s = prim.abs(prim.eigh(x, uplo="L")[0]) if hermitian else prim.svd(x, full=False)[1]
+    s = prim.abs(prim.eigvalsh(x, uplo="L")) if hermitian else prim.svdvals(x)
     limit = _limit(A, s, atol if tol is None else tol, rtol if tol is None else 0.0)
     return prim.sum(cast(prim.gt(s, limit), int64), axes=(s.ndim - 1,))
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tracecomp.functional.dims import Shape, keep_dims, reduce_axes, wrap_dim, wrap_dims
+from tracecomp.functional.factors import singular_values
 from tracecomp.functional.method import function, namespaced
 from tracecomp.functional.promotion import cast, common, not_implemented, with_zero_gradient
 from tracecomp.functional.reduction import any_zero, reduced, safe_sqrt
@@ -58,7 +59,7 @@ def vector_norm(
 
 def _singular_norm(x: Tensor, ord: Any) -> Tensor:
     """Norms of singular values over the last two axes, which are dropped."""
-    s = prim.svd(x, full=False)[1]
+    s = singular_values(x)
     axes = (s.ndim - 1,)
     if ord == "nuc":
         return prim.sum(s, axes=axes)

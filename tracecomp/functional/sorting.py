@@ -137,11 +137,12 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     n, last = x.shape[-1], x.ndim - 1
     values, order = sorted_pair(x.detach(), last)
     lead = tuple(x.shape[:-1])
-    same = prim.eq(prim.reshape(values, shape=(*lead, n, 1)), prim.reshape(values, shape=(*lead, 1, n)))
-    counts = prim.sum(prim.cast(same, dtype=int64), axes=(last + 1,))
-    first = prim.argmax(counts, axes=(last,))
-    most = prim.max(counts, axes=(last,))
-    end = to_shape(prim.sub(prim.add(first, most), 1), (*lead, 1))
+    place = create("iota", shape=(*lead, n), axis=last, dtype=int64)
+    new = prim.ne(cut_range(values, last, 1, n), cut_range(values, last, 0, n - 1))
+    starts = prim.mul(cut_range(place, last, 1, n), prim.cast(new, dtype=int64))
+    starts = prim.concat(cut_range(place, last, 0, 1), starts, axis=last)
+    before = prim.sub(place, prim.cummax(starts, axis=last)[0])  # equal values in front
+    end = to_shape(prim.argmax(before, axes=(last,)), (*lead, 1))
     where = prim.gather(order, end, axis=last)
     return ModeResult(*pick(input, movedim(where, -1, axis), axis, keepdim))
 
@@ -305,14 +306,17 @@ def _distinct_rows(x: Tensor, dim: int | None) -> tuple[Tensor, tuple[int, ...]]
     return to_shape(moved, (moved.shape[0], math.prod(shape))), shape
 
 
-def _row_order(rows: Tensor) -> Tensor:
-    """The order that sorts rows lexicographically: stable sorts from the last column to the first."""
+def _arranged(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows sorted lexicographically, and their order: stable sorts from the last column to the first."""
     n = rows.shape[0]
+    if rows.shape[1] == 1:
+        values, order = prim.sort(rows, axis=0, descending=False)
+        return values, to_shape(order, (n,))
     order = create("iota", shape=(n,), axis=0, dtype=int64)
     for column in reversed(range(rows.shape[1])):
-        keys = prim.take(to_shape(cut_range(rows, 1, column, column + 1), (n,)), order, axis=0)
+        keys = prim.take(to_shape(cut_range(rows.detach(), 1, column, column + 1), (n,)), order, axis=0)
         order = prim.take(order, prim.sort(keys, axis=0, descending=False)[1], axis=0)
-    return order
+    return prim.take(rows, order, axis=0), order
 
 
 def _runs(rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -330,8 +334,7 @@ def _packed(
     n = rows.shape[0]
     if n == 0 or rows.shape[1] == 0:
         return _packed_empty(x, dim, return_inverse, return_counts)
-    order = _row_order(rows.detach()) if ordered else create("iota", shape=(n,), axis=0, dtype=int64)
-    arranged = prim.take(rows, order, axis=0)
+    arranged, order = _arranged(rows) if ordered else (rows, None)
     starts, run = _runs(arranged)
     first = true_positions(starts)
     count = first.shape[0]
@@ -340,7 +343,7 @@ def _packed(
     results = [values]
     if return_inverse:
         base = create("full", value=0, shape=(n,), dtype=int64)
-        inverse = prim.put(base, order, run, axis=0, mode="set")
+        inverse = run if order is None else prim.put(base, order, run, axis=0, mode="set")
         results.append(to_shape(inverse, tuple(x.shape)) if dim is None else inverse)
     if return_counts:
         ones = create("full", value=1, shape=(n,), dtype=int64)

@@ -15,7 +15,7 @@ from tracecomp.ir.types import TensorType
 
 KINDS = (
     "elementwise", "reduction", "view", "pad", "concat", "contraction", "convolution", "window",
-    "gather", "scatter", "cumulative", "sort", "creation", "random", "control", "transform", "external",
+    "gather", "scatter", "cumulative", "sort", "creation", "random", "control", "transform", "elimination", "external",
 )  # fmt: skip
 
 Infer = Callable[..., Any]

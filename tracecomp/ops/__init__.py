@@ -19,6 +19,7 @@ from tracecomp.ops import (
     reduction,
     search,
     sort,
+    triangular,
     view,
     window,
 )
@@ -42,6 +43,7 @@ __all__ = [
     "reduction",
     "search",
     "sort",
+    "triangular",
     "view",
     "window",
 ]

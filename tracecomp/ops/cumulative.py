@@ -15,6 +15,7 @@ from tracecomp.ir.loops import (
     Buffer,
     Const,
     Expr,
+    If,
     IndexValue,
     Load,
     Loop,
@@ -26,7 +27,7 @@ from tracecomp.ir.loops import (
 )
 from tracecomp.ir.op import BadInput, Imperative, Op, Sample, register
 from tracecomp.ir.scalars import call, const
-from tracecomp.ir.types import DType, Shape, TensorType, compute_dtype, from_numpy_dtype, int64
+from tracecomp.ir.types import DType, Shape, TensorType, bool_, compute_dtype, from_numpy_dtype, int64
 from tracecomp.ops.define import bad, check_axes, check_dtype, of, require
 from tracecomp.ops.parts import each
 from tracecomp.ops.prim import prim
@@ -36,6 +37,8 @@ from tracecomp.ops.statements import CHUNK, Names, vectors
 AT_ONCE = 4
 # Lines that lie side by side and run together, if that leaves a few chunks of them to share: memory likes long runs.
 WIDE, SHARES = (256, 128), 4
+# Elements of a row that are asked together whether one is a new extreme.
+PIECE = 32
 # Least elements of a row that a thread takes: shorter runs of memory are not fetched ahead.
 PART = 4096
 
@@ -273,24 +276,62 @@ def _extreme_loop(better: str) -> Imperative:
     def statements(
         ins: Sequence[Buffer], outs: Sequence[Buffer], in_types: Sequence[TensorType], out_types: Any, *, axis: int
     ) -> list[Stmt]:
-        names, dtype = Names(), in_types[0].dtype
+        names, dtype, shape = Names(), in_types[0].dtype, in_types[0].shape
+        value, place = names.let(), names.let()
+        best, found = Read(value, dtype), Read(place, int64)
 
-        def line(at: Callable[[Index], Index]) -> list[Stmt]:
-            k, value, place = names.var(in_types[0].shape[axis]), names.let(), names.let()
-            x, best, found = Load(ins[0], at(index(k))), Read(value, dtype), Read(place, int64)
+        def takes(x: Expr) -> Expr:
             take: Expr = call(better, x, best)
             if dtype.kind == "float":
                 take = call("or", call("isnan", x), call("and", call("not", call("isnan", best)), take))
-            step = (
-                Update(place, (call("select", take, IndexValue(index(k)), found),)),
-                Update(value, (call("select", take, x, best),)),
-                Store(outs[0], at(index(k)), best),
-                Store(outs[1], at(index(k)), found),
-            )
-            accs = (Acc(value, "set", dtype, Load(ins[0], at(Index()))), Acc(place, "set", int64, const(0, int64)))
-            return [Accumulate(accs, (Loop("serial", k, step),))]
+            return take
 
-        return lines(names, in_types[0].shape, axis, line) if in_types[0].numel else []
+        def keep(at: Index) -> tuple[Stmt, ...]:
+            return Store(outs[0], at, best), Store(outs[1], at, found)
+
+        def line(at: Callable[[Index], Index]) -> list[Stmt]:
+            k = names.var(shape[axis])
+            x = Load(ins[0], at(index(k)))
+            step = (
+                Update(place, (call("select", takes(x), IndexValue(index(k)), found),)),
+                Update(value, (call("select", takes(x), x, best),)),
+                *keep(at(index(k))),
+            )
+            return [running(at, [Loop("serial", k, step)])]
+
+        def running(at: Callable[[Index], Index], body: Sequence[Stmt]) -> Accumulate:
+            first = Acc(value, "set", dtype, Load(ins[0], at(Index()))), Acc(place, "set", int64, const(0, int64))
+            return Accumulate(first, tuple(body))
+
+        def piece(start: Index, first: Index, count: int) -> list[Stmt]:
+            """Elements of one row: all at once where none of them is an extreme, as most are not, else step by step."""
+            lane, i, other, some = names.var(count), names.var(count), names.var(count), names.let()
+            x = Load(ins[0], start + first + index(i))
+            test = Loop("vector", lane, (Update(some, (takes(Load(ins[0], start + first + index(lane))),)),))
+            taken = (Update(place, (IndexValue(first + index(i)),)), Update(value, (x,)))
+            steps = Loop("serial", i, (If(takes(x), taken), *keep(start + first + index(i))))
+            lanes = 1 << (count - 1).bit_length()
+            return [
+                Accumulate((Acc(some, "or", bool_, Const(False, bool_), lanes),), (test,)),
+                If(Read(some, bool_), (steps,)),
+                If(call("not", Read(some, bool_)), (Loop("vector", other, keep(start + first + index(other))),)),
+            ]
+
+        def row(start: Index) -> list[Stmt]:
+            whole, rest = divmod(shape[axis], PIECE)
+            pieces: list[Stmt] = []
+            if whole:
+                number = names.var(whole)
+                pieces.append(Loop("serial", number, tuple(piece(start, index(number) * PIECE, PIECE))))
+            pieces.extend(piece(start, Index(const=whole * PIECE), rest) if rest else [])
+            return [running(lambda k: start + k, pieces)]
+
+        if not in_types[0].numel:
+            return []
+        if math.prod(shape[axis + 1 :]) > 1 or shape[axis] < PIECE:
+            return lines(names, shape, axis, line)
+        number = names.var(math.prod(shape[:axis]))
+        return [Loop("parallel", number, tuple(row(index(number) * shape[axis])))]
 
     return Imperative(statements)
 

@@ -1,4 +1,4 @@
-"""LU, QR, eigenvalue and singular value decompositions, run by the host's LAPACK through numpy.
+"""QR, eigenvalue and singular value decompositions, run by the host's LAPACK through numpy.
 
 Derivatives are written with differentiable primitives. Sources: Giles, "Collected matrix derivative results" (2008);
 Walter and Lehmann (2012) for QR.
@@ -6,21 +6,17 @@ Walter and Lehmann (2012) for QR.
 
 from __future__ import annotations
 
-import math
 from typing import Any, Literal
 
 import numpy as np
 
-from tracecomp.ir.op import External, Op, Sample, register
-from tracecomp.ir.types import TensorType, int32, int64
-from tracecomp.ops.define import of
+from tracecomp.ir.types import TensorType
 from tracecomp.ops.matrix import (
     OBLONG,
     SQUARES,
     columns,
     decomposition,
     given,
-    lower,
     matrices,
     mm,
     rows,
@@ -32,85 +28,6 @@ from tracecomp.ops.matrix import (
     upper,
 )
 from tracecomp.ops.prim import prim
-
-# ---- LU with partial pivoting
-
-
-def _lu_impl(x: Any) -> Any:
-    lu = np.array(x)
-    m, n = x.shape[-2:]
-    batch = x.shape[:-2]
-    flat = lu.reshape(math.prod(batch), m, n)
-    each = np.arange(len(flat))
-    pivots = np.zeros((len(flat), min(m, n)), np.int32)
-    for k in range(min(m, n)):
-        best = k + np.argmax(np.abs(flat[:, k:, k]), axis=1) if len(flat) else pivots[:, k]
-        pivots[:, k] = best + 1
-        flat[each, k], flat[each, best] = flat[each, best], flat[each, k].copy()
-        pivot = flat[:, k, k, None]
-        with np.errstate(all="ignore"):
-            flat[:, k + 1 :, k] = np.where(pivot == 0, flat[:, k + 1 :, k], flat[:, k + 1 :, k] / pivot)
-        flat[:, k + 1 :, k + 1 :] -= flat[:, k + 1 :, k, None] * flat[:, k, None, k + 1 :]
-    return flat.reshape(x.shape), pivots.reshape(*batch, min(m, n))
-
-
-def permutation(pivots: Any, size: int) -> Any:
-    """The rows of A in the order of L U, from LAPACK's list of swaps (counted from 1)."""
-    flat = pivots.reshape(math.prod(pivots.shape[:-1]), pivots.shape[-1])
-    order = np.tile(np.arange(size), (len(flat), 1))
-    each = np.arange(len(flat))
-    for k in range(flat.shape[1]):
-        other = flat[:, k] - 1
-        order[each, k], order[each, other] = order[each, other], order[each, k].copy()
-    return order.reshape(*pivots.shape[:-1], size)
-
-
-register(
-    Op(
-        name="pivot_order", kind="external", doc="order of rows that LAPACK's swaps give",
-        infer=lambda p, *, size: TensorType(int64, (*p.shape[:-1], size)),
-        impl=lambda p, *, size: np.ascontiguousarray(permutation(p, size)), loop=External(), attrs={"size": int},
-        samples=tuple(Sample((of("i32", *s, domain="positive"),), {"size": 10}) for s in ((3,), (2, 4), (0, 2))),
-    )
-)  # fmt: skip
-
-
-def _lu_infer(x: TensorType) -> tuple[TensorType, TensorType]:
-    return x, TensorType(int32, (*x.shape[:-2], min(x.shape[-2:])))
-
-
-def _lu_vjp(grads: Any, outs: Any, ins: Any) -> Any:
-    lu, pivots = outs
-    g = grads[0]
-    m, n = lu.shape[-2:]
-    k = min(m, n)
-    core, gcore = columns(rows(lu, 0, k), 0, k), columns(rows(g, 0, k), 0, k)
-    low = prim.add(lower(core, 1), unit(core))
-    up = upper(core)
-    glow, gup = lower(gcore, 1), upper(gcore)
-    rest: Any = None
-    if n > k:
-        other, gother = columns(lu, k, n), columns(g, k, n)
-        rest = prim.matrix_solve(turned(low), gother)
-        glow = prim.sub(glow, lower(mm(rest, turned(other)), 1))
-    elif m > k:
-        other, gother = rows(lu, k, m), rows(g, k, m)
-        rest = turned(prim.matrix_solve(up, turned(gother)))
-        gup = prim.sub(gup, upper(mm(turned(other), rest)))
-    inner = prim.add(lower(mm(turned(low), glow), 1), upper(mm(gup, turned(up))))
-    inner = prim.matrix_solve(turned(low), inner)
-    total = turned(prim.matrix_solve(up, turned(inner)))
-    if rest is not None:
-        total = prim.concat(total, rest, axis=len(lu.shape) - (1 if n > k else 2))
-    order = prim.pivot_order(pivots, size=m)
-    place = prim.sort(order, axis=len(order.shape) - 1, descending=False)[1]
-    index = prim.expand(prim.reshape(place, shape=(*place.shape, 1)), shape=tuple(total.shape))
-    return (prim.gather(total, index, axis=len(total.shape) - 2),)
-
-
-decomposition("lu_factor", "L and U in one matrix, and LAPACK's row swaps", _lu_infer, _lu_impl, _lu_vjp, ("outs",),
-              samples=matrices(*OBLONG))  # fmt: skip
-
 
 # ---- QR
 
@@ -129,7 +46,8 @@ def _qr_impl(x: Any, *, full: bool) -> Any:
 def _square_qr(q: Any, r: Any, gq: Any, gr: Any) -> Any:
     inner = upper(prim.sub(mm(gr, turned(r)), mm(turned(q), gq)))
     inner = prim.add(inner, turned(upper(inner, 1)))
-    return turned(prim.matrix_solve(r, turned(prim.add(gq, mm(q, inner)))))
+    total = prim.add(gq, mm(q, inner))
+    return turned(prim.triangular_solve(r, turned(total), above=True, ones=False, turn=False))
 
 
 def _qr_vjp(grads: Any, outs: Any, ins: Any, *, full: bool) -> Any:
@@ -242,3 +160,22 @@ def _svd_vjp(grads: Any, outs: Any, ins: Any, *, full: bool) -> Any:
 
 decomposition("svd", "U, singular values descending, V transposed", _svd_infer, _svd_impl, _svd_vjp,
               attrs={"full": bool}, samples=matrices(*OBLONG, full=False))  # fmt: skip
+
+
+def _eigvalsh_vjp(grads: Any, outs: Any, ins: Any, *, uplo: str) -> Any:
+    return _eigh_vjp((grads[0], None), prim.eigh(ins[0], uplo=uplo), ins, uplo=uplo)
+
+
+decomposition("eigvalsh", "eigenvalues, ascending, of symmetric matrices, when nobody wants their vectors",
+              lambda x, *, uplo: _eigh_infer(x, uplo=uplo)[0], lambda x, *, uplo: np.linalg.eigvalsh(x, UPLO=uplo),
+              _eigvalsh_vjp, ("ins",), attrs={"uplo": str},
+              samples=matrices(*SQUARES, domain="definite", uplo="L"))  # fmt: skip
+
+
+def _svdvals_vjp(grads: Any, outs: Any, ins: Any) -> Any:
+    return _svd_vjp((None, grads[0], None), prim.svd(ins[0], full=False), ins, full=False)
+
+
+decomposition("svdvals", "singular values, descending, when nobody wants their vectors",
+              lambda x: _svd_infer(x, full=False)[1], lambda x: np.linalg.svd(x, compute_uv=False),
+              _svdvals_vjp, ("ins",), samples=matrices(*OBLONG))  # fmt: skip

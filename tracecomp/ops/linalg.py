@@ -49,8 +49,8 @@ def _cholesky_vjp(grads: Any, outs: Any, ins: Any) -> Any:
     factor = outs[0]
     inner = lower(mm(turned(factor), grads[0]))
     inner = prim.mul(prim.add(inner, turned(lower(inner, 1))), 0.5)
-    left = prim.matrix_solve(turned(factor), inner)
-    return (turned(prim.matrix_solve(turned(factor), turned(left))),)
+    left = prim.triangular_solve(factor, inner, above=False, ones=False, turn=True)
+    return (turned(prim.triangular_solve(factor, turned(left), above=False, ones=False, turn=True)),)
 
 
 decomposition("cholesky", "lower triangular factor of symmetric positive-definite matrices", square("cholesky"),

@@ -89,8 +89,9 @@ def decomposition(
     *,
     samples: Sequence[Sample],
     attrs: Mapping[str, type] = MappingProxyType({}),
+    loop: Any = None,
 ) -> Op:
-    """Register an operator on batches of matrices."""
+    """Register an operator on batches of matrices; the host runs it unless it has a ``loop`` meaning."""
 
     def run(*arrays: Any, **attrs: Any) -> Any:
         result = impl(*arrays, **attrs)
@@ -109,8 +110,8 @@ def decomposition(
     vector = Sample((of("f32", 3), *samples[0].args[1:]), samples[0].attrs)
     return register(
         Op(
-            name=name, kind="external", doc=doc, infer=checked, impl=run, vjp=vjp, saves=saves, loop=External(),
-            attrs=dict(attrs), samples=tuple(samples),
+            name=name, kind="elimination" if loop else "external", doc=doc, infer=checked, impl=run, vjp=vjp,
+            saves=saves, loop=loop or External(), attrs=dict(attrs), samples=tuple(samples),
             errors=(BadInput(vector, RuntimeError, "must have at least 2 dimensions"),),
         )
     )  # fmt: skip

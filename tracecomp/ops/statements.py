@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from itertools import count
 
-from tracecomp.ir.index import Index, Var, computed, index, linear
+from tracecomp.ir.index import Index, Var, computed, index, linear, unravel
 from tracecomp.ir.loops import (
     Acc,
     Accumulate,
@@ -45,13 +46,16 @@ class Names:
         return f"t{next(self._numbers)}"
 
 
-def nest(names: Names, shape: Shape, body: Callable[[tuple[Index, ...]], Sequence[Stmt]]) -> list[Stmt]:
-    """Serial loops over ``shape``, outermost first, around ``body(position)``."""
-    variables = tuple(names.var(n) for n in shape)
-    inner = tuple(body(tuple(index(v) for v in variables)))
+def nest(
+    names: Names, shape: Shape, body: Callable[[tuple[Index, ...]], Sequence[Stmt]], shared: int = 0
+) -> list[Stmt]:
+    """Loops over ``shape``, outermost first, around ``body(position)``; threads share the first ``shared``, as one."""
+    count, variables = names.var(math.prod(shape[:shared])), tuple(names.var(n) for n in shape[shared:])
+    first = unravel(index(count), shape[:shared]) if shared else ()
+    inner = tuple(body((*first, *map(index, variables))))
     for v in reversed(variables):
         inner = (Loop("serial", v, inner),)
-    return list(inner)
+    return [Loop("parallel", count, inner)] if shared else list(inner)
 
 
 def vectors(
@@ -116,10 +120,16 @@ def indexed(
     return [*found, *(chunk(Index(const=whole * CHUNK), rest) if rest else [])]
 
 
-def written(names: Names, base: Buffer, at: Buffer, out: Buffer, limit: int, writes: Sequence[Stmt]) -> list[Stmt]:
-    """``out`` made of ``base`` by ``writes`` at the places ``at``; in one memory only if all are in range."""
+def written(
+    names: Names, base: Buffer, at: Buffer, out: Buffer, limit: int, shape: Shape, axis: int,
+    row: Callable[[tuple[Index, ...]], Sequence[Stmt]],
+) -> list[Stmt]:  # fmt: skip
+    """``out`` made of ``base`` by ``row(position)`` for each of ``shape``, in order, at the places ``at``.
+
+    In one memory only if all are in range. Rows that differ before ``axis`` have no element in common.
+    """
     if base != out:
-        return [*copy(names, base, out), *writes]
+        return [*copy(names, base, out), *nest(names, shape, row, min(axis, len(shape)))]
     given, good = names.let(), names.let()
 
     def test(i: Index) -> list[Stmt]:
@@ -131,7 +141,7 @@ def written(names: Names, base: Buffer, at: Buffer, out: Buffer, limit: int, wri
     fine = Read(good, bool_, frozenset())
     tests = tuple(vectors(names, at.size, test))
     acc = Acc(good, "and", bool_, Const(True, bool_), lanes)
-    return [Accumulate((acc,), tests), Check(fine), If(fine, tuple(writes))]
+    return [Accumulate((acc,), tests), Check(fine), If(fine, tuple(nest(names, shape, row)))]
 
 
 def scatter_statements(
@@ -152,7 +162,7 @@ def scatter_statements(
 
         return indexed(names, shape[-1], lambda i: Load(at, start + i), whole[axis], element)
 
-    return written(names, base, at, out, whole[axis], nest(names, shape[:-1], row))
+    return written(names, base, at, out, whole[axis], shape[:-1], axis, row)
 
 
 def put_statements(
@@ -183,4 +193,4 @@ def put_statements(
 
         return indexed(names, listed[-1], lambda i: Load(at, start + i), whole[axis], slice_at)
 
-    return written(names, base, at, out, whole[axis], nest(names, (*whole[:axis], *listed[:-1]), row))
+    return written(names, base, at, out, whole[axis], (*whole[:axis], *listed[:-1]), axis, row)

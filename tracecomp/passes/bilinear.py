@@ -11,6 +11,7 @@ from tracecomp.ir.index import Index, Var, index, linear, unravel
 from tracecomp.ir.loops import Acc, Buffer, Const, Expr, Let, Load, Read, Stmt, Store, Update, cast, expressions
 from tracecomp.ir.op import Bilinear
 from tracecomp.ir.types import compute_dtype
+from tracecomp.passes.cost import MOVING_COST, stmts_cost
 from tracecomp.passes.evaluate import Block, Evaluator, Params
 from tracecomp.passes.groups import Group
 from tracecomp.passes.nest import identity
@@ -18,6 +19,8 @@ from tracecomp.passes.rename import Copier, Move, indices_of
 from tracecomp.passes.split_vars import merge_vars, merged, replaced, split, wanted_split
 
 ACCUMULATOR = "c"
+MULTIPLY_ADDS = 1.5
+"""In the time of one unit of ``cost.py``."""
 
 
 @dataclass
@@ -75,8 +78,10 @@ class BilinearNest:
         return stores[0].offset.coefficient(var)
 
     @property
-    def work(self) -> int:
-        return product_of((*self.out, *self.reduce))
+    def work(self) -> float:
+        """Running time in multiply-adds, with what follows the sums."""
+        after = max(stmts_cost(self.after), MOVING_COST) * MULTIPLY_ADDS
+        return product_of(self.out) * (product_of(self.reduce) + after)
 
     def one_sided(self, var: Var) -> bool:
         """Whether only one operand moves with ``var``."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tracecomp.ir.graph import Node
-from tracecomp.ir.loops import Call, Expr, Read
+from tracecomp.ir.loops import Call, Expr, Let, Read, Stmt, Store
 from tracecomp.ir.op import Pointwise
 from tracecomp.ir.types import compute_dtype
 
@@ -18,6 +20,9 @@ _OWN = {
     **dict.fromkeys(("asinh", "acosh", "lgamma", "digamma"), 100.0),
 }
 _FUNCTION = 12.0
+
+MOVING_COST = 3.0
+"""Of an element on its way through memory."""
 
 
 def op_cost(node: Node) -> float:
@@ -34,3 +39,8 @@ def expr_cost(expr: Expr) -> float:
         return 0.0
     own = 1.0 if expr.op in _CHEAP else _OWN.get(expr.op, _FUNCTION)
     return own + sum(expr_cost(a) for a in expr.args)
+
+
+def stmts_cost(body: Iterable[Stmt]) -> float:
+    """Cost of evaluating statements once."""
+    return sum(0.5 + (expr_cost(s.value) if isinstance(s, Let | Store) else 0.0) for s in body)

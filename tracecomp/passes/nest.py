@@ -45,6 +45,11 @@ class Nest:
     lanes: int
     scratch: list[Buffer] = field(default_factory=list)
 
+    @property
+    def stmts(self) -> list[Stmt]:
+        """All statements in order, those of sweeps without the sweeps."""
+        return [s for item in self.items for s in (item.body if isinstance(item, Sweep) else item)]
+
     def mapped(
         self, mapping: dict[Var, Index], rows: list[Var], inner: list[Var], move: Move | None = None
     ) -> Nest:

@@ -9,7 +9,7 @@ from math import prod
 from tracecomp.ir.index import Computed, Index, Var
 from tracecomp.ir.loops import Accumulate, Let, Load, Local, Loop, Stmt, Store, expressions
 from tracecomp.passes.column_sums import column_sums, streams_columns
-from tracecomp.passes.cost import expr_cost
+from tracecomp.passes.cost import MOVING_COST, stmts_cost
 from tracecomp.passes.machine import Machine
 from tracecomp.passes.nest import Nest, Sweep
 from tracecomp.passes.ranges import part, parts_of
@@ -22,7 +22,6 @@ from tracecomp.passes.transposes import interleaved, transposed, transposed_pair
 PARALLEL_WORK = 1 << 21
 # How much less a loop may do that workers share who are awake.
 BRIEF = 16
-MOVING_COST = 3.0
 LIGHT_COST = 8.0
 HEAVY_COST = 24.0
 GATHER_COST = 12.0
@@ -53,7 +52,8 @@ def _map(nest: Nest, machine: Machine, shared: str) -> tuple[Stmt, ...]:
         pair = transposed_pair(turned)
         if pair is not None:
             return transposed(turned, *pair, shared)
-    vector, chunk = _vector_row(nest, machine), _chunk(nest, machine)
+    vector = _vector_row(nest, machine)
+    chunk = _chunk(nest, vector, machine)
     if vector is not None and streams_columns(nest, vector, chunk, machine):
         return column_sums(nest, vector, chunk // 2, shared)
     return _across_rows(nest, vector, chunk, shared)
@@ -73,8 +73,7 @@ def _together(body: Iterable[Stmt]) -> tuple[Stmt, ...]:
 
 def _split_vars(nest: Nest) -> Nest:
     for _ in range(MAX_SPLITS):
-        body = [s for item in nest.items for s in (item.body if isinstance(item, Sweep) else item)]
-        found = wanted_split(body, nest.rows) or wanted_split(body, nest.inner, nest.lanes)
+        found = wanted_split(nest.stmts, nest.rows) or wanted_split(nest.stmts, nest.inner, nest.lanes)
         if found is None:
             break
         outer, inner, mapping = split(*found)
@@ -101,8 +100,7 @@ def _parts(nest: Nest) -> list[Nest]:
 
 def _joined_rows(nest: Nest) -> Nest:
     """Neighbouring row variables as one, wherever every index steps through them as through one."""
-    body = [s for item in nest.items for s in (item.body if isinstance(item, Sweep) else item)]
-    mapping = merge_vars(nest.rows, body)
+    mapping = merge_vars(nest.rows, nest.stmts)
     return nest.mapped(mapping, merged(nest.rows, mapping), nest.inner) if mapping else nest
 
 
@@ -115,9 +113,8 @@ def _work(nest: Nest) -> float:
 
 
 def _cost(nest: Nest) -> float:
-    body = [s for item in nest.items for s in (item.body if isinstance(item, Sweep) else item)]
-    cost = sum(expr_cost(s.value) for s in body if isinstance(s, Let | Store)) + 0.5 * len(body)
-    return cost + GATHER_COST * sum(_gathers(s, [*nest.rows, *nest.inner][-1:]) for s in body)
+    innermost = [*nest.rows, *nest.inner][-1:]
+    return stmts_cost(nest.stmts) + GATHER_COST * sum(_gathers(s, innermost) for s in nest.stmts)
 
 
 def _gathers(stmt: Stmt, innermost: list[Var]) -> bool:
@@ -128,8 +125,9 @@ def _gathers(stmt: Stmt, innermost: list[Var]) -> bool:
     return any(v in innermost for expr in computed for v in expr.vars())
 
 
-def _chunk(nest: Nest, machine: Machine) -> int:
-    widest = max((b.dtype.itemsize for b in nest.params.buffers.values()), default=4)
+def _chunk(nest: Nest, vector: Var | None, machine: Machine) -> int:
+    accesses = [x for x in (*nest.stmts, *expressions(nest.stmts)) if isinstance(x, Store | Load)]
+    widest = max((x.buffer.dtype.itemsize for x in accesses if vector in x.offset.vars()), default=4)
     lanes = machine.lanes(max(widest, 4))
     sums = max((len(item.accs) for item in nest.items if isinstance(item, Sweep)), default=0)
     if sums and _cost(nest) <= LIGHT_COST:  # every row is read in runs long enough for the memory to keep up
@@ -205,10 +203,7 @@ def _across_rows(nest: Nest, vector: Var | None, chunk: int, shared: str) -> tup
 
 def _vector_row(nest: Nest, machine: Machine) -> Var | None:
     """The row variable with the most unit-stride accesses for its length; the innermost of equals."""
-    accesses: list[tuple[Index, int]] = []
-    for item in nest.items:
-        for stmt in item.body if isinstance(item, Sweep) else item:
-            accesses.extend(_accesses(stmt))
+    accesses = [access for stmt in nest.stmts for access in _accesses(stmt)]
     best, best_score = None, 0.0
     for var in reversed(nest.rows):
         lanes = machine.lanes(4)

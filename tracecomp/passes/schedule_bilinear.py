@@ -7,7 +7,8 @@ lanes; which form is used depends on shapes and strides alone, never on the mach
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import product
 
 from tracecomp.ir.index import Index, Var, index, linear
@@ -34,7 +35,7 @@ from tracecomp.passes.rename import Copier
 from tracecomp.passes.schedule import sharing
 from tracecomp.passes.split_vars import merge_vars, merged
 from tracecomp.passes.stages import Totals, in_stages
-from tracecomp.passes.strips import joined, loops, one_after_another, positions, shared_out, strip, tiles
+from tracecomp.passes.strips import around_tiles, joined, loops, one_after_another, positions, shared_out, strip, tiles
 from tracecomp.passes.tile_plan import FAR_BYTES, FAR_TERMS, Plan, plan_of, rows_apart, sums_in_lanes
 
 PARALLEL_WORK = 1 << 22  # multiply-adds, 80 us: see schedule.PARALLEL_WORK
@@ -119,12 +120,32 @@ class _Tiled:
     def emit(self) -> tuple[Stmt, ...]:
         """Whole and remaining lanes, by blocks of rows and the remaining rows."""
         outer, columns = product_of(self.others), self.columns()
+        if self._whole_rows(outer):
+            return self._by_rows(outer, columns)
         blocks = self._row_blocks(outer * sum(c.count for c in columns))
         rows = [self._rows(-(-blocks * c.width // self.plan.width)) for c in columns]
         total = outer * sum(c.count * r.count for c, cut in zip(columns, rows, strict=True) for r in cut)
         apart = self.inner if self.shared != "serial" and total < LEAST_BLOCKS else []
         parts = [self._blocks(outer, c, cut, apart) for c, cut in zip(columns, rows, strict=True)]
         return one_after_another(self.shared, parts)
+
+    def _whole_rows(self, outer: int) -> bool:
+        """Whether a block has all columns of its rows, so that a thread finds what it needs next in its own cache."""
+        plain = self.plan.in_cache and not (self.alone or self.plan.stages)
+        return self.shared != "serial" and plain and outer * self.steps >= WANTED_BLOCKS
+
+    def _by_rows(self, outer: int, columns: list[_Columns]) -> tuple[Stmt, ...]:
+        place = Var("place", outer)
+        parts = []
+        for number, step, some in _numbered(self._rows(self._row_blocks(outer))):
+            body: list[Stmt] = []
+            for c in columns:
+                column = Var(self._name("column"), c.count)
+                names, at = ([column], index(column)) if c.count > 1 else ([], Index())
+                body.extend(loops("serial", names, self._block([], c, at, step, some.steps, some.rest)))
+            mapping = positions(self.others, index(place) if outer > 1 else Index())
+            parts.append(Loop(self.shared, number, Copier(mapping).stmts(body)))
+        return one_after_another(self.shared, [self._below(place, parts)])
 
     def _rows(self, blocks: int) -> list[_Rows]:
         """About so many blocks of rows of nearly one size."""
@@ -151,11 +172,13 @@ class _Tiled:
         inner = [v for v in self.inner if v not in apart]
         packing = self._pack(columns, column) if self.alone else ()
         parts = []
-        for some in rows:
-            number = Var("number", some.count)
-            step = (index(number) if some.count > 1 else Index()) * some.steps + some.first
-            body = Copier(mapping).stmts((*packing, *self._block(inner, columns, column, step, some.steps, some.rest)))
-            parts.append(Loop(self.shared, number, body))
+        for number, step, some in _numbered(rows):
+            body = (*packing, *self._block(inner, columns, column, step, some.steps, some.rest))
+            parts.append(Loop(self.shared, number, Copier(mapping).stmts(body)))
+        return self._below(place, parts)
+
+    def _below(self, place: Var, parts: list[Loop]) -> Loop:
+        """The parts one after another for every value of ``place``."""
         below = one_after_another(self.shared, parts)
         first = below[0] if len(below) == 1 else None
         if self.shared != "serial" and isinstance(first, Loop) and first.kind == self.shared:
@@ -338,7 +361,7 @@ class _Tiled:
             far = all(abs(operand.stride(self.vector) or 0) > abs(loads.stride(v) or 0) for v in rest)
             body = tiles(lane, NOMINAL_LANES, strip(fast, NOMINAL_LANES, body))
             if alone is not None and far:  # memory is read in runs, of few rows at a time
-                body, rest = tuple(s for group in body for s in _inside(group, rest)), []
+                body, rest = tuple(s for group in body for s in around_tiles(group, rest)), []
         kind = "serial" if alone is not None else sharing(self.terms * panel.size, PARALLEL_WORK)
         outer = [*self.panel_others, *([column] if alone is None and columns.count > 1 else []), *rest]
         return (Local(panel), *shared_out(kind, outer, body))
@@ -367,6 +390,13 @@ class _Rows:
     rest: bool = False
 
 
+def _numbered(rows: list[_Rows]) -> Iterator[tuple[Var, Index, _Rows]]:
+    """Blocks of rows, their number and the first step of each."""
+    for some in rows:
+        number = Var("number", some.count)
+        yield number, (index(number) if some.count > 1 else Index()) * some.steps + some.first, some
+
+
 def _summed(names: list[Var], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     """Loops over the summed variables; a short innermost one is written out."""
     names = list(names)
@@ -376,13 +406,6 @@ def _summed(names: list[Var], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     for var in reversed(names):
         body = (Loop("serial", var, body),)
     return body
-
-
-def _inside(group: Stmt, names: list[Var]) -> tuple[Stmt, ...]:
-    """Loops over ``names`` around a tile, inside of the loop over such tiles."""
-    if isinstance(group, Loop) and group.kind == "serial":
-        return (replace(group, body=loops("serial", names, group.body)),)
-    return loops("serial", names, (group,))
 
 
 def _streamed(after: list[Stmt]) -> list[tuple[Buffer, Index]]:

@@ -20,7 +20,7 @@ from tracecomp.passes.transposes import transposed_pair
 def streamed(nest: Nest, machine: Machine) -> Nest:
     """The nest with such stores marked."""
     params = nest.params
-    loaded = {x.buffer for x in expressions(_statements(nest)) if isinstance(x, Load)}
+    loaded = {x.buffer for x in expressions(nest.stmts) if isinstance(x, Load)}
     buffers = {params.buffers[v] for v in params.large if v in params.buffers} - loaded
     if not buffers or (_held(buffers, loaded) <= machine.l3_bytes and transposed_pair(nest) is None):
         return nest
@@ -35,10 +35,6 @@ def _held(results: Set[Buffer], operands: Set[Buffer]) -> int:
     """Bytes that the results take, and what is read for them at most so often as they are written."""
     written = sum(b.size * b.dtype.itemsize for b in results)
     return written + sum(min(b.size * b.dtype.itemsize, written) for b in operands)
-
-
-def _statements(nest: Nest) -> list[Stmt]:
-    return [s for item in nest.items for s in (item.body if isinstance(item, Sweep) else item)]
 
 
 def _marked(body: list[Stmt], buffers: set[Buffer]) -> list[Stmt]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from math import prod
 
 from tracecomp.ir.index import Index, Var, computed, index, unravel
@@ -83,6 +84,13 @@ def loops(kind: str, names: Iterable[Var], body: tuple[Stmt, ...]) -> tuple[Stmt
     for var in reversed(list(names)):
         body = (Loop(kind, var, body),) if body else ()
     return body
+
+
+def around_tiles(part: Stmt, names: list[Var]) -> tuple[Stmt, ...]:
+    """Loops over ``names`` around every tile of what ``tiles`` made, inside of its own loop."""
+    if isinstance(part, Loop) and part.kind == "serial":
+        return (replace(part, body=loops("serial", names, part.body)),)
+    return loops("serial", names, (part,))
 
 
 def parallel_loops(names: list[Var], body: tuple[Stmt, ...], shared: str) -> tuple[Stmt, ...]:

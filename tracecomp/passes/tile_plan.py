@@ -47,6 +47,7 @@ class Plan:
     joins the tile as a whole where the first alone leaves registers idle, or where all its rows read the same vectors.
     ``window``: summed variables along which neighbouring rows of the tile read the same vectors, written out so that
     each is loaded once. ``tail``: so many last lanes stand by themselves, in a vector of half the width.
+    ``in_cache``: what all columns of lanes read stays there.
     """
 
     vector: Var
@@ -58,6 +59,7 @@ class Plan:
     window: tuple[Var, ...] = ()
     stages: Stages | None = None
     tail: int = 0
+    in_cache: bool = False
 
 
 def sums_in_lanes(nest: BilinearNest) -> bool:
@@ -129,7 +131,8 @@ def plan_of(nest: BilinearNest, machine: Machine) -> Plan:
     packed, stages = alike and _packed(nest, moving, vector, machine), None
     if several and whole is None and not window:
         stages = _stages(nest, None if packed else moving, vector, width, machine)
-    return Plan(vector, tile, width, height, packed, whole, window, stages, tail)
+    in_cache = product_of((*nest.reduce, vector)) * nest.acc.dtype.itemsize <= 2 * machine.l1_bytes
+    return Plan(vector, tile, width, height, packed, whole, window, stages, tail, in_cache)
 
 
 def _whole_beside(

@@ -90,7 +90,7 @@ class TileProducts:
         self.columns = [Run(*part) for part in cut(filters, self.width)]
         self.copies = 0
 
-    def sharing(self, work: int) -> str:
+    def sharing(self, work: float) -> str:
         return sharing(work, PARALLEL_WORK)
 
     def _own(self, body: Sequence[Stmt]) -> tuple[Stmt, ...]:

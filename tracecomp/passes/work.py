@@ -12,7 +12,7 @@ from tracecomp.ir.index import Var
 from tracecomp.ir.loop_interp import Array, Scope
 from tracecomp.ir.loops import Call, Check, Expr, If, Let, Loop, Stmt, Store, Update, children
 from tracecomp.passes import schedule
-from tracecomp.passes.cost import expr_cost
+from tracecomp.passes.cost import MOVING_COST, expr_cost
 
 MOST_VALUES = 1 << 20
 """Of a loop's variable, for which conditions are tried."""
@@ -36,7 +36,7 @@ def _work(body: Iterable[Stmt], times: int) -> Iterator[float]:
             case Let(_, value) | Check(value):
                 yield times * expr_cost(value)
             case Store(_, _, value):
-                yield times * max(expr_cost(value), schedule.MOVING_COST)
+                yield times * max(expr_cost(value), MOVING_COST)
             case Update(_, args):
                 yield times * (1 + sum(map(expr_cost, args)))
             case _:

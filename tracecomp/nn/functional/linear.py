@@ -6,6 +6,7 @@ from typing import Any
 
 from tracecomp.functional import names as T
 from tracecomp.functional.autocast import casts
+from tracecomp.ir.types import int64
 from tracecomp.modes import no_grad, scope
 from tracecomp.tensor import Tensor
 
@@ -156,7 +157,8 @@ def embedding_bag(
         if offsets.ndim != 1:
             raise ValueError("offsets has to be a 1D Tensor")
         bags = offsets.shape[0] - int(include_last_offset)
-        bag = T.searchsorted(offsets[:bags], T.arange(input.shape[0]), right=True) - 1
+        begun = T.zeros(input.shape[0] + 1, dtype=int64)
+        bag = begun.index_add(0, offsets[:bags], T.ones(bags, dtype=int64)).cumsum(0)[:-1] - 1
     else:
         raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.ndim}")
     flat = input.reshape(-1)
@@ -184,14 +186,13 @@ def _combine_equal_bags(rows: Tensor, kept: Tensor, all_kept: bool, mode: str) -
 
 def _combine_bags(rows: Tensor, bag: Tensor, kept: Tensor, bags: int, mode: str) -> Tensor:
     mask = (kept > 0).unsqueeze(1)
-    index = bag.unsqueeze(1).expand(*rows.shape)
     shape = (bags, rows.shape[1])
-    count = T.zeros(bags, dtype=bag.dtype).scatter_add(0, bag, kept.to(bag.dtype)).unsqueeze(1)
+    count = T.zeros(bags, dtype=bag.dtype).index_add(0, bag, kept.to(bag.dtype)).unsqueeze(1)
     if mode == "max":
         lowest = T.full(shape, -float("inf"), dtype=rows.dtype)
-        top = lowest.scatter_reduce(0, index, T.where(mask, rows, -float("inf")), "amax")
+        top = lowest.index_reduce(0, bag, T.where(mask, rows, -float("inf")), "amax")
         return T.where(count > 0, top, 0.0)
-    total = T.zeros(shape, dtype=rows.dtype).scatter_add(0, index, T.where(mask, rows, 0.0))
+    total = T.zeros(shape, dtype=rows.dtype).index_add(0, bag, T.where(mask, rows, 0.0))
     return total if mode == "sum" else total / count.clamp_min(1).to(rows.dtype)
 
 
@@ -210,12 +211,16 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6,
 
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """p-norm distances of every pair of rows (N, M) -> (N (N - 1) / 2)."""
+    if input.ndim != 2:
+        raise RuntimeError(f"pdist only supports 2D tensors, got: {input.ndim}D")
+    if p < 0:
+        raise RuntimeError("pdist only supports non-negative p values")
     n = input.shape[0]
-    upper = [(i, j) for i in range(n) for j in range(i + 1, n)]
-    if not upper:
+    if n < 2:
         return input.sum() * 0 + T.empty(0, dtype=input.dtype)
-    first, second = (T.tensor(column) for column in zip(*upper, strict=True))
-    return T.norm(input.index_select(0, first) - input.index_select(0, second), p, -1)
+    first, second = T.triu_indices(n, n, 1)
+    every = T.cdist(input, input, p, "donot_use_mm_for_euclid_dist")
+    return every.flatten().index_select(0, first * n + second)
 
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:

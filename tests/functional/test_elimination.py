@@ -1,0 +1,73 @@
+"""LU, triangular systems and running extremes, compiled, at sizes that take several panels, strips or pieces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracecomp
+
+EPSILON = {"float32": 1e-4, "float64": 1e-11}
+
+
+def compiled(fn: Any, *arrays: Any) -> tuple[Any, ...]:
+    """The results of a native call."""
+    call, tensors = tracecomp.compile(fn), [tracecomp.tensor(a) for a in arrays]
+    for _ in range(3):
+        found = call(*tensors)
+    return tuple(t.numpy() for t in (found if isinstance(found, tuple) else (found,)))
+
+
+@pytest.mark.parametrize("dtype", list(EPSILON))
+@pytest.mark.parametrize("shape", [(17, 17), (75, 40), (40, 75), (3, 20, 20)], ids=str)
+def test_lu_gives_back_the_matrix(shape: tuple[int, ...], dtype: str) -> None:
+    x = np.random.default_rng(0).standard_normal(shape).astype(dtype)
+    p, low, up = compiled(lambda t: tuple(tracecomp.linalg.lu(t)), x)
+    np.testing.assert_allclose(p @ low @ up, x, atol=EPSILON[dtype])
+    assert np.abs(low).max() <= 1 and (np.triu(up) == up).all() and (np.tril(low) == low).all()
+
+
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("shape", [(37, 7), (17, 40), (2, 20, 33)], ids=str)
+def test_triangles_are_solved(shape: tuple[int, ...], left: bool, upper: bool) -> None:
+    *lead, n, width = shape
+    rng = np.random.default_rng(1)
+    a, b = rng.standard_normal((*lead, n, n)) + 6 * np.eye(n), rng.standard_normal((*lead, n, width))
+    b = b if left else np.swapaxes(b, -1, -2).copy()
+    (x,) = compiled(lambda t, u: tracecomp.linalg.solve_triangular(t, u, upper=upper, left=left), a, b)
+    triangle = np.triu(a) if upper else np.tril(a)
+    np.testing.assert_allclose(triangle @ x if left else x @ triangle, b, atol=1e-9)
+
+
+def test_a_zero_on_the_diagonal_is_no_error() -> None:
+    (x,) = compiled(lambda t, u: tracecomp.linalg.solve_triangular(t, u, upper=True), np.zeros((2, 2)), np.ones((2, 1)))
+    assert not np.isfinite(x).any()
+
+
+def test_swaps_outside_of_the_matrix_are_refused() -> None:
+    lu, swaps = tracecomp.eye(3), tracecomp.tensor([1, 9, 3], dtype=tracecomp.int32)
+    call = tracecomp.compile(lambda a, s: tracecomp.lu_unpack(a, s)[0])
+    good = tracecomp.tensor([1, 2, 3], dtype=tracecomp.int32)
+    for _ in range(3):
+        call(lu, good)
+    for fn in (lambda a, s: tracecomp.lu_unpack(a, s)[0], call):
+        with pytest.raises(IndexError):
+            fn(lu, swaps)
+
+
+@pytest.mark.parametrize("shape", [(70,), (3, 100)], ids=str)
+@pytest.mark.parametrize("name", ["cummax", "cummin"])
+def test_running_extremes_of_long_rows(name: str, shape: tuple[int, ...]) -> None:
+    x = np.random.default_rng(2).integers(-9, 9, shape).astype(np.float32)
+    x[..., 60] = np.nan
+    better = np.greater_equal if name == "cummax" else np.less_equal
+    values, places = compiled(lambda t: tuple(getattr(tracecomp, name)(t, -1)), x)
+    best, at = x[..., 0].copy(), np.zeros(shape[:-1], np.int64)
+    for k in range(shape[-1]):
+        take = np.isnan(x[..., k]) | (~np.isnan(best) & better(x[..., k], best))
+        best, at = np.where(take, x[..., k], best), np.where(take, k, at)
+        np.testing.assert_array_equal(values[..., k], best)
+        np.testing.assert_array_equal(places[..., k], at)

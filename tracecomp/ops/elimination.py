@@ -1,0 +1,181 @@
+"""Loops of triangular solves and of LU: panels of columns, eliminated step by step.
+
+What a panel leaves to do for the other columns is a product, done in register tiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tracecomp.ir.index import Index, computed, index
+from tracecomp.ir.loops import (
+    Acc,
+    Accumulate,
+    Buffer,
+    Expr,
+    If,
+    IndexValue,
+    Let,
+    Load,
+    Loop,
+    Read,
+    Stmt,
+    Store,
+    Update,
+    cast,
+)
+from tracecomp.ir.scalars import call, const
+from tracecomp.ir.types import int32, int64
+from tracecomp.ops.statements import Names
+
+# Columns of a panel; rows and columns of a register tile of what follows it.
+PANEL, HEIGHT, WIDTH = 16, 4, 32
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """A matrix in memory: ``at`` is the flat offset of a row and a column."""
+
+    buffer: Buffer
+    at: Callable[[Index, Index], Index]
+
+    def load(self, row: Index, column: Index) -> Load:
+        return Load(self.buffer, self.at(row, column))
+
+    def store(self, row: Index, column: Index, value: Expr, where: Expr | None = None) -> Store:
+        return Store(self.buffer, self.at(row, column), value, where)
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """Steps ``first`` to ``first + count - 1``; of the last one, if it is narrow, ``first`` is a constant."""
+
+    first: Index
+    count: int
+
+    @property
+    def end(self) -> Index:
+        return self.first + self.count
+
+
+def panels(names: Names, steps: int, body: Callable[[Panel], Sequence[Stmt]]) -> list[Stmt]:
+    """``body`` for the whole panels of so many steps, and for a last, narrower one."""
+    whole, rest = divmod(steps, PANEL)
+    result: list[Stmt] = []
+    if whole:
+        number = names.var(whole)
+        result.append(Loop("serial", number, tuple(body(Panel(index(number) * PANEL, PANEL)))))
+    return [*result, *(body(Panel(Index(const=whole * PANEL), rest)) if rest else [])]
+
+
+def strips(names: Names, size: int) -> Iterator[tuple[Index, int, Callable[[Sequence[Stmt]], list[Stmt]]]]:
+    """(first column, columns, how to repeat) of whole strips of columns, and of a last, narrower one."""
+    whole, rest = divmod(size, WIDTH)
+    if whole:
+        number = names.var(whole)
+        yield index(number) * WIDTH, WIDTH, lambda body: [Loop("serial", number, tuple(body))]
+    if rest:
+        yield Index(const=whole * WIDTH), rest, list
+
+
+def eliminated(
+    names: Names, left: Matrix, target: Matrix, panel: Panel, rows: int, start: Index, width: int,
+    divide: Callable[[Expr, Index], Expr], where: Callable[[Index], Expr | None],
+) -> list[Stmt]:  # fmt: skip
+    """Of ``width`` columns: the panel's rows by substitution, then their multiples taken from all rows below it."""
+    r, lane = names.var(panel.count), names.var(width)
+    row, column = panel.first + index(r), start + index(lane)
+    reduced, value = _less(names, left, target, panel, row, column, index(r))
+    within = (reduced, target.store(row, column, divide(value, row), where(column)))
+    result: list[Stmt] = [Loop("serial", r, (Loop("vector", lane, within),))]
+    for first, height, tiles in _below(names, panel, rows):
+        t, lane = names.var(height), names.var(width)
+        row, column = first + index(t), start + index(lane)
+        reduced, value = _less(names, left, target, panel, row, column)
+        inner = (reduced, target.store(row, column, value, where(column)))
+        result.extend(tiles([Loop("tile", t, (Loop("vector", lane, inner),))]))
+    return result
+
+
+def _less(
+    names: Names, left: Matrix, target: Matrix, panel: Panel, row: Index, column: Index, steps: Index | None = None
+) -> tuple[Stmt, Expr]:
+    """An element less the multiples of the panel's rows (of its first ``steps`` ones), and the name of that."""
+    s, total, dtype = names.var(panel.count), names.let(), target.buffer.dtype
+    step = panel.first + index(s)
+    body: tuple[Stmt, ...] = (Update(total, (call("neg", left.load(row, step)), target.load(step, column))),)
+    if steps is not None:
+        body = (If(call("lt", IndexValue(index(s)), IndexValue(steps)), body),)
+    over = frozenset(target.at(row, column).vars())
+    acc = Acc(total, "fma", dtype, target.load(row, column))
+    return Accumulate((acc,), (Loop("serial", s, body),)), Read(total, dtype, over)
+
+
+def _below(
+    names: Names, panel: Panel, rows: int
+) -> Iterator[tuple[Index, int, Callable[[Sequence[Stmt]], list[Stmt]]]]:
+    """(first row, rows, how to repeat) of tiles of the rows below a panel; whole panels are a multiple of tiles."""
+    start = 0 if panel.first.terms else panel.end.const
+    whole, rest = divmod(rows - start, HEIGHT)
+    if whole:
+        number = names.var(whole)
+        first = index(number) * HEIGHT + start
+        below = call("ge", IndexValue(first), IndexValue(panel.end))
+        yield first, HEIGHT, lambda body: [Loop("serial", number, (If(below, tuple(body)),))]
+    if rest:
+        yield Index(const=start + whole * HEIGHT), rest, list
+
+
+def largest(names: Names, x: Matrix, start: Index, rows: int, column: Index) -> tuple[Stmt, Index]:
+    """The row, from ``start`` on, of the first largest absolute value (or NaN) of a column."""
+    i, best, place = names.var(rows), names.let(), names.let()
+    dtype = x.buffer.dtype
+    value, most = call("abs", x.load(index(i), column)), Read(best, dtype)
+    more = call("or", call("gt", value, most), call("and", call("isnan", value), call("not", call("isnan", most))))
+    take = If(more, (Update(best, (value,)), Update(place, (IndexValue(index(i)),))))
+    accs = Acc(best, "set", dtype, const(-1.0, dtype)), Acc(place, "set", int64, IndexValue(start))
+    search = If(call("ge", IndexValue(index(i)), IndexValue(start)), (take,))
+    return Accumulate(accs, (Loop("serial", i, (search,)),)), computed(Read(place, int64), (0, rows - 1))
+
+
+def swapped(names: Names, x: Matrix, a: Index, b: Index, width: int) -> list[Stmt]:
+    """Rows ``a`` and ``b`` exchanged."""
+    result: list[Stmt] = []
+    for start, count, repeat in strips(names, width):
+        lane, one, other = names.var(count), names.let(), names.let()
+        column = start + index(lane)
+        over = frozenset(column.vars())
+        first, second = Read(one, x.buffer.dtype, over), Read(other, x.buffer.dtype, over)
+        lets = (Let(one, x.load(a, column)), Let(other, x.load(b, column)))
+        result.extend(repeat([Loop("vector", lane, (*lets, x.store(a, column, second), x.store(b, column, first)))]))
+    return result
+
+
+def pivoted(names: Names, x: Matrix, pivots: Matrix, panel: Panel, rows: int, width: int) -> list[Stmt]:
+    """The steps of a panel of LU: a row of a largest element on top, and its multiples taken from what is below."""
+    c, i, pivot, dtype = names.var(panel.count), names.var(rows), names.let(), x.buffer.dtype
+    step, row = panel.first + index(c), index(i)
+    search, found = largest(names, x, step, rows, step)
+    note = pivots.store(Index(), step, cast(IndexValue(found + 1), int32))
+    swap = If(call("ne", IndexValue(found), IndexValue(step)), tuple(swapped(names, x, step, found, width)))
+    top = Let(pivot, x.load(step, step))
+    below = _row_less(names, x, panel, index(c), row, Read(pivot, dtype, frozenset(x.at(step, step).vars())))
+    rest = Loop("serial", i, (If(call("gt", IndexValue(row), IndexValue(step)), tuple(below)),))
+    return [Loop("serial", c, (search, note, swap, top, rest))]
+
+
+def _row_less(names: Names, x: Matrix, panel: Panel, c: Index, row: Index, pivot: Expr) -> list[Stmt]:
+    """A row's part in the panel: the factor at place ``c``, behind it the row less that multiple of the row of step c.
+
+    The part is stored as one vector, because loads of vectors have to wait for single elements stored before.
+    """
+    lane, by, dtype, step = names.var(panel.count), names.let(), x.buffer.dtype, panel.first + c
+    divisor = call("select", call("eq", pivot, const(0.0, dtype)), const(1.0, dtype), pivot)
+    factor = Read(by, dtype, frozenset(x.at(row, step).vars()))
+    place = panel.first + index(lane)
+    here, above = x.load(row, place), x.load(step, place)
+    less = call("fma", call("neg", factor), above, here)
+    sides = IndexValue(index(lane)), IndexValue(c)
+    value = call("select", call("eq", *sides), factor, call("select", call("gt", *sides), less, here))
+    return [Let(by, call("div", x.load(row, step), divisor)), Loop("vector", lane, (x.store(row, place, value),))]
