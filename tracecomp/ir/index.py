@@ -105,7 +105,7 @@ class Index:
     def is_computed(self) -> bool:
         """Whether an integer computed at run time occurs in it."""
         for atom, _ in self.terms:
-            if type(atom) is not Var and (isinstance(atom, Computed) or atom.index.is_computed):
+            if isinstance(atom, Computed) or (not isinstance(atom, Var) and atom.index.is_computed):
                 return True
         return False
 
