@@ -17,8 +17,6 @@ CODE_LEVEL = 2
 def _binding() -> Any:
     import llvmlite.binding as llvm
 
-    for o in os.environ.get("LLOPT", "").split():
-        llvm.set_option("", o)
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     _finish_before_forks(llvm.ffi.lib._lock)

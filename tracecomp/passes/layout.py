@@ -43,9 +43,11 @@ def plan(graph: Graph, log: Log) -> Graph:
         return graph
     chosen: dict[Value, Order] = {}
     live = list(graph.live_nodes())
+    flexible = [n for n in live if orders.is_flexible(n)]
+    fixed = {v for n in live if not orders.reads_any_order(n) for v in n.inputs} | {o.value for o in graph.outputs}
     for region in regions(live):
         gain = sum(_cycles(n, last=False) - _cycles(n, last=True) for n in region.convolutions)
-        cost = _border_bytes(region, graph, live) / BORDER_BYTES_PER_CYCLE
+        cost = _border_bytes(region, fixed) / BORDER_BYTES_PER_CYCLE
         last = gain > cost
         first = region.convolutions[0]
         log.choose(
@@ -55,7 +57,7 @@ def plan(graph: Graph, log: Log) -> Graph:
             graph.origin.get(first, Origin()),
         )
         if last:
-            chosen.update(_orders(region, live))
+            chosen.update(_orders(region, flexible))
     return _rebuild(graph, live, chosen, log)
 
 
@@ -132,9 +134,8 @@ def _filled(extent: int, width: int) -> float:
     return extent / (-(-extent // width) * width)
 
 
-def _border_bytes(region: Region, graph: Graph, live: list[Node]) -> int:
+def _border_bytes(region: Region, fixed: set[Value]) -> int:
     """Bytes turned where the region meets what is fixed: its inputs and what rigid nodes read of it."""
-    fixed = {v for n in live if not orders.reads_any_order(n) for v in n.inputs} | {o.value for o in graph.outputs}
     total = 0
     for value in region.values:
         if value.ndim < 3 or orders.moves_only_ones(value.shape, channels_last(value.ndim)):
@@ -144,13 +145,13 @@ def _border_bytes(region: Region, graph: Graph, live: list[Node]) -> int:
     return total
 
 
-def _orders(region: Region, live: list[Node]) -> dict[Value, Order]:
+def _orders(region: Region, flexible: list[Node]) -> dict[Value, Order]:
     """An order for each value of the region, spreading from the convolutions along the graph, both ways."""
     known: dict[Value, Order] = {}
     for node in region.convolutions:
         for value in orders.linked(node):
             known.setdefault(value, channels_last(value.ndim))
-    nodes = [n for n in live if orders.is_flexible(n) and any(v in region.values for v in orders.linked(n))]
+    nodes = [n for n in flexible if not region.values.isdisjoint(orders.linked(n))]
     while True:
         before = len(known)
         for node in nodes:
