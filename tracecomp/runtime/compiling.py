@@ -7,9 +7,9 @@ when ``finish`` returns.
 
 from __future__ import annotations
 
-import threading
 from contextvars import copy_context
 from queue import SimpleQueue
+from threading import Thread
 
 from tracecomp.codegen.modules import ModuleText
 from tracecomp.codegen.target import Target
@@ -23,7 +23,7 @@ class Compiling:
         self._target = target
         self._objects: list[bytes] = []
         self._waiting: SimpleQueue[ModuleText | None] = SimpleQueue()
-        self._thread: threading.Thread | None = None
+        self._thread: Thread | None = None
         self._error: BaseException | None = None
         self._dropped = False
 
@@ -52,9 +52,9 @@ class Compiling:
             raise self._error
         return tuple(self._objects)
 
-    def _started(self) -> threading.Thread | None:
+    def _started(self) -> Thread | None:
         """The thread; None where the system gives none, or the interpreter is ending."""
-        thread = threading.Thread(target=copy_context().run, args=(self._work,), name="tracecomp compiling")
+        thread = Thread(target=copy_context().run, args=(self._work,), name="tracecomp compiling")
         try:
             thread.start()
         except RuntimeError:
