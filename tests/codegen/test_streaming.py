@@ -125,6 +125,13 @@ def test_large_results_are_streamed_and_small_ones_are_not() -> None:
     assert "stream " not in printed(lambda x: x * x + x, (32, 32))
 
 
+def test_results_that_fit_beside_their_operands_are_streamed_only_when_turned() -> None:
+    fitting = (64, 48)
+    assert "stream " not in printed(lambda x: x.clone(), fitting)
+    assert "stream " not in printed(lambda x: x.relu(), fitting)
+    assert "stream " in printed(lambda x: x.t().contiguous(), fitting)
+
+
 def test_rows_that_begin_within_lines_are_not_streamed() -> None:
     assert "stream " not in printed(lambda x: x.t().contiguous(), (65, 64))
 

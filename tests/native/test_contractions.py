@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from tracecomp.ir.loop_printer import print_program
 from tracecomp.ir.op import OPS
 from tracecomp.ir.types import DType, TensorType, float16, float32
 from tracecomp.passes import dot_form, schedule_bilinear, stages, tile_plan
+from tracecomp.passes.machine import Machine, host
 
 Ints = tuple[int, ...]
 
@@ -113,9 +115,34 @@ def same_however_cut(graph: Graph, arrays: list[Any], have: Any, monkeypatch: py
         built, executable = compile_graph(graph)
         for threads in (1, 3):
             assert same_bits(run_built(built, executable, graph, arrays, threads)[0], have)
+    for in_halves in (False, True):
+        monkeypatch.setattr("tracecomp.passes.place.host", lambda found=in_halves: replace(host(), in_halves=found))
+        assert same_bits(run_native(graph, arrays)[0], have)
     monkeypatch.setattr(tile_plan, "_stages", lambda *_: None)
     monkeypatch.setattr(dot_form, "_sliding_rows", lambda *_: None)
     assert same_bits(run_native(graph, arrays)[0], have)
+
+
+@pytest.mark.parametrize("spec, shapes", [
+    ("mk,kn->mn", [(30, 50), (50, 35)]),
+    ("mk,nk->mn", [(29, 50), (133, 50)]),
+    ("bmk,bkn->bmn", [(3, 40, 65), (3, 65, 20)]),
+])  # fmt: skip
+def test_last_lanes_stand_by_themselves(spec: str, shapes: list[Ints], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where arithmetic on half a register takes half the time, few lanes beyond whole registers are a column."""
+    graph, arrays = contraction(spec, shapes, float32), normal(shapes)
+    want = np.einsum(spec, *(a.astype(np.float64) for a in arrays))
+    results, texts = [], []
+    for in_halves in (False, True):
+        machine = Machine(64, 32, in_halves=in_halves)
+        monkeypatch.setattr("tracecomp.passes.place.host", lambda found=machine: found)
+        monkeypatch.setattr(schedule_bilinear, "PARALLEL_WORK", 1)
+        built, executable = compile_graph(graph)
+        texts.append(print_program(built.program))
+        results += [run_built(built, executable, graph, arrays, threads)[0] for threads in (1, 3)]
+    assert texts[0] != texts[1]
+    np.testing.assert_allclose(results[0], want, rtol=1e-4, atol=1e-3)
+    assert all(same_bits(result, results[0]) for result in results)
 
 
 HALVES = {

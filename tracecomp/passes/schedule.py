@@ -38,7 +38,7 @@ def sharing(work: float, least: float) -> str:
 
 def schedule_nest(nest: Nest, machine: Machine) -> tuple[Stmt, ...]:
     """The loops of a nest for a machine."""
-    nest = streamed(_joined_rows(_split_vars(nest)))
+    nest = streamed(_joined_rows(_split_vars(nest)), machine)
     if any(v.extent == 0 for v in nest.rows):
         return ()
     shared = sharing(_work(nest), PARALLEL_WORK)

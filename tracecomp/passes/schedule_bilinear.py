@@ -83,7 +83,7 @@ class _Tiled:
         others = [v for v in nest.out if v not in (plan.vector, plan.tile, plan.whole)]
         self.inner = self._inner(others) if plan.stages else []
         self.others = [v for v in others if v not in self.inner]
-        self.chunks, self.rest = divmod(self.vector.extent, plan.width)
+        self.chunks, self.rest = divmod(self.vector.extent - plan.tail, plan.width)
         rows = self.tile.extent if self.tile else 1
         self.steps, self.rows_rest = divmod(rows, plan.height)
         self.terms = product_of(nest.reduce)
@@ -107,10 +107,9 @@ class _Tiled:
 
     def columns(self) -> list[_Columns]:
         """Whole chunks of lanes, and the remaining lanes."""
-        columns = [_Columns(self.chunks, 0, self.plan.width)] if self.chunks else []
-        if self.rest:
-            columns.append(_Columns(1, self.chunks * self.plan.width, self.rest))
-        return columns
+        columns, first = [_Columns(self.chunks, 0, self.plan.width)], self.chunks * self.plan.width
+        columns += [_Columns(1, first, self.rest), _Columns(1, first + self.rest, self.plan.tail)]
+        return [c for c in columns if c.count and c.width]
 
     def packing(self) -> tuple[Stmt, ...]:
         """The moving operand copied into panels, when the plan asks for it."""
@@ -118,16 +117,22 @@ class _Tiled:
 
     def emit(self) -> tuple[Stmt, ...]:
         """Whole and remaining lanes, by blocks of rows and the remaining rows."""
-        outer = product_of(self.others)
-        blocks = self._row_blocks(outer * (self.chunks + bool(self.rest)))
+        outer, columns = product_of(self.others), self.columns()
+        blocks = self._row_blocks(outer * sum(c.count for c in columns))
+        rows = [self._rows(-(-blocks * c.width // self.plan.width)) for c in columns]
+        total = outer * sum(c.count * r.count for c, cut in zip(columns, rows, strict=True) for r in cut)
+        apart = self.inner if self.shared != "serial" and total < LEAST_BLOCKS else []
+        parts = [self._blocks(outer, c, cut, apart) for c, cut in zip(columns, rows, strict=True)]
+        return one_after_another(self.shared, parts)
+
+    def _rows(self, blocks: int) -> list[_Rows]:
+        """About so many blocks of rows of nearly one size."""
         steps, equal = self._cut(blocks)
         rows = [_Rows(equal, 0, steps)] if equal else []
         done = equal * steps
         if self.steps > done or self.rows_rest or not rows:
             rows.append(_Rows(1, done, self.steps - done, bool(self.rows_rest)))
-        total = outer * sum(c.count for c in self.columns()) * sum(r.count for r in rows)
-        apart = self.inner if self.shared != "serial" and total < LEAST_BLOCKS else []
-        return one_after_another(self.shared, [self._blocks(outer, c, rows, apart) for c in self.columns()])
+        return rows
 
     def _cut(self, blocks: int) -> tuple[int, int]:
         """Steps of a block, and how many have them; what remains is one more block, of about that size if possible."""

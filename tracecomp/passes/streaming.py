@@ -1,29 +1,40 @@
 """Stores past the caches: of large results that no kernel reads, where they are written once and in whole lines.
 
-An ordinary store reads the line first, and puts it where what the kernel reads could be.
+An ordinary store reads the line first, and puts it where what the kernel reads could be. Results that just fit the
+last cache beside what they are computed from stay there, unless they are written across the order in which the kernel
+reads: then few lines are written at a time and many are open.
 """
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import replace
 
 from tracecomp.ir.index import Index
 from tracecomp.ir.loops import LINE, Buffer, Load, Stmt, Store, expressions
+from tracecomp.passes.machine import Machine
 from tracecomp.passes.nest import Nest, Sweep
+from tracecomp.passes.transposes import transposed_pair
 
 
-def streamed(nest: Nest) -> Nest:
+def streamed(nest: Nest, machine: Machine) -> Nest:
     """The nest with such stores marked."""
     params = nest.params
     loaded = {x.buffer for x in expressions(_statements(nest)) if isinstance(x, Load)}
     buffers = {params.buffers[v] for v in params.large if v in params.buffers} - loaded
-    if not buffers:
+    if not buffers or (_held(buffers, loaded) <= machine.l3_bytes and transposed_pair(nest) is None):
         return nest
     items: list[list[Stmt] | Sweep] = [
         replace(item, body=_marked(item.body, buffers)) if isinstance(item, Sweep) else _marked(item, buffers)
         for item in nest.items
     ]
     return replace(nest, items=items)
+
+
+def _held(results: Set[Buffer], operands: Set[Buffer]) -> int:
+    """Bytes that the results take, and what is read for them at most so often as they are written."""
+    written = sum(b.size * b.dtype.itemsize for b in results)
+    return written + sum(min(b.size * b.dtype.itemsize, written) for b in operands)
 
 
 def _statements(nest: Nest) -> list[Stmt]:

@@ -45,7 +45,8 @@ class Plan:
 
     ``packed``: the operand that moves with the lanes is copied to a panel. ``whole`` is a second, short variable that
     joins the tile as a whole where the first alone leaves registers idle. ``window``: summed variables along which
-    neighbouring rows of the tile read the same vectors, written out so that each is loaded once.
+    neighbouring rows of the tile read the same vectors, written out so that each is loaded once. ``tail``: so many last
+    lanes stand by themselves, in a vector of half the width.
     """
 
     vector: Var
@@ -56,6 +57,7 @@ class Plan:
     whole: Var | None = None
     window: tuple[Var, ...] = ()
     stages: Stages | None = None
+    tail: int = 0
 
 
 def sums_in_lanes(nest: BilinearNest) -> bool:
@@ -107,11 +109,12 @@ def plan_of(nest: BilinearNest, machine: Machine) -> Plan:
     held = window[0].extent if window else 0
     rows = tile.extent if tile else 1
     most = SLIDING_UPDATES // product_of(window) if window else machine.registers
+    tail = _tail(vector.extent, lanes) if machine.in_halves else 0
     if nest.one_sided(vector):
-        height, vectors = tile_size(rows, vector.extent, lanes, machine.registers - held, most=most)
+        height, vectors = tile_size(rows, vector.extent, lanes, machine.registers - held, most=most, tail=tail)
     else:
-        height, vectors = tile_size(rows, vector.extent, lanes, machine.registers, held, most)
-    width = min(vectors * lanes, vector.extent)
+        height, vectors = tile_size(rows, vector.extent, lanes, machine.registers, held, most, tail)
+    width = min(vectors * lanes, vector.extent - tail)
     whole = None
     if tile is not None and height == tile.extent and not window:
         room = (machine.registers - 6) // (height * vectors)
@@ -122,7 +125,13 @@ def plan_of(nest: BilinearNest, machine: Machine) -> Plan:
     packed, stages = alike and _packed(nest, moving, vector, machine), None
     if several and whole is None and not window:
         stages = _stages(nest, None if packed else moving, vector, width, machine)
-    return Plan(vector, tile, width, height, packed, whole, window, stages)
+    return Plan(vector, tile, width, height, packed, whole, window, stages, tail)
+
+
+def _tail(extent: int, lanes: int) -> int:
+    """Elements after the last whole vector, if a vector of half the width holds them."""
+    tail = extent % lanes
+    return tail if extent > lanes and 2 * tail <= lanes else 0
 
 
 def _stages(
@@ -205,12 +214,12 @@ def _read_often(nest: BilinearNest, operand: Operand, least: int) -> bool:
 
 
 def tile_size(
-    rows: int, columns: int, lanes: int, registers: int, held: int = 0, most: int = 32
+    rows: int, columns: int, lanes: int, registers: int, held: int = 0, most: int = 32, tail: int = 0
 ) -> tuple[int, int]:
     """Height and vectors of the register tile with the fewest modelled cycles over the whole result.
 
     ``held``: how many vectors of an operand every column of the tile keeps in registers, beyond one. ``most``: how many
-    vectors the tile may have.
+    vectors the tile may have. ``tail``: see ``Plan``.
     """
     best, best_cost = (1, 1), float("inf")
     for vectors in range(1, 9):
@@ -218,22 +227,22 @@ def tile_size(
             needed = height * vectors + (1 + held) * vectors + 1
             if needed > registers - 2 or height > rows or height * vectors > most:
                 continue
-            if vectors > 1 and (vectors - 1) * lanes >= columns:
+            if vectors > 1 and (vectors - 1) * lanes >= columns - tail:
                 continue
-            cost = _cover(rows, columns, height, vectors, lanes)
+            cost = _cover(rows, columns - tail, height, vectors, lanes, bool(tail))
             if cost < best_cost - 1e-9:
                 best, best_cost = (height, vectors), cost
     return best
 
 
-def _cover(rows: int, columns: int, height: int, vectors: int, lanes: int) -> float:
-    def cycles(h: int, v: int) -> float:
+def _cover(rows: int, columns: int, height: int, vectors: int, lanes: int, half: bool) -> float:
+    def cycles(h: int, v: float) -> float:
         return max(h * v, 4.0) + 0.15 * (v + 0.5 * h) + 0.01 * h + 0.4 if h and v else 0.0
 
     full_rows, rest_rows = divmod(rows, height)
     full_columns, rest_columns = divmod(columns, vectors * lanes)
     rest_vectors = -(-rest_columns // lanes)
     total = 0.0
-    for v, n in ((vectors, full_columns), (rest_vectors, 1)):
+    for v, n in ((vectors, full_columns), (rest_vectors, 1), (0.5 * half, 1)):
         total += n * (full_rows * cycles(height, v) + cycles(rest_rows, v))
     return total
