@@ -74,12 +74,20 @@ def type_suffix(elem: str, width: int) -> str:
 class Module:
     """What the functions of a module have in common: the machine, and declared or defined helper functions by name.
 
+    ``elsewhere`` are the declarations of functions that modules before it define.
     ``fast_math``: the arithmetic of the program itself, not that inside of math functions, may be fused and regrouped.
     """
 
     target: Target
     fast_math: bool = False
     declarations: dict[str, str] = field(default_factory=dict)
+    elsewhere: dict[str, str] = field(default_factory=dict)
+
+    def knows(self, name: str) -> bool:
+        """Whether ``name`` may be called: it is defined or declared here, or declared now, being defined elsewhere."""
+        if name not in self.declarations and name in self.elsewhere:
+            self.declarations[name] = self.elsewhere[name]
+        return name in self.declarations
 
     @property
     def fast_flags(self) -> str:
@@ -242,7 +250,8 @@ class Emitter:
         return self.pure(rhs, first.elem, first.width, args_)
 
     def declare(self, name: str, text: str) -> None:
-        self.module.declarations.setdefault(name, text)
+        if not self.module.knows(name):
+            self.module.declarations[name] = text
 
     # ---- control
 

@@ -70,7 +70,7 @@ class KernelEmitter(Statements):
         self.finish_streams()
         params = [f"{self.pointer(p.name)} %p{i}" for i, p in enumerate(self.kernel.params)]
         rest = ["ptr %team", "ptr %failed", "i64 %step", "ptr %shared", "ptr %private"]
-        own = _function(self.name, [*params, *rest], self.e)
+        own = _function("void", self.name, [*params, *rest], self.e)
         private_bytes = max([self.private_bytes, *(part.private_bytes for part in self.parts)])
         text = "\n".join([own, *(part.text(private_bytes) for part in self.parts)])
         return KernelCode(text, self.shared_bytes, private_bytes, bool(self.parts))
@@ -135,12 +135,13 @@ class _Part(Statements):
         given = [f"{value.type} %g{n}" for n, value in enumerate(self.given)]
         lines.append(f"  call void @{self.name}({', '.join(['ptr %mine', *given[1:], *span])})")
         run = "\n".join([*lines, "  ret void", "}"])
-        return f"{_function(self.name, [*self.params, *span], self.e)}\n{run}\n"
+        own = _function("internal void", self.name, [*self.params, *span], self.e)
+        return f"{own}\n{run}\n"
 
 
-def _function(name: str, params: list[str], e: Emitter) -> str:
+def _function(kind: str, name: str, params: list[str], e: Emitter) -> str:
     body = "\n".join([*e.allocas, *e.blocks[0].lines])
-    return f"define internal void @{name}({', '.join(params)}) #0 {{\nentry:\n{body}\n  ret void\n}}\n"
+    return f"define {kind} @{name}({', '.join(params)}) #0 {{\nentry:\n{body}\n  ret void\n}}\n"
 
 
 def _lane_bytes(kernel: Kernel) -> int:

@@ -60,7 +60,7 @@ _REDUCE = """
 
 declare i256 @llvm.ctlz.i256(i256, i1)
 
-define internal { double, i64 } @tc.reduce_angle(double %x) #3 {
+define { double, i64 } @tc.reduce_angle(double %x) #3 {
   %bits = bitcast double %x to i64
   %exponent.0 = lshr i64 %bits, 52
   %exponent = and i64 %exponent.0, 2047

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -89,13 +90,14 @@ def add_symbol(name: str, address: int) -> None:
 
 
 class Library:
-    """Object code loaded into this process; addresses are valid while it lives."""
+    """Objects loaded into this process, which may call each other; addresses are valid while it lives."""
 
-    def __init__(self, code: bytes, target: Target) -> None:
+    def __init__(self, objects: Sequence[bytes], target: Target) -> None:
         llvm = _binding()
         machine = llvm.Target.from_triple(target.triple).create_target_machine(cpu=target.cpu, features=target.features)
         self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
-        self._engine.add_object_file(llvm.object_file.ObjectFileRef.from_data(code))
+        for code in objects:
+            self._engine.add_object_file(llvm.object_file.ObjectFileRef.from_data(code))
         self._engine.finalize_object()
 
     def address(self, name: str) -> int:

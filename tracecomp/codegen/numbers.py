@@ -196,12 +196,12 @@ def horner(x: Number, coefficients: Sequence[float]) -> Number:
 
 
 def call_function(e: Emitter, name: str, build: Callable[..., Number], args: Sequence[Value]) -> Value:
-    """``build(*args)`` as a function of the module, written the first time that it is called."""
+    """``build(*args)`` as a function of the program, written the first time that it is called."""
     matched = e.matched(*args)
     first = matched[0]
     full = f"@tc.{name}.{first.width}.{first.elem}"
-    declarations = e.module.declarations
-    if full not in declarations:
+    if not e.module.knows(full):
+        declarations = e.module.declarations
         declarations[full] = ""
         inner = Emitter(e.module)
         params = [Value(f"%x{i}", a.elem, a.width) for i, a in enumerate(matched)]
@@ -210,7 +210,7 @@ def call_function(e: Emitter, name: str, build: Callable[..., Number], args: Seq
         lines = "\n".join(inner.blocks[0].lines)
         signature = ", ".join(map(str, params))
         declarations[full] = (
-            f"define internal {result.type} {full}({signature}) #2 {{\nentry:\n{lines}\n  ret {result}\n}}\n"
+            f"define {result.type} {full}({signature}) #2 {{\nentry:\n{lines}\n  ret {result}\n}}\n"
         )
     rhs = f"call {first.type} {full}({', '.join(map(str, matched))})"
     return e.pure(rhs, first.elem, first.width, matched)

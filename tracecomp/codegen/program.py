@@ -1,14 +1,15 @@
-"""A program as one LLVM module: its kernels, each written once, and the entry that calls them in order."""
+"""A program as LLVM modules: its kernels, each written once, and the entry that calls them in order."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
 from tracecomp.codegen.address import Indexer, Position
 from tracecomp.codegen.emitter import Emitter, Module, Value
 from tracecomp.codegen.kernel import STREAMING, KernelCode, emit_kernel
+from tracecomp.codegen.modules import ModuleText, defined_in, joined
 from tracecomp.codegen.overlap import overlapping
 from tracecomp.codegen.target import Target
 from tracecomp.errors import CompileError
@@ -19,17 +20,24 @@ from tracecomp.ir.program import CallStep, Program, Ref, RepeatStep, Slot, Step,
 
 ALIGNMENT = 64
 ENTRY = "tc_entry"
+MODULE_LENGTH = 2**18
+"""Characters of kernels after which a module is complete: LLVM's work of a quarter of a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramCode:
-    """A module's text; scratch memory behind the arena; labels by step number (1-based, in order of calls)."""
+    """Modules, the last with the entry; scratch memory behind the arena; labels by step number (1-based)."""
 
-    text: str
+    modules: tuple[ModuleText, ...]
     shared_bytes: int
     private_bytes: int
     labels: tuple[str, ...]
     parallel: bool
+
+    @property
+    def text(self) -> str:
+        """Everything as one module."""
+        return str(joined(self.modules))
 
 
 def slot_places(program: Program) -> dict[tuple[str, int], int]:
@@ -37,16 +45,26 @@ def slot_places(program: Program) -> dict[tuple[str, int], int]:
     return {(s.space, s.position): i for i, s in enumerate((*program.inputs, *program.outputs))}
 
 
-def emit_program(program: Program, target: Target, profile: bool = False) -> ProgramCode:
-    """The module of ``program``. With ``profile`` the entry adds each step's nanoseconds to the last table entry."""
-    return _ProgramEmitter(program, target, profile).emit()
+def emit_program(
+    program: Program, target: Target, profile: bool = False, complete: Callable[[ModuleText], None] | None = None
+) -> ProgramCode:
+    """The modules of ``program``. With ``profile`` the entry adds each step's nanoseconds to the last table entry.
+
+    ``complete`` is given every module but the last as soon as it is written.
+    """
+    return _ProgramEmitter(program, target, profile, complete).emit()
 
 
 class _ProgramEmitter:
-    def __init__(self, program: Program, target: Target, profile: bool) -> None:
+    def __init__(
+        self, program: Program, target: Target, profile: bool, complete: Callable[[ModuleText], None] | None
+    ) -> None:
         self.program = program
         self.target = target
         self.profile = profile
+        self.complete = complete
+        self.modules: list[ModuleText] = []
+        self.functions: list[str] = []
         self.places = slot_places(program)
         self.module = Module(target, program.fast_math)
         self.kernels: dict[tuple[str, tuple[str, ...]], tuple[str, KernelCode]] = {}
@@ -67,26 +85,24 @@ class _ProgramEmitter:
         self._steps(self.program.steps)
         entry = "\n".join(["entry:", *self.e.allocas, *self.e.blocks[0].lines, "  ret void"])
         parallel = any(code.parallel for _, code in chosen)
-        text = "\n".join(
-            [
-                f'target triple = "{self.target.triple}"',
-                f'target datalayout = "{self.target.data_layout}"',
-                *[code.text for _, code in self.kernels.values()],
-                f"define void @{ENTRY}(ptr %table, ptr %arena, ptr %team, ptr %failed) #0 {{\n{entry}\n}}",
-                *self.module.declarations.values(),
-                self._attributes(),
-            ]
+        self.functions.append(
+            f"define void @{ENTRY}(ptr %table, ptr %arena, ptr %team, ptr %failed) #0 {{\n{entry}\n}}"
         )
-        return ProgramCode(text, shared, private, tuple(c.label or c.kernel.name for c in calls), parallel)
+        modules = (*self.modules, self._module())
+        return ProgramCode(modules, shared, private, tuple(c.label or c.kernel.name for c in calls), parallel)
 
-    def _attributes(self) -> str:
-        bits = self.target.vector_bits
-        width = f'"prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"'
-        return (
-            f"attributes #0 = {{ nounwind {width} }}\nattributes #1 = {{ nounwind noinline }}\n"
-            f"attributes #2 = {{ nounwind willreturn memory(none) {width} }}\n"
-            "attributes #3 = { nounwind willreturn noinline memory(none) }\n!0 = !{}\n!1 = !{i32 1}\n"
-        )
+    def _module(self) -> ModuleText:
+        return ModuleText(self.target, tuple(self.functions), dict(self.module.declarations))
+
+    def _next_module(self) -> None:
+        """Begin another module; what is defined so far can be called from it."""
+        done = self._module()
+        self.modules.append(done)
+        if self.complete:
+            self.complete(done)
+        self.module.elsewhere.update(defined_in((*self.functions, *self.module.declarations.values())))
+        self.module.declarations.clear()
+        self.functions.clear()
 
     def _kernel(self, call: CallStep) -> tuple[str, KernelCode]:
         """The function for a call; calls of equal kernels with equal aliasing share one."""
@@ -96,8 +112,11 @@ class _ProgramEmitter:
         key = (printed, tuple(groups[p.name] for p in call.kernel.params))
         found = self.kernels.get(key)
         if found is None:
+            if sum(map(len, self.functions)) >= MODULE_LENGTH:
+                self._next_module()
             name = f"k{len(self.kernels)}"
             code = emit_kernel(call.kernel, name, self.module, groups)
+            self.functions.append(code.text)
             found = self.kernels[key] = (name, code)
         return found
 
@@ -208,6 +227,8 @@ class _ProgramEmitter:
     def _callee(self, number: int, args: Sequence[Value]) -> str:
         """The function of a step, by where what it streams to begins."""
         e, (name, code) = self.e, self.codes[number]
+        for function in (name, f"{name}{STREAMING}"):
+            self.module.knows(f"@{function}")
         if not code.streamed:
             return f"@{name}"
         starts = [e.convert("ptrtoint", args[n], "i64") for n in code.streamed]

@@ -31,7 +31,7 @@ def store_transposed(
 ) -> None:
     """Store the first ``active`` lanes of all rows: lane k of row r to element ``k * stride + r`` from ``base`` on.
 
-    A function of the module does it where there are many shuffles, as there are few shapes. With ``stream``, ``base``
+    A function of the program does it where there are many shuffles, as there are few shapes. With ``stream``, ``base``
     begins a line, and whole vectors of whole lines pass the caches by.
     """
     first = rows[0]
@@ -40,14 +40,13 @@ def store_transposed(
         _store_pieces(e, rows, base, stride, active, align, stream)
         return
     name = f"@tc.transpose{'.stream' * stream}.{len(rows)}x{first.width}.{first.elem}.{stride}.{active}"
-    declarations = e.module.declarations
-    if name not in declarations:
+    if not e.module.knows(name):
         inner = Emitter(e.module)
         params = [Value(f"%r{i}", first.elem, first.width) for i in range(len(rows))]
         _store_pieces(inner, params, Value("%base", "ptr"), stride, active, align, stream)
         signature = ", ".join([*map(str, params), "ptr %base"])
         lines = "\n".join(inner.blocks[0].lines)
-        declarations[name] = f"define internal void {name}({signature}) #0 {{\nentry:\n{lines}\n  ret void\n}}\n"
+        e.declare(name, f"define void {name}({signature}) #0 {{\nentry:\n{lines}\n  ret void\n}}\n")
     e.line(f"  call void {name}({', '.join(map(str, [*rows, base]))})")
 
 

@@ -7,7 +7,7 @@ read off strides.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 from tracecomp.ir.immutable import immutable
@@ -67,7 +67,7 @@ class Index:
     Terms stand in one order, so equal sums compare equal. A plain class, not a dataclass: compilation makes many.
     """
 
-    __slots__ = ("_hash", "const", "terms")
+    __slots__ = ("_hash", "_vars", "const", "terms")
 
     def __init__(self, terms: tuple[tuple[Atom, int], ...] = (), const: int = 0) -> None:
         self.terms = terms
@@ -101,6 +101,14 @@ class Index:
     def is_const(self) -> bool:
         return not self.terms
 
+    @property
+    def is_computed(self) -> bool:
+        """Whether an integer computed at run time occurs in it."""
+        for atom, _ in self.terms:
+            if isinstance(atom, Computed) or (not isinstance(atom, Var) and atom.index.is_computed):
+                return True
+        return False
+
     def coefficient(self, var: Var) -> int | None:
         """The stride in ``var``; None when ``var`` also occurs inside another atom (not affine in it)."""
         total = 0
@@ -120,8 +128,7 @@ class Index:
         merged = dict(self.terms)
         for atom, c in other.terms:
             merged[atom] = merged.get(atom, 0) + c
-        terms = {a: c for a, c in merged.items() if c}
-        return _rejoin(terms, const) if any(type(a) is Mod for a in terms) else _make(terms, const)
+        return _simplified(merged, const)
 
     __radd__ = __add__
 
@@ -132,6 +139,8 @@ class Index:
         return self * -1 + other
 
     def __mul__(self, factor: int) -> Index:
+        if factor == 1:
+            return self
         if factor == 0:
             return Index()
         return Index(tuple((a, c * factor) for a, c in self.terms), self.const * factor)
@@ -173,22 +182,23 @@ class Index:
 
     def substitute(self, mapping: Mapping[Var, Index]) -> Index:
         """This index with loop variables replaced, simplified again."""
-        if not any(v in mapping for v in self.vars()):
+        if self.vars().isdisjoint(mapping):
             return self
-        result = Index((), self.const)
-        for atom, c in self.terms:
-            result += _substitute_atom(atom, mapping) * c
-        return result
+        return total(self.const, ((_substitute_atom(atom, mapping), c) for atom, c in self.terms))
 
-    def vars(self) -> set[Var]:
+    def vars(self) -> frozenset[Var]:
         """Loop variables it depends on, those inside divisions and run-time integers included."""
-        found: set[Var] = set()
-        for atom, _ in self.terms:
-            if type(atom) is Var:
-                found.add(atom)
-            else:
-                found |= _atom_vars(atom)
-        return found
+        try:
+            return self._vars
+        except AttributeError:
+            found: set[Var] = set()
+            for atom, _ in self.terms:
+                if type(atom) is Var:
+                    found.add(atom)
+                else:
+                    found |= _atom_vars(atom)
+            self._vars: frozenset[Var] = frozenset(found)
+            return self._vars
 
     def __str__(self) -> str:
         parts = [a_str if c == 1 else f"{c}*{a_str}" for a, c in self.terms for a_str in [_atom_str(a)]]
@@ -197,11 +207,31 @@ class Index:
         return " + ".join(parts)
 
 
+def total(const: int, parts: Iterable[tuple[Index, int]]) -> Index:
+    """``const`` and the sum of indices, each times a number."""
+    merged: dict[Atom, int] = {}
+    for part, factor in parts:
+        const += part.const * factor
+        for atom, c in part.terms:
+            merged[atom] = merged.get(atom, 0) + c * factor
+    return _simplified(merged, const)
+
+
+def _simplified(merged: dict[Atom, int], const: int) -> Index:
+    terms = {a: c for a, c in merged.items() if c}
+    return _rejoin(terms, const) if any(type(a) is Mod for a in terms) else _make(terms, const)
+
+
 def _make(terms: dict[Atom, int], const: int) -> Index:
     """An Index whose terms stand in one order, so that equal sums are equal objects."""
     if len(terms) > 1:
-        return Index(tuple(sorted(terms.items(), key=_place)), const)
+        differ = len({abs(c) for c in terms.values()}) == len(terms)
+        return Index(tuple(sorted(terms.items(), key=_stride if differ else _place)), const)
     return Index(tuple(terms.items()), const)
+
+
+def _stride(term: tuple[Atom, int]) -> int:
+    return -abs(term[1])
 
 
 def _place(term: tuple[Atom, int]) -> tuple[int, str]:
@@ -242,10 +272,12 @@ def depends(atom: Atom, var: Var) -> bool:
 
 def linear(position: Iterable[Index | int], shape: Iterable[int]) -> Index:
     """The row-major offset of ``position`` in an array of ``shape``."""
-    total = Index()
-    for i, size in zip(position, shape, strict=True):
-        total = total * size + i
-    return total
+    parts: list[tuple[Index, int]] = []
+    stride = 1
+    for i, size in zip(reversed([*position]), reversed([*shape]), strict=True):
+        parts.append((index(i), stride))
+        stride *= size
+    return total(0, reversed(parts))
 
 
 def unravel(offset: Index, shape: tuple[int, ...]) -> tuple[Index, ...]:
@@ -272,7 +304,7 @@ def _substitute_atom(atom: Atom, mapping: Mapping[Var, Index]) -> Index:
     return computed(atom.expr.substitute(mapping), atom.bounds)
 
 
-def _atom_vars(atom: Atom) -> set[Var]:
+def _atom_vars(atom: Atom) -> Set[Var]:
     if isinstance(atom, Var):
         return {atom}
     if isinstance(atom, Computed):

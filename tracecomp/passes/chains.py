@@ -9,7 +9,7 @@ on blocks small enough for the nearest cache. What is computed, and in which ord
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
@@ -116,17 +116,23 @@ class _Search:
 
     def _grow(self, grown: _Grown, first: int) -> None:
         """Let units from number ``first`` on join, or note that they come after the chain."""
+        made = {v for g in grown.members for v in self.stored[g]}
+        out_of_reach = {v for g in grown.ends for v in self.stored[g]}
         for unit in self.units[first:]:
             needed = self._loaded(unit)
+            blocked = not needed.isdisjoint(out_of_reach)
+            if not blocked and needed.isdisjoint(made):
+                continue
             given = [v for g in grown.members for v in self.stored[g] if v in needed]
-            blocked = needed & {v for u in grown.later for g in u for v in self.stored[g]}
-            blocked |= needed & {v for g in grown.ends for v in self.stored[g]}
-            if given or blocked:
-                joins = len(unit) == 1 and not blocked and self._light(unit[0], given)
-                if joins and self._fits(grown, unit[0]):
-                    grown.members.append(unit[0])
-                else:
-                    grown.later.append(unit)
+            joins = len(unit) == 1 and not blocked and self._light(unit[0], given)
+            if joins and self._fits(grown, unit[0]):
+                grown.members.append(unit[0])
+                made.update(self.stored[unit[0]])
+                if unit[0] in grown.ends:
+                    out_of_reach.update(self.stored[unit[0]])
+            else:
+                grown.later.append(unit)
+                out_of_reach.update(v for g in unit for v in self.stored[g])
 
     def _light(self, group: Group, handed: list[Value]) -> bool:
         """Whether what is ``handed`` is worth keeping in cache, for what ``group`` computes with each element."""
@@ -163,9 +169,10 @@ class _Search:
             return False, False, False
         return True, bool(block.apart), isinstance(nest, Summed)
 
-    def _loaded(self, unit: Iterable[Group]) -> set[Value]:
+    def _loaded(self, unit: Unit) -> set[Value]:
         """What a unit loads that it has not made itself."""
-        unit = list(unit)
+        if len(unit) == 1:
+            return self._read(unit[0])
         return {v for g in unit for v in self._read(g)} - {v for g in unit for v in self.stored[g]}
 
     def _read(self, group: Group) -> set[Value]:

@@ -34,6 +34,7 @@ class Fuser:
         self.users = self._users()
         self.wanted = {storage(o.value) for o in graph.outputs}
         self.groups: dict[int, Group] = {}
+        self.needed = 0  # every group that another one depends on, by id
         self.group_of: dict[Node, Group] = {}
         self.spaces: dict[Node, Space] = {}
         self.decisions: list[Decision] = []
@@ -94,6 +95,7 @@ class Fuser:
         self.group_of[node] = group
         for producer in self._producers(node):
             group.ancestors |= self._closure(self.group_of[producer])
+        self.needed |= group.ancestors
         if not self.enabled:
             return
         found = sorted(self._producers(node), key=lambda n: -n.outputs[0].type.nbytes)
@@ -198,8 +200,11 @@ class Fuser:
             self.group_of[node] = first
         del self.groups[second.id]
         gone, kept = 1 << second.id, 1 << first.id
-        new = first.ancestors | second.ancestors & ~kept
-        first.ancestors = new & ~gone
+        brought = second.ancestors & ~first.ancestors & ~kept
+        first.ancestors = (first.ancestors | brought) & ~gone
+        if not self.needed & gone and not (brought and self.needed & kept):
+            return
+        self.needed |= kept | brought
         for group in self.groups.values():
             if group.ancestors & (gone | kept) and group is not first:
                 group.ancestors = group.ancestors & ~gone | kept | first.ancestors

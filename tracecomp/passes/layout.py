@@ -43,10 +43,12 @@ def plan(graph: Graph, log: Log) -> Graph:
         return graph
     chosen: dict[Value, Order] = {}
     live = list(graph.live_nodes())
+    flexible = [n for n in live if orders.is_flexible(n)]
+    fixed = {v for n in live if not orders.reads_any_order(n) for v in n.inputs} | {o.value for o in graph.outputs}
     for region in regions(live):
         gain = sum(_cycles(n, last=False) - _cycles(n, last=True) for n in region.convolutions)
-        kept = _orders(region, live)
-        cost = _border_bytes(region, kept, graph, live) / BORDER_BYTES_PER_CYCLE
+        kept = _orders(region, flexible)
+        cost = _border_bytes(region, kept, fixed) / BORDER_BYTES_PER_CYCLE
         last = gain > cost
         first = region.convolutions[0]
         log.choose(
@@ -133,9 +135,8 @@ def _filled(extent: int, width: int) -> float:
     return extent / (-(-extent // width) * width)
 
 
-def _border_bytes(region: Region, kept: dict[Value, Order], graph: Graph, live: list[Node]) -> int:
+def _border_bytes(region: Region, kept: dict[Value, Order], fixed: set[Value]) -> int:
     """Bytes turned where the region meets what is fixed: its inputs and what rigid nodes read of it."""
-    fixed = {v for n in live if not orders.reads_any_order(n) for v in n.inputs} | {o.value for o in graph.outputs}
     total = 0
     for value in region.values:
         if value.ndim < 3 or orders.moves_only_ones(value.shape, kept.get(value, orders.identity(value.ndim))):
@@ -145,13 +146,13 @@ def _border_bytes(region: Region, kept: dict[Value, Order], graph: Graph, live: 
     return total
 
 
-def _orders(region: Region, live: list[Node]) -> dict[Value, Order]:
+def _orders(region: Region, flexible: list[Node]) -> dict[Value, Order]:
     """An order for each value of the region, spreading from the convolutions along the graph, both ways."""
     known: dict[Value, Order] = {}
     for node in region.convolutions:
         for value in orders.linked(node):
             known.setdefault(value, channels_last(value.ndim))
-    nodes = [n for n in live if orders.is_flexible(n) and any(v in region.values for v in orders.linked(n))]
+    nodes = [n for n in flexible if not region.values.isdisjoint(orders.linked(n))]
     while True:
         before = len(known)
         for node in nodes:

@@ -32,6 +32,8 @@ class Outputs:
         self.same: dict[Value, Value] = {}
         self.pending: list[tuple[Value, int]] = []
         self.reads = {g: values_read(g, partition) | _operands(g) for g in partition.groups}
+        self.place = {g: n for n, g in enumerate(partition.groups)}
+        self.last_read = {v: n for n, g in enumerate(partition.groups) for v in self.reads[g]}
         self.producer = {v: g for g in partition.groups for v in partition.stored[g]}
         for position, output in enumerate(graph.outputs):
             self._settle(storage(output.value), position)
@@ -73,8 +75,7 @@ class Outputs:
 
     def _may_overwrite(self, value: Value, group: Group, target: Value) -> bool:
         """Whether ``group`` may store ``value`` over ``target``: nobody reads ``target`` later or elsewhere."""
-        at = self.partition.groups.index(group)
-        if any(target in self.reads[g] for g in self.partition.groups[at + 1 :]):
+        if self.last_read.get(target, -1) > self.place[group]:
             return False
         if any(storage(o.value) is target for o in self.graph.outputs):
             return False

@@ -188,6 +188,7 @@ class _Emitter:
         self.constants: list[Any] = []
         self.constant_slots: list[Slot] = []
         self.kernels: dict[Kernel, Kernel] = {}
+        self.numbered: dict[int, tuple[Kernel, Kernel]] = {}
         self.loops = 0
 
     def lowered(self, aliases: Mapping[int, int]) -> Lowered:
@@ -224,10 +225,12 @@ class _Emitter:
 
     def _numbered(self, kernel: Kernel) -> Kernel:
         """The kernel under a name of its own; equal kernels are one."""
-        unnamed = replace(kernel, name="")
-        if unnamed not in self.kernels:
-            self.kernels[unnamed] = replace(kernel, name=f"k{len(self.kernels)}_{kernel.name}")
-        return self.kernels[unnamed]
+        if id(kernel) not in self.numbered:
+            unnamed = replace(kernel, name="")
+            if unnamed not in self.kernels:
+                self.kernels[unnamed] = replace(kernel, name=f"k{len(self.kernels)}_{kernel.name}")
+            self.numbered[id(kernel)] = kernel, self.kernels[unnamed]
+        return self.numbered[id(kernel)][1]
 
     def _control(self, task: ControlTask, places: _Places) -> list[Step]:
         if task.node.op.name == "scan":

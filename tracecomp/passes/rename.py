@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from tracecomp.ir.index import FloorDiv, Index, Mod, Var, computed
+from tracecomp.ir.index import Atom, FloorDiv, Index, Mod, Var, computed, total
 from tracecomp.ir.loops import (
     Acc,
     Accumulate,
@@ -42,6 +42,7 @@ class Copier:
         self.suffix = suffix
         self.move = move
         self.names: dict[str, str] = {}
+        self.indices: dict[Index, Index] = {}
 
     def stmts(self, body: Iterable[Stmt]) -> tuple[Stmt, ...]:
         return tuple(self.stmt(s) for s in body)
@@ -78,8 +79,7 @@ class Copier:
             case Load(buffer, offset, where):
                 return Load(*self.at(buffer, offset), where and self.expr(where))
             case Read(name, dtype, over):
-                new = {w for v in over for w in (self.mapping[v].vars() if v in self.mapping else (v,))}
-                return Read(self._name(name), dtype, frozenset(new))
+                return Read(self._name(name), dtype, over if over.isdisjoint(self.mapping) else self._moved(over))
             case Call(op, args, dtype):
                 return Call(op, tuple(map(self.expr, args)), dtype)
 
@@ -87,21 +87,32 @@ class Copier:
         offset = self.index(offset)
         return self.move(buffer, offset) if self.move else (buffer, offset)
 
+    def _moved(self, over: frozenset[Var]) -> frozenset[Var]:
+        return frozenset(w for v in over for w in (self.mapping[v].vars() if v in self.mapping else (v,)))
+
     def index(self, i: Index) -> Index:
         if not i.terms:
             return i
-        result = Index((), i.const)
-        for atom, c in i.terms:
-            if isinstance(atom, Var):
-                part = self.mapping.get(atom, Index(((atom, 1),)))
-            elif isinstance(atom, FloorDiv):
-                part = self.index(atom.index) // atom.divisor
-            elif isinstance(atom, Mod):
-                part = self.index(atom.index) % atom.divisor
-            else:
-                part = computed(self.expr(atom.expr), atom.bounds)
-            result += part * c
-        return result
+        known = self.indices.get(i)
+        if known is None:
+            known = self._index(i)
+            if not i.is_computed:
+                self.indices[i] = known
+        return known
+
+    def _index(self, i: Index) -> Index:
+        if not i.is_computed and i.vars().isdisjoint(self.mapping):
+            return i
+        return total(i.const, ((self._atom(atom), c) for atom, c in i.terms))
+
+    def _atom(self, atom: Atom) -> Index:
+        if isinstance(atom, Var):
+            return self.mapping.get(atom, Index(((atom, 1),)))
+        if isinstance(atom, FloorDiv):
+            return self.index(atom.index) // atom.divisor
+        if isinstance(atom, Mod):
+            return self.index(atom.index) % atom.divisor
+        return computed(self.expr(atom.expr), atom.bounds)
 
     def _fresh(self, name: str) -> str:
         self.names[name] = name + self.suffix

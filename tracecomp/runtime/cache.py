@@ -30,7 +30,7 @@ def directory() -> Path:
 
 def library(text: str, target: Target) -> Library:
     """The loaded module of ``text``: from the cache, or compiled and put there."""
-    return Library(object_code(text, target), target)
+    return Library([object_code(text, target)], target)
 
 
 def object_code(text: str, target: Target) -> bytes:

@@ -49,7 +49,7 @@ class Code:
             function = getattr(ctypes.pythonapi, name)
             native.add_symbol(name, ctypes.cast(function, ctypes.c_void_p).value or 0)
         text = call_stub.call_text(fields, counts) + "\nattributes #1 = { nounwind }\n"
-        self._library = load(cache.object_code(text, native.host_target()))
+        self._library = load([cache.object_code(text, native.host_target())])
         self._method = MethodDef(b"call", self._library.address(call_stub.FAST), _METH_FASTCALL_KEYWORDS, None)
         found = {
             "none": None, "false": False, "true": True, "zero": 0, "array_type": np.ndarray,

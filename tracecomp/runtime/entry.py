@@ -8,7 +8,7 @@ C-contiguous ndarrays.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -53,11 +53,11 @@ def library() -> Library:
     return shared
 
 
-def load(code: bytes) -> Library:
+def load(parts: Sequence[bytes]) -> Library:
     """A program's machine code, loaded; it may call the shared code."""
     with _making:
         library()
-    return Library(code, native.host_target())
+    return Library(parts, native.host_target())
 
 
 @cache

@@ -34,7 +34,7 @@ class _Native:
 
     def __init__(self, image: Image) -> None:
         self.image = image
-        self._library = load(image.code)
+        self._library = load(image.objects)
         self.entry = self._library.address(ENTRY)
         self._idle: defaultdict[int, list[_Call]] = defaultdict(list)
 

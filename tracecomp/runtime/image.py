@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from itertools import accumulate, pairwise
 
 from tracecomp.codegen import native
 from tracecomp.codegen.program import emit_program
 from tracecomp.ir.program import Program, WhenStep, call_steps
-from tracecomp.runtime import cache
+from tracecomp.runtime.compiling import Compiling
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class Image:
     reads the inputs ``lasting``.
     """
 
-    code: bytes
+    objects: tuple[bytes, ...]
     inputs: int
     arrays: int
     memory_bytes: int
@@ -33,9 +34,11 @@ class Image:
     def of(program: Program, profile: bool = False) -> Image:
         """``program`` compiled for this machine, or found in the object cache."""
         target = native.host_target()
-        code = emit_program(program, target, profile)
+        with Compiling(target) as compiling:
+            code = emit_program(program, target, profile, compiling.begin)
+            objects = compiling.finish(code.modules[-1])
         return Image(
-            code=cache.object_code(code.text, target),
+            objects=objects,
             inputs=len(program.inputs),
             arrays=len(program.inputs) + len(program.outputs) + profile,
             memory_bytes=-(-program.arena_bytes // 64) * 64 + code.shared_bytes,
@@ -47,16 +50,18 @@ class Image:
         )
 
     def to_bytes(self) -> bytes:
-        """A header line of JSON, then the machine code."""
-        header = {k: v for k, v in asdict(self).items() if k != "code"}
-        return json.dumps(header).encode() + b"\n" + self.code
+        """A header line of JSON, then the objects."""
+        header = {k: v for k, v in asdict(self).items() if k != "objects"} | {"sizes": [*map(len, self.objects)]}
+        return b"".join((json.dumps(header).encode(), b"\n", *self.objects))
 
     @staticmethod
     def from_bytes(data: bytes) -> Image:
         """What ``to_bytes`` wrote."""
-        header, _, code = data.partition(b"\n")
+        header, _, rest = data.partition(b"\n")
         fields = json.loads(header)
-        return Image(code=code, **{**fields, **{name: tuple(fields[name]) for name in ("labels", "lasting")}})
+        ends = [*accumulate(fields.pop("sizes"), initial=0)]
+        objects = tuple(rest[start:end] for start, end in pairwise(ends))
+        return Image(objects=objects, **{**fields, **{name: tuple(fields[name]) for name in ("labels", "lasting")}})
 
 
 def _read_by_preparation(program: Program) -> tuple[int, ...]:

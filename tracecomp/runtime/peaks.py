@@ -69,7 +69,7 @@ def _copy() -> Run:
 @cache
 def _multiply_adds() -> Callable[[], Run]:
     target = native.host_target()
-    library = native.Library(native.compile_object(_text(lanes()), target), target)
+    library = native.Library([native.compile_object(_text(lanes()), target)], target)
     function = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p)(library.address("peak"))
 
     def make() -> Run:
