@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from functools import cache, partial
+from itertools import count
 from typing import Any
 
 from tracecomp.codegen.target import Target, vector_bits_of
 from tracecomp.errors import CompileError
 
 CODE_LEVEL = 2
+_symbols: dict[str, int] = {}
+_numbers = count()
 
 
 @cache
@@ -85,23 +88,35 @@ def compile_assembly(text: str, target: Target) -> str:
 
 
 def add_symbol(name: str, address: int) -> None:
-    """Let loaded code call the function ``name`` of this process."""
-    _binding().add_symbol(name, address)
+    """Let code that is loaded from now on call the function ``name`` of this process."""
+    _symbols[name] = address
 
 
 class Library:
-    """Objects loaded into this process, which may call each other; addresses are valid while it lives."""
+    """Objects loaded into this process, which may call each other; addresses are valid while it lives.
+
+    Each is laid out in one piece of memory: in pieces found one by one, code and its constants could be too far apart.
+    """
 
     def __init__(self, objects: Sequence[bytes], target: Target) -> None:
-        llvm = _binding()
-        machine = llvm.Target.from_triple(target.triple).create_target_machine(cpu=target.cpu, features=target.features)
-        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+        self._jit, self._name = _jit(target), f"tracecomp{next(_numbers)}"
+        builder = _binding().JITLibraryBuilder()
         for code in objects:
-            self._engine.add_object_file(llvm.object_file.ObjectFileRef.from_data(code))
-        self._engine.finalize_object()
+            builder.add_object_img(code)
+        for name, address in _symbols.items():
+            builder.import_symbol(name, address)
+        self._held = [builder.add_current_process().link(self._jit, self._name)]
 
     def address(self, name: str) -> int:
-        found = int(self._engine.get_function_address(name))
-        if not found:
-            raise CompileError(f"compiled object has no function {name}")
-        return found
+        try:
+            found = self._jit.lookup(self._name, name)
+        except RuntimeError as error:
+            raise CompileError(f"compiled object has no function {name}") from error
+        self._held.append(found)  # what has been looked up is unloaded with its first holder
+        return int(found[name])
+
+
+@cache
+def _jit(target: Target) -> Any:
+    """What loads objects, with LLVM's JITLink."""
+    return _binding().create_lljit_compiler(target_machine(target), use_jit_link=True, suppress_errors=True)
