@@ -42,6 +42,12 @@ def test_triangles_are_solved(shape: tuple[int, ...], left: bool, upper: bool) -
     np.testing.assert_allclose(triangle @ x if left else x @ triangle, b, atol=1e-9)
 
 
+def test_lu_without_columns() -> None:
+    p, low, up = compiled(lambda t: tuple(tracecomp.linalg.lu(t)), np.zeros((2, 3, 0)))
+    np.testing.assert_array_equal(p, np.broadcast_to(np.eye(3), (2, 3, 3)))
+    assert low.shape == (2, 3, 0) and up.shape == (2, 0, 0)
+
+
 def test_a_zero_on_the_diagonal_is_no_error() -> None:
     (x,) = compiled(lambda t, u: tracecomp.linalg.solve_triangular(t, u, upper=True), np.zeros((2, 2)), np.ones((2, 1)))
     assert not np.isfinite(x).any()

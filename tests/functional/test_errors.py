@@ -26,7 +26,7 @@ CALLS = [
     "T.softmax(T.ones(3, dtype=T.int64), 0)", "T.clamp(T.ones(3))", "T.bincount(T.tensor([-1]))", "T.eye(-1)",
     "T.ones(2, 3).diagonal(0, 1, 1)", "T.ones(2).tril()", "T.normal(0.0, -1.0, (2,))", "T.bernoulli(T.ones(2) * 2)",
     "T.multinomial(T.ones(2), 3)", "T.randint(5, 5, (2,))", "T.linalg.inv(T.zeros(2, 2))",
-    "T.linalg.cholesky(-T.eye(2))",
+    "T.linalg.cholesky(-T.eye(2))", "T.arange(3).repeat_interleave(T.tensor([2, 0, 1]), output_size=5)",
     "T.linalg.solve(T.ones(2, 3), T.ones(2))", "T.ones(2, 3).flip(5)", "T.roll(T.ones(3), (1, 2), 0)",
     "T.ones(2, 3).unflatten(1, (2, 2))", "T.searchsorted(T.ones(2, 2), T.ones(3, 3))", "len(T.tensor(1))",
     "T.ones(2).requires_grad_().numpy()", "T.set_default_dtype(T.int64)", "T.iinfo(T.float32)", "T.finfo(T.int64)",

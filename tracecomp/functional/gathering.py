@@ -340,9 +340,14 @@ def repeat_interleave(
 def _repeated_places(times: Tensor, total: int | None) -> Tensor:
     """0, 1, ..., each as many times as is said: how many runs have ended before each place."""
     ends = prim.cumsum(times, axis=0)
-    total = int(prim.sum(times, axes=(0,))) if total is None else total
+    needed = prim.sum(times, axes=(0,))
+    if total is None:
+        total = int(needed)
+    elif bool(needed != total):
+        raise RuntimeError("allocated size does not match required size")
     none = create("full", value=0, shape=(total + 1,), dtype=int64)
-    ended = prim.put(none, ends, prim.add(prim.mul(times, 0), 1), axis=0, mode="add")
+    one = create("full", value=1, shape=tuple(times.shape), dtype=int64)
+    ended = prim.put(none, ends, one, axis=0, mode="add")
     return prim.slice(prim.cumsum(ended, axis=0), starts=(0,), stops=(total,), steps=(1,))
 
 

@@ -149,7 +149,7 @@ def _order_loop(
     stores = Store(outs[0], there, Read(mine, int64, over)), Store(outs[0], here, Read(other, int64, over))
     step = given, Check(inside), If(inside, (*lets, *stores))
     first = vectors(names, size, lambda i: [Store(outs[0], start + i, IndexValue(i))])
-    return [Loop("parallel", batch, (*first, Loop("serial", k, step)))] if batch.extent * steps else []
+    return [Loop("parallel", batch, (*first, Loop("serial", k, step)))] if batch.extent * size else []
 
 
 register(
@@ -158,7 +158,9 @@ register(
         infer=lambda p, *, size: TensorType(int64, (*p.shape[:-1], size)),
         impl=lambda p, *, size: np.ascontiguousarray(permutation(p, size)), loop=Imperative(_order_loop),
         attrs={"size": int},
-        samples=tuple(Sample((of("i32", *s, domain="positive"),), {"size": 10}) for s in ((3,), (2, 4), (0, 2))),
+        samples=tuple(
+            Sample((of("i32", *s, domain="positive"),), {"size": 10}) for s in ((3,), (2, 4), (0, 2), (2, 0))
+        ),
     )
 )  # fmt: skip
 

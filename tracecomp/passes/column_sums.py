@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tracecomp.ir.index import Computed, Index, Var, index
+from tracecomp.ir.index import Index, Var, index
 from tracecomp.ir.loops import Accumulate, Buffer, Let, Load, Local, Loop, Read, Stmt, Store, expressions
 from tracecomp.passes.machine import Machine
 from tracecomp.passes.nest import Nest, Sweep
@@ -30,8 +30,7 @@ def streams_columns(nest: Nest, vector: Var, chunk: int, machine: Machine) -> bo
     if before or not isinstance(sweep, Sweep) or not sweep.accs:
         return False
     loads = [x for x in expressions(sweep.body) if isinstance(x, Load) and x.offset.coefficient(vector) == 1]
-    ordered = [x for x in loads if not any(isinstance(atom, Computed) for atom, _ in x.offset.terms)]
-    far = any(x.buffer.size * x.dtype.itemsize > machine.l2_bytes for x in ordered)
+    far = any(x.buffer.size * x.dtype.itemsize > machine.l2_bytes and not x.offset.is_computed for x in loads)
     return far and vector.extent > chunk and nest.inner[-1].extent >= ROWS_AT_ONCE
 
 

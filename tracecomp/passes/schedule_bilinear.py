@@ -135,6 +135,7 @@ class _Tiled:
         return self.shared != "serial" and plain and outer * self.steps >= WANTED_BLOCKS
 
     def _by_rows(self, outer: int, columns: list[_Columns]) -> tuple[Stmt, ...]:
+        """Blocks of all columns of some rows."""
         place = Var("place", outer)
         parts = []
         for number, step, some in _numbered(self._rows(self._row_blocks(outer))):

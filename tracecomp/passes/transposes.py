@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from tracecomp.ir.index import Index, Var, index
 from tracecomp.ir.loops import Let, Load, Loop, Stmt, Store
-from tracecomp.passes.nest import Nest, Sweep
+from tracecomp.passes.nest import Nest
 from tracecomp.passes.rename import Copier
 from tracecomp.passes.strips import joined, loops, one_after_another, parallel_loops, strip, tiles
 
@@ -24,9 +24,8 @@ def transposed_pair(nest: Nest) -> tuple[Var, Var] | None:
     """
     if nest.inner:
         return None
-    stmts = [s for item in nest.items if not isinstance(item, Sweep) for s in item]
-    stores = [s.offset for s in stmts if isinstance(s, Store)]
-    loads = [s.value.offset for s in stmts if isinstance(s, Let) and isinstance(s.value, Load)]
+    stores = [s.offset for s in nest.stmts if isinstance(s, Store)]
+    loads = [s.value.offset for s in nest.stmts if isinstance(s, Let) and isinstance(s.value, Load)]
     along = [v for v in nest.rows if v.extent >= 2 and all(o.coefficient(v) == 1 for o in stores)]
     for store in along:
         if any(o.coefficient(store) == 1 for o in loads):
@@ -42,7 +41,7 @@ def transposed_pair(nest: Nest) -> tuple[Var, Var] | None:
 
 def interleaved(nest: Nest) -> Nest:
     """The nest with the variable of few places that it writes along joined with the one that steps over these."""
-    stores = [s.offset for item in nest.items if not isinstance(item, Sweep) for s in item if isinstance(s, Store)]
+    stores = [s.offset for s in nest.stmts if isinstance(s, Store)]
     if nest.inner or not stores:
         return nest
     for short in (v for v in nest.rows if v.extent < 4 and all(o.coefficient(v) == 1 for o in stores)):
@@ -59,7 +58,7 @@ def transposed(nest: Nest, load: Var, store: Var, shared: str) -> tuple[Stmt, ..
 
     Blocks follow each other in stripes, or, where stores pass the caches by, as rows are read from memory.
     """
-    content = [s for item in nest.items if not isinstance(item, Sweep) for s in item]
+    content = nest.stmts
     reads = [s.value.offset for s in content if isinstance(s, Let) and isinstance(s.value, Load)]
     others = [v for v in nest.rows if v not in (load, store)]
     inside = [v for v in others if reads and all(0 < (o.coefficient(v) or 0) <= load.extent for o in reads)]
