@@ -203,7 +203,7 @@ class Statements(Storing, Reducing):
         e.declare(name, f"declare void {name}(ptr, i32 immarg, i32 immarg, i32 immarg)")
         elem, base = convert.memory_elem(stmt.buffer.dtype), self.bases[stmt.buffer.name]
         address = self.indexer.address(base, elem, self.indexer.offset(stmt.offset))
-        e.line(f"  call void {name}({address}, i32 0, i32 3, i32 1)")
+        e.line(f"  call void {name}({address}, i32 0, i32 2, i32 1)")
 
     def finish_streams(self) -> None:
         """Let what has passed the caches by be seen before this thread meets others."""

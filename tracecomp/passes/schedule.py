@@ -51,7 +51,7 @@ def _map(nest: Nest, machine: Machine, shared: str) -> tuple[Stmt, ...]:
     for turned in (nest, interleaved(nest)):
         pair = transposed_pair(turned)
         if pair is not None:
-            return transposed(turned, *pair, shared)
+            return transposed(turned, *pair, shared, machine)
     vector = _vector_row(nest, machine)
     chunk = _chunk(nest, vector, machine)
     if vector is not None and streams_columns(nest, vector, chunk, machine):

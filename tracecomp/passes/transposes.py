@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import prod
 
-from tracecomp.ir.index import Index, Var, index
-from tracecomp.ir.loops import Let, Load, Loop, Stmt, Store
+from tracecomp.ir.index import Index, Var, index, unravel
+from tracecomp.ir.loops import LINE, Let, Load, Loop, Prefetch, Stmt, Store
+from tracecomp.passes.machine import Machine
 from tracecomp.passes.nest import Nest
 from tracecomp.passes.rename import Copier
-from tracecomp.passes.strips import joined, loops, one_after_another, parallel_loops, strip, tiles
+from tracecomp.passes.strips import loops, one_after_another, tiles
 
 BLOCK = 16
-STRIPE = 64
-STRIPES_ENOUGH = 16
+STRIPE_BYTES = 4096
+PANELS_ENOUGH = 16
+FAR_BYTES = 1024
+DENSE_BYTES = 512
 FEW_PLACES = 4
 
 
@@ -53,53 +58,111 @@ def interleaved(nest: Nest) -> Nest:
     return nest
 
 
-def transposed(nest: Nest, load: Var, store: Var, shared: str) -> tuple[Stmt, ...]:
-    """Square blocks: vectors along what is read, tiles along what is written.
+def transposed(nest: Nest, load: Var, store: Var, shared: str, machine: Machine) -> tuple[Stmt, ...]:
+    """Panels of many lines by one or two blocks, one below the other, and then the stripe of panels beside it.
 
-    Blocks follow each other in stripes, or, where stores pass the caches by, as rows are read from memory.
+    So memory is read in long pieces and written in runs. Stores past the caches write two lines that follow each other
+    at a time, unless what they write lies close together anyway.
     """
-    content = nest.stmts
-    reads = [s.value.offset for s in content if isinstance(s, Let) and isinstance(s.value, Load)]
-    others = [v for v in nest.rows if v not in (load, store)]
-    inside = [v for v in others if reads and all(0 < (o.coefficient(v) or 0) <= load.extent for o in reads)]
-    if not inside and not any(isinstance(s, Store) and s.stream for s in content):
-        kind = "serial" if others else shared
-        return parallel_loops(others, _stripes(content, load, store, kind), shared)
-    outside = [v for v in others if v not in inside]
-    whole, rest = divmod(store.extent, BLOCK)
-    result: list[Stmt] = []
-    for count, height, first in ((whole, BLOCK, 0), (1, rest, whole * BLOCK)):
-        if count and height:
-            number, unit = Var(f"{store.name}c", count), Var(f"{store.name}t", height)
-            copier = Copier({store: index(number) * BLOCK + index(unit) + first}, "e" if first else "")
-            blocks = Loop("tile", unit, copier.stmts(loops("serial", inside, strip(load, BLOCK, content))))
-            result.extend(parallel_loops([*outside, number], (blocks,), shared))
-    return tuple(result)
+    reads = [s.value for s in nest.stmts if isinstance(s, Let) and isinstance(s.value, Load)]
+    streams = [s for s in nest.stmts if isinstance(s, Store) and s.stream]
+    itemsize = max(x.dtype.itemsize for x in reads)
+    dense = any(abs(s.offset.coefficient(load) or 0) * itemsize < DENSE_BYTES for s in streams)
+    ahead = () if dense else tuple(x for x in reads if _unforeseen(x, load, store, machine))
+    height = max(BLOCK, (2 if streams and ahead else 1) * LINE // itemsize)
+    others = tuple(v for v in nest.rows if v not in (load, store))
+    width = STRIPE_BYTES // itemsize
+    if shared != "serial":
+        below = prod(v.extent for v in others) * -(-store.extent // height)
+        width = min(width, max(load.extent * below // PANELS_ENOUGH, 4 * BLOCK) // BLOCK * BLOCK)
+    parts: list[_Panels] = []
+    for columns in _cut(load, width):
+        for rows in _cut(store, height):
+            parts.append(_Panels(nest.stmts, others, columns, rows, ahead, "e" * len(parts)))
+    if shared == "serial" and not ahead:
+        return tuple(s for part in parts for s in part.nested())
+    return one_after_another(shared, [part.numbered() for part in parts])
 
 
-def _stripes(content: list[Stmt], load: Var, store: Var, kind: str) -> tuple[Stmt, ...]:
-    """Blocks that follow each other in stripes along what is written, so that memory is written in long runs.
-
-    A stripe is as wide as a few cache lines, so that no line is read by two stripes but the ones between them. Threads
-    share stripes, or the blocks of few.
-    """
-    whole, rest = divmod(load.extent, STRIPE)
-    parts: list[Loop] = []
-    for count, width, first in ((whole, STRIPE, 0), (1, rest, whole * STRIPE)):
-        if count and width:
-            stripe, part = Var(f"{load.name}s", count), Var(f"{load.name}p", width)
-            at = index(part) + first + (index(stripe) * STRIPE if count > 1 else Index())
-            copied = Copier({load: at}, "q" if whole and first else "").stmts(content)
-            parts.append(Loop("serial", stripe, tiles(store, BLOCK, strip(part, BLOCK, copied))))
-    if kind != "serial" and whole < STRIPES_ENOUGH:
-        return one_after_another(kind, [blocks for part in parts for blocks in _blocks_of(part)])
-    return tuple(s for part in parts for s in one_after_another(kind, [part]))
+def _unforeseen(x: Load, load: Var, store: Var, machine: Machine) -> bool:
+    """Whether the cache does not hold what is read, in pieces too many and far apart for hardware to foresee them."""
+    apart = abs(x.offset.coefficient(store) or 0) * x.dtype.itemsize
+    large = x.buffer.size * x.dtype.itemsize > machine.l2_bytes
+    return large and store.extent >= BLOCK and apart >= FAR_BYTES and x.offset.coefficient(load) == 1
 
 
-def _blocks_of(stripes: Loop) -> Iterable[Loop]:
-    """The blocks of stripes, and what is left of each, by one variable."""
-    for stmt in stripes.body:
-        if isinstance(stmt, Loop) and stmt.kind == "serial":
-            yield joined("serial", stripes.var, stmt.var, stmt.body)
-        else:
-            yield Loop("serial", stripes.var, (stmt,))
+@dataclass(frozen=True)
+class _Pieces:
+    """``count`` pieces of a variable, each ``length`` long, from ``first`` on."""
+
+    var: Var
+    count: int
+    length: int
+    first: int
+
+    def at(self, piece: Index) -> Index:
+        return piece * self.length + self.first
+
+
+def _cut(var: Var, length: int) -> list[_Pieces]:
+    """Pieces of a length, and what is left."""
+    whole, rest = divmod(var.extent, length)
+    pieces = _Pieces(var, whole, length, 0), _Pieces(var, 1, rest, whole * length)
+    return [p for p in pieces if p.count and p.length]
+
+
+@dataclass(frozen=True)
+class _Panels:
+    """The panels of one size. While one is turned, what ``ahead`` reads for the next comes to the cache."""
+
+    stmts: list[Stmt]
+    others: tuple[Var, ...]
+    columns: _Pieces
+    rows: _Pieces
+    ahead: tuple[Load, ...]
+    suffix: str
+
+    def nested(self) -> tuple[Stmt, ...]:
+        """Loops over the panels."""
+        places = [index(v) if v.extent > 1 else Index() for v in self._names()]
+        return loops("serial", [v for v in self._names() if v.extent > 1], self._panel(places))
+
+    def numbered(self) -> Loop:
+        """One loop over the panels."""
+        shape = tuple(v.extent for v in self._names())
+        number = Var("panel", prod(shape))
+        return Loop("serial", number, self._panel(unravel(index(number), shape), unravel(index(number) + 1, shape)))
+
+    def _names(self) -> list[Var]:
+        stripe = Var(f"{self.columns.var.name}s", self.columns.count)
+        return [*self.others, stripe, Var(f"{self.rows.var.name}p", self.rows.count)]
+
+    def _panel(self, here: Sequence[Index], after: Sequence[Index] = ()) -> tuple[Stmt, ...]:
+        row = Var(f"{self.rows.var.name}r", self.rows.length)
+        result: list[Stmt] = []
+        for pieces in _cut(Var(f"{self.columns.var.name}c", self.columns.length), BLOCK):
+            block, lane = Var(f"{pieces.var.name}b", pieces.count), Var(f"{pieces.var.name}v", pieces.length)
+            column = pieces.at(index(block) if block.extent > 1 else Index())
+            copier = Copier(self._places(here, column + index(lane), index(row)), f"{self.suffix}{len(result) or ''}")
+            turned = Loop("vector", lane, tiles(row, BLOCK, copier.stmts(self.stmts)))
+            asked = self._asked(after, pieces.count, index(block)) if after and not result else []
+            result.extend(loops("serial", [block] if block.extent > 1 else [], (*asked, turned)))
+        return tuple(result)
+
+    def _places(self, panel: Sequence[Index], column: Index, row: Index) -> dict[Var, Index]:
+        *others, stripe, below = panel
+        places = dict(zip(self.others, others, strict=True))
+        return places | {self.columns.var: self.columns.at(stripe) + column, self.rows.var: self.rows.at(below) + row}
+
+    def _asked(self, panel: Sequence[Index], blocks: int, block: Index) -> Iterable[Stmt]:
+        """Prefetches of a panel, a share of its lines beside each block of the panel before it."""
+        block = block if blocks > 1 else Index()
+        rows, parts = -(-self.rows.length // blocks), max(blocks // self.rows.length, 1)
+        for x in self.ahead:
+            lanes = LINE // x.dtype.itemsize
+            lines = -(-self.columns.length // lanes // parts)
+            for row in range(rows):
+                for line in range(lines):
+                    column = (block % parts * lines + line) * lanes
+                    places = self._places(panel, column, block // parts * rows + row)
+                    yield Prefetch(x.buffer, x.offset.substitute(places))

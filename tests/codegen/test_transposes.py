@@ -1,0 +1,28 @@
+"""Transposes by panels: of memory that no cache holds the next panel is asked for, rests of panels are turned too."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tracecomp
+from tracecomp import Tensor
+
+SHAPES = [
+    ((1100, 1300), (1, 0)), ((1030, 2048), (1, 0)), ((1024, 1024), (1, 0)), ((40, 20000), (1, 0)),
+    ((9, 400, 300), (0, 2, 1)), ((300, 7, 600), (2, 1, 0)), ((3, 700, 900), (1, 2, 0)), ((17, 33), (1, 0)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "uint8"])
+@pytest.mark.parametrize(("shape", "dims"), SHAPES)
+def test_every_element_is_moved(shape: tuple[int, ...], dims: tuple[int, ...], dtype: str, threads: int) -> None:
+    array = (np.arange(np.prod(shape)) * 7919 % 65521).reshape(shape).astype(dtype)
+
+    @tracecomp.compile(threads=threads)
+    def turned(t: Tensor) -> Tensor:
+        return t.permute(dims).contiguous()
+
+    for _ in range(2):
+        np.testing.assert_array_equal(turned(tracecomp.from_numpy(array)).numpy(), array.transpose(dims))
