@@ -14,6 +14,7 @@ from tracecomp.functional.defaults import default_dtype
 from tracecomp.functional.dims import new_shape
 from tracecomp.functional.method import function
 from tracecomp.functional.promotion import Number, cast, check_range, exact_scalar, scalar_dtype
+from tracecomp.ir.arrays import at_line, new_array
 from tracecomp.ir.types import DType, from_numpy_dtype, promote
 from tracecomp.modes import modes
 from tracecomp.ops.prim import prim
@@ -71,7 +72,9 @@ def array_of(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
     elif hasattr(data, "__array__") or hasattr(data, "__array_interface__"):
         data = np.asarray(data)
     if isinstance(data, np.ndarray):
-        array, dtype = np.array(data), dtype or from_numpy_dtype(data.dtype)
+        dtype = dtype or from_numpy_dtype(data.dtype)
+        array = new_array(data.shape, data.dtype)
+        np.copyto(array, data)
     else:
         array = _array_of_numbers(_plain(data))
         if dtype is None:
@@ -79,7 +82,7 @@ def array_of(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
         else:
             check_range(array, dtype)
     with np.errstate(all="ignore"):
-        return np.ascontiguousarray(array.astype(dtype.numpy, copy=False)).reshape(array.shape)
+        return at_line(np.ascontiguousarray(array.astype(dtype.numpy, copy=False)).reshape(array.shape))
 
 
 def _array_of_numbers(data: Any) -> np.ndarray[Any, Any]:

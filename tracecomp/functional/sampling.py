@@ -15,8 +15,9 @@ from tracecomp.functional.dims import Shape, new_shape
 from tracecomp.functional.method import function, publish
 from tracecomp.functional.promotion import cast, not_implemented, with_zero_gradient
 from tracecomp.functional.shaping import to_shape
+from tracecomp.ir.arrays import at_line
 from tracecomp.ir.types import DType, broadcast_shapes, float32, float64, int64
-from tracecomp.modes import no_grad
+from tracecomp.modes import modes, no_grad
 from tracecomp.ops.prim import prim
 from tracecomp.random import Generator
 from tracecomp.tensor import Tensor, assign_, wrap
@@ -71,7 +72,10 @@ def _need_float(dtype: DType, kernel: str) -> DType:
 def _drawn(draw: Any, shape: Shape, dtype: DType, kernel: str, generator: Generator | None) -> Tensor:
     """Complex numbers have independent parts; those of normal ones have variance 1/2."""
     if not dtype.is_complex:
-        return draw(shape, _need_float(dtype, kernel), generator)
+        found: Tensor = draw(shape, _need_float(dtype, kernel), generator)
+        if modes.recorder is None and type(found) is Tensor:
+            found._data = at_line(found._data)
+        return found
     pair = draw((*shape, 2), dtype.to_real(), generator)
     return prim.view_as_complex(prim.mul(pair, math.sqrt(0.5)) if draw is gaussian else pair)
 

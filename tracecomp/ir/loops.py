@@ -206,7 +206,7 @@ class Check:
 
 @immutable
 class Prefetch:
-    """The cache line of ``buffer[offset]`` is wanted soon, in the second cache. The place may lie outside the buffer."""
+    """The cache line of ``buffer[offset]`` is wanted soon, in the second cache. It may lie outside the buffer."""
 
     buffer: Buffer
     offset: Index

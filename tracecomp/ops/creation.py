@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tracecomp.ir import loops
+from tracecomp.ir.arrays import new_array
 from tracecomp.ir.loops import Const, IndexValue
 from tracecomp.ir.op import BadInput, Indexed, Op, Sample, register
 from tracecomp.ir.types import DType, Shape, TensorType, dtype_named
@@ -30,7 +31,9 @@ def _full_infer(*, value: Any, shape: Shape, dtype: DType) -> TensorType:
 
 
 def _full_impl(*, value: Any, shape: Shape, dtype: DType) -> Any:
-    return np.full(shape, value, dtype.numpy)
+    array = new_array(shape, dtype.numpy)
+    np.copyto(array, value, casting="unsafe")
+    return array
 
 
 def _full_loop(

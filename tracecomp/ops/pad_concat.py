@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.ir.arrays import new_array
 from tracecomp.ir.index import Index, index
 from tracecomp.ir.loops import Call, Const, Expr, IndexValue, both, in_range
 from tracecomp.ir.op import Indexed, Op, Pair, Sample, register
@@ -132,6 +133,11 @@ def _concat_infer(*types: TensorType, axis: int) -> TensorType:
     return TensorType(first.dtype, (*first.shape[:axis], total, *first.shape[axis + 1 :]))
 
 
+def _concat_impl(*xs: Any, axis: int) -> Any:
+    shape = (*xs[0].shape[:axis], sum(x.shape[axis] for x in xs), *xs[0].shape[axis + 1 :])
+    return np.concatenate(xs, axis, out=new_array(shape, xs[0].dtype))
+
+
 def _concat_loop(at: Any, out: TensorType, reads: Any, in_types: Any, *, axis: int) -> Expr:
     """A chain of selects; operand k answers below its end."""
     at = list(at)
@@ -172,7 +178,7 @@ def _concat_vjp(grads: Any, outs: Any, ins: Any, *, axis: int) -> Any:
 register(
     Op(
         name="concat", kind="concat", doc="operands one after another along axis",
-        infer=_concat_infer, impl=lambda *xs, axis: np.concatenate(xs, axis), vjp=_concat_vjp, saves=(),
+        infer=_concat_infer, impl=_concat_impl, vjp=_concat_vjp, saves=(),
         parts=each("concat"),
         loop=Indexed(_concat_loop), attrs={"axis": int},
         samples=tuple(
