@@ -260,7 +260,8 @@ shared:
   %p.threads = getelementptr i8, ptr %pool, i64 160
   %threads = load i64, ptr %p.threads, align 8
   %wanted = mul i64 %threads, CHUNKS
-  %few = icmp ult i64 %extent, %wanted
+  %twice = mul i64 %wanted, 2
+  %few = icmp ule i64 %extent, %twice
   %chunks = select i1 %few, i64 %extent, i64 %wanted
   %number = call i32 @tc.post(ptr %pool, ptr %fn, ptr %args, i64 %extent, i64 %threads, i64 %chunks)
   %ran = call i32 @tc.work(ptr %pool, i64 0, i32 %number)

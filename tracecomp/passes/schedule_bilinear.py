@@ -41,6 +41,7 @@ from tracecomp.passes.tile_plan import FAR_BYTES, FAR_TERMS, Plan, plan_of, rows
 PARALLEL_WORK = 1 << 22  # multiply-adds, 80 us: see schedule.PARALLEL_WORK
 WANTED_BLOCKS = 32
 LEAST_BLOCKS = 4
+LEAST_WIDTH = 8
 TOTALS_BYTES = 1 << 18
 WANTED_PANELS = 8
 PACKED_ROWS = 64
@@ -123,7 +124,7 @@ class _Tiled:
         if self._whole_rows(outer):
             return self._by_rows(outer, columns)
         blocks = self._row_blocks(outer * sum(c.count for c in columns))
-        rows = [self._rows(-(-blocks * c.width // self.plan.width)) for c in columns]
+        rows = [self._rows(-(-blocks * max(c.width, LEAST_WIDTH) // self.plan.width)) for c in columns]
         total = outer * sum(c.count * r.count for c, cut in zip(columns, rows, strict=True) for r in cut)
         apart = self.inner if self.shared != "serial" and total < LEAST_BLOCKS else []
         parts = [self._blocks(outer, c, cut, apart) for c, cut in zip(columns, rows, strict=True)]
