@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import tracecomp.ops  # noqa: F401 - fills the registry
@@ -36,6 +36,7 @@ def test_random_graphs(seed: int, nodes: int) -> None:
 
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(st.integers(0, 10**6), st.integers(2, 5))
+@example(35093, 3)  # a panel packed by two kinds of blocks
 def test_short_random_graphs_agree_with_numpy(seed: int, nodes: int) -> None:
     graph, arrays = Maker(seed).make(nodes)
     for got, want in zip(run_native(graph, arrays), Interpreter(graph).run(arrays), strict=True):

@@ -172,9 +172,9 @@ class _Tiled:
         column, at = at % columns.count, at // columns.count
         mapping = positions([*self.others, *apart], at)
         inner = [v for v in self.inner if v not in apart]
-        packing = self._pack(columns, column) if self.alone else ()
         parts = []
         for number, step, some in _numbered(rows):
+            packing = self._pack(columns, column) if self.alone else ()
             body = (*packing, *self._block(inner, columns, column, step, some.steps, some.rest))
             parts.append(Loop(self.shared, number, Copier(mapping).stmts(body)))
         return self._below(place, parts)
@@ -347,7 +347,8 @@ class _Tiled:
         at = alone if alone is not None else index(column) if columns.count > 1 else Index()
         panel = self._panel(columns)
         store = Store(panel, self._panel_offset(columns, at, index(lane)), operand.expr)
-        copier = Copier({self.vector: at * width + columns.first + index(lane)}, f"_{panel.name}")
+        suffix = f"_{panel.name}" if alone is None else self._name(f"_{panel.name}_")
+        copier = Copier({self.vector: at * width + columns.first + index(lane)}, suffix)
         body = copier.stmts((*operand.stmts, store))
         joined = merge_vars(nest.reduce, list(body))
         summed = merged(nest.reduce, joined)
