@@ -111,7 +111,7 @@ def printed(function: Callable[..., Any], *shapes: tuple[int, ...]) -> str:
     recording = compiled.entries[0].plan.recording
     aliases = dict(compiled.entries[0].plan._aliases)
     return print_program(
-        lower(build(recording.graph).graph, aliases, machine=Machine(64, 32, l3_bytes=3 * 8192)).program
+        lower(build(recording.graph).graph, aliases, machine=Machine(64, 32, l3_bytes=4 * 8192)).program
     )
 
 

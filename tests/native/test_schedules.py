@@ -288,6 +288,21 @@ def test_padded_rows_turned(sides: tuple[int, ...], shape: tuple[int, ...]) -> N
     assert np.array_equal(have, want)
 
 
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("count", [2, 3])
+def test_stacked_operands_are_read_where_they_stand(count: int, axis: int, tmp_path: Path) -> None:
+    each = [normal(30, 200, seed=n) for n in range(count)]
+
+    def stacked(*each: tc.Tensor) -> tc.Tensor:
+        return tc.stack(each, axis)
+
+    with config.override(cache_dir=str(tmp_path / "cache"), dump=str(tmp_path / "dump")):
+        found = compiled(stacked, *each)
+    assert np.array_equal(found.numpy(), np.stack([x.numpy() for x in each], axis))
+    (loops,) = (tmp_path / "dump" / "stacked").glob("*_loops.txt")
+    assert ("select" in loops.read_text()) == (axis == 2)  # places along the last axis are written by turns
+
+
 COLUMNS: dict[str, tuple[tuple[int, ...], Callable[[tc.Tensor], Any]]] = {
     "one sum": ((301, 1003), lambda x: x.sum(0)),
     "fewer rows than columns have chunks": ((13, 50001), lambda x: x.sum(0)),

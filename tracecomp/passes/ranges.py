@@ -7,8 +7,9 @@ the boundaries; in each part the comparisons are constants, and what nothing nee
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
+from math import prod
 
 from tracecomp.ir.index import Index, Var, index
 from tracecomp.ir.loops import Call, Const, Expr, IndexValue, Let, Load, Read, Stmt, Store, expressions
@@ -17,10 +18,14 @@ from tracecomp.passes.rename import Copier
 
 MAX_PARTS = 8
 MIN_PART = 4
+MIN_WORK = 64
 
 
-def parts_of(names: Iterable[Var], body: list[Stmt]) -> tuple[Var, list[int]] | None:
-    """The variable worth cutting, and where its parts begin and end; None when no condition asks for it."""
+def parts_of(names: Sequence[Var], body: list[Stmt]) -> tuple[Var, list[int]] | None:
+    """The variable worth cutting, and where its parts begin and end; None when no condition asks for it.
+
+    Parts should be long, or have many elements of the variables inside of it.
+    """
     found: dict[Var, Counter[int]] = {v: Counter() for v in names}
     for expr in expressions(body):
         cut = _boundary(expr)
@@ -31,8 +36,8 @@ def parts_of(names: Iterable[Var], body: list[Stmt]) -> tuple[Var, list[int]] | 
         return None
     cuts = sorted({0, best.extent, *(c for c in found[best] if 0 < c < best.extent)})
     sizes = [b - a for a, b in pairwise(cuts)]
-    worth = 2 <= len(sizes) <= MAX_PARTS and best.extent >= MIN_PART * len(sizes)
-    return (best, cuts) if worth else None
+    long = best.extent >= MIN_PART * len(sizes) or prod(v.extent for v in names[names.index(best) + 1 :]) >= MIN_WORK
+    return (best, cuts) if 2 <= len(sizes) <= MAX_PARTS and long else None
 
 
 def part(var: Var, low: int, high: int, body: list[Stmt]) -> tuple[Var, list[Stmt]]:

@@ -1,8 +1,8 @@
 """Stores past the caches: of large results that no kernel reads, where they are written once and in whole lines.
 
-An ordinary store reads the line first, and puts it where what the kernel reads could be. Results that just fit the
-last cache beside what they are computed from stay there, unless they are written across the order in which the kernel
-reads: then few lines are written at a time and many are open.
+An ordinary store reads the line first, and puts it where what the kernel reads could be. Results that fit three
+quarters of the last cache beside what they are computed from stay there, unless they are written across the order in
+which the kernel reads: then few lines are written at a time and many are open.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def streamed(nest: Nest, machine: Machine) -> Nest:
     params = nest.params
     loaded = {x.buffer for x in expressions(nest.stmts) if isinstance(x, Load)}
     buffers = {params.buffers[v] for v in params.large if v in params.buffers} - loaded
-    if not buffers or (_held(buffers, loaded) <= machine.l3_bytes and transposed_pair(nest) is None):
+    if not buffers or (4 * _held(buffers, loaded) <= 3 * machine.l3_bytes and transposed_pair(nest) is None):
         return nest
     items: list[list[Stmt] | Sweep] = [
         replace(item, body=_marked(item.body, buffers)) if isinstance(item, Sweep) else _marked(item, buffers)
