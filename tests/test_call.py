@@ -54,6 +54,31 @@ def test_results_are_right_and_do_not_depend_on_results_still_held() -> None:
     assert [h.tolist() for h in held] == [[k + 1.0] * 4 for k in range(10)]
 
 
+CONTENTS: dict[str, tuple[Callable[[list[Any], dict[str, Any]], object], float]] = {
+    "an element": (lambda sizes, options: sizes.__setitem__(1, 5.0), 1 + 5 + 4 + 7),
+    "one more": (lambda sizes, options: sizes.append(10.0), 1 + 2 + 4 + 10 + 7),
+    "one less": (lambda sizes, options: sizes.pop(), 1 + 2 + 7),
+    "of an inner list": (lambda sizes, options: options["inner"][0].append(3.0), 1 + 2 + 4 + 7 + 3),
+    "a value": (lambda sizes, options: options.update(add=0.0), 1 + 2 + 4),
+    "another key": (lambda sizes, options: options.update(more=1.0), 1 + 2 + 4 + 7 + 1),
+}
+
+
+@pytest.mark.parametrize("name", CONTENTS)
+def test_contents_of_lists_and_dictionaries_are_guarded(name: str) -> None:
+    sizes: list[Any] = [1.0, 2.0, 4.0]
+    options: dict[str, Any] = {"add": 7.0, "inner": ([],)}
+    change, want = CONTENTS[name]
+
+    def program(x: tc.Tensor) -> tc.Tensor:
+        return x * (sum(sizes) + options["add"] + options.get("more", 0.0) + sum(options["inner"][0]))
+
+    c = warm(program, tc.ones(3))
+    assert c(tc.ones(3)).tolist() == [14.0] * 3 and served(c) == 1
+    change(sizes, options)
+    assert c(tc.ones(3)).tolist() == [want] * 3 and served(c) == 0
+
+
 @pytest.mark.parametrize("keep", ["view", "numpy", "row of numpy", "buffer"])
 def test_memory_that_is_looked_at_is_not_used_again(keep: str) -> None:
     x, y = tc.ones(4), tc.ones(4)

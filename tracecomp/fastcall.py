@@ -12,7 +12,7 @@ import numpy as np
 
 from tracecomp import config
 from tracecomp.aliasing import Memory, Storage
-from tracecomp.codegen.call_tables import ARGUMENT, CELL_CONTENTS, GRADIENT, OBJECT
+from tracecomp.codegen.call_tables import ARGUMENT, CELL_CONTENTS, DICT_SIZE, GRADIENT, LIST_SIZE, OBJECT
 from tracecomp.fields import TensorFields, blank
 from tracecomp.functional import defaults
 from tracecomp.ir.types import DType
@@ -127,10 +127,10 @@ class _Writer:
     # ---- guards
 
     def _name(self, mapping: Mapping[str, Any], key: str, snapshot: Any) -> bool:
-        """Guard a name by the identity of what it stands for; False when that is not enough."""
+        """Guard a name by the identity of what it stands for and holds; False when that is not enough."""
         missing = object()
         value = mapping.get(key, missing)
-        if value is missing or not (_unchanging(value) or type(snapshot) is ById):
+        if value is missing or not (type(snapshot) is ById or self._contents(value)):
             return False
         if (ById(value) if type(snapshot) is ById else freeze(value)) != snapshot:
             return False
@@ -139,6 +139,22 @@ class _Writer:
         else:
             self.r.add("names" if type(mapping) is dict else "items", Held(mapping), Held(key), Held(value))
         return True
+
+    def _contents(self, value: Any) -> bool:
+        """Guard what a container holds by identity; False when that is not enough."""
+        if _unchanging(value):
+            return True
+        if type(value) is list:
+            self.r.add("fields", Held(value), LIST_SIZE, len(value))
+            for n, item in enumerate(value):
+                self.r.add("elements", Held(value), 8 * n, Held(item))
+        elif type(value) is dict and all(isinstance(key, _UNCHANGING) for key in value):
+            self.r.add("fields", Held(value), DICT_SIZE, len(value))
+            for key, item in value.items():
+                self.r.add("names", Held(value), Held(key), Held(item))
+        elif type(value) is not tuple:
+            return False
+        return all(map(self._contents, value.values() if type(value) is dict else value))
 
     def _guards(self) -> None:
         guards, add = self.guards, self.r.add

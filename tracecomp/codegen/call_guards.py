@@ -22,6 +22,7 @@ from tracecomp.codegen.call_tables import (
     LAYOUT_BYTES,
     LAYOUT_DIMS,
     LAYOUT_ND,
+    LIST_ITEMS,
     OWNED,
     REFERENCES,
     TABLES,
@@ -134,6 +135,10 @@ class CallGuards:
         with self._table(a, "fields") as r:
             found = a.load("ptr", self._word(a, "fields", r, "object"), self._word(a, "fields", r, "offset", "i64"))
             a.need(a.same(found, self._word(a, "fields", r, "value")), "no")
+        with self._table(a, "elements") as r:
+            items = a.load("ptr", self._word(a, "elements", r, "list"), LIST_ITEMS)
+            found = a.load("ptr", items, self._word(a, "elements", r, "offset", "i64"))
+            a.need(a.same(found, self._word(a, "elements", r, "value")), "no")
         with self._table(a, "attributes") as r:
             owner, key = self._word(a, "attributes", r, "object"), self._word(a, "attributes", r, "key")
             found = a.let(f"call ptr @PyObject_GetAttr(ptr {owner}, ptr {key})")

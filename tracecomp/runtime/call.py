@@ -182,6 +182,7 @@ def layout_is_known() -> bool:
     ours = call_tables
     return (
         _word(several, ours.LIST_SIZE) == 1
+        and _word({"a": 1, "b": 2, "c": 3}, ours.DICT_SIZE) == 3
         and _word(_word(several, ours.LIST_ITEMS), 0) == id(item) == _word(pair, ours.TUPLE_ITEMS)
         and _word(cell[0], ours.CELL_CONTENTS) == id(item)
         and _word(id(item), ours.REFERENCES) == getrefcount(item) - 1
