@@ -72,6 +72,9 @@ def _vjp(grads: Any, outs: Any, ins: Any, *, axis: int, **attrs: Any) -> Any:
 _KEPT = 128
 # Elements of a line that are compared at once.
 _SCANNED = 16
+# Many lines stand in lanes beside each other where the first elements of each are found in so few steps.
+_BESIDE = 32
+_STEPS = 2048
 # Lines up to this length are sorted by counting, for each element, those before it; longer ones by radix.
 _BY_RANK = 256
 _DIGIT = 256
@@ -93,6 +96,11 @@ class _Line:
         self.packed = self.digits <= 4
         self.start = self.out = Index()
         self.inner = 1
+
+    def at(self, number: Index) -> None:
+        """Be line ``number``."""
+        outer, rest = number // self.inner, number % self.inner
+        self.start, self.out = outer * (self.size * self.inner) + rest, outer * (self.count * self.inner) + rest
 
     def let(self, value: Expr, over: Iterable[Var]) -> tuple[Let, Read]:
         name = self.names.let()
@@ -142,6 +150,41 @@ def _ordered_bits(x: Expr) -> Expr:
     sign = call("shr", bits, const(8 * x.dtype.itemsize - 1, integer))
     ordered = call("xor", bits, call("and", sign, const(top, integer)))
     return call("select", call("isnan", x), const(top, integer), ordered)
+
+
+def _beside(line: _Line, outer: Index, lane: Var) -> list[Stmt]:
+    """Lines in lanes: every element passes by those kept so far, and changes places with each that is after it."""
+    names, kept = line.names, Buffer("kept", int64, line.count * _BESIDE)
+    lanes = frozenset((*outer.vars(), lane))
+
+    def slot(s: Var) -> Index:
+        return index(s) * _BESIDE + index(lane)
+
+    first, s, k, last = (names.var(n) for n in (line.count, line.count, line.size, line.count))
+    fill = Loop("serial", first, (Store(kept, slot(first), const(2**63 - 1, int64)),))
+    stmts, key = line.key(index(k), {k, *lanes})
+    passing, have = names.let(), names.let()
+    mine, its = Read(passing, int64, lanes | {k}), Read(have, int64, lanes | {k, s})
+    step = (
+        Let(have, Load(kept, slot(s))), Store(kept, slot(s), call("min", its, mine)),
+        Update(passing, (call("max", its, mine),)),
+    )  # fmt: skip
+    compare = Accumulate((Acc(passing, "set", int64, key),), (Loop("serial", s, step),))
+    found = call("and", Load(kept, slot(last)), const(2**32 - 1, int64))
+    write = Loop("serial", last, tuple(line.write(index(last), found, {*lanes, last})))
+    return [Local(kept), Loop("vector", lane, (fill, Loop("serial", k, (*stmts, compare)), write))]
+
+
+def _groups(line: _Line, lines: int) -> list[Stmt]:
+    """All lines, so many at once as there are lanes."""
+    found: list[Stmt] = []
+    for number, width, first in ((lines // _BESIDE, _BESIDE, 0), (1, lines % _BESIDE, lines - lines % _BESIDE)):
+        if number and width:
+            group, lane = line.names.var(number), line.names.var(width)
+            outer = index(group) * _BESIDE + first
+            line.at(outer + index(lane))
+            found.append(Loop("parallel", group, tuple(_beside(line, outer, lane))))
+    return found
 
 
 def _by_rank(line: _Line) -> list[Stmt]:
@@ -314,9 +357,11 @@ def _statements(
     line = _Line(names, ins[0], outs, size, count, descending)
     for n in shape[axis + 1 :]:
         line.inner *= n
-    number = names.var(in_types[0].numel // size)
-    outer, rest = index(number) // line.inner, index(number) % line.inner
-    line.start, line.out = outer * (size * line.inner) + rest, outer * (count * line.inner) + rest
+    lines = in_types[0].numel // size
+    if line.packed and lines >= _BESIDE and size * count <= _STEPS:
+        return _groups(line, lines)
+    number = names.var(lines)
+    line.at(index(number))
     if count < size and count <= _KEPT:
         body = _by_insertion(line)
     else:
@@ -325,7 +370,8 @@ def _statements(
 
 
 _SHAPES: tuple[tuple[Shape, int], ...] = (
-    ((7,), 0), ((2, 5, 3), 1), ((3, 33), 1), ((0, 3), 0), ((2, 0), 1), ((3, 1), 1), ((2, 300, 2), 1),
+    ((7,), 0), ((2, 5, 3), 1), ((3, 33), 1), ((0, 3), 0), ((2, 0), 1), ((3, 1), 1), ((2, 300, 2), 1), ((40, 9), 1),
+    ((3, 6, 13), 1),
 )  # fmt: skip
 _DTYPES = (
     ("f32", "any"), ("f64", "any"), ("f64", "special"), ("f16", "special"), ("i64", "any"), ("u8", "any"),
@@ -347,7 +393,7 @@ register(
     )
 )  # fmt: skip
 
-_COUNTS = (((7,), 0, 3), ((2, 5, 3), 1, 5), ((3, 90), 1, 7), ((3, 0), 1, 0), ((2, 300, 2), 1, 40), ((2, 300), 1, 150))
+_COUNTS = (((7,), 0, 3), ((2, 5, 3), 1, 5), ((3, 90), 1, 7), ((3, 0), 1, 0), ((2, 300, 2), 1, 40), ((2, 300), 1, 150), ((70, 9), 1, 4))
 
 register(
     Op(
