@@ -370,9 +370,9 @@ def _statements(
 
 
 _SHAPES: tuple[tuple[Shape, int], ...] = (
-    ((7,), 0), ((2, 5, 3), 1), ((3, 33), 1), ((0, 3), 0), ((2, 0), 1), ((3, 1), 1), ((2, 300, 2), 1), ((40, 9), 1),
-    ((3, 6, 13), 1),
+    ((7,), 0), ((2, 5, 3), 1), ((3, 33), 1), ((0, 3), 0), ((2, 0), 1), ((3, 1), 1), ((2, 300, 2), 1),
 )  # fmt: skip
+_MANY = (((40, 9), 1), ((3, 6, 13), 1))
 _DTYPES = (
     ("f32", "any"), ("f64", "any"), ("f64", "special"), ("f16", "special"), ("i64", "any"), ("u8", "any"),
     ("b1", "any"),
@@ -385,7 +385,8 @@ register(
         attrs={"axis": int, "descending": bool},
         samples=tuple(
             Sample(((s, d, domain),), {"axis": axis, "descending": down})
-            for d, domain in _DTYPES for s, axis in _SHAPES for down in (False, True)
+            for some, shapes in ((_DTYPES, _SHAPES), (_DTYPES[::3], _MANY))
+            for d, domain in some for s, axis in shapes for down in (False, True)
         ),
         errors=(
             bad(IndexError, "out of range", of("f32", 3), axis=1, descending=False),
@@ -393,7 +394,7 @@ register(
     )
 )  # fmt: skip
 
-_COUNTS = (((7,), 0, 3), ((2, 5, 3), 1, 5), ((3, 90), 1, 7), ((3, 0), 1, 0), ((2, 300, 2), 1, 40), ((2, 300), 1, 150), ((70, 9), 1, 4))
+_COUNTS = (((7,), 0, 3), ((2, 5, 3), 1, 5), ((3, 90), 1, 7), ((3, 0), 1, 0), ((2, 300, 2), 1, 40), ((2, 300), 1, 150))
 
 register(
     Op(
@@ -402,7 +403,8 @@ register(
         attrs={"axis": int, "count": int, "descending": bool},
         samples=tuple(
             Sample(((s, d, domain),), {"axis": axis, "count": count, "descending": down})
-            for d, domain in _DTYPES for s, axis, count in _COUNTS for down in (False, True)
+            for some, counts in ((_DTYPES, _COUNTS), (_DTYPES[::3], [(s, axis, 4) for s, axis in _MANY]))
+            for d, domain in some for s, axis, count in counts for down in (False, True)
         ),
         errors=(
             bad(IndexError, "out of range", of("f32", 3), axis=1, count=1, descending=False),
