@@ -11,6 +11,7 @@ from tracecomp.distributions.constraints import Constraint
 from tracecomp.distributions.distribution import Distribution, broadcast_all, one_hot
 from tracecomp.functional import names as T
 from tracecomp.functional.conversion import finfo
+from tracecomp.functional.pointwise import magnitude
 from tracecomp.modes import no_grad
 from tracecomp.tensor import Tensor
 
@@ -22,7 +23,7 @@ def clamp_probs(probs: Any) -> Any:
 
 
 def _softplus(x: Any) -> Any:
-    return x.clamp_min(0) + T.log1p(T.exp(-x.abs()))
+    return x.clamp_min(0) + T.log1p(T.exp(-magnitude(x)))
 
 
 def _one_of(name: str, probs: Any, logits: Any) -> None:
