@@ -312,3 +312,13 @@ def test_followed_numbers_are_stored_in_tensors(store: Callable[[Any, float], An
         want, got = store(x, v), compiled(x, v)
         assert got.dtype is want.dtype and got.tolist() == want.tolist()
     assert compiled.recordings == 2
+
+
+def test_matrix_exponentials_take_a_recording_for_each_number_of_squarings() -> None:
+    compiled = torch.compile(torch.linalg.matrix_exp)
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((4, 4))
+    for scale in (0.3, 0.31, 0.32, 0.33, 5.0, 5.1, 5.2):
+        want = torch.linalg.matrix_exp(torch.tensor(x * scale))
+        np.testing.assert_allclose(compiled(torch.tensor(x * scale)).numpy(), want.numpy(), rtol=1e-9)
+    assert compiled.recordings <= 3

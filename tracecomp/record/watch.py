@@ -22,9 +22,14 @@ _LIBRARIES = tuple(
 )
 
 
+@cache
 def _is_programs(name: str) -> bool:
-    """Whether code in the file ``name`` is neither this package's nor a library's."""
-    return is_user_file(name) and not name.startswith(_LIBRARIES)
+    """Whether code in the file ``name`` is neither this package's nor a library's.
+
+    A user's own packages, those of the system, and those of other environments on the path are libraries too.
+    """
+    installed = {"site-packages", "dist-packages"} & set(Path(name).parts)
+    return is_user_file(name) and not name.startswith(_LIBRARIES) and not installed
 
 
 class Watch:
