@@ -9,8 +9,17 @@ from typing import Any
 from tracecomp.functional.complexes import of_complex
 from tracecomp.functional.creation import constant
 from tracecomp.functional.method import function, publish
-from tracecomp.functional.promotion import Operand, as_float, bring_exact, cast, not_implemented, operand, result_dtype
-from tracecomp.ir.types import DType, bool_, int64
+from tracecomp.functional.promotion import (
+    Operand,
+    as_float,
+    bring_exact,
+    cast,
+    not_implemented,
+    operand,
+    result_dtype,
+    type_word,
+)
+from tracecomp.ir.types import DType, bool_, int64, uint8
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor, create
 
@@ -291,6 +300,11 @@ def where(condition: Tensor, input: Operand | None = None, other: Operand | None
     """``input`` where ``condition`` holds, else ``other``; with the condition alone, its nonzero positions."""
     if input is None or other is None:
         return condition.nonzero(as_tuple=True)
+    if condition.dtype not in (bool_, uint8):
+        raise RuntimeError(
+            "where expected condition to be a boolean tensor, but got a tensor with dtype "
+            f"{type_word(condition.dtype)}"
+        )
     mask = cast(condition, bool_)
     a, b = operand(input, "where"), operand(other, "where")
     dtype = result_dtype(a, b)
