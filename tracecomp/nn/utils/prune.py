@@ -340,13 +340,13 @@ def _check_amount(amount: Any) -> None:
         raise ValueError(f"amount={amount} should either be a float in the range [0, 1] or a non-negative integer")
 
 
-def _count(amount: float, size: int) -> int:
+def _count(amount: Any, size: int) -> int:
     """How many of ``size`` the amount is. ValueError when it is more."""
     if isinstance(amount, float):
         return round(amount * size)
     if amount > size:
         raise ValueError(f"amount={amount} should be smaller than the number of parameters to prune={size}")
-    return amount
+    return int(amount)
 
 
 def _axis(t: Tensor, dim: int) -> int:
