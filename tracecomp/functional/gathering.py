@@ -203,7 +203,7 @@ def _rows_source(name: str, input: Tensor, axis: int, count: int, source: Tensor
 def _rows_written(name: str, input: Tensor, dim: int, index: Any, source: Tensor, mode: str) -> Tensor:
     axis, at = _row_index(name, input, dim, index)
     part = _rows_source(name, input, axis, at.numel(), source)
-    return to_shape(in_range(prim.put, _lift(input), at, part, axis=axis, mode=mode), tuple(input.shape))
+    return to_shape(prim.put(_lift(input), at, part, axis=axis, mode=mode), tuple(input.shape))
 
 
 @function(inplace=True, composite=True)
