@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("torch.nn.utils.prune")
 
 import tracecomp as tc  # noqa: E402
+import tracecomp.nn.utils.prune  # noqa: E402
 
 WAYS: dict[str, Callable[[Any, Any], Any]] = {
     "l1": lambda p, m: p.l1_unstructured(m[0], "weight", 0.3),

@@ -1,6 +1,6 @@
 """Helpers for modules and parameters under the names of torch.nn.utils."""
 
-from tracecomp.nn.utils import parametrizations, parametrize, prune, rnn
+from tracecomp.nn.utils import parametrizations, parametrize, rnn
 from tracecomp.nn.utils.clip_grad import (
     clip_grad_norm,
     clip_grad_norm_,
@@ -20,7 +20,6 @@ from tracecomp.nn.utils.weight_norm import remove_spectral_norm, remove_weight_n
 __all__ = [
     "clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "fuse_conv_bn_eval",
     "fuse_conv_bn_weights", "fuse_linear_bn_eval", "fuse_linear_bn_weights", "get_total_norm",
-    "parameters_to_vector", "parametrizations", "parametrize", "prune", "remove_spectral_norm", "remove_weight_norm",
-    "rnn",
+    "parameters_to_vector", "parametrizations", "parametrize", "remove_spectral_norm", "remove_weight_norm", "rnn",
     "spectral_norm", "vector_to_parameters", "weight_norm",
 ]  # fmt: skip
