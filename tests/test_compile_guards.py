@@ -661,3 +661,23 @@ def test_trace_gives_the_graph() -> None:
     assert [n.op.name for n in graph.live_nodes() if n.inputs] == ["exp", "add"]
     w = torch.ones(3, requires_grad=True)
     assert [o.role for o in torch.trace(lambda x: x * w, torch.ones(3)).outputs] == ["result"]
+
+
+class AnswersForAnyName:
+    """No ``__dict__``, but ``__getattr__`` gives something for every name, as wrappers of libraries do."""
+
+    __slots__ = ("scale",)
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *args: None
+
+    def times(self, x: Any) -> Any:
+        return x * self.scale
+
+
+def test_objects_that_answer_for_any_name_are_called() -> None:
+    wrapper = AnswersForAnyName()
+    wrapper.scale = 3.0
+    call = torch.compile(lambda x: wrapper.times(x))
+    for _ in range(3):
+        assert call(torch.ones(2)).tolist() == [3.0, 3.0]

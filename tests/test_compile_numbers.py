@@ -240,3 +240,85 @@ def test_nothing_is_compiled_for_a_float_that_is_followed_from_the_second_call_o
     assert losses == pytest.approx([1.8, 1.6, 1.4, 1.2])
     assert c.recordings == 2
     assert len(made) == 1
+
+
+def test_an_argument_that_is_another_number_at_every_call_is_followed() -> None:
+    layer = nn.Linear(3, 3)
+    optimizer = torch.optim.SGD(layer.parameters(), 0.1)
+
+    def step(x: Any, lam: float, *, scale: int) -> Any:
+        optimizer.zero_grad()
+        loss = ((layer(lam * x + (1 - lam) * x.flip(0)) - scale) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        return loss, lam * 2
+
+    start = {k: v.clone() for k, v in layer.state_dict().items()}
+    rng = np.random.default_rng(0)
+    calls = [(torch.tensor(rng.standard_normal((4, 3))), float(rng.random()), int(k)) for k in range(80)]
+    found = []
+    compiled = torch.compile(step)
+    for run in (step, compiled):
+        layer.load_state_dict(start)
+        layer.double()
+        found.append([run(x, lam, scale=k) for x, lam, k in calls])
+    for (a, m), (b, n) in zip(*found, strict=True):
+        np.testing.assert_allclose(b.item(), a.item(), rtol=1e-9)
+        assert m == n
+    assert compiled.recordings <= 3
+
+
+@pytest.mark.parametrize("use", [
+    lambda x, n: x[:n].sum(), lambda x, n: sum(x * k for k in range(n)), lambda x, n: x * math.sqrt(n),
+])  # fmt: skip
+def test_an_argument_whose_value_is_needed_is_a_constant_again(use: Callable[[Any, int], Any]) -> None:
+    x = torch.arange(6.0)
+    compiled = torch.compile(use)
+    for n in (1, 2, 3, 4, 2, 3, 4, 1, 2, 3, 4):
+        np.testing.assert_allclose(compiled(x, n).numpy(), use(x, n).numpy())
+    assert compiled.recordings == 5  # one of each value, and the one that asked
+    assert all(i.name != "[1]" for g in compiled.graphs for i in g.inputs)
+
+
+def test_an_argument_that_steers_python_makes_a_path_for_each_way() -> None:
+    compiled = torch.compile(lambda x, lam: x * lam if lam > 0.5 else x + lam)
+    x = torch.arange(3.0)
+    for lam in (0.1, 0.9, 0.2, 0.7, 0.3, 0.8, 0.4):
+        np.testing.assert_allclose(compiled(x, lam).numpy(), (x * lam if lam > 0.5 else x + lam).numpy())
+    assert compiled.recordings <= 4
+    assert compiled(x, 2).tolist() == [0.0, 2.0, 4.0]  # an int is another call
+
+
+def test_arguments_with_history_are_differentiated_with_the_number_of_their_call() -> None:
+    compiled = torch.compile(lambda x, lam: (x**2 * lam).sum())
+    for lam in (2.0, 3.0, 4.0, 5.0):
+        x = torch.tensor([1.0, 2.0], requires_grad=True)
+        y = compiled(x, lam)
+        (g,) = torch.autograd.grad(y, x, create_graph=True)
+        (h,) = torch.autograd.grad(g.sum(), x)
+        assert g.tolist() == [2 * lam, 4 * lam] and h.tolist() == [2 * lam] * 2
+    assert compiled.recordings == 2
+
+
+@pytest.mark.parametrize("store", [
+    lambda x, v: torch.full((3,), v), lambda x, v: torch.full_like(x, v), lambda x, v: x.clone().fill_(v),
+    lambda x, v: x.masked_fill(x > 1, v), lambda x, v: torch.where(x > v, x, v), lambda x, v: x.clamp(-v, v),
+    lambda x, v: torch.tensor(v) * x, lambda x, v: x.index_fill(0, torch.tensor([1]), v),
+    lambda x, v: x.scatter(0, torch.tensor([0, 2]), v),
+])  # fmt: skip
+def test_followed_numbers_are_stored_in_tensors(store: Callable[[Any, float], Any]) -> None:
+    compiled, x = torch.compile(store), torch.arange(3.0)
+    for v in (0.25, 0.7, 1.5, 0.1):
+        want, got = store(x, v), compiled(x, v)
+        assert got.dtype is want.dtype and got.tolist() == want.tolist()
+    assert compiled.recordings == 2
+
+
+def test_matrix_exponentials_take_a_recording_for_each_number_of_squarings() -> None:
+    compiled = torch.compile(torch.linalg.matrix_exp)
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((4, 4))
+    for scale in (0.3, 0.31, 0.32, 0.33, 5.0, 5.1, 5.2):
+        want = torch.linalg.matrix_exp(torch.tensor(x * scale))
+        np.testing.assert_allclose(compiled(torch.tensor(x * scale)).numpy(), want.numpy(), rtol=1e-9)
+    assert compiled.recordings <= 3

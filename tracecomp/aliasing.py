@@ -116,13 +116,17 @@ def _rebase(target: Tensor, value: Tensor, before: Edge, edge: Edge) -> None:
     base._requires_grad = False
 
 
-def _check_write(target: Tensor, history: bool) -> None:
-    array = target._data
+def check_places(array: np.ndarray[Any, Any]) -> None:
+    """RuntimeError when ``array`` shows memory several times, so that it cannot be written."""
     if array.size and any(s == 0 and n > 1 for s, n in zip(array.strides, array.shape, strict=True)):
         raise RuntimeError(
             "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
             "Please clone() the tensor before performing the operation."
         )
+
+
+def _check_write(target: Tensor, history: bool) -> None:
+    check_places(target._data)
     if target._inference and not modes.inference:
         raise RuntimeError(
             "Inplace update to inference tensor outside InferenceMode is not allowed."

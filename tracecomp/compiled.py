@@ -28,6 +28,7 @@ from tracecomp.record.places import Place
 from tracecomp.record.pytree import flatten_call
 from tracecomp.record.recording import Recording
 from tracecomp.record.sized import sized
+from tracecomp.record.varying import Varying
 from tracecomp.runner import BACKENDS, Make, with_fast_math
 from tracecomp.runtime.call import take_calls
 from tracecomp.runtime.memory import return_unused
@@ -84,6 +85,7 @@ class Compiled:
         self._unsettled = 0
         self._served = self._unserved = 0
         self._follow = False
+        self._varying = Varying()
         self._places: dict[tuple[int, str], Place] = {}
         self._values: Counter[Source | None] = Counter()
         self._lock = Lock()
@@ -187,6 +189,7 @@ class Compiled:
         """Forget all recordings."""
         self.entries = []
         self._places = {}
+        self._varying = Varying()
         self._follow = False
         self._unsettled = 0
         self._relink()
@@ -246,13 +249,16 @@ class Compiled:
                 )  # fmt: skip
             self.entries = [e for e in self.entries if not self._learn_places(e.recording)]
             places = list(self._places.values())
+            numbers = self._varying.of_call([e.recording.guards for e in self.entries], args, kwargs)
             result, recording = record(
                 self.fn, args, kwargs, self._name, self.fullgraph, places=places, follow=self._follow,
-                sized=self.dynamic,
+                sized=self.dynamic, numbers=numbers,
             )  # fmt: skip
             self.recordings += 1
             if isinstance(recording, str):
                 self._to_eager(recording)
+            elif self._varying.asked(recording.guards):
+                pass  # the next call with this value is recorded
             elif recording.unsettled is not None and self._learn_places(recording):
                 self._relink()
             elif recording.unsettled is not None:

@@ -43,6 +43,10 @@ class CompileError(TracecompError):
     """A pass or codegen failed on a valid graph: a fault of the compiler."""
 
 
+class OutOfRange(IndexError, RuntimeError):
+    """An index at run time is out of range: PyTorch raises the one for ``x[i]``, the other for ``x.gather(0, i)``."""
+
+
 def user_frame(depth: int = 1) -> FrameType | None:
     """The innermost frame outside this package and Python's own start-up code, or None when there is none."""
     frame: FrameType | None = sys._getframe(depth)

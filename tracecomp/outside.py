@@ -105,7 +105,7 @@ class Kept:
         array = self.values.get(id(source))
         if array is None:
             array = read(source, leaves)
-        return _Kept(array, None if source.kind in ("host", "size") else tensor_of(source, leaves))
+        return _Kept(array, None if source.kind in ("host", "size", "number") else tensor_of(source, leaves))
 
     def old(self, source: Binding | int) -> _Kept:
         """An input as it was before the call."""

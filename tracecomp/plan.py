@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.aliasing import check_places
 from tracecomp.modes import modes
 from tracecomp.node import Node, look
 from tracecomp.outside import CompiledNode, Freed, Kept, differentiable
@@ -39,7 +40,7 @@ class Plan:
         self._arguments = [b.ref for b in inputs if b.kind == "argument"]
         self._array_arguments = bool(recording.guards.arrays)
         self._states = [b.ref for b in inputs if b.kind == "state"]
-        self._others = [reader(b) for b in inputs if b.kind in ("place", "grad", "host", "size")]
+        self._others = [reader(b) for b in inputs if b.kind in ("place", "grad", "host", "size", "number")]
         position = {id(b): i for i, b in enumerate(inputs)}
         pairs = [(out, position.get(id(b))) for b, out in recording.updates]
         self._aliases = [] if recording.predicates else [(out, i) for out, i in pairs if i is not None]
@@ -170,16 +171,22 @@ class Plan:
         for b, out in self.recording.updates:
             t = b.ref if b.kind == "state" else tensor_of(b, leaves)
             if outputs[out] is not t._data:
+                check_places(t._data)
                 np.copyto(t._data, outputs[out])
             (t._storage or t._shared_storage()).wrote()
 
-    def _outputs(self, arrays: Sequence[Array]) -> list[Any]:
-        """Memory for the outputs: the state's own where it is updated in place, old gradients', or new."""
+    def _outputs(self, arrays: list[Array]) -> list[Any]:
+        """Memory for the outputs: the state's own where it is updated in place, old gradients', or new.
+
+        Of state that does not lie in order, a copy in ``arrays`` is updated.
+        """
         outputs: list[Any] = [None] * len(self.types)
         for t, n in self.reusable:
             outputs[n] = _unshared(t, *self.types[n])
         for n, i in self._aliases:
-            outputs[n] = arrays[i] if arrays[i].flags.c_contiguous else np.empty(*self.types[n])
+            if not arrays[i].flags.c_contiguous:
+                arrays[i] = arrays[i].copy()
+            outputs[n] = arrays[i]  # the program takes both for the same memory
         for n, make in self._fresh:
             if outputs[n] is None:
                 outputs[n] = make()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import tracecomp as tc
 from tests.functional.reference import same
 
 CALLS = [
@@ -37,3 +38,10 @@ CALLS = [
 @pytest.mark.parametrize("call", CALLS)
 def test_same_exception(call: str) -> None:
     same(lambda T: eval(call, {"T": T}))
+
+
+def test_where_takes_conditions_of_bool_and_uint8() -> None:
+    x, y = tc.ones(2), tc.zeros(2)
+    assert tc.where(tc.tensor([1, 0], dtype=tc.uint8), x, y).tolist() == [1.0, 0.0]
+    with pytest.raises(RuntimeError, match=r"expected condition to be a boolean tensor, but got .* Long"):
+        tc.where(tc.tensor([1, 0]), x, y)

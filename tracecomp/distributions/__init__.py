@@ -4,8 +4,20 @@ from __future__ import annotations
 
 import sys
 
-from tracecomp.distributions import constraints, continuous, discrete, distribution, gamma, kl, relaxed, transformed
+from tracecomp.distributions import (
+    constraints,
+    continuous,
+    counts,
+    discrete,
+    distribution,
+    gamma,
+    kl,
+    positive,
+    relaxed,
+    transformed,
+)
 from tracecomp.distributions.continuous import Cauchy, Exponential, Gumbel, HalfNormal, Laplace, Normal, Uniform
+from tracecomp.distributions.counts import Multinomial, NegativeBinomial
 from tracecomp.distributions.discrete import (
     Bernoulli,
     Binomial,
@@ -18,6 +30,7 @@ from tracecomp.distributions.discrete import (
 from tracecomp.distributions.distribution import Distribution
 from tracecomp.distributions.gamma import Beta, Chi2, Dirichlet, Gamma, StudentT
 from tracecomp.distributions.kl import kl_divergence, register_kl
+from tracecomp.distributions.positive import HalfCauchy, InverseGamma, Pareto, Weibull
 from tracecomp.distributions.relaxed import RelaxedBernoulli, RelaxedOneHotCategorical
 from tracecomp.distributions.transformed import (
     AffineTransform,
@@ -38,6 +51,8 @@ _FILES = {
     "normal": continuous, "laplace": continuous, "cauchy": continuous, "gumbel": continuous, "uniform": continuous,
     "exponential": continuous, "half_normal": continuous, "bernoulli": discrete, "binomial": discrete,
     "categorical": discrete, "geometric": discrete, "one_hot_categorical": discrete, "poisson": discrete,
+    "multinomial": counts, "negative_binomial": counts, "half_cauchy": positive, "inverse_gamma": positive,
+    "pareto": positive, "weibull": positive,
     "relaxed_bernoulli": relaxed, "relaxed_categorical": relaxed,
     "beta": gamma, "chi2": gamma, "dirichlet": gamma, "studentT": gamma, "independent": transformed,
     "log_normal": transformed, "mixture_same_family": transformed, "multivariate_normal": transformed,
@@ -48,9 +63,10 @@ sys.modules.update({f"{__name__}.{name}": file for name, file in _FILES.items()}
 
 __all__ = [
     "AffineTransform", "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy", "Chi2", "Dirichlet", "Distribution",
-    "ExpTransform", "Exponential", "Gamma", "Geometric", "Gumbel", "HalfNormal", "Independent", "Laplace", "LogNormal",
-    "MixtureSameFamily", "MultivariateNormal", "Normal", "OneHotCategorical", "OneHotCategoricalStraightThrough",
-    "Poisson", "PowerTransform", "RelaxedBernoulli", "RelaxedOneHotCategorical",
-    "SigmoidTransform", "StudentT", "TanhTransform", "Transform",
-    "TransformedDistribution", "Uniform", "constraints", "distribution", "kl", "kl_divergence", "register_kl",
+    "ExpTransform", "Exponential", "Gamma", "Geometric", "Gumbel", "HalfCauchy", "HalfNormal", "Independent",
+    "InverseGamma", "Laplace", "LogNormal", "MixtureSameFamily", "Multinomial", "MultivariateNormal",
+    "NegativeBinomial", "Normal", "OneHotCategorical", "OneHotCategoricalStraightThrough", "Pareto", "Poisson",
+    "PowerTransform", "RelaxedBernoulli", "RelaxedOneHotCategorical", "SigmoidTransform", "StudentT", "TanhTransform",
+    "Transform", "TransformedDistribution", "Uniform", "Weibull", "constraints", "distribution", "kl", "kl_divergence",
+    "register_kl",
 ]  # fmt: skip

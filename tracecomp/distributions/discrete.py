@@ -11,6 +11,7 @@ from tracecomp.distributions.constraints import Constraint
 from tracecomp.distributions.distribution import Distribution, broadcast_all, one_hot
 from tracecomp.functional import names as T
 from tracecomp.functional.conversion import finfo
+from tracecomp.functional.pointwise import magnitude
 from tracecomp.modes import no_grad
 from tracecomp.tensor import Tensor
 
@@ -21,8 +22,8 @@ def clamp_probs(probs: Any) -> Any:
     return probs.clamp(eps, 1 - eps)
 
 
-def _softplus(x: Any) -> Any:
-    return x.clamp_min(0) + T.log1p(T.exp(-x.abs()))
+def softplus(x: Any) -> Any:
+    return x.clamp_min(0) + T.log1p(T.exp(-magnitude(x)))
 
 
 def _one_of(name: str, probs: Any, logits: Any) -> None:
@@ -30,7 +31,7 @@ def _one_of(name: str, probs: Any, logits: Any) -> None:
         raise ValueError(f"{name}: Either `probs` or `logits` must be specified, but not both.")
 
 
-class _Binary(Distribution):
+class Binary(Distribution):
     """A probability of success, given itself or as log odds."""
 
     arg_constraints: ClassVar[dict[str, Constraint]] = {"probs": constraints.unit_interval, "logits": constraints.real}
@@ -53,7 +54,7 @@ class _Binary(Distribution):
         raise AttributeError(name)
 
 
-class Bernoulli(_Binary):
+class Bernoulli(Binary):
     """1 with probability ``probs``, else 0."""
 
     has_enumerate_support = True
@@ -83,18 +84,18 @@ class Bernoulli(_Binary):
     def log_prob(self, value: Tensor) -> Tensor:
         self._validate_sample(value)
         logits, value = T.broadcast_tensors(self.logits, value)
-        return value * logits - _softplus(logits)
+        return value * logits - softplus(logits)
 
     def entropy(self) -> Tensor:
         logits = self.logits
-        return _softplus(logits) - self.probs * logits
+        return softplus(logits) - self.probs * logits
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         values = T.arange(2, dtype=self.probs.dtype).view(-1, *(1,) * len(self._batch_shape))
         return values.expand(2, *self._batch_shape) if expand else values
 
 
-class Geometric(_Binary):
+class Geometric(Binary):
     """Failures before the first success."""
 
     @property
@@ -125,10 +126,10 @@ class Geometric(_Binary):
 
     def entropy(self) -> Tensor:
         p, logits = self.probs, self.logits
-        return (_softplus(logits) - p * logits) / p
+        return (softplus(logits) - p * logits) / p
 
 
-class Binomial(_Binary):
+class Binomial(Binary):
     """Successes among ``total_count`` trials."""
 
     def __init__(
@@ -162,7 +163,7 @@ class Binomial(_Binary):
         self._validate_sample(value)
         n, logits = self.total_count, self.logits
         ways = math.lgamma(n + 1) - T.lgamma(value + 1) - T.lgamma(n - value + 1)
-        return ways + value * logits - n * _softplus(logits)
+        return ways + value * logits - n * softplus(logits)
 
     def entropy(self) -> Tensor:
         log_prob = self.log_prob(self.enumerate_support())

@@ -12,6 +12,7 @@ from tracecomp.distributions.constraints import Constraint
 from tracecomp.distributions.continuous import Normal
 from tracecomp.distributions.distribution import Distribution
 from tracecomp.functional import names as T
+from tracecomp.functional.pointwise import magnitude
 from tracecomp.tensor import Tensor
 
 
@@ -83,7 +84,8 @@ class SigmoidTransform(Transform):
         return T.log(y) - T.log1p(-y)
 
     def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
-        return -T.log1p(T.exp(-x.abs())) * 2 - x.abs()
+        size = magnitude(x)
+        return -T.log1p(T.exp(-size)) * 2 - size
 
 
 class TanhTransform(Transform):
@@ -98,7 +100,8 @@ class TanhTransform(Transform):
         return T.atanh(y)
 
     def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
-        return 2 * (math.log(2) - x.abs() - T.log1p(T.exp(-2 * x.abs())))
+        size = magnitude(x)
+        return 2 * (math.log(2) - size - T.log1p(T.exp(-2 * size)))
 
 
 class PowerTransform(Transform):

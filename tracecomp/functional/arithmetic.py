@@ -266,8 +266,8 @@ def lerp(input: Tensor, end: Tensor, weight: Tensor | Number) -> Tensor:
         )
     difference = prim.sub(end, input)
     if abs(w) < 0.5:
-        return prim.add(input, prim.mul(difference, float(w)))
-    return prim.sub(end, prim.mul(difference, 1.0 - float(w)))
+        return prim.add(input, prim.mul(difference, bring(w, input.dtype)))
+    return prim.sub(end, prim.mul(difference, bring(1.0 - w, input.dtype)))
 
 
 @function()
@@ -282,24 +282,23 @@ def minimum(input: Tensor, other: Tensor) -> Tensor:
     return prim.minimum(*common(*two("minimum", input, other)))
 
 
-def _prefer_number(name: str, pick: Any, input: Tensor, other: Tensor) -> Tensor:
+def _prefer_number(name: str, before: Any, input: Tensor, other: Tensor) -> Tensor:
+    """``a`` where it stands before ``b`` or ``b`` is NaN, else ``b``: of equal ones ``a`` has the gradient."""
     a, b = common(*two(name, input, other))
-    chosen = pick(a, b)
-    if not a.dtype.is_floating_point:
-        return chosen
-    return prim.where(prim.isnan(a), b, prim.where(prim.isnan(b), a, chosen))
+    first = before(a, b)
+    return prim.where(prim.bitwise_or(first, prim.isnan(b)) if a.dtype.is_floating_point else first, a, b)
 
 
 @function(composite=True)
 def fmax(input: Tensor, other: Tensor) -> Tensor:
     """The greater of each pair; a number wins over NaN."""
-    return _prefer_number("fmax", prim.maximum, input, other)
+    return _prefer_number("fmax", prim.ge, input, other)
 
 
 @function(composite=True)
 def fmin(input: Tensor, other: Tensor) -> Tensor:
     """The smaller of each pair; a number wins over NaN."""
-    return _prefer_number("fmin", prim.minimum, input, other)
+    return _prefer_number("fmin", prim.le, input, other)
 
 
 def _operator(fn: Callable[..., Tensor], reverse: bool = False) -> Callable[[Tensor, Any], Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from tracecomp.functional import tables
 from tracecomp.functional.method import function, namespaced, share
+from tracecomp.functional.pointwise import magnitude
 from tracecomp.functional.promotion import as_float
 from tracecomp.functional.series import chebyshev
 from tracecomp.ops.prim import prim
@@ -33,7 +34,7 @@ def _scaled_i(size: Tensor, order: int) -> Tensor:
 @function(inplace=True, composite=True)
 def i0(input: Tensor) -> Tensor:
     """Modified Bessel function of the first kind, order 0."""
-    size = prim.abs(as_float(input))
+    size = magnitude(as_float(input))
     return prim.mul(prim.exp(size), _scaled_i(size, 0))
 
 
@@ -47,16 +48,11 @@ def _odd(value: Tensor, x: Tensor) -> Tensor:
     return prim.where(prim.lt(x, 0.0), prim.neg(value), value)
 
 
-def _signed_size(x: Tensor) -> Tensor:
-    """|x| whose derivative at 0 is 1: odd functions have a slope there."""
-    return prim.where(prim.lt(x, 0.0), prim.neg(x), x)
-
-
 @namespaced("special")
 def i1(input: Tensor) -> Tensor:
     """Modified Bessel function of the first kind, order 1."""
     x = as_float(input)
-    size = _signed_size(x)
+    size = magnitude(x)
     return _odd(prim.mul(prim.exp(size), _scaled_i(size, 1)), x)
 
 
@@ -64,7 +60,7 @@ def i1(input: Tensor) -> Tensor:
 def i1e(input: Tensor) -> Tensor:
     """exp(-|x|) i1(x)."""
     x = as_float(input)
-    return _odd(_scaled_i(_signed_size(x), 1), x)
+    return _odd(_scaled_i(magnitude(x), 1), x)
 
 
 share("special", "i0", i0)

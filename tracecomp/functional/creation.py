@@ -13,7 +13,7 @@ from tracecomp.device import check_device
 from tracecomp.functional.defaults import default_dtype
 from tracecomp.functional.dims import new_shape
 from tracecomp.functional.method import function
-from tracecomp.functional.promotion import Number, cast, check_range, exact_scalar, scalar_dtype
+from tracecomp.functional.promotion import Number, bring_exact, cast, check_range, scalar_dtype
 from tracecomp.ir.arrays import at_line, new_array
 from tracecomp.ir.types import DType, from_numpy_dtype, promote
 from tracecomp.modes import modes
@@ -27,9 +27,12 @@ def finish(t: Tensor, requires_grad: bool = False, device: Any = None) -> Tensor
     return t.requires_grad_(True) if requires_grad else t
 
 
-def constant(shape: Sequence[int], value: Number, dtype: DType) -> Tensor:
+def constant(shape: Sequence[int], value: Number | complex, dtype: DType) -> Tensor:
     """A tensor of one value."""
-    return create("full", value=exact_scalar(value, dtype), shape=tuple(shape), dtype=dtype)
+    number = bring_exact(value, dtype)
+    if isinstance(number, Tensor):
+        return prim.cast(prim.expand(number, shape=tuple(shape)), dtype=dtype)
+    return create("full", value=number, shape=tuple(shape), dtype=dtype)
 
 
 def _first_leaf(data: Any) -> Any:
@@ -128,6 +131,8 @@ def tensor(
     if isinstance(data, Tensor):
         copied = prim.cast(data.detach(), dtype=dtype or data.dtype)
         return finish(copied.detach(), requires_grad, device)
+    if hasattr(data, "__tracecomp_tensor__"):
+        return finish(constant((), data, dtype or scalar_dtype(data)), requires_grad, device)
     if isinstance(data, np.ndarray) and modes.recorder is not None and data.dtype.kind in "biufc":
         return finish(prim.cast(wrap(data), dtype=dtype or from_numpy_dtype(data.dtype)), requires_grad, device)
     return finish(wrap(array_of(data, dtype)), requires_grad, device)

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.functional.creation import constant
 from tracecomp.functional.dims import wrap_dim
 from tracecomp.functional.indexing import normal_index
 from tracecomp.functional.method import function
-from tracecomp.functional.promotion import Number, cast, exact_scalar, scalar, type_word
+from tracecomp.functional.promotion import Number, bring_exact, cast, scalar, type_word
 from tracecomp.functional.shaping import to_shape
 from tracecomp.ir.types import DType, bool_, broadcast_shapes, int8, int16, int32, int64, uint8
 from tracecomp.ops.prim import prim
@@ -64,7 +65,7 @@ _REDUCE = {"add": "add", "multiply": "mul", "sum": "add", "prod": "mul", "amax":
 def _source(name: str, input: Tensor, index: Tensor, src: Any) -> Tensor:
     """``src`` cut to the shape of ``index``, or a number spread over it."""
     if not isinstance(src, Tensor):
-        return create("full", value=exact_scalar(src, input.dtype), shape=tuple(_lift(index).shape), dtype=input.dtype)
+        return constant(tuple(_lift(index).shape), src, input.dtype)
     if src.dtype is not input.dtype:
         raise RuntimeError(f"{name}(): Expected self.dtype to be equal to src.dtype")
     src, index = _lift(src), _lift(index)
@@ -231,7 +232,7 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     nowhere = create("full", value=False, shape=(x.shape[axis],), dtype=bool_)
     yes = create("full", value=True, shape=(at.numel(),), dtype=bool_)
     hit = prim.put(nowhere, at, yes, axis=0, mode="set")
-    filled = cast(value, input.dtype) if isinstance(value, Tensor) else exact_scalar(value, input.dtype)
+    filled = bring_exact(value, input.dtype)
     mask = to_shape(hit, tuple(n if i == axis else 1 for i, n in enumerate(x.shape)))
     return to_shape(prim.where(mask, filled, x), tuple(input.shape))
 

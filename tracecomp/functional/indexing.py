@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.functional.creation import array_of
+from tracecomp.functional.creation import array_of, constant
 from tracecomp.functional.dims import Shape, as_index
 from tracecomp.functional.method import function, publish
-from tracecomp.functional.promotion import cast, exact_scalar, type_word
+from tracecomp.functional.promotion import bring_exact, cast, type_word
 from tracecomp.functional.shaping import row_major, to_shape
 from tracecomp.ir.types import bool_, broadcast_shapes, int64, uint8
 from tracecomp.modes import modes
@@ -250,8 +250,7 @@ def _value_tensor(value: Any, like: Tensor) -> Tensor:
     if isinstance(value, Tensor):
         return value
     if isinstance(value, bool | int | float | complex):
-        number: Any = exact_scalar(value, like.dtype)
-        return create("full", value=number, shape=(), dtype=like.dtype)
+        return constant((), value, like.dtype)
     return wrap(array_of(value, None))
 
 
@@ -371,7 +370,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
         return prim.where(mask, cast(value, input.dtype), row_major(input))
     if not input.dtype.differentiable and isinstance(value, float) and not value.is_integer():
         raise RuntimeError(f"value cannot be converted to type {input.dtype.name} without overflow")
-    return prim.where(mask, exact_scalar(value, input.dtype), row_major(input))
+    return prim.where(mask, bring_exact(value, input.dtype), row_major(input))
 
 
 @function(inplace=True, composite=True)

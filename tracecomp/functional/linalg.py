@@ -303,8 +303,9 @@ def matrix_exp(input: Tensor) -> Tensor:
     if input.numel() == 0:
         return input.clone()
     x = cast(input, float64)
-    size = float(prim.max(prim.sum(prim.abs(x.detach()), axes=(x.ndim - 2,)).reshape(-1), axes=(0,)))
-    halvings = max(0, math.ceil(math.log2(size)) - 1) if size > 0 and math.isfinite(size) else 0
+    size = prim.max(prim.sum(prim.abs(x.detach()), axes=(x.ndim - 2,)).reshape(-1), axes=(0,))
+    finite = prim.bitwise_and(prim.gt(size, 2.0), prim.lt(size, math.inf))
+    halvings = int(prim.sub(prim.ceil(prim.log2(prim.where(finite, size, 2.0))), 1.0))
     scaled = prim.mul(x, 0.5**halvings)
     result = term = identity(x)
     for k in range(1, 19):

@@ -7,9 +7,19 @@ from collections.abc import Callable
 from typing import Any
 
 from tracecomp.functional.complexes import of_complex
+from tracecomp.functional.creation import constant
 from tracecomp.functional.method import function, publish
-from tracecomp.functional.promotion import Operand, as_float, bring_exact, cast, not_implemented, operand, result_dtype
-from tracecomp.ir.types import DType, bool_, int64
+from tracecomp.functional.promotion import (
+    Operand,
+    as_float,
+    bring_exact,
+    cast,
+    not_implemented,
+    operand,
+    result_dtype,
+    type_word,
+)
+from tracecomp.ir.types import DType, bool_, int64, uint8
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor, create
 
@@ -35,6 +45,11 @@ def _publish_unary(name: str, aliases: tuple[str, ...]) -> None:
 
 for _name, _aliases in _FLOAT_UNARY.items():
     _publish_unary(_name, _aliases)
+
+
+def magnitude(x: Tensor) -> Tensor:
+    """|x| whose derivative at 0 is 1, for formulas of |x| that are smooth there: any slope of either side is right."""
+    return prim.where(prim.lt(x, 0), prim.neg(x), x)
 
 
 def _float_composite(*aliases: str) -> Callable[[Callable[[Tensor], Tensor]], Callable[..., Any]]:
@@ -285,11 +300,16 @@ def where(condition: Tensor, input: Operand | None = None, other: Operand | None
     """``input`` where ``condition`` holds, else ``other``; with the condition alone, its nonzero positions."""
     if input is None or other is None:
         return condition.nonzero(as_tuple=True)
+    if condition.dtype not in (bool_, uint8):
+        raise RuntimeError(
+            "where expected condition to be a boolean tensor, but got a tensor with dtype "
+            f"{type_word(condition.dtype)}"
+        )
     mask = cast(condition, bool_)
     a, b = operand(input, "where"), operand(other, "where")
     dtype = result_dtype(a, b)
     if not isinstance(a, Tensor) and not isinstance(b, Tensor):
-        a = create("full", value=bring_exact(a, dtype), shape=(), dtype=dtype)
+        a = constant((), a, dtype)
     return prim.where(mask, bring_exact(a, dtype), bring_exact(b, dtype))
 
 

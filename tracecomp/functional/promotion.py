@@ -179,14 +179,24 @@ def bring(x: Operand, dtype: DType) -> Operand:
     """An operand in ``dtype``: tensors are cast, scalars stay Python scalars unless a recording follows them."""
     if isinstance(x, Tensor):
         return cast(x, dtype)
-    follow = getattr(x, "__tracecomp_tensor__", None)
-    tensor = None if follow is None else follow()
+    tensor = _followed(x)
     return scalar(x, dtype) if tensor is None else cast(tensor, dtype)
+
+
+def _followed(x: Any) -> Tensor | None:
+    """What stands for a number that the present recording follows."""
+    follow = getattr(x, "__tracecomp_tensor__", None)
+    return None if follow is None else follow()
 
 
 def bring_exact(x: Operand, dtype: DType) -> Operand:
     """``bring`` for scalars that are stored, not computed with; RuntimeError when ``dtype`` cannot hold one."""
-    return cast(x, dtype) if isinstance(x, Tensor) else exact_scalar(x, dtype)
+    if isinstance(x, Tensor):
+        return cast(x, dtype)
+    tensor = _followed(x)
+    if tensor is not None and (dtype.is_floating_point or dtype is tensor.dtype):
+        return cast(tensor, dtype)
+    return exact_scalar(x, dtype)
 
 
 def common(*operands: Operand) -> tuple[Any, ...]:

@@ -41,9 +41,10 @@ def _log_add(input: Tensor, other: Tensor, power: Any, log1p: Any, scale: float,
     a, b = common(*two(name, input, other))
     if not a.dtype.is_floating_point:
         raise not_implemented(f"{name}_cpu", a.dtype)
-    top = prim.maximum(a, b)
+    greater = prim.ge(a, b)
+    top = prim.where(greater, a, b)
     same = prim.bitwise_and(prim.eq(a, b), prim.eq(prim.abs(a), math.inf))
-    gap = prim.where(same, 0.0, prim.abs(prim.sub(a, b)))
+    gap = prim.where(same, 0.0, prim.where(greater, prim.sub(a, b), prim.sub(b, a)))
     tail = log1p(power(prim.neg(gap)))
     return prim.where(same, a, prim.add(top, tail if scale == 1.0 else prim.mul(tail, scale)))
 
@@ -98,12 +99,13 @@ def sinc(input: Tensor) -> Tensor:
 
 def erfcx_of(x: Tensor) -> Tensor:
     """exp(x^2) erfc(x): a Chebyshev series in (x - 3.75) / (x + 3.75) for x >= 0, reflected below."""
-    size = prim.abs(x)
+    size = pointwise.magnitude(x)
     bounded = prim.minimum(size, 1e30)
     t = prim.div(prim.sub(bounded, 3.75), prim.add(bounded, 3.75))
     right = prim.div(chebyshev(t, ERFCX), prim.add(prim.mul(size, 2.0), 1.0))
     negative = prim.lt(x, 0.0)
-    left = prim.sub(prim.mul(prim.exp(prim.mul(size, size)), 2.0), right)
+    left_x = prim.where(negative, x, 0.0)
+    left = prim.sub(prim.mul(prim.exp(prim.mul(left_x, left_x)), 2.0), right)
     return prim.where(negative, left, right)
 
 

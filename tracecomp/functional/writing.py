@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.functional.creation import constant
 from tracecomp.functional.method import function, publish
 from tracecomp.functional.pointwise import abs, neg, positive
-from tracecomp.functional.promotion import Number, cast, exact_scalar, with_zero_gradient
+from tracecomp.functional.promotion import Number, cast, with_zero_gradient
 from tracecomp.functional.shaping import clone
 from tracecomp.ops.prim import prim
-from tracecomp.tensor import Tensor, assign_, create, wrap
+from tracecomp.tensor import Tensor, assign_, wrap
 
 
 @function(only_method=True)
@@ -40,7 +41,7 @@ def _filled(x: Tensor, value: Any) -> Tensor:
                 f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} dimensions."
             )
         return prim.expand(cast(value, x.dtype), shape=tuple(x.shape))
-    return create("full", value=exact_scalar(value, x.dtype), shape=tuple(x.shape), dtype=x.dtype)
+    return constant(tuple(x.shape), value, x.dtype)
 
 
 @function()

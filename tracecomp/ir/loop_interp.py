@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.errors import VerifyError
+from tracecomp.errors import OutOfRange, VerifyError
 from tracecomp.ir.index import Atom, Computed, FloorDiv, Index, Mod, Var
 from tracecomp.ir.loops import (
     Acc,
@@ -109,7 +109,7 @@ class _Programs:
         except VerifyError as error:
             raise VerifyError(f"{step.label or step.kernel.name}: {error}") from error
         except IndexError:
-            raise IndexError(f"index out of range in {step.label or step.kernel.name}") from None
+            raise OutOfRange(f"index out of range in {step.label or step.kernel.name}") from None
 
 
 def _bytes_of(array: Array, slot: Slot, defined: bool) -> Memory:

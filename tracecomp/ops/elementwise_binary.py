@@ -167,7 +167,8 @@ elementwise("shift_right", "a / 2**b rounded down", "shr", arity=2, dtypes="int"
 
 
 def _copysign_base(g: Any, a: Any, b: Any, out: Any) -> Any:
-    return prim.mul(g, prim.where(prim.eq(a, 0.0), 0.0, prim.div(out, a)))
+    zero = prim.eq(a, 0.0)
+    return prim.mul(g, prim.where(zero, 0.0, prim.div(out, prim.where(zero, 1.0, a))))
 
 
 elementwise("copysign", "|a| with the sign of b", "copysign", arity=2, saves=("ins", "outs"),

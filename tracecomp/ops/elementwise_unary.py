@@ -59,7 +59,7 @@ def trigamma(x: Any) -> Any:
         series = prim.mul(prim.add(series, c), z)
     tail = prim.add(prim.div(prim.add(series, 1.0), y), prim.mul(z, 0.5))
     total = prim.add(total, tail)
-    turn = prim.sub(x, prim.round(x))
+    turn = prim.where(low, prim.sub(x, prim.round(x)), 0.5)
     reflected = prim.div(math.pi**2, _square(prim.sin(prim.mul(turn, math.pi))))
     return prim.where(low, prim.sub(reflected, total), total)
 

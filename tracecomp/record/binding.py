@@ -18,8 +18,8 @@ class Binding:
     """What a graph input is read from.
 
     ``argument`` (leaf number), ``state`` (tensor), ``place`` (place, which of its tensors), ``grad`` (the binding of
-    the tensor whose gradient it is), ``host`` (owner, key) or ``size`` (the leaf whose first size it is). Inputs of a
-    recording are in this order.
+    the tensor whose gradient it is), ``host`` (owner, key), ``size`` (the leaf whose first size it is) or ``number``
+    (the leaf that it is). Inputs of a recording are in this order.
     """
 
     kind: str
@@ -27,7 +27,7 @@ class Binding:
 
 
 def read(binding: Binding, leaves: Sequence[Any]) -> Array:
-    if binding.kind in ("place", "grad", "host", "size"):
+    if binding.kind in ("place", "grad", "host", "size", "number"):
         return reader(binding)(leaves)
     found = tensor_of(binding, leaves)
     return found._data if isinstance(found, Tensor) else found
@@ -37,6 +37,8 @@ def reader(binding: Binding) -> Callable[[Any], Array]:
     """A function that reads the array of an input that is no argument and no state."""
     if binding.kind == "size":
         return lambda leaves: np.array(_array(leaves[binding.ref]).shape[0])
+    if binding.kind == "number":
+        return lambda leaves: np.array(leaves[binding.ref])
     if binding.kind != "host":
         return lambda leaves: _array(tensor_of(binding, leaves))
     owner, key = binding.ref

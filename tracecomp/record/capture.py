@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from tracecomp.record.finish import Finish, plain
 from tracecomp.record.guards import Guards
 from tracecomp.record.number import replace_left
 from tracecomp.record.places import Place
-from tracecomp.record.pytree import flatten_call, paths
+from tracecomp.record.pytree import direct, flatten_call, paths
 from tracecomp.record.recorder import Recorder
 from tracecomp.record.recording import Recording
 from tracecomp.record.watch import Watch
@@ -25,16 +25,17 @@ from tracecomp.tensor import Tensor
 def record(
     fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], name: str, strict: bool = True,
     derive: bool = True, places: Sequence[Place] = (), follow: bool = False, sized: bool = False,
+    numbers: Set[int] = frozenset(),
 ) -> tuple[Any, Recording | str]:  # fmt: skip
     """Run ``fn`` and record it: its result, and the recording (or why there is none).
 
     ``derive`` adds the derivative of results that require grad. ``places`` hold other tensors and numbers from call to
     call. With ``follow``, numbers that Python reads are followed as far as they are only computed with; with ``sized``,
-    first sizes of arguments are.
+    first sizes of arguments are; ``numbers`` are arguments (numbers of leaves) to follow like these.
     """
     structure, leaves = flatten_call(args, kwargs)
     where = [p[3:] for p in paths((args, kwargs))]
-    guards = Guards(structure, leaves, where, places, follow)
+    guards = Guards(structure, leaves, where, places, follow, numbers)
     recorder = Recorder(name, strict, follow, sized)
     recorder.on_module = guards.watch_module
     watch = Watch(recorder, guards.names)
@@ -44,8 +45,10 @@ def record(
         arrays = _bind_arguments(recorder, leaves, where)
         for place in places:
             recorder.bind_place(place)
+        given = _bind_numbers(recorder, args, kwargs, numbers, where)
         with watch:
-            result = fn(*args, **kwargs)
+            result = fn(*given[0], **given[1])
+        del given  # followed numbers are looked for below
         if recorder.stopped is not None:
             return plain(result), recorder.stopped
         recording = Finish(recorder, guards, leaves, arrays, result).recording(derive)
@@ -65,6 +68,18 @@ def _fill_in(recorder: Recorder, places: Sequence[Place]) -> str | None:
     for place in places:
         place.fill([plain(x) for x in place.leaves()])
     return replace_left(recorder)
+
+
+def _bind_numbers(
+    recorder: Recorder, args: tuple[Any, ...], kwargs: dict[str, Any], numbers: Set[int], where: Sequence[str]
+) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments of the call, with what is followed in place of ``numbers``."""
+    by_position, by_name = list(args), dict(kwargs)
+    for leaf, key in direct(args, kwargs).items() if numbers else ():
+        if leaf in numbers:
+            held: Any = by_name if isinstance(key, str) else by_position
+            held[key] = recorder.bind_argument(leaf, held[key], where[leaf])
+    return by_position, by_name
 
 
 def _bind_arguments(recorder: Recorder, leaves: Sequence[Any], where: Sequence[str]) -> dict[Value, int]:

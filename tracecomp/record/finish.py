@@ -25,7 +25,7 @@ from tracecomp.record.saving import choose_saved
 from tracecomp.record.template import Template
 from tracecomp.tensor import Tensor
 
-KINDS = ("argument", "state", "place", "grad", "host", "size")
+KINDS = ("argument", "state", "place", "grad", "host", "size", "number")
 
 
 def plain(result: Any) -> Any:
@@ -81,6 +81,8 @@ class Finish:
         mapping: dict[Value, Value] = {}
         graph, inputs = self._graph(mapping)
         self._close_guards(inputs, updates)
+        asked = {p.value for p in self.recorder.predicates}
+        self.guards.asked = {i for i, t in self.recorder.argument_numbers.items() if t._value.value in asked}
         return Recording(
             graph, self.guards, inputs, structure, results, updates, grads, self._flags(), predicates, split,
             [(numbers[id(t)], self._origin(t), _position(roots, t)) for t in rebased], rebound,
@@ -107,6 +109,8 @@ class Finish:
                 sources[value] = Binding("state", recorder.outside[key])
         for t, place, n in recorder.followed:
             sources[t._value.value] = Binding("place", (place, n))
+        for leaf, t in recorder.argument_numbers.items():
+            sources[t._value.value] = Binding("number", leaf)
         for owner, name, t in recorder.hosts.values():
             sources[t._value.value] = Binding("host", (owner, name))
         for leaf, t in recorder.sizes.items():

@@ -108,7 +108,6 @@ class _Held:
                 return f"{self.place.where} changed from {_kind(before)} to {_kind(kind)}"
         return None
 
-
     def _same_numbers(self) -> bool:
         return all(a == b for a, b in zip(self.leaves, self.place.leaves(), strict=True) if followed(a))
 
@@ -139,7 +138,7 @@ class Guards:
 
     def __init__(
         self, structure: Any, leaves: Sequence[Any], paths: Sequence[str], places: Sequence[Place] = (),
-        follow: bool = False,
+        follow: bool = False, numbers: Set[int] = frozenset(),
     ) -> None:  # fmt: skip
         self.structure = structure
         self.paths = paths
@@ -147,13 +146,15 @@ class Guards:
         self.tensors: list[tuple[int, Any, tuple[int, ...], bool]] = []
         self.arrays: list[tuple[int, Any, tuple[int, ...], np.ndarray[Any, Any] | None]] = []
         self.values: list[tuple[int, Any]] = []
+        self.numbers = [(i, type(leaves[i])) for i in sorted(numbers)]
+        self.asked: set[int] = set()
         self.same = _sharing(leaves)
         for i, leaf in enumerate(leaves):
             if isinstance(leaf, Tensor):
                 self.tensors.append((i, leaf._data.dtype, leaf._data.shape, leaf.requires_grad))
             elif isinstance(leaf, np.ndarray):
                 self.arrays.append((i, leaf.dtype, leaf.shape, leaf.copy()))
-            else:
+            elif i not in numbers:
                 snapshot = freeze(leaf)
                 self.values.append((i, ById(leaf) if snapshot is MISSING else snapshot))
         self.tensor_numbers = [i for i, *_ in self.tensors]
@@ -241,6 +242,9 @@ class Guards:
                     return f"argument {self.paths[i]} went from {short(snapshot.value)} to {short(leaf)}"
             elif type(leaf) is not snapshot[0] or (leaf is not snapshot[1] and freeze(leaf) != snapshot):
                 return f"argument {self.paths[i]} went from {short(snapshot[1])} to {short(leaf)}"
+        for i, kind in self.numbers:
+            if type(leaves[i]) is not kind or not followed(leaves[i]):
+                return f"argument {self.paths[i]} was {_article(kind)} and is {short(leaves[i])}"
         for i, dtype, shape, contents in self.arrays:
             a = leaves[i]
             if not isinstance(a, np.ndarray) or a.dtype != dtype or a.shape != shape:
@@ -251,6 +255,18 @@ class Guards:
             return "the first sizes of the arguments differ"
         miss = self._sharing_miss(leaves) or self._world_miss(leaves)
         return miss or (self._places_miss(leaves) if self.places else None)
+
+    def moved_numbers(self, structure: Any, leaves: Sequence[Any]) -> Set[int]:
+        """The arguments that are other numbers than they were, when all else is the same."""
+        if structure != self.structure:
+            return set()
+        before = {
+            i: snapshot[1] for i, snapshot in self.values
+            if type(snapshot) is not ById and type(leaves[i]) is snapshot[0] and followed(leaves[i])
+            and followed(snapshot[1]) and leaves[i] != snapshot[1]
+        }  # fmt: skip
+        alike = before and self.miss(structure, [before.get(i, x) for i, x in enumerate(leaves)]) is None
+        return before.keys() if alike else set()
 
     def _shared_alike(self, leaves: Sequence[Any]) -> bool:
         """Whether the same tensor arguments are one object."""
@@ -352,6 +368,10 @@ class Guards:
         if t._data.dtype != dtype:
             return f"dtype of {what} went from {dtype} to {t._data.dtype}"
         return f"requires_grad of {what} became {t.requires_grad}"
+
+
+def _article(kind: type) -> str:
+    return "an int" if kind is int else f"a {kind.__name__}"
 
 
 def _modes() -> tuple[Any, ...]:

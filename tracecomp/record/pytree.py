@@ -54,6 +54,18 @@ def flatten_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Se
     return flatten((args, kwargs), leaves), leaves
 
 
+def direct(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[int, int | str]:
+    """The arguments of a call that are leaves themselves: leaf number to position or keyword."""
+    found: dict[int, int | str] = {}
+    leaves: list[Any] = []
+    named: list[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
+    for key, value in named:
+        number = len(leaves)
+        if flatten(value, leaves) is LEAF:
+            found[number] = key
+    return found
+
+
 @cache
 def flat_call(count: int) -> Any:
     """The structure of a call with ``count`` positional leaves, one object for all such calls."""

@@ -87,6 +87,7 @@ class Recorder:
         self.arguments: dict[int, Tensor] = {}
         self.places: dict[int, tuple[Place, int]] = {}
         self.followed: list[tuple[Tensor, Place, int]] = []
+        self.argument_numbers: dict[int, Tensor] = {}
         self.array_arguments: dict[tuple[int, tuple[int, ...]], Value] = {}
         self.grads: dict[int, GradSlot] = {}
         self.hosts: dict[tuple[int, str], tuple[Any, str, Tensor]] = {}
@@ -376,12 +377,21 @@ class Recorder:
                 self.places[id(x)] = (place, n)
                 self.bind(x, name, "state")
             elif self.follow and followed(x):
-                t = Tensor._wrap(np.array(x))
-                t._value = Cell(self, self.graph.add_input(TensorType(dtype_of(x), ()), name, "host"))
-                leaves[n] = Number(self, t, x)
-                self.followed.append((t, place, n))
+                leaves[n] = number = self._bind_number(x, name)
+                self.followed.append((number.tensor, place, n))
         if any(type(x) is Number for x in leaves):
             place.fill(leaves)
+
+    def bind_argument(self, leaf: int, value: int | float, name: str) -> Number:
+        """What stands for argument ``leaf``, a number that every call gives anew."""
+        number = self._bind_number(value, name)
+        self.argument_numbers[leaf] = number.tensor
+        return number
+
+    def _bind_number(self, value: int | float, name: str) -> Number:
+        t = Tensor._wrap(np.array(value))
+        t._value = Cell(self, self.graph.add_input(TensorType(dtype_of(value), ()), name, "host"))
+        return Number(self, t, value)
 
     def forget(self) -> None:
         """Let go of the tensors met; what was made no longer points here."""

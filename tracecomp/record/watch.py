@@ -22,9 +22,14 @@ _LIBRARIES = tuple(
 )
 
 
+@cache
 def _is_programs(name: str) -> bool:
-    """Whether code in the file ``name`` is neither this package's nor a library's."""
-    return is_user_file(name) and not name.startswith(_LIBRARIES)
+    """Whether code in the file ``name`` is neither this package's nor a library's.
+
+    A user's own packages, those of the system, and those of other environments on the path are libraries too.
+    """
+    installed = {"site-packages", "dist-packages"} & set(Path(name).parts)
+    return is_user_file(name) and not name.startswith(_LIBRARIES) and not installed
 
 
 class Watch:
@@ -69,11 +74,12 @@ class Watch:
         if _is_module(owner):
             for module in owner.modules():
                 self.recorder.module_ran(module)
-        elif hasattr(owner, "__dict__") and not isinstance(owner, type) and _is_user_class(kind):
+        elif not isinstance(owner, type) and _is_user_class(kind):
+            attributes = _attributes(owner)
             if existed:
-                self.names.own(vars(owner), f"attribute of {kind.__name__}:")
-            for name, value in list(vars(owner).items()):
-                self.names.add(vars(owner), name, f"attribute of {kind.__name__}:")
+                self.names.own(attributes, f"attribute of {kind.__name__}:")
+            for name, value in list(attributes.items()):
+                self.names.add(attributes, name, f"attribute of {kind.__name__}:")
                 self._consider(value)
 
     def _trace(self, frame: FrameType, event: str, arg: Any) -> Any:
@@ -137,8 +143,13 @@ def _globals_of(code: CodeType) -> tuple[str, ...]:
     return tuple(dict.fromkeys(i.argval for i in dis.get_instructions(code) if i.opname in kinds))
 
 
+def _attributes(value: Any) -> dict[str, Any]:
+    """The attributes that ``value`` has of its own; its class may answer for any other name."""
+    return object.__getattribute__(value, "__dict__") if type(value).__dictoffset__ else {}
+
+
 def _is_module(value: Any) -> bool:
-    return hasattr(value, "_parameters") and hasattr(value, "_buffers")
+    return not isinstance(value, type) and {"_parameters", "_buffers"} <= _attributes(value).keys()
 
 
 def _is_user_class(kind: type) -> bool:

@@ -10,6 +10,7 @@ from tracecomp.aliasing import before_write
 from tracecomp.functional import names as T
 from tracecomp.functional.autocast import casts
 from tracecomp.functional.method import store_inplace
+from tracecomp.functional.pointwise import magnitude
 from tracecomp.modes import scope
 from tracecomp.tensor import Tensor
 
@@ -170,7 +171,7 @@ def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tenso
 
 def logsigmoid(input: Tensor) -> Tensor:
     """``log(sigmoid(x))`` without overflow: ``min(x, 0) - log1p(exp(-|x|))``."""
-    return T.where(input < 0, input, 0.0) - (-input.abs()).exp().log1p()
+    return T.where(input < 0, input, 0.0) - (-magnitude(input)).exp().log1p()
 
 
 def softsign(input: Tensor) -> Tensor:

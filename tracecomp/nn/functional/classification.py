@@ -227,44 +227,47 @@ def ctc_loss(
     steps, batch, classes = lp.shape
     if not 0 <= blank < classes:
         raise RuntimeError("blank must be in label range")
-    t_len = [
-        int(v) for v in (input_lengths.reshape(-1).tolist() if isinstance(input_lengths, Tensor) else input_lengths)
-    ]
-    s_len = [
-        int(v) for v in (target_lengths.reshape(-1).tolist() if isinstance(target_lengths, Tensor) else target_lengths)
-    ]
-    if len(t_len) != batch:
-        raise RuntimeError(f"input_lengths must be of size batch_size, got {len(t_len)} for batch size {batch}")
-    if len(s_len) != batch:
-        raise RuntimeError(f"target_lengths must be of size batch_size, got {len(s_len)} for batch size {batch}")
-    if max(t_len, default=0) > steps:
-        raise RuntimeError(f"Expected input_lengths to have value at most {steps}, but got value {max(t_len)}")
-    width = max(s_len, default=0)
-    labels = _ctc_labels(targets.reshape(1, -1) if single and targets.ndim == 1 else targets, s_len, width)
+    t_len = _ctc_lengths("input_lengths", input_lengths, batch)
+    s_len = _ctc_lengths("target_lengths", target_lengths, batch)
+    if batch and t_len._data.max() > steps:
+        raise RuntimeError(f"Expected input_lengths to have value at most {steps}, but got value {t_len._data.max()}")
+    t_len = T.arange(steps + 1).index_select(0, t_len)  # in later calls of a recording lengths are checked as indices
+    labels = _ctc_labels(targets.reshape(1, -1) if single and targets.ndim == 1 else targets, s_len)
     nll = _ctc_forward(lp, labels, t_len, s_len, blank)
     # PyTorch's gradient is that of log_softmax followed by this loss: it includes the softmax's normalisation.
-    used = (T.arange(steps).unsqueeze(1) < T.tensor(t_len)).unsqueeze(2)
+    used = (T.arange(steps).unsqueeze(1) < t_len).unsqueeze(2)
     mass = T.where(used, lp.exp(), 0).sum((0, 2))
     nll = nll + (mass - mass.detach())
     if zero_infinity:
         nll = T.where(nll == math.inf, 0, nll)
     if reduction == "mean":
-        return (nll / T.tensor([max(s, 1) for s in s_len], dtype=nll.dtype)).mean()
+        return (nll / s_len.clamp_min(1).to(nll.dtype)).mean()
     return nll.sum() if reduction == "sum" else nll.squeeze(0) if single else nll
 
 
-def _ctc_labels(targets: Tensor, lengths: list[int], width: int) -> Tensor:
+def _ctc_lengths(name: str, given: Any, batch: int) -> Tensor:
+    """Lengths in int64. RuntimeError unless there is one for each sequence."""
+    lengths = given.reshape(-1).to(int64) if isinstance(given, Tensor) else T.tensor([int(v) for v in given])
+    if lengths.numel() != batch:
+        raise RuntimeError(f"{name} must be of size batch_size, got {lengths.numel()} for batch size {batch}")
+    return lengths
+
+
+def _ctc_labels(targets: Tensor, lengths: Tensor) -> Tensor:
+    """Targets by rows, of which each has as many as its length says."""
     if targets.ndim == 2:
-        return targets[:, :width]
-    rows, start = [], 0
-    for n in lengths:
-        row = targets[start : start + n]
-        rows.append(T.cat([row, T.zeros(width - n, dtype=targets.dtype)]))
-        start += n
-    return T.stack(rows)
+        longest = int(lengths._data.max(initial=0))
+        if longest > targets.shape[1]:
+            raise RuntimeError(
+                f"Expected tensor to have size at least {longest} at dimension 1, but got size {list(targets.shape)}"
+            )
+        return targets
+    width = int(lengths.max()) if lengths.numel() else 0
+    places = (lengths.cumsum(0) - lengths).unsqueeze(1) + T.arange(width)
+    return targets[places.clamp_max(max(targets.numel() - 1, 0))]
 
 
-def _ctc_forward(lp: Tensor, labels: Tensor, t_len: list[int], s_len: list[int], blank: int) -> Tensor:
+def _ctc_forward(lp: Tensor, labels: Tensor, t_len: Tensor, s_len: Tensor, blank: int) -> Tensor:
     """Negative log of the total probability of all alignments; states alternate blanks and labels."""
     steps, batch, _ = lp.shape
     width = 2 * labels.shape[1] + 1
@@ -275,19 +278,18 @@ def _ctc_forward(lp: Tensor, labels: Tensor, t_len: list[int], s_len: list[int],
     never = T.full((batch, 1), -math.inf, dtype=lp.dtype)
     emit = lp.gather(2, states.unsqueeze(0).expand(steps, batch, width))
     first = T.arange(width) < 2
-    alpha = T.where(first & (T.arange(width) <= 2 * T.tensor(s_len).unsqueeze(1)), emit[0], -math.inf)
-    ends = T.tensor(t_len)
+    alpha = T.where(first & (T.arange(width) <= 2 * s_len.unsqueeze(1)), emit[0], -math.inf)
     for t in range(1, steps):
         one = T.cat([never, alpha[:, :-1]], 1)
         two = T.cat([never, never, T.where(skip, alpha[:, :-2], -math.inf)], 1)[:, :width]
         moved = _log_add(alpha, one, two) + emit[t]
-        alpha = T.where((t < ends).unsqueeze(1), moved, alpha)
-    last = T.tensor([2 * s for s in s_len]).unsqueeze(1)
+        alpha = T.where((t < t_len).unsqueeze(1), moved, alpha)
+    last = 2 * s_len.unsqueeze(1)
     final = alpha.gather(1, last)
     before = T.where(last > 0, alpha.gather(1, (last - 1).clamp_min(0)), -math.inf)
     total = _log_add(final, before, T.full_like(final, -math.inf)).squeeze(1)
-    nothing = T.tensor([0.0 if s == 0 else math.inf for s in s_len], dtype=lp.dtype)
-    return T.where(ends > 0, -total, nothing)
+    nothing = T.where(s_len == 0, 0.0, math.inf).to(lp.dtype)
+    return T.where(t_len > 0, -total, nothing)
 
 
 def _log_add(*terms: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from typing import Any
 
 from tracecomp.functional import names as T
 from tracecomp.functional.autocast import casts
+from tracecomp.functional.pointwise import magnitude
 from tracecomp.functional.promotion import type_word
 from tracecomp.modes import scope
 from tracecomp.nn.functional.activation import logsigmoid
@@ -105,7 +106,7 @@ def smooth_l1_loss(
         return l1_loss(input, target, reduction=reduction)
     with scope("smooth_l1_loss"):
         input, target = _same_size("smooth_l1_loss", input, target)
-        d = (input - target).abs()
+        d = magnitude(input - target)
         return _reduced(T.where(d < beta, d * d * 0.5 / beta, d - 0.5 * beta), reduction)
 
 
@@ -118,7 +119,7 @@ def huber_loss(
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     with scope("huber_loss"):
         input, target = _same_size("huber_loss", input, target)
-        d = (input - target).abs()
+        d = magnitude(input - target)
         return _weighted(T.where(d < delta, d * d * 0.5, (d - 0.5 * delta) * delta), weight, reduction)
 
 

@@ -1,0 +1,210 @@
+"""Distributions of positive numbers with powers for tails."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from tracecomp.distributions import constraints
+from tracecomp.distributions.constraints import Constraint
+from tracecomp.distributions.continuous import EULER, Cauchy, Exponential
+from tracecomp.distributions.distribution import Distribution, broadcast_all
+from tracecomp.distributions.gamma import Gamma
+from tracecomp.functional import names as T
+from tracecomp.tensor import Tensor
+
+
+class Weibull(Distribution):
+    """Density ``k / s (x / s)**(k - 1) exp(-(x / s)**k)`` for ``k = concentration`` and ``s = scale``."""
+
+    arg_constraints: ClassVar[dict[str, Constraint]] = {
+        "scale": constraints.positive, "concentration": constraints.positive,
+    }  # fmt: skip
+    has_rsample = True
+    scale: Any
+    concentration: Any
+
+    def __init__(self, scale: Any, concentration: Any, validate_args: bool | None = None) -> None:
+        self.scale, self.concentration = broadcast_all(scale, concentration)
+        super().__init__(self.scale.shape, validate_args=validate_args)
+
+    @property
+    def support(self) -> Constraint:
+        return constraints.positive
+
+    @property
+    def mean(self) -> Tensor:
+        return self.scale * T.exp(T.lgamma(1 + self.concentration.reciprocal()))
+
+    @property
+    def mode(self) -> Tensor:
+        k = self.concentration
+        return self.scale * ((k - 1) / k) ** k.reciprocal()
+
+    @property
+    def variance(self) -> Tensor:
+        r = self.concentration.reciprocal()
+        return self.scale**2 * (T.exp(T.lgamma(1 + 2 * r)) - T.exp(2 * T.lgamma(1 + r)))
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        waited = Exponential(T.ones_like(self.scale)).rsample(sample_shape)
+        return self.scale * waited ** self.concentration.reciprocal()
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        place = T.log(value / self.scale)
+        k = self.concentration
+        return T.log(k) - T.log(self.scale) + (k - 1) * place - T.exp(k * place)
+
+    def cdf(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        return -T.expm1(-((value / self.scale) ** self.concentration))
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return self.scale * (-T.log1p(-value)) ** self.concentration.reciprocal()
+
+    def entropy(self) -> Tensor:
+        k = self.concentration
+        return EULER * (1 - k.reciprocal()) + T.log(self.scale / k) + 1
+
+
+class Pareto(Distribution):
+    """Density ``a s**a / x**(a + 1)`` above ``s = scale``, for ``a = alpha``."""
+
+    arg_constraints: ClassVar[dict[str, Constraint]] = {"alpha": constraints.positive, "scale": constraints.positive}
+    has_rsample = True
+    scale: Any
+    alpha: Any
+
+    def __init__(self, scale: Any, alpha: Any, validate_args: bool | None = None) -> None:
+        self.scale, self.alpha = broadcast_all(scale, alpha)
+        super().__init__(self.scale.shape, validate_args=validate_args)
+
+    @property
+    def support(self) -> Constraint:
+        return constraints.greater_than_eq(self.scale)
+
+    @property
+    def mean(self) -> Tensor:
+        a = self.alpha.clamp_min(1)
+        return a * self.scale / (a - 1)
+
+    @property
+    def mode(self) -> Tensor:
+        return self.scale
+
+    @property
+    def variance(self) -> Tensor:
+        a = self.alpha.clamp_min(2)
+        return self.scale**2 * a / ((a - 1) ** 2 * (a - 2))
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        return self.scale * T.exp(Exponential(self.alpha).rsample(sample_shape))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        return T.log(self.alpha) + self.alpha * T.log(self.scale) - (self.alpha + 1) * T.log(value)
+
+    def cdf(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        return 1 - (self.scale / value) ** self.alpha
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return self.scale * (1 - value) ** -self.alpha.reciprocal()
+
+    def entropy(self) -> Tensor:
+        return T.log(self.scale / self.alpha) + (1 + self.alpha.reciprocal())
+
+
+class InverseGamma(Distribution):
+    """What ``1 / x`` is for x of a gamma distribution."""
+
+    arg_constraints: ClassVar[dict[str, Constraint]] = Gamma.arg_constraints
+    has_rsample = True
+    concentration: Any
+    rate: Any
+
+    def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None) -> None:
+        self.base = Gamma(concentration, rate, validate_args=False)
+        self.concentration, self.rate = self.base.concentration, self.base.rate
+        super().__init__(self.base.batch_shape, validate_args=validate_args)
+
+    @property
+    def support(self) -> Constraint:
+        return constraints.positive
+
+    @property
+    def mean(self) -> Tensor:
+        a = self.concentration
+        return T.where(a > 1, self.rate / (a - 1), math.inf)
+
+    @property
+    def mode(self) -> Tensor:
+        return self.rate / (self.concentration + 1)
+
+    @property
+    def variance(self) -> Tensor:
+        a = self.concentration
+        return T.where(a > 2, self.rate**2 / ((a - 1) ** 2 * (a - 2)), math.inf)
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        return self.base.rsample(sample_shape).reciprocal()
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        a = self.concentration
+        return T.xlogy(a, self.rate) - T.lgamma(a) - (a + 1) * T.log(value) - self.rate / value
+
+    def cdf(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        return T.igammac(self.concentration, self.rate / value)
+
+    def entropy(self) -> Tensor:
+        a = self.concentration
+        return a + T.log(self.rate) + T.lgamma(a) - (1 + a) * T.digamma(a)
+
+
+class HalfCauchy(Distribution):
+    """The absolute value of a Cauchy number of location 0; mean and variance are infinite."""
+
+    arg_constraints: ClassVar[dict[str, Constraint]] = {"scale": constraints.positive}
+    has_rsample = True
+
+    def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
+        self.base = Cauchy(0, scale, validate_args=False)
+        self.scale: Any = self.base.scale
+        super().__init__(self.base.batch_shape, validate_args=validate_args)
+
+    @property
+    def support(self) -> Constraint:
+        return constraints.nonnegative
+
+    @property
+    def mean(self) -> Tensor:
+        return T.full_like(self.scale, math.inf)
+
+    @property
+    def mode(self) -> Tensor:
+        return T.zeros_like(self.scale)
+
+    @property
+    def variance(self) -> Tensor:
+        return T.full_like(self.scale, math.inf)
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        return T.abs(self.base.rsample(sample_shape))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        return T.where(value >= 0, self.base.log_prob(value) + math.log(2), -math.inf)
+
+    def cdf(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
+        return 2 * self.base.cdf(value) - 1
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return self.base.icdf((value + 1) / 2)
+
+    def entropy(self) -> Tensor:
+        return self.base.entropy() - math.log(2)
