@@ -661,3 +661,24 @@ def test_trace_gives_the_graph() -> None:
     assert [n.op.name for n in graph.live_nodes() if n.inputs] == ["exp", "add"]
     w = torch.ones(3, requires_grad=True)
     assert [o.role for o in torch.trace(lambda x: x * w, torch.ones(3)).outputs] == ["result"]
+
+
+class _Answers:
+    """Has no attributes of its own, and a value for every name."""
+
+    __slots__ = ("__weakref__",)
+
+    def __getattr__(self, name: str) -> object:
+        return object()
+
+
+def test_objects_that_have_a_value_for_every_name_are_watched_without_asking_them() -> None:
+    answers = _Answers()
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        assert answers.anything is not None
+        return x * 2
+
+    compiled = torch.compile(fn)
+    for _ in range(3):
+        np.testing.assert_array_equal(compiled(torch.ones(3)).numpy(), [2.0, 2.0, 2.0])

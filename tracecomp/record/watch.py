@@ -11,14 +11,17 @@ from pathlib import Path
 from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any
 
+import numpy
+
 from tracecomp.errors import is_user_file
 from tracecomp.record.frames import function_of
 from tracecomp.record.guards import Names
 from tracecomp.record.places import Contents
 from tracecomp.record.recorder import Recorder
 
-_LIBRARIES = tuple(
-    str(Path(sysconfig.get_path(name)).resolve()) for name in ("stdlib", "platstdlib", "purelib", "platlib")
+_LIBRARIES = (
+    *(str(Path(sysconfig.get_path(name)).resolve()) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+    str(Path(numpy.__path__[0]).resolve().parent),  # an environment may take libraries from another one
 )
 
 
@@ -66,14 +69,15 @@ class Watch:
             return
         self._objects.add(id(owner))
         kind = type(owner)
+        attributes = _attributes(owner)
         if _is_module(owner):
             for module in owner.modules():
                 self.recorder.module_ran(module)
-        elif hasattr(owner, "__dict__") and not isinstance(owner, type) and _is_user_class(kind):
+        elif attributes is not None and not isinstance(owner, type) and _is_user_class(kind):
             if existed:
-                self.names.own(vars(owner), f"attribute of {kind.__name__}:")
-            for name, value in list(vars(owner).items()):
-                self.names.add(vars(owner), name, f"attribute of {kind.__name__}:")
+                self.names.own(attributes, f"attribute of {kind.__name__}:")
+            for name, value in list(attributes.items()):
+                self.names.add(attributes, name, f"attribute of {kind.__name__}:")
                 self._consider(value)
 
     def _trace(self, frame: FrameType, event: str, arg: Any) -> Any:
@@ -137,8 +141,21 @@ def _globals_of(code: CodeType) -> tuple[str, ...]:
     return tuple(dict.fromkeys(i.argval for i in dis.get_instructions(code) if i.opname in kinds))
 
 
+def _attributes(value: Any) -> dict[str, Any] | None:
+    """The attributes that an object itself has, whatever a ``__getattr__`` of its class makes of other names.
+
+    An exception here would leave the trace function, and CPython 3.11 may crash when one does so within ``__del__``.
+    """
+    try:
+        found = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
 def _is_module(value: Any) -> bool:
-    return hasattr(value, "_parameters") and hasattr(value, "_buffers")
+    attributes = _attributes(value)
+    return attributes is not None and "_parameters" in attributes and "_buffers" in attributes
 
 
 def _is_user_class(kind: type) -> bool:
