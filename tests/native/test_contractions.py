@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -177,3 +178,25 @@ def contraction(spec: str, shapes: list[Ints], dtype: DType) -> Graph:
     inputs = [graph.add_input(TensorType(dtype, shape), f"x{n}") for n, shape in enumerate(shapes)]
     graph.add_output(graph.add(OPS["contract"], inputs, {"spec": spec})[0])
     return graph
+
+
+def test_stages_of_a_weight_gradient_are_read_by_few_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks for threads, but no more: each of them reads all the data."""
+    x_shape, g_shape = (2, 3, 37, 37), (2, 32, 16, 16)
+    graph = graph_of("conv_weight", [x_shape, g_shape], (7, 7), {"stride": (2, 2)})
+    machine = replace(host(), l2_bytes=1 << 15)
+    monkeypatch.setattr("tracecomp.passes.place.host", lambda: machine)
+    monkeypatch.setattr(schedule_bilinear, "PARALLEL_WORK", 1)
+    x, g = normal([x_shape, g_shape])
+    built, executable = compile_graph(graph)
+    found = re.search(r"parallel block < (\d+):\n +local totals", print_program(built.program))
+    assert found
+    blocks = int(found[1])
+    assert schedule_bilinear.LEAST_BLOCKS <= blocks <= 2 * schedule_bilinear.LEAST_BLOCKS
+    first, second = (run_built(built, executable, graph, [x, g], threads)[0] for threads in (1, 3))
+    want = np.zeros(first.shape)
+    for u, v in np.ndindex(7, 7):
+        seen = x[:, :, u : u + 31 : 2, v : v + 31 : 2].astype(np.float64)
+        want[:, :, u, v] = np.einsum("ncuv,nouv->oc", seen, g)
+    np.testing.assert_allclose(first, want, rtol=1e-4, atol=1e-3)
+    assert same_bits(first, second)

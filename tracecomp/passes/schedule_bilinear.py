@@ -107,6 +107,14 @@ class _Tiled:
                 inner.remove(var)
         return inner
 
+    def _apart(self, blocks: int) -> list[Var]:
+        """Of the inner variables those that a block has one value of, so that there are enough blocks for threads.
+
+        No more than that: what a stage reads is in cache for all tiles of one block.
+        """
+        enough = [v for v in self.inner if blocks * v.extent >= LEAST_BLOCKS]
+        return [min(enough, key=lambda v: v.extent)] if enough else self.inner
+
     def columns(self) -> list[_Columns]:
         """Whole chunks of lanes, and the remaining lanes."""
         columns, first = [_Columns(self.chunks, 0, self.plan.width)], self.chunks * self.plan.width
@@ -125,7 +133,7 @@ class _Tiled:
         blocks = self._row_blocks(outer * sum(c.count for c in columns))
         rows = [self._rows(-(-blocks * c.width // self.plan.width)) for c in columns]
         total = outer * sum(c.count * r.count for c, cut in zip(columns, rows, strict=True) for r in cut)
-        apart = self.inner if self.shared != "serial" and total < LEAST_BLOCKS else []
+        apart = self._apart(total) if self.shared != "serial" and total < LEAST_BLOCKS else []
         parts = [self._blocks(outer, c, cut, apart) for c, cut in zip(columns, rows, strict=True)]
         return one_after_another(self.shared, parts)
 
