@@ -273,7 +273,12 @@ class _Search:
         return height if height and self._aligned(grown, height) else None
 
     def _aligned(self, grown: _Grown, height: int) -> bool:
-        """Whether the members go row by row in blocks of ``height``, too, of which the last may be lower."""
+        """Whether the members go row by row in blocks of ``height``, too, of which the last may be lower.
+
+        Several of the blocks that were tried together do.
+        """
+        if height % grown.rows.height == 0 == grown.rows.count % grown.rows.height:
+            return True
         shape, _ = shape_of(tuple(grown.members), self.partition, {})
         key = (shape, grown.rows, height, *(g in grown.ends for g in grown.members))
         if key not in self.aligned:
