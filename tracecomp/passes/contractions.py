@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from math import prod
 from string import ascii_letters
 
 from tracecomp.ir.graph import Value
@@ -21,6 +22,8 @@ RULES = Rules()
 
 SHORT_ROW = 8
 """Fewer elements stored together than these cost more than moving the result once more."""
+MANY_TERMS = 1024
+"""The sum of so many terms takes much longer than storing it in any way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +99,10 @@ def permute_of_contract(g: Rewriter, a: Application) -> Replacement:
         return None
     spec = Spec.parse(node.attrs["spec"])
     found = _split_labels(spec, node.outputs[0].shape, value.shape)
-    if found is None or _row(a.type.shape) < SHORT_ROW <= _row(value.shape):
+    if found is None:
+        return None
+    lhs = dict(zip(spec.lhs, node.inputs[0].shape, strict=True))
+    if _row(a.type.shape) < SHORT_ROW <= _row(value.shape) and prod(lhs[c] for c in spec.summed) < MANY_TERMS:
         return None
     parts, axes = found
     terms = ["".join("".join(parts.get(c, {c: 0})) for c in term) for term in spec.terms]
