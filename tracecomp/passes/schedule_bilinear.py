@@ -66,7 +66,7 @@ def schedule_parts(nest: BilinearNest, machine: Machine) -> tuple[tuple[Stmt, ..
         return (), dot_form(nest, in_lanes, sharing(nest.work, PARALLEL_WORK), machine)
     plan = plan_of(nest, machine)
     computing, nest = computed_once(nest, plan, PARALLEL_WORK)
-    tiled = _Tiled(nest, plan)
+    tiled = _Tiled(nest, plan, machine)
     if tiled.plan.packed and tiled.moving.inside:
         return computing, (*tiled.packing(), *tiled.emit())
     return (*computing, *(() if tiled.alone else tiled.packing())), tiled.emit()
@@ -75,8 +75,8 @@ def schedule_parts(nest: BilinearNest, machine: Machine) -> tuple[tuple[Stmt, ..
 class _Tiled:
     """Emits the register-tiled form: the packed operand first, then rectangles of blocks of register tiles."""
 
-    def __init__(self, nest: BilinearNest, plan: Plan) -> None:
-        self.nest, self.plan = nest, plan
+    def __init__(self, nest: BilinearNest, plan: Plan, machine: Machine) -> None:
+        self.nest, self.plan, self.machine = nest, plan, machine
         self.shared = sharing(nest.work, PARALLEL_WORK)
         self.moving = nest.moving(plan.vector)
         self.vector = plan.vector
@@ -110,10 +110,14 @@ class _Tiled:
     def _apart(self, blocks: int) -> list[Var]:
         """Of the inner variables those that a block has one value of, so that there are enough blocks for threads.
 
-        No more than that: what a stage reads is in cache for all tiles of one block.
+        No more than that if every block would read all the data from memory, because the last cache does not hold them.
         """
+        loads = [o.load for o in (self.nest.lhs, self.nest.rhs) if o.load is not None]
+        data = sum(x.buffer.size * x.dtype.itemsize for x in loads)
         enough = [v for v in self.inner if blocks * v.extent >= LEAST_BLOCKS]
-        return [min(enough, key=lambda v: v.extent)] if enough else self.inner
+        if not enough or data <= self.machine.l3_bytes // 2:
+            return self.inner
+        return [min(enough, key=lambda v: v.extent)]
 
     def columns(self) -> list[_Columns]:
         """Whole chunks of lanes, and the remaining lanes."""
