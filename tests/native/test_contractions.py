@@ -184,7 +184,7 @@ def test_stages_of_a_weight_gradient_are_read_by_few_blocks(monkeypatch: pytest.
     """Blocks for threads, but no more: each of them reads all the data."""
     x_shape, g_shape = (2, 3, 37, 37), (2, 32, 16, 16)
     graph = graph_of("conv_weight", [x_shape, g_shape], (7, 7), {"stride": (2, 2)})
-    machine = replace(host(), l2_bytes=1 << 15)
+    machine = replace(host(), l2_bytes=1 << 15, l3_bytes=1 << 16)
     monkeypatch.setattr("tracecomp.passes.place.host", lambda: machine)
     monkeypatch.setattr(schedule_bilinear, "PARALLEL_WORK", 1)
     x, g = normal([x_shape, g_shape])
@@ -200,3 +200,19 @@ def test_stages_of_a_weight_gradient_are_read_by_few_blocks(monkeypatch: pytest.
         want[:, :, u, v] = np.einsum("ncuv,nouv->oc", seen, g)
     np.testing.assert_allclose(first, want, rtol=1e-4, atol=1e-3)
     assert same_bits(first, second)
+
+
+@pytest.mark.parametrize("shapes", [[(300, 1024), (300, 256)], [(300, 256), (300, 1024)]])
+def test_rows_far_apart_are_read_in_lanes(shapes: list[Ints], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Elements of a line of their own for every term would push each other out of the cache."""
+    plans = []
+
+    def noted(nest: Any, machine: Machine) -> Any:
+        plans.append(tile_plan.plan_of(nest, machine))
+        return plans[-1]
+
+    monkeypatch.setattr(schedule_bilinear, "plan_of", noted)
+    graph, arrays = contraction("km,kn->mn", shapes, float32), normal(shapes)
+    found = run_native(graph, arrays)[0]
+    assert [plan.vector.extent for plan in plans] == [1024]
+    np.testing.assert_allclose(found, arrays[0].T.astype(np.float64) @ arrays[1], rtol=1e-4, atol=1e-3)
