@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -177,3 +178,41 @@ def contraction(spec: str, shapes: list[Ints], dtype: DType) -> Graph:
     inputs = [graph.add_input(TensorType(dtype, shape), f"x{n}") for n, shape in enumerate(shapes)]
     graph.add_output(graph.add(OPS["contract"], inputs, {"spec": spec})[0])
     return graph
+
+
+def test_stages_of_a_weight_gradient_are_read_by_few_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks for threads, but no more: each of them reads all the data."""
+    x_shape, g_shape = (2, 3, 37, 37), (2, 32, 16, 16)
+    graph = graph_of("conv_weight", [x_shape, g_shape], (7, 7), {"stride": (2, 2)})
+    machine = replace(host(), l2_bytes=1 << 15, l3_bytes=1 << 16)
+    monkeypatch.setattr("tracecomp.passes.place.host", lambda: machine)
+    monkeypatch.setattr(schedule_bilinear, "PARALLEL_WORK", 1)
+    x, g = normal([x_shape, g_shape])
+    built, executable = compile_graph(graph)
+    found = re.search(r"parallel block < (\d+):\n +local totals", print_program(built.program))
+    assert found
+    blocks = int(found[1])
+    assert schedule_bilinear.LEAST_BLOCKS <= blocks <= 2 * schedule_bilinear.LEAST_BLOCKS
+    first, second = (run_built(built, executable, graph, [x, g], threads)[0] for threads in (1, 3))
+    want = np.zeros(first.shape)
+    for u, v in np.ndindex(7, 7):
+        seen = x[:, :, u : u + 31 : 2, v : v + 31 : 2].astype(np.float64)
+        want[:, :, u, v] = np.einsum("ncuv,nouv->oc", seen, g)
+    np.testing.assert_allclose(first, want, rtol=1e-4, atol=1e-3)
+    assert same_bits(first, second)
+
+
+@pytest.mark.parametrize("shapes", [[(1500, 600), (1500, 96)], [(1500, 96), (1500, 600)]])
+def test_rows_far_apart_are_read_in_lanes(shapes: list[Ints], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Elements of a line of their own for every term would push each other out of the cache."""
+    plans = []
+
+    def noted(nest: Any, machine: Machine) -> Any:
+        plans.append(tile_plan.plan_of(nest, machine))
+        return plans[-1]
+
+    monkeypatch.setattr(schedule_bilinear, "plan_of", noted)
+    graph, arrays = contraction("km,kn->mn", shapes, float32), normal(shapes)
+    found = run_native(graph, arrays)[0]
+    assert [plan.vector.extent for plan in plans] == [600]
+    np.testing.assert_allclose(found, arrays[0].T.astype(np.float64) @ arrays[1], rtol=1e-4, atol=1e-3)

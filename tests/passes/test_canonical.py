@@ -74,6 +74,15 @@ CASES = [
         '%0 = contract(%y, %x) {spec="km,nk->mn"} : f32[5,6]',
     ),
     Case(
+        "permute_of_contract", "x:f32[3,2,4] y:f32[4,5]",
+        """%0 = contract(%x, %y) {spec="abk,kn->bna"} : f32[2,5,3]
+        %1 = reshape(%0) {shape=[10, 3]} : f32[10,3]
+        %2 = permute(%1) {dims=[1, 0]} : f32[3,10] """,
+        """%0 = reshape(%x) {shape=[6, 4]} : f32[6,4]
+        %1 = contract(%0, %y) {spec="mk,kn->mn"} : f32[6,5]
+        %2 = reshape(%1) {shape=[3, 10]} : f32[3,10] """,
+    ),
+    Case(
         "reduction_of_permute", "x:f32[2,3,4]",
         """%0 = permute(%x) {dims=[2, 0, 1]} : f32[4,2,3]
         %1 = sum(%0) {axes=[1]} : f32[4,3] """,
@@ -220,9 +229,10 @@ DECOMPOSED = [
         '%0 = conv_transpose(%y, %w) {dilation=[1], groups=1, padding=[[0, 0]], size=[9], stride=[2]} : f32[1,2,9]',
         """%0 = reshape(%y) {shape=[1, 1, 3, 4]} : f32[1,1,3,4]
         %1 = reshape(%w) {shape=[1, 3, 2, 2]} : f32[1,3,2,2]
-        %2 = contract(%0, %1) {spec="ngou,gocx->ngcux"} : f32[1,1,2,4,2]
-        %3 = reshape(%2) {shape=[1, 2, 8]} : f32[1,2,8]
-        %4 = pad(%3) {high=[0, 0, 1], interior=[0, 0, 0], low=[0, 0, 0], value=0.0} : f32[1,2,9] """,
+        %2 = contract(%0, %1) {spec="ngou,gocx->ngcxu"} : f32[1,1,2,2,4]
+        %3 = permute(%2) {dims=[0, 1, 2, 4, 3]} : f32[1,1,2,4,2]
+        %4 = reshape(%3) {shape=[1, 2, 8]} : f32[1,2,8]
+        %5 = pad(%4) {high=[0, 0, 1], interior=[0, 0, 0], low=[0, 0, 0], value=0.0} : f32[1,2,9] """,
     ),
     Case(
         "transposed_convolution", "y:f32[1,3,6] w:f32[3,2,3]",

@@ -66,6 +66,14 @@ SHAPES = [
         "%0 = permute(%x) {dims=[2, 1, 0]} : f32[4,3,2]",
     ),
     Case(
+        "permute_of_permute", "x:f32[2,3,4,5]",
+        """%0 = permute(%x) {dims=[1, 2, 0, 3]} : f32[3,4,2,5]
+        %1 = reshape(%0) {shape=[3, 8, 5]} : f32[3,8,5]
+        %2 = permute(%1) {dims=[1, 2, 0]} : f32[8,5,3] """,
+        """%0 = permute(%x) {dims=[2, 0, 3, 1]} : f32[4,2,5,3]
+        %1 = reshape(%0) {shape=[8, 5, 3]} : f32[8,5,3] """,
+    ),
+    Case(
         "permute_of_ones", "x:f32[2,1,3]",
         "%0 = permute(%x) {dims=[1, 0, 2]} : f32[1,2,3]",
         "%0 = reshape(%x) {shape=[1, 2, 3]} : f32[1,2,3]",

@@ -155,7 +155,7 @@ def labelled_bilinear(group: Group, stored: list[Value], params: Params) -> Bili
     places = [unravel(flat, v.shape) for v in stored]
     found = [evaluator.read(v, at) for v, at in zip(stored, places, strict=True)]  # before any store: see nest.py
     for value, at, expr in zip(stored, places, found, strict=True):
-        block.stmts.append(Store(params.written(value), linear(at, value.shape), expr))
+        block.stmts.append(params.store(value, linear(at, value.shape), expr))
     alone: list[Stmt] = [Store(Buffer("result", dtype, root.outputs[0].type.numel), flat, acc)]
     plain = tidied(BilinearNest(out, reduce, lhs, rhs, alone, params, acc))
     return BilinearNest(out, reduce, lhs, rhs, block.stmts, params, acc, plain)

@@ -15,7 +15,7 @@ from math import prod
 from typing import Any
 
 from tracecomp.ir.graph import Graph, Node, Value
-from tracecomp.ir.index import Var, index
+from tracecomp.ir.index import Index, Var
 from tracecomp.ir.op import Bilinear
 from tracecomp.passes.evaluate import Params
 from tracecomp.passes.groups import Chain, Group, Partition
@@ -71,11 +71,12 @@ class _Search:
     def __init__(self, partition: Partition, wanted: set[Value], overwriting: set[Value], machine: Machine) -> None:
         self.stored = dict(partition.stored)
         self.partition = replace(partition, stored=self.stored)
-        self.wanted = wanted
+        self.wanted = wanted | set(partition.placed)
         self.overwriting = overwriting
         self.machine = machine
         self.reads: dict[Group, set[Value]] = {}
         self.tried: dict[Any, tuple[bool, bool, bool]] = {}
+        self.aligned: dict[Any, bool] = {}
         self.units: list[Unit] = [(g,) for g in partition.groups]
         self.grown: list[_Grown] = []
 
@@ -117,7 +118,7 @@ class _Search:
     def _grow(self, grown: _Grown, first: int) -> None:
         """Let units from number ``first`` on join, or note that they come after the chain."""
         made = {v for g in grown.members for v in self.stored[g]}
-        out_of_reach = {v for g in grown.ends for v in self.stored[g]}
+        out_of_reach = {self.partition.memory(v) for g in grown.ends for v in self.stored[g]}
         for unit in self.units[first:]:
             needed = self._loaded(unit)
             blocked = not needed.isdisjoint(out_of_reach)
@@ -129,10 +130,10 @@ class _Search:
                 grown.members.append(unit[0])
                 made.update(self.stored[unit[0]])
                 if unit[0] in grown.ends:
-                    out_of_reach.update(self.stored[unit[0]])
+                    out_of_reach.update(map(self.partition.memory, self.stored[unit[0]]))
             else:
                 grown.later.append(unit)
-                out_of_reach.update(v for g in unit for v in self.stored[g])
+                out_of_reach.update(self.partition.memory(v) for g in unit for v in self.stored[g])
 
     def _light(self, group: Group, handed: list[Value]) -> bool:
         """Whether what is ``handed`` is worth keeping in cache, for what ``group`` computes with each element."""
@@ -162,12 +163,15 @@ class _Search:
     def _tried(self, grown: _Grown, group: Group) -> tuple[bool, bool, bool]:
         """Whether ``group`` reads row by row, whether it makes its results otherwise, whether it sums over rows."""
         made = [v for g in grown.members if g not in grown.ends for v in self.stored[g]]
-        block = RowBlock(grown.rows, Params(self.partition.opaque), made, {}, self.stored[group])
+        block = RowBlock(grown.rows, self._params(), made, {}, self.stored[group])
         try:
             nest = block.nest(group, self.partition)
         except Misaligned:
             return False, False, False
         return True, bool(block.apart), isinstance(nest, Summed)
+
+    def _params(self) -> Params:
+        return Params(self.partition.opaque, placed=self.partition.placed)
 
     def _loaded(self, unit: Unit) -> set[Value]:
         """What a unit loads that it has not made itself."""
@@ -261,8 +265,30 @@ class _Search:
         if least * row_bytes > (self.machine.l2_bytes // 4 if grown.near else 2 * self.machine.l2_bytes):
             return None
         parts = 1 if grown.sums else -(-WANTED_BLOCKS // rows.outer.extent)
-        fitting = min(MAX_HEIGHT, rows.count // parts, room // max(row_bytes, 1))
-        return _even(rows.count, max(fitting, least))
+        fitting = max(min(MAX_HEIGHT, rows.count // parts, room // max(row_bytes, 1)), least)
+        height = _even(rows.count, fitting)
+        if self._aligned(grown, height):
+            return height
+        height = fitting // rows.height * rows.height
+        return height if height and self._aligned(grown, height) else None
+
+    def _aligned(self, grown: _Grown, height: int) -> bool:
+        """Whether the members go row by row in blocks of ``height``, too, of which the last may be lower.
+
+        Several of the blocks that were tried together do.
+        """
+        if height % grown.rows.height == 0 == grown.rows.count % grown.rows.height:
+            return True
+        shape, _ = shape_of(tuple(grown.members), self.partition, {})
+        key = (shape, grown.rows, height, *(g in grown.ends for g in grown.members))
+        if key not in self.aligned:
+            made = [v for g in grown.members if g not in grown.ends for v in self.stored[g]]
+            blocks = [RowBlock(rows, self._params(), made, {}) for rows in grown.rows.cut(height)]
+            try:
+                self.aligned[key] = bool([b.nest(g, self.partition) for b in blocks for g in grown.members])
+            except Misaligned:
+                self.aligned[key] = False
+        return self.aligned[key]
 
     def chain(self, grown: _Grown) -> Chain:
         """What was found."""
@@ -275,8 +301,8 @@ class _Search:
 def _rows(shape: tuple[int, ...]) -> Rows:
     """Rows numbered by axes of ``shape``, with a trial block of them."""
     *lead, count = shape
-    height = min(count, MIN_HEIGHT)
-    return Rows(Var("outer", prod(lead)), count, index(Var("part", count // height)) * height, height)
+    outer = Var("outer", prod(lead))
+    return Rows(outer, count, Index(), count).cut(min(count, MIN_HEIGHT))[0]
 
 
 def _even(count: int, fitting: int) -> int:

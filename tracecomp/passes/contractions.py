@@ -10,13 +10,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from math import prod
 from string import ascii_letters
 
 from tracecomp.ir.graph import Value
 from tracecomp.ir.types import Shape, float32, float64
+from tracecomp.passes.orders import reshape_parts
 from tracecomp.passes.rewrite import Application, Replacement, Rewriter, Rules, made_by
 
 RULES = Rules()
+
+SHORT_ROW = 8
+"""Fewer elements stored together than these cost more than moving the result once more."""
+MANY_TERMS = 1024
+"""The sum of so many terms takes much longer than storing it in any way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +89,8 @@ def contract_of_permuted(g: Rewriter, a: Application) -> Replacement:
 def permute_of_contract(g: Rewriter, a: Application) -> Replacement:
     """permute(contract(x, y, "mk,kn->mn")) -> contract(x, y, "mk,kn->nm"), also with a reshape between them
 
-    Not for contractions of windows, whose order of axes the layout chose.
+    Not for contractions of windows, whose order of axes the layout chose, nor where only few elements that are stored
+    together would remain so.
     """
     value = a.inputs[0]
     between = made_by(value, "reshape")
@@ -90,33 +98,47 @@ def permute_of_contract(g: Rewriter, a: Application) -> Replacement:
     if node is None or {value, node.outputs[0]} & g.shared or any(made_by(v, "windows") for v in node.inputs):
         return None
     spec = Spec.parse(node.attrs["spec"])
-    parts = _split_labels(spec, node.outputs[0].shape, value.shape)
-    if parts is None:
+    found = _split_labels(spec, node.outputs[0].shape, value.shape)
+    if found is None:
         return None
+    lhs = dict(zip(spec.lhs, node.inputs[0].shape, strict=True))
+    if _row(a.type.shape) < SHORT_ROW <= _row(value.shape) and prod(lhs[c] for c in spec.summed) < MANY_TERMS:
+        return None
+    parts, axes = found
     terms = ["".join("".join(parts.get(c, {c: 0})) for c in term) for term in spec.terms]
     sizes = {label: n for part in parts.values() for label, n in part.items()}
     operands = []
     for operand, old, new in zip(node.inputs, (spec.lhs, spec.rhs), terms, strict=False):
         whole = dict(zip(old, operand.shape, strict=True))
         operands.append(g.reshape(operand, tuple(sizes.get(c, whole.get(c, 1)) for c in new)))
-    out = "".join(terms[2][d] for d in a.attrs["dims"])
-    return contract(g, operands[0], operands[1], Spec(terms[0], terms[1], out))
+    out = "".join(axes[d] for d in a.attrs["dims"])
+    return g.reshape(contract(g, operands[0], operands[1], Spec(terms[0], terms[1], out)), a.type.shape)
 
 
-def _split_labels(spec: Spec, shape: Shape, wanted: Shape) -> dict[str, dict[str, int]] | None:
-    """For each result label, the labels and sizes into which ``wanted`` cuts it; None where it does not cut so."""
+def _row(shape: Shape) -> int:
+    """Elements that lie together along the last axis, those of one place left out."""
+    return next((n for n in reversed(shape) if n != 1), 1)
+
+
+def _split_labels(spec: Spec, shape: Shape, wanted: Shape) -> tuple[dict[str, dict[str, int]], list[str]] | None:
+    """For each result label the labels and sizes into which ``wanted`` cuts it, and the labels of each wanted axis.
+
+    None where it cuts otherwise.
+    """
     free = iter(c for c in ascii_letters if c not in spec.lhs + spec.rhs)
     parts: dict[str, dict[str, int]] = {}
-    rest = list(wanted)
-    for label, size in zip(spec.out, shape, strict=True):
-        part, product = {}, 1
-        while rest and (product < size or rest[0] == 1):
-            product *= rest[0]
-            part[next(free)] = rest.pop(0)
-        if product != size:
+    axes = [""] * len(wanted)
+    if 0 in shape:
+        return None
+    for ins, outs in reshape_parts(shape, wanted):
+        if len(ins) > 1 and len(outs) > 1:
             return None
-        parts[label] = part
-    return parts if not rest and all(parts.values()) else None
+        for at in ins:
+            split = outs if len(ins) == 1 else [outs[0]]
+            parts[spec.out[at]] = {next(free): wanted[d] if len(ins) == 1 else shape[at] for d in split}
+            for d, label in zip(split, parts[spec.out[at]], strict=True):
+                axes[d] += label
+    return parts, axes
 
 
 @RULES.on("contract")

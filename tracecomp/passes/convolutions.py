@@ -112,11 +112,12 @@ def transposed_convolution_of_tiles(g: Rewriter, a: Application) -> Replacement:
     if not shape.tiles():
         return None
     windows, places = "uvw"[: shape.rank], "xyz"[: shape.rank]
-    tiles = "".join(map("".join, zip(windows, places, strict=True)))
-    spec = f"ngo{windows},goc{places}->ngc{tiles}"
+    spec = f"ngo{windows},goc{places}->ngc{places}{windows}"
     result = g.apply("contract", grouped(g, y, 1, shape.groups), grouped(g, w, 0, shape.groups), spec=spec)
     run = tuple(out * k for out, k in zip(shape.out, shape.kernel, strict=True))
-    flat = g.reshape(result, (*a.type.shape[:2], *run))
+    rank = shape.rank
+    tiles = tuple(d for n in range(3, 3 + rank) for d in (n + rank, n))
+    flat = g.reshape(g.apply("permute", result, dims=(0, 1, 2, *tiles)), (*a.type.shape[:2], *run))
     gaps = tuple(s - 1 if k == 1 else d - 1 for s, k, d in zip(shape.stride, shape.kernel, shape.dilation, strict=True))
     low = [-lo for lo, _ in shape.padding]
     covered = [(n - 1) * (gap + 1) + 1 for n, gap in zip(run, gaps, strict=True)]

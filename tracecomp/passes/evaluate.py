@@ -18,12 +18,14 @@ from tracecomp.ir.loops import (
     Load,
     Read,
     Stmt,
+    Store,
     both,
     cast,
     in_range,
 )
 from tracecomp.ir.op import Indexed, Pointwise
 from tracecomp.ir.types import bool_, compute_dtype, int64
+from tracecomp.passes.groups import Place
 from tracecomp.passes.reads import Opaque, broadcast_index, looked_through
 
 
@@ -32,14 +34,15 @@ class Params:
 
     ``same`` maps a value to the input whose memory it overwrites: both are one buffer. ``opaque`` are the views that
     are loaded from memory. ``large`` are values that are too large to stay in a cache, and that no kernel reads.
-    ``steady`` are values that are the same in many calls.
+    ``steady`` are values that are the same in many calls. ``placed`` are values stored within others.
     """
 
     def __init__(
         self, opaque: Opaque, same: Mapping[Value, Value] | None = None, large: Set[Value] = frozenset(),
-        steady: Set[Value] = frozenset(),
+        steady: Set[Value] = frozenset(), placed: Mapping[Value, Place] | None = None,
     ) -> None:  # fmt: skip
         self.opaque = opaque
+        self.placed = placed or {}
         self.same = same or {}
         self.large = large
         self.steady = steady
@@ -56,6 +59,13 @@ class Params:
         buffer = self.of(value)
         self.writes.add(buffer.name)
         return buffer
+
+    def store(self, value: Value, offset: Index, expr: Expr) -> Store:
+        """The statement that stores the element of ``value`` at ``offset``."""
+        place = self.placed.get(value)
+        if place is None:
+            return Store(self.written(value), offset, expr)
+        return Store(self.written(place.whole), place.offset(offset), expr)
 
     def steady_buffers(self) -> set[Buffer]:
         """The buffers of what is the same in many calls."""

@@ -19,6 +19,8 @@ def describe_partition(partition: Partition) -> str:
         stored = {v.node for v in partition.stored[group]}
         for node in group.nodes:
             where = "" if node not in stored else " -> cache" if (group, node) in inside else " -> memory"
+            if any(v in partition.placed for v in node.outputs):
+                where = " -> part of memory"
             lines.append(f"  {_describe(node)}{where}")
     lines.extend(line for chain in partition.chains for line in _chain(chain, partition))
     refused = [d for d in partition.decisions if not d.fused]

@@ -105,9 +105,30 @@ class Chain:
     ends: frozenset[Group] = frozenset()
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a value lies that is stored within the memory of a larger one, ``whole``.
+
+    Each of ``steps`` leads from a part to what holds it, or to the next part: runs of so many elements lie so many
+    apart, the first at some offset.
+    """
+
+    whole: Value
+    steps: tuple[tuple[int, int, int], ...]
+
+    def offset(self, own: Index) -> Index:
+        """The offset in the whole of the element at offset ``own``."""
+        for run, apart, first in self.steps:
+            own = own + (own // run) * (apart - run) + first
+        return own
+
+
 @dataclass
 class Partition:
-    """The groups in an order that respects their dependences, what each stores, and what is recomputed in place."""
+    """The groups in an order that respects their dependences, what each stores, and what is recomputed in place.
+
+    ``placed`` are stored values that have no memory of their own. Nobody reads them by themselves.
+    """
 
     groups: list[Group]
     stored: dict[Group, list[Value]]
@@ -116,6 +137,11 @@ class Partition:
     order: dict[Node, int]
     opaque: Opaque
     chains: list[Chain] = field(default_factory=list)
+    placed: dict[Value, Place] = field(default_factory=dict)
+
+    def memory(self, value: Value) -> Value:
+        """The value in whose memory a stored one lies."""
+        return self.placed[value].whole if value in self.placed else value
 
     def units(self) -> Iterator[Group | Chain]:
         """What becomes one kernel each: chains, and the groups in none."""

@@ -63,7 +63,7 @@ class GroupLowerer:
         return Task(kernel, tuple(values[n] for n in places), tuple(n for g in groups for n in g.nodes))
 
     def _lower(self, unit: Group | Chain) -> Task:
-        params = Params(self.partition.opaque, self.same, self.large, self.steady)
+        params = Params(self.partition.opaque, self.same, self.large, self.steady, self.partition.placed)
         if isinstance(unit, Group):
             return lower_group(unit, self.partition, params, self.machine)
         body = chain_body(unit, self.partition, params, self.machine)
@@ -85,8 +85,10 @@ def shape_of(groups: Sequence[Group], partition: Partition, same: Mapping[Value,
         number(storage(value))
     storages = tuple(values[storage(v)] for v in list(values))
     memory = tuple(number(same[v]) if v in same else -1 for v in list(values))
+    placed = [(v, partition.placed[v]) for g in groups for v in partition.stored[g] if v in partition.placed]
+    places = tuple((values[v], number(p.whole), p.steps) for v, p in placed)
     stored = tuple(tuple(values[v] for v in partition.stored[g]) for g in groups)
-    return (tuple(described), storages, memory, stored), list(values)
+    return (tuple(described), storages, memory, stored, places), list(values)
 
 
 def _blocks(chain: Chain, values: list[Value]) -> tuple[Any, ...]:

@@ -23,13 +23,10 @@ from tracecomp.passes.work import shared_where_it_pays
 
 def chain_body(chain: Chain, partition: Partition, params: Params, machine: Machine) -> tuple[Stmt, ...]:
     """The statements of a chain's kernel: what is packed once, then the blocks, of which the last may be lower."""
-    whole, rest = divmod(chain.count, chain.height)
-    outer, part = Var("outer", chain.outer), Var("part", whole)
+    outer = Var("outer", chain.outer)
     lowering = _Lowering(chain, partition, params, machine)
-    blocks = [(part, lowering.block(Rows(outer, chain.count, index(part) * chain.height, chain.height)))]
-    if rest:
-        last = Rows(outer, chain.count, Index((), whole * chain.height), rest)
-        blocks.append((Var("part", 1), lowering.block(last)))
+    cut = Rows(outer, chain.count, Index(), chain.count).cut(chain.height)
+    blocks = [(Var("part", chain.count // chain.height if n == 0 else 1), lowering.block(r)) for n, r in enumerate(cut)]
     if lowering.finish:
         body = [s for part, block in blocks for s in (Loop("serial", part, block),)]
         within = (*lowering.locals, *lowering.start, *body, *lowering.finish)

@@ -251,7 +251,7 @@ class _Builder:
                 block.stmts.append(Store(kept.buffer, kept.offset, expr))
             if value in self.stored:
                 offset = linear(self._position(node), value.shape)
-                block.stmts.append(Store(self.params.written(value), offset, expr))
+                block.stmts.append(self.params.store(value, offset, expr))
 
     def _store_rows(self, block: Block) -> None:
         """Row results: stored in the row statements of the first sweep in which they are ready."""
@@ -261,7 +261,7 @@ class _Builder:
             if self._is_row(node) and self.ready[node] == self.sweep:
                 position = unravel(self.row, value.shape)
                 expr = cast(self.evaluator.read(value, position), value.dtype)
-                block.stmts.append(Store(self.params.written(value), linear(position, value.shape), expr))
+                block.stmts.append(self.params.store(value, linear(position, value.shape), expr))
 
 
 def identity(op: str, dtype: DType) -> bool | int | float:

@@ -34,7 +34,7 @@ class Outputs:
         self.reads = {g: values_read(g, partition) | _operands(g) for g in partition.groups}
         self.place = {g: n for n, g in enumerate(partition.groups)}
         self.last_read = {v: n for n, g in enumerate(partition.groups) for v in self.reads[g]}
-        self.producer = {v: g for g in partition.groups for v in partition.stored[g]}
+        self.producer = {partition.memory(v): g for g in partition.groups for v in partition.stored[g]}
         for position, output in enumerate(graph.outputs):
             self._settle(storage(output.value), position)
         for group in partition.groups:

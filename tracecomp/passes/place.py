@@ -18,6 +18,7 @@ from tracecomp.ir.types import TensorType, bool_, uint8
 from tracecomp.passes.chains import with_chains
 from tracecomp.passes.fuse import Fuser
 from tracecomp.passes.groups import Group, Partition
+from tracecomp.passes.joins import with_joins
 from tracecomp.passes.lower import GroupLowerer, Task, copy_task
 from tracecomp.passes.machine import Machine, host
 from tracecomp.passes.masked_pads import with_masked_pads
@@ -104,6 +105,7 @@ class _Planner:
         partition = Fuser(graph, self.fuse, overwritten).run()
         if self.fuse:
             partition = with_masked_pads(partition, graph, self.machine)
+            partition = with_joins(partition, graph, aliases)
             partition = with_chains(partition, graph, aliases, self.machine)
         outputs = Outputs(graph, partition, aliases, self.machine, within)
         known = steady_values(graph, steady)

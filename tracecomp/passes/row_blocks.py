@@ -51,6 +51,12 @@ class Rows:
         """The number of the block's first row."""
         return self.place * self.count + self.first
 
+    def cut(self, height: int) -> list[Rows]:
+        """Blocks of ``height`` rows, by their number ``part``, and the last block if it is lower."""
+        whole, rest = divmod(self.count, height)
+        blocks = [Rows(self.outer, self.count, index(Var("part", whole)) * height, height)]
+        return [*blocks, Rows(self.outer, self.count, Index((), whole * height), rest)] if rest else blocks
+
     @property
     def around(self) -> tuple[Var, ...]:
         """The variables that number the block."""
@@ -84,10 +90,10 @@ class RowBlock:
     ) -> None:
         self.rows = rows
         self.params = params
-        self.made = {params.of(v): v for v in (*made, *perhaps)}
+        self.made = {params.of(v): v for v in (*made, *perhaps) if v not in params.placed}
         self.local = local
         self.perhaps = perhaps
-        self.apart: set[Value] = set()
+        self.apart = {v for v in perhaps if v in params.placed}
 
     def nest(self, group: Group, partition: Partition) -> Nest | BilinearNest | Summed:
         """A group's nest for the block."""

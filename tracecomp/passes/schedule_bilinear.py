@@ -67,7 +67,7 @@ def schedule_parts(nest: BilinearNest, machine: Machine) -> tuple[tuple[Stmt, ..
         return (), dot_form(nest, in_lanes, sharing(nest.work, PARALLEL_WORK), machine)
     plan = plan_of(nest, machine)
     computing, nest = computed_once(nest, plan, PARALLEL_WORK)
-    tiled = _Tiled(nest, plan)
+    tiled = _Tiled(nest, plan, machine)
     if tiled.plan.packed and tiled.moving.inside:
         return computing, (*tiled.packing(), *tiled.emit())
     return (*computing, *(() if tiled.alone else tiled.packing())), tiled.emit()
@@ -76,8 +76,8 @@ def schedule_parts(nest: BilinearNest, machine: Machine) -> tuple[tuple[Stmt, ..
 class _Tiled:
     """Emits the register-tiled form: the packed operand first, then rectangles of blocks of register tiles."""
 
-    def __init__(self, nest: BilinearNest, plan: Plan) -> None:
-        self.nest, self.plan = nest, plan
+    def __init__(self, nest: BilinearNest, plan: Plan, machine: Machine) -> None:
+        self.nest, self.plan, self.machine = nest, plan, machine
         self.shared = sharing(nest.work, PARALLEL_WORK)
         self.moving = nest.moving(plan.vector)
         self.vector = plan.vector
@@ -108,6 +108,18 @@ class _Tiled:
                 inner.remove(var)
         return inner
 
+    def _apart(self, blocks: int) -> list[Var]:
+        """Of the inner variables those that a block has one value of, so that there are enough blocks for threads.
+
+        No more than that if every block would read all the data from memory, because the last cache does not hold them.
+        """
+        loads = [o.load for o in (self.nest.lhs, self.nest.rhs) if o.load is not None]
+        data = sum(x.buffer.size * x.dtype.itemsize for x in loads)
+        enough = [v for v in self.inner if blocks * v.extent >= LEAST_BLOCKS]
+        if not enough or data <= self.machine.l3_bytes // 2:
+            return self.inner
+        return [min(enough, key=lambda v: v.extent)]
+
     def columns(self) -> list[_Columns]:
         """Whole chunks of lanes, and the remaining lanes."""
         columns, first = [_Columns(self.chunks, 0, self.plan.width)], self.chunks * self.plan.width
@@ -126,7 +138,7 @@ class _Tiled:
         blocks = self._row_blocks(outer * sum(c.count for c in columns))
         rows = [self._rows(-(-blocks * max(c.width, LEAST_WIDTH) // self.plan.width)) for c in columns]
         total = outer * sum(c.count * r.count for c, cut in zip(columns, rows, strict=True) for r in cut)
-        apart = self.inner if self.shared != "serial" and total < LEAST_BLOCKS else []
+        apart = self._apart(total) if self.shared != "serial" and total < LEAST_BLOCKS else []
         parts = [self._blocks(outer, c, cut, apart) for c, cut in zip(columns, rows, strict=True)]
         return one_after_another(self.shared, parts)
 

@@ -18,6 +18,9 @@ GATHER_COST = 20.0
 PACKED_COST = 8.0
 SHUFFLED_COST = 3.0
 STORE_COST = 20.0
+FAR_COST = 0.15
+FAR_LINES = 1024
+"""With so many lines, one for each term, fetching ahead keeps up; with more they push each other out of the cache."""
 AS_GOOD = 1.05
 """A choice whose results are stored side by side may cost so much more than one whose results are stored apart: blocks
 of rows have lines of those in common, for which threads contend."""
@@ -87,9 +90,20 @@ def _lane_cost(nest: BilinearNest, vector: Var, packing: bool = False) -> float:
             cost += (1.0 if stride == 1 else SHUFFLED_COST if shuffled else apart) / reuse
     if nest.one_sided(vector):
         cost -= 0.5
+    if packing and _far_apart(nest, nest.lhs if nest.moving(vector) is nest.rhs else nest.rhs):
+        cost += FAR_COST
     if nest.store_stride(vector) != 1:
         cost += STORE_COST / max(product_of(nest.reduce), 1)
     return cost / filled(vector.extent)
+
+
+def _far_apart(nest: BilinearNest, still: Operand) -> bool:
+    """Whether the elements that the rows of a tile read lie in lines of their own for every term, far apart."""
+    last = nest.reduce[-1] if nest.reduce else None
+    if last is None or product_of(nest.reduce) <= FAR_LINES:
+        return False
+    far = abs(still.stride(last) or 0) * nest.acc.dtype.itemsize >= FAR_BYTES
+    return far and any(still.stride(v) == 1 for v in nest.out)
 
 
 def _vector(nest: BilinearNest) -> Var:

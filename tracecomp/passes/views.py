@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tracecomp.ir.graph import Value
 from tracecomp.ir.types import Shape, broadcast_shapes
+from tracecomp.passes.orders import reshape_parts
 from tracecomp.passes.rewrite import Application, Replacement, Rewriter, Rules, constant, made_by
 
 RULES = Rules()
@@ -73,12 +74,21 @@ def expand_of_leading_ones(g: Rewriter, a: Application) -> Replacement:
 
 @RULES.on("permute")
 def permute_of_permute(g: Rewriter, a: Application) -> Replacement:
-    """permute(permute(x, p), q) -> permute(x, p[q])"""
-    inner = made_by(a.inputs[0], "permute")
-    if inner is None:
+    """permute(permute(x, p), q) -> permute(x, p[q]), also with a reshape between them that merges axes"""
+    between = made_by(a.inputs[0], "reshape")
+    value = between.inputs[0] if between else a.inputs[0]
+    inner = made_by(value, "permute")
+    if inner is None or 0 in value.shape:
         return None
-    dims = tuple(inner.attrs["dims"][d] for d in a.attrs["dims"])
-    return g.apply("permute", inner.inputs[0], dims=dims)
+    runs: dict[int, list[int]] = {}
+    for ins, outs in reshape_parts(value.shape, a.inputs[0].shape):
+        if len(outs) > 1:
+            return None
+        runs[outs[0]] = ins
+    moved = [axis for d in a.attrs["dims"] for axis in runs.get(d, [])]
+    moved += [axis for axis in range(value.ndim) if axis not in moved]  # of one place
+    dims = tuple(inner.attrs["dims"][d] for d in moved)
+    return g.reshape(g.apply("permute", inner.inputs[0], dims=dims), a.type.shape)
 
 
 @RULES.on("permute")

@@ -11,14 +11,17 @@ from pathlib import Path
 from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any
 
+import numpy
+
 from tracecomp.errors import is_user_file
 from tracecomp.record.frames import function_of
 from tracecomp.record.guards import Names
 from tracecomp.record.places import Contents
 from tracecomp.record.recorder import Recorder
 
-_LIBRARIES = tuple(
-    str(Path(sysconfig.get_path(name)).resolve()) for name in ("stdlib", "platstdlib", "purelib", "platlib")
+_LIBRARIES = (
+    *(str(Path(sysconfig.get_path(name)).resolve()) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+    str(Path(numpy.__path__[0]).resolve().parent),  # an environment may take libraries from another one
 )
 
 
@@ -71,11 +74,11 @@ class Watch:
             return
         self._objects.add(id(owner))
         kind = type(owner)
+        attributes = _attributes(owner)
         if _is_module(owner):
             for module in owner.modules():
                 self.recorder.module_ran(module)
         elif not isinstance(owner, type) and _is_user_class(kind):
-            attributes = _attributes(owner)
             if existed:
                 self.names.own(attributes, f"attribute of {kind.__name__}:")
             for name, value in list(attributes.items()):
@@ -144,8 +147,15 @@ def _globals_of(code: CodeType) -> tuple[str, ...]:
 
 
 def _attributes(value: Any) -> dict[str, Any]:
-    """The attributes that ``value`` has of its own; its class may answer for any other name."""
-    return object.__getattribute__(value, "__dict__") if type(value).__dictoffset__ else {}
+    """The attributes that an object has of its own, whatever its class makes of other names.
+
+    An exception here would leave the trace function, and CPython 3.11 may crash when one does so within ``__del__``.
+    """
+    try:
+        found = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _is_module(value: Any) -> bool:
