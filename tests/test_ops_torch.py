@@ -145,7 +145,7 @@ COUNTERPARTS: dict[str, Callable[..., Any]] = {
     "topk": lambda x, *, axis, count, descending: tuple(
         r.narrow(axis, 0, count) for r in torch.sort(x, dim=axis, descending=descending, stable=True)
     ),
-    "cholesky": torch.linalg.cholesky,
+    "cholesky": lambda x, strict: tuple(torch.linalg.cholesky_ex(x, check_errors=strict)),
     "matrix_solve": torch.linalg.solve,
     "matrix_inverse": torch.linalg.inv,
     "pinv": lambda x, *, rtol, hermitian: torch.linalg.pinv(x, rtol=rtol, hermitian=hermitian),

@@ -42,6 +42,37 @@ def test_triangles_are_solved(shape: tuple[int, ...], left: bool, upper: bool) -
     np.testing.assert_allclose(triangle @ x if left else x @ triangle, b, atol=1e-9)
 
 
+def definite(*shape: int) -> Any:
+    x = np.random.default_rng(4).standard_normal(shape)
+    return x @ np.swapaxes(x, -1, -2) + shape[-1] * np.eye(shape[-1])
+
+
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize("dtype", list(EPSILON))
+@pytest.mark.parametrize("shape", [(1, 1), (16, 16), (75, 75), (3, 40, 40), (2, 0, 0), (0, 3, 3)], ids=str)
+def test_cholesky_reads_the_lower_triangle(shape: tuple[int, ...], dtype: str, upper: bool) -> None:
+    a = definite(*shape)
+    given = (a + np.triu(np.ones(shape), 1)).astype(dtype)
+    factor, info = compiled(lambda t: tuple(tracecomp.linalg.cholesky_ex(t, upper=upper)), given)
+    exact = np.linalg.cholesky(a)
+    np.testing.assert_allclose(factor, np.swapaxes(exact, -1, -2) if upper else exact, atol=EPSILON[dtype])
+    assert info.shape == shape[:-2] and not info.any()
+
+
+def test_what_is_not_definite_is_refused_with_its_order() -> None:
+    good = definite(3, 40, 40)
+    bad = good.copy()
+    bad[1, 20, 20], bad[2, 5, 5] = -1, np.nan
+    call = tracecomp.compile(tracecomp.linalg.cholesky)
+    for _ in range(4):
+        call(tracecomp.tensor(good))
+    for fn in (tracecomp.linalg.cholesky, call):
+        with pytest.raises(tracecomp.linalg.LinAlgError, match="leading minor of order 21 is not"):
+            fn(tracecomp.tensor(bad))
+    (orders,) = compiled(lambda t: tracecomp.linalg.cholesky_ex(t)[1], bad)
+    assert orders.tolist() == tracecomp.linalg.cholesky_ex(tracecomp.tensor(bad))[1].tolist() == [0, 21, 6]
+
+
 def test_lu_without_columns() -> None:
     p, low, up = compiled(lambda t: tuple(tracecomp.linalg.lu(t)), np.zeros((2, 3, 0)))
     np.testing.assert_array_equal(p, np.broadcast_to(np.eye(3), (2, 3, 3)))

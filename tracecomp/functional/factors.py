@@ -69,14 +69,14 @@ def no_errors(x: Tensor) -> Tensor:
 @namespaced("linalg")
 def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
     """Lower (or upper) triangular factor of symmetric positive-definite matrices; LinAlgError for others."""
-    factor = prim.cholesky(matrices(A, "linalg.cholesky", square=True))
-    return matrix_transpose(factor) if upper else factor
+    return cholesky_ex(A, upper=upper, check_errors=True)[0]
 
 
 @namespaced("linalg")
 def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> Any:
-    """(factor, info)."""
-    return CholeskyExResult(cholesky(A, upper=upper), no_errors(A))
+    """(factor, info): the order of the first leading minor that is not positive-definite, 0 if all are."""
+    factor, info = prim.cholesky(matrices(A, "linalg.cholesky", square=True), strict=check_errors)
+    return CholeskyExResult(matrix_transpose(factor) if upper else factor, info)
 
 
 @function()

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.errors import VerifyError
+from tracecomp.errors import VerifyError, failure
 from tracecomp.ir.index import Atom, Computed, FloorDiv, Index, Mod, Var
 from tracecomp.ir.loops import (
     Acc,
@@ -202,7 +202,8 @@ class _Kernel(Scope):
                     self.body(s.body)
             case Check():
                 if not self.expr(s.condition).all():
-                    raise IndexError
+                    detail = 0 if s.detail is None else int(self.expr(s.detail).max())
+                    raise failure(s.failure, detail=detail)
             case Prefetch():
                 pass
 

@@ -1,6 +1,7 @@
 """Every primitive operator, one record each; importing this package fills the registry ``ir.op.OPS``."""
 
 from tracecomp.ops import (
+    cholesky,
     complexes,
     contraction,
     control,
@@ -25,6 +26,7 @@ from tracecomp.ops import (
 )
 
 __all__ = [
+    "cholesky",
     "complexes",
     "contraction",
     "control",

@@ -16,10 +16,6 @@ from tracecomp.ops.prim import prim
 _LETTERS = "abcdefgh"
 
 
-class LinAlgError(RuntimeError):
-    """A matrix has no such decomposition: singular, or not positive-definite."""
-
-
 def mm(a: Any, b: Any) -> Any:
     """Product of two batches of matrices with the same leading axes."""
     batch = _LETTERS[: len(a.shape) - 2]

@@ -17,9 +17,11 @@ from tracecomp.record.guards import Names
 from tracecomp.record.places import Contents
 from tracecomp.record.recorder import Recorder
 
-_LIBRARIES = tuple(
-    str(Path(sysconfig.get_path(name)).resolve()) for name in ("stdlib", "platstdlib", "purelib", "platlib")
+_LIBRARIES = (
+    *(str(Path(sysconfig.get_path(name)).resolve()) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+    *(folder for folder in sys.path if Path(folder).name in ("site-packages", "dist-packages")),
 )
+"""Also other folders of installed packages: the user's own, and those that a virtual environment is told of."""
 
 
 def _is_programs(name: str) -> bool:
