@@ -73,6 +73,49 @@ def test_what_is_not_definite_is_refused_with_its_order() -> None:
     assert orders.tolist() == tracecomp.linalg.cholesky_ex(tracecomp.tensor(bad))[1].tolist() == [0, 21, 6]
 
 
+@pytest.mark.parametrize("dtype", list(EPSILON))
+@pytest.mark.parametrize("mode", ["reduced", "complete"])
+@pytest.mark.parametrize("shape", [(1, 1), (17, 17), (75, 40), (40, 75), (3, 20, 33), (2, 3, 0), (0, 3, 3)], ids=str)
+def test_qr_has_the_signs_of_lapack(shape: tuple[int, ...], mode: str, dtype: str) -> None:
+    x = np.random.default_rng(8).standard_normal(shape).astype(dtype)
+    q, r = compiled(lambda t: tuple(tracecomp.linalg.qr(t, mode)), x)
+    exact_q, exact_r = np.linalg.qr(x.astype(np.float64), mode=mode)
+    np.testing.assert_allclose(q @ r, x, atol=EPSILON[dtype])
+    unit = np.broadcast_to(np.eye(q.shape[-1]), (*shape[:-2], *q.shape[-1:] * 2))
+    np.testing.assert_allclose(np.swapaxes(q, -1, -2) @ q, unit, atol=EPSILON[dtype])
+    wide = slice(min(shape[-2:])) if mode == "complete" else slice(None)
+    np.testing.assert_allclose(q[..., wide], exact_q[..., wide], atol=50 * EPSILON[dtype])
+    np.testing.assert_allclose(r, exact_r, atol=50 * EPSILON[dtype])
+    assert (np.triu(r) == r).all()
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-40, 1e-25, 1e25, 1e38])
+def test_qr_of_numbers_whose_squares_are_no_floats(scale: float) -> None:
+    x = (np.random.default_rng(9).uniform(-1, 1, (2, 20, 18)) * scale).astype(np.float32)
+    q, r = compiled(lambda t: tuple(tracecomp.linalg.qr(t)), x)
+    np.testing.assert_allclose(np.swapaxes(q, -1, -2) @ q, [np.eye(18)] * 2, atol=1e-5)
+    np.testing.assert_allclose(q.astype(np.float64) @ r, x, atol=max(1e-5 * scale, 1e-44))
+
+
+@pytest.mark.parametrize("turn", [False, True])
+@pytest.mark.parametrize("left", [False, True])
+def test_products_with_reflections(left: bool, turn: bool) -> None:
+    rng = np.random.default_rng(10)
+    x, other = rng.standard_normal((2, 40, 37)), rng.standard_normal((2, 40, 9))
+    other = other if left else np.swapaxes(other, -1, -2).copy()
+
+    def run(t: Any, u: Any) -> Any:
+        a, tau = tracecomp.geqrf(t)
+        return tracecomp.ormqr(a, tau, u, left, turn), tracecomp.linalg.householder_product(a, tau)
+
+    product, first = compiled(run, x, other)
+    q = np.linalg.qr(x, mode="complete")[0]
+    q[..., 37:] = compiled(lambda t: tracecomp.linalg.qr(t, "complete")[0], x)[0][..., 37:]
+    np.testing.assert_allclose(first, q[..., :37], atol=1e-12)
+    q = np.swapaxes(q, -1, -2) if turn else q
+    np.testing.assert_allclose(product, q @ other if left else other @ q, atol=1e-12)
+
+
 def test_lu_without_columns() -> None:
     p, low, up = compiled(lambda t: tuple(tracecomp.linalg.lu(t)), np.zeros((2, 3, 0)))
     np.testing.assert_array_equal(p, np.broadcast_to(np.eye(3), (2, 3, 3)))

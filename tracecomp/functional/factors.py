@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tracecomp.functional.creation import constant
-from tracecomp.functional.matmul import identity, matmul
+from tracecomp.functional.matmul import identity
 from tracecomp.functional.method import function, namespaced, publish
 from tracecomp.functional.promotion import cast, with_zero_gradient
 from tracecomp.functional.results import result_type_named
@@ -215,21 +215,10 @@ def lu_(input: Tensor, pivot: bool = True, get_infos: bool = False) -> Any:
 def householder_product(A: Tensor, tau: Tensor) -> Tensor:
     """The first columns of the product of reflections I - tau v v' given below the diagonal of ``A``."""
     matrices(A, "linalg.householder_product")
-    return with_zero_gradient(_reflected(A, tau, tall_identity(A), False), A)
+    return with_zero_gradient(prim.reflect(A, tau, tall_identity(A), turn=False), A)
 
 
 publish("orgqr", householder_product, method=True)
-
-
-def _reflected(A: Tensor, tau: Tensor, x: Tensor, transpose: bool) -> Tensor:
-    """Reflections applied to ``x`` from the left, the last one first (or the first one first)."""
-    v = prim.add(tril(A, -1), tall_identity(A))
-    k = tau.shape[-1]
-    for i in range(k) if transpose else reversed(range(k)):
-        column = v[..., i : i + 1]
-        scale = tau[..., i : i + 1].unsqueeze(-1)
-        x = prim.sub(x, prim.mul(scale, matmul(column, matmul(matrix_transpose(column), x))))
-    return x
 
 
 @function()
@@ -249,5 +238,5 @@ def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpos
         raise RuntimeError("torch.ormqr: tau.shape[-1] must be equal to min(other.shape[-2], input.shape[-1])")
     wide = input if input.shape[-1] <= m else input[..., :m]
     if left:
-        return _reflected(wide, tau, other, transpose)
-    return matrix_transpose(_reflected(wide, tau, matrix_transpose(other), not transpose))
+        return prim.reflect(wide, tau, other, turn=transpose)
+    return matrix_transpose(prim.reflect(wide, tau, matrix_transpose(other), turn=not transpose))

@@ -59,14 +59,18 @@ class Panel:
         return self.first + self.count
 
 
-def panels(names: Names, steps: int, body: Callable[[Panel], Sequence[Stmt]]) -> list[Stmt]:
-    """``body`` for the whole panels of so many steps, and for a last, narrower one."""
+def panels(
+    names: Names, steps: int, body: Callable[[Panel], Sequence[Stmt]], back: bool = False
+) -> list[Stmt]:
+    """``body`` for the whole panels of so many steps, and for a last, narrower one; the last one first if ``back``."""
     whole, rest = divmod(steps, PANEL)
     result: list[Stmt] = []
     if whole:
         number = names.var(whole)
-        result.append(Loop("serial", number, tuple(body(Panel(index(number) * PANEL, PANEL)))))
-    return [*result, *(body(Panel(Index(const=whole * PANEL), rest)) if rest else [])]
+        place = index(number) * -1 + (whole - 1) if back else index(number)
+        result.append(Loop("serial", number, tuple(body(Panel(place * PANEL, PANEL)))))
+    last = list(body(Panel(Index(const=whole * PANEL), rest))) if rest else []
+    return [*last, *result] if back else [*result, *last]
 
 
 def strips(names: Names, size: int) -> Iterator[tuple[Index, int, Callable[[Sequence[Stmt]], list[Stmt]]]]:

@@ -95,7 +95,7 @@ def decomposition(
 
     def checked(*types: TensorType, **attrs: Any) -> Any:
         check_dtype(name, types, "wide")
-        at_least_two = all(t.ndim >= 2 for t in types)
+        at_least_two = types[0].ndim >= 2
         require(
             at_least_two,
             RuntimeError,
