@@ -116,6 +116,20 @@ def test_products_with_reflections(left: bool, turn: bool) -> None:
     np.testing.assert_allclose(product, q @ other if left else other @ q, atol=1e-12)
 
 
+def test_reflections_that_do_not_fit_are_refused() -> None:
+    a, tau = tracecomp.ones(2, 3, 3), tracecomp.ones(2, 3)
+    with pytest.raises(RuntimeError, match="tau to have one dimension less"):
+        tracecomp.ormqr(a, a, a)
+    with pytest.raises(RuntimeError, match="other to have the same number of dimensions"):
+        tracecomp.ormqr(a, tau, a[0])
+    with pytest.raises(RuntimeError, match="batch dimensions of other"):
+        tracecomp.ormqr(a, tau, a[:1])
+    with pytest.raises(RuntimeError, match="batch dimensions of tau"):
+        tracecomp.linalg.householder_product(a, tau[:1])
+    with pytest.raises(RuntimeError, match="greater than or equal to tau"):
+        tracecomp.linalg.householder_product(a[..., :2], tau)
+
+
 def test_lu_without_columns() -> None:
     p, low, up = compiled(lambda t: tuple(tracecomp.linalg.lu(t)), np.zeros((2, 3, 0)))
     np.testing.assert_array_equal(p, np.broadcast_to(np.eye(3), (2, 3, 3)))

@@ -215,10 +215,35 @@ def lu_(input: Tensor, pivot: bool = True, get_infos: bool = False) -> Any:
 def householder_product(A: Tensor, tau: Tensor) -> Tensor:
     """The first columns of the product of reflections I - tau v v' given below the diagonal of ``A``."""
     matrices(A, "linalg.householder_product")
+    _fitting("torch.linalg.householder_product", A, tau)
+    if A.shape[-1] < tau.shape[-1]:
+        raise RuntimeError(
+            "torch.linalg.householder_product: input.shape[-1] must be greater than or equal to tau.shape[-1]"
+        )
     return with_zero_gradient(prim.reflect(A, tau, tall_identity(A), turn=False), A)
 
 
 publish("orgqr", householder_product, method=True)
+
+
+def _fitting(name: str, input: Tensor, tau: Tensor, other: Tensor | None = None) -> None:
+    """Reflections, their factors and what they are applied to belong together."""
+    if tau.ndim != input.ndim - 1:
+        raise RuntimeError(
+            f"{name}: Expected tau to have one dimension less than input, but got tau.ndim equal to {tau.ndim} and "
+            f"input.ndim is equal to {input.ndim}"
+        )
+    if other is not None and other.ndim != input.ndim:
+        raise RuntimeError(
+            f"{name}: Expected other to have the same number of dimensions as input, but got other.ndim equal to "
+            f"{other.ndim} and input.ndim is equal to {input.ndim}"
+        )
+    lead = tuple(input.shape[:-2])
+    for what, found in (("tau", tau.shape[:-1]), ("other", lead if other is None else other.shape[:-2])):
+        if tuple(found) != lead:
+            raise RuntimeError(
+                f"{name}: Expected batch dimensions of {what} to be equal to input.shape[:-2], but got {list(found)}"
+            )
 
 
 @function()
@@ -232,6 +257,7 @@ def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpos
     """Q other, Q' other, other Q or other Q' for the reflections of :func:`geqrf`."""
     if input.ndim < 2:
         raise RuntimeError("torch.ormqr: input must have at least 2 dimensions.")
+    _fitting("torch.ormqr", input, tau, other)
     m = input.shape[-2]
     inner = other.shape[-2 if left else -1]
     if tau.shape[-1] > min(inner, input.shape[-1]) or m != inner:
