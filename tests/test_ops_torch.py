@@ -145,13 +145,15 @@ COUNTERPARTS: dict[str, Callable[..., Any]] = {
     "topk": lambda x, *, axis, count, descending: tuple(
         r.narrow(axis, 0, count) for r in torch.sort(x, dim=axis, descending=descending, stable=True)
     ),
-    "cholesky": torch.linalg.cholesky,
+    "cholesky": lambda x, strict: tuple(torch.linalg.cholesky_ex(x, check_errors=strict)),
     "matrix_solve": torch.linalg.solve,
     "matrix_inverse": torch.linalg.inv,
     "pinv": lambda x, *, rtol, hermitian: torch.linalg.pinv(x, rtol=rtol, hermitian=hermitian),
     "det": torch.linalg.det,
     "slogdet": lambda x: tuple(torch.linalg.slogdet(x)),
     "geqrf": lambda x: tuple(torch.geqrf(x)),
+    "reflections": lambda x: tuple(torch.geqrf(x)),
+    "reflect": lambda a, tau, x, turn: torch.ormqr(a[..., : tau.shape[-1]], tau, x, transpose=turn),
     "lu_factor": lambda x: tuple(torch.linalg.lu_factor(x)),
     "triangular_solve": lambda a, b, above, ones, turn: torch.linalg.solve_triangular(
         a.mT if turn else a, b, upper=above != turn, unitriangular=ones

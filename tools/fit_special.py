@@ -1,9 +1,9 @@
-"""Write ``tracecomp/functional/tables.py``: Chebyshev series of special functions, fitted with mpmath.
+"""Write ``tracecomp/functional/tables.py``: polynomials of special functions, fitted with mpmath.
 
     python tools/fit_special.py > tracecomp/functional/tables.py
 
-Each series approximates a smooth function on [-1, 1] of a mapped argument; terms below 1e-17 of the largest are
-dropped.
+Each approximates a smooth function on [-1, 1] of a mapped argument: its Chebyshev series, whose terms below 1e-17 of
+the largest are dropped, written in powers. Where powers would cancel 3 digits more it stays a Chebyshev series.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ mp.mp.dps = 40
 Fn = Callable[[mp.mpf], mp.mpf]
 
 
-def series(f: Fn, count: int = 64) -> list[float]:
+def series(f: Fn, count: int = 64) -> list[mp.mpf]:
     """Chebyshev coefficients of ``f`` on [-1, 1], the first one halved."""
     nodes = [mp.cos(mp.pi * (k + mp.mpf(1) / 2) / count) for k in range(count)]
     values = [f(t) for t in nodes]
@@ -28,7 +28,18 @@ def series(f: Fn, count: int = 64) -> list[float]:
     top = max(abs(c) for c in found)
     while abs(found[-1]) < top * mp.mpf("1e-17"):
         found.pop()
-    return [float(c) for c in found]
+    return found
+
+
+def powers(chebyshev: list[mp.mpf]) -> list[mp.mpf]:
+    """The same polynomial in powers of its argument, lowest first."""
+    count = len(chebyshev)
+    result = [mp.mpf(0)] * count
+    now, after = [1] + [0] * (count - 1), [0, 1] + [0] * (count - 2)
+    for c in chebyshev:
+        result = [r + c * term for r, term in zip(result, now, strict=True)]
+        now, after = after, [2 * up - term for up, term in zip([0, *after], now, strict=False)]
+    return result
 
 
 def phase(order: int, x: mp.mpf) -> mp.mpc:
@@ -77,10 +88,18 @@ def large_airy(t: mp.mpf) -> mp.mpf:
     return mp.airyai(x) * mp.exp(zeta) * 2 * mp.sqrt(mp.pi) * mp.root(x, 4)
 
 
+def far_quantile(t: mp.mpf) -> mp.mpf:
+    """-ndtri(exp(-s*s/2))/s at t = 1.33 - 14.3/(s + 4), by Newton's iteration on the logarithm."""
+    s = mp.mpf("14.3") / (mp.mpf("1.33") - t) - 4
+    y = s
+    for _ in range(30):
+        log = mp.log(mp.erfc(y / mp.sqrt(2)) / 2)
+        y += (log + s * s / 2) * mp.exp(log + y * y / 2) * mp.sqrt(2 * mp.pi)
+    return y / s
+
+
 TABLES: dict[str, Fn] = {
-    "I0E_SMALL": lambda t: mp.exp(-4 * (t + 1)) * mp.besseli(0, 4 * (t + 1)),
     "I0E_LARGE": lambda t: mp.exp(-inverse(t, 8)) * mp.besseli(0, inverse(t, 8)) * mp.sqrt(inverse(t, 8)),
-    "I1E_SMALL": lambda t: mp.exp(-4 * (t + 1)) * mp.besseli(1, 4 * (t + 1)) / (4 * (t + 1)),
     "I1E_LARGE": lambda t: mp.exp(-inverse(t, 8)) * mp.besseli(1, inverse(t, 8)) * mp.sqrt(inverse(t, 8)),
     "J0_SMALL": lambda t: mp.besselj(0, square_root(t, 8)),
     "J1_SMALL": lambda t: mp.besselj(1, square_root(t, 8)) / square_root(t, 8),
@@ -97,6 +116,7 @@ TABLES: dict[str, Fn] = {
     * (mp.besselk(1, square_root(t, 2)) - mp.log(square_root(t, 2) / 2) * mp.besseli(1, square_root(t, 2))),
     "K1_LARGE": lambda t: mp.exp(inverse(t, 2)) * mp.besselk(1, inverse(t, 2)) * mp.sqrt(inverse(t, 2)),
     "ERFCX": scaled_erfc,
+    "NDTRI": far_quantile,
     "AIRY_MIDDLE": lambda t: mp.airyai(-2 + 5 * t),
     "AIRY_LARGE": large_airy,
     "AIRY_P": lambda t: airy_phase((mp.mpf(3) / 2 * inverse_square(t, 12)) ** (mp.mpf(2) / 3))[0],
@@ -104,14 +124,16 @@ TABLES: dict[str, Fn] = {
     * inverse_square(t, 12),
 }
 
+CANCELLING = {"AIRY_MIDDLE"}
+
 
 def main() -> None:
-    print('"""Chebyshev series of special functions. Made by tools/fit_special.py; not edited by hand."""\n')
+    print('"""Polynomials of special functions. Made by tools/fit_special.py; not edited by hand."""\n')
     for name, f in TABLES.items():
         coefficients = series(f)
         print(f"{name} = (")
-        for c in coefficients:
-            print(f"    {c!r},")
+        for c in coefficients if name in CANCELLING else powers(coefficients):
+            print(f"    {float(c)!r},")
         print(")")
 
 

@@ -7,6 +7,7 @@ User mistakes raise the exception type that PyTorch raises (``TypeError``, ``Val
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -45,6 +46,37 @@ class CompileError(TracecompError):
 
 class OutOfRange(IndexError, RuntimeError):
     """An index at run time is out of range: PyTorch raises the one for ``x[i]``, the other for ``x.gather(0, i)``."""
+
+
+class LinAlgError(RuntimeError):
+    """A matrix has no such decomposition: singular, or not positive-definite."""
+
+
+FAILURES: dict[str, tuple[type[Exception], str]] = {
+    "index": (OutOfRange, "index out of range in {step}"),
+    "definite": (
+        LinAlgError,
+        "linalg.cholesky: The factorization could not be completed because the input is not positive-definite (the "
+        "leading minor of order {detail} is not positive-definite).",
+    ),
+}
+"""What a check of native code can find, and the exception for it."""
+
+
+def failure(kind: str, step: str = "", detail: int = 0) -> Exception:
+    error, text = FAILURES[kind]
+    return error(text.format(step=step, detail=detail))
+
+
+def failure_word(kind: str) -> int:
+    """What is added to the number of a failed step, below 2**32; a detail is added times 2**40."""
+    return [*FAILURES].index(kind) << 32
+
+
+def native_failure(word: int, labels: Sequence[str]) -> Exception:
+    """The exception for what native code has reported."""
+    kind = [*FAILURES][word >> 32 & 0xFF]
+    return failure(kind, labels[(word & 0xFFFFFFFF) - 1], word >> 40)
 
 
 def user_frame(depth: int = 1) -> FrameType | None:

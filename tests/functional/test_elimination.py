@@ -42,6 +42,94 @@ def test_triangles_are_solved(shape: tuple[int, ...], left: bool, upper: bool) -
     np.testing.assert_allclose(triangle @ x if left else x @ triangle, b, atol=1e-9)
 
 
+def definite(*shape: int) -> Any:
+    x = np.random.default_rng(4).standard_normal(shape)
+    return x @ np.swapaxes(x, -1, -2) + shape[-1] * np.eye(shape[-1])
+
+
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize("dtype", list(EPSILON))
+@pytest.mark.parametrize("shape", [(1, 1), (16, 16), (75, 75), (3, 40, 40), (2, 0, 0), (0, 3, 3)], ids=str)
+def test_cholesky_reads_the_lower_triangle(shape: tuple[int, ...], dtype: str, upper: bool) -> None:
+    a = definite(*shape)
+    given = (a + np.triu(np.ones(shape), 1)).astype(dtype)
+    factor, info = compiled(lambda t: tuple(tracecomp.linalg.cholesky_ex(t, upper=upper)), given)
+    exact = np.linalg.cholesky(a)
+    np.testing.assert_allclose(factor, np.swapaxes(exact, -1, -2) if upper else exact, atol=EPSILON[dtype])
+    assert info.shape == shape[:-2] and not info.any()
+
+
+def test_what_is_not_definite_is_refused_with_its_order() -> None:
+    good = definite(3, 40, 40)
+    bad = good.copy()
+    bad[1, 20, 20], bad[2, 5, 5] = -1, np.nan
+    call = tracecomp.compile(tracecomp.linalg.cholesky)
+    for _ in range(4):
+        call(tracecomp.tensor(good))
+    for fn in (tracecomp.linalg.cholesky, call):
+        with pytest.raises(tracecomp.linalg.LinAlgError, match="leading minor of order 21 is not"):
+            fn(tracecomp.tensor(bad))
+    (orders,) = compiled(lambda t: tracecomp.linalg.cholesky_ex(t)[1], bad)
+    assert orders.tolist() == tracecomp.linalg.cholesky_ex(tracecomp.tensor(bad))[1].tolist() == [0, 21, 6]
+
+
+@pytest.mark.parametrize("dtype", list(EPSILON))
+@pytest.mark.parametrize("mode", ["reduced", "complete"])
+@pytest.mark.parametrize("shape", [(1, 1), (17, 17), (75, 40), (40, 75), (3, 20, 33), (2, 3, 0), (0, 3, 3)], ids=str)
+def test_qr_has_the_signs_of_lapack(shape: tuple[int, ...], mode: str, dtype: str) -> None:
+    x = np.random.default_rng(8).standard_normal(shape).astype(dtype)
+    q, r = compiled(lambda t: tuple(tracecomp.linalg.qr(t, mode)), x)
+    exact_q, exact_r = np.linalg.qr(x.astype(np.float64), mode=mode)
+    np.testing.assert_allclose(q @ r, x, atol=EPSILON[dtype])
+    unit = np.broadcast_to(np.eye(q.shape[-1]), (*shape[:-2], *q.shape[-1:] * 2))
+    np.testing.assert_allclose(np.swapaxes(q, -1, -2) @ q, unit, atol=EPSILON[dtype])
+    wide = slice(min(shape[-2:])) if mode == "complete" else slice(None)
+    np.testing.assert_allclose(q[..., wide], exact_q[..., wide], atol=50 * EPSILON[dtype])
+    np.testing.assert_allclose(r, exact_r, atol=50 * EPSILON[dtype])
+    assert (np.triu(r) == r).all()
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-40, 1e-25, 1e25, 1e38])
+def test_qr_of_numbers_whose_squares_are_no_floats(scale: float) -> None:
+    x = (np.random.default_rng(9).uniform(-1, 1, (2, 20, 18)) * scale).astype(np.float32)
+    q, r = compiled(lambda t: tuple(tracecomp.linalg.qr(t)), x)
+    np.testing.assert_allclose(np.swapaxes(q, -1, -2) @ q, [np.eye(18)] * 2, atol=1e-5)
+    np.testing.assert_allclose(q.astype(np.float64) @ r, x, atol=max(1e-5 * scale, 1e-44))
+
+
+@pytest.mark.parametrize("turn", [False, True])
+@pytest.mark.parametrize("left", [False, True])
+def test_products_with_reflections(left: bool, turn: bool) -> None:
+    rng = np.random.default_rng(10)
+    x, other = rng.standard_normal((2, 40, 37)), rng.standard_normal((2, 40, 9))
+    other = other if left else np.swapaxes(other, -1, -2).copy()
+
+    def run(t: Any, u: Any) -> Any:
+        a, tau = tracecomp.geqrf(t)
+        return tracecomp.ormqr(a, tau, u, left, turn), tracecomp.linalg.householder_product(a, tau)
+
+    product, first = compiled(run, x, other)
+    q = np.linalg.qr(x, mode="complete")[0]
+    q[..., 37:] = compiled(lambda t: tracecomp.linalg.qr(t, "complete")[0], x)[0][..., 37:]
+    np.testing.assert_allclose(first, q[..., :37], atol=1e-12)
+    q = np.swapaxes(q, -1, -2) if turn else q
+    np.testing.assert_allclose(product, q @ other if left else other @ q, atol=1e-12)
+
+
+def test_reflections_that_do_not_fit_are_refused() -> None:
+    a, tau = tracecomp.ones(2, 3, 3), tracecomp.ones(2, 3)
+    with pytest.raises(RuntimeError, match="tau to have one dimension less"):
+        tracecomp.ormqr(a, a, a)
+    with pytest.raises(RuntimeError, match="other to have the same number of dimensions"):
+        tracecomp.ormqr(a, tau, a[0])
+    with pytest.raises(RuntimeError, match="batch dimensions of other"):
+        tracecomp.ormqr(a, tau, a[:1])
+    with pytest.raises(RuntimeError, match="batch dimensions of tau"):
+        tracecomp.linalg.householder_product(a, tau[:1])
+    with pytest.raises(RuntimeError, match="greater than or equal to tau"):
+        tracecomp.linalg.householder_product(a[..., :2], tau)
+
+
 def test_lu_without_columns() -> None:
     p, low, up = compiled(lambda t: tuple(tracecomp.linalg.lu(t)), np.zeros((2, 3, 0)))
     np.testing.assert_array_equal(p, np.broadcast_to(np.eye(3), (2, 3, 3)))

@@ -53,7 +53,7 @@ def _candidates() -> Iterator[tuple[Any, ...]]:
     yield from ((_floats(2, 2, 3), [2, 1, 4, 4]), (image, 2, 3), (image[:, :, 0], 2.0, 2), (image.unsqueeze(2), 2.0, 1))
     yield from ((m, 3, 0, 1), (m, (3,)), (m, (3, 3), (3, 1)), ("ij,jk->ik", m, m), (b, 3), (m, 1, True))
     yield from ((_floats(3, 2),), (x * 1j,), (x * 1j, x * 1j), (x * 1j, 4), (m * 1j, 4))
-    yield (_floats(16), 4, None, None, None, True, "reflect", False, None, True)
+    yield from ((m, x, m), (_floats(16), 4, None, None, None, True, "reflect", False, None, True))
 
 
 def calls(fn: Callable[..., Any]) -> Iterator[tuple[Any, ...]]:

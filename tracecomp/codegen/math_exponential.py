@@ -161,9 +161,22 @@ def _expm1_floor(x: Number) -> float:
 
 def _expm1_within(x: Number) -> Number:
     r, n = _reduce(x)
-    p = (r * r).fma(horner(r, _EXPM1_DOUBLE if x.is_double else _EXPM1_FLOAT), r)
     half = scale(x.full(1.0), n - 1.0)
+    p = _expm1_reduced(r)
     return where(n.equals(0.0), p, (half.fma(p, half - 0.5)) * 2.0)
+
+
+def _expm1_reduced(r: Number) -> Number:
+    return (r * r).fma(horner(r, _EXPM1_DOUBLE if r.is_double else _EXPM1_FLOAT), r)
+
+
+def expm1_below_zero(x: Number) -> Number:
+    """``exp(x) - 1`` for ``-100 <= x <= 0``, of either zero 0. Where n is not 0 it is so large that one part of ln(2)
+    is enough."""
+    n = (x * _LOG2E[0]).rint()
+    r = (-n).fma(split(x, _LN2)[0], x)
+    power = scale(x.full(1.0), n)
+    return power.fma(_expm1_reduced(r), power - 1.0)
 
 
 def decompose(x: Number) -> tuple[Number, Number]:
@@ -265,7 +278,7 @@ def sigmoid(x: Number) -> Number:
 
 
 def tanh(x: Number) -> Number:
-    t = _expm1_within(at_least(x.abs() * -2.0, _expm1_floor(x)))
+    t = expm1_below_zero(at_least(x.abs() * -2.0, _expm1_floor(x)))
     return (-t / (t + 2.0)).abs().with_sign_of(x)
 
 

@@ -9,24 +9,37 @@ from __future__ import annotations
 import math
 
 from tracecomp.codegen.emitter import Value
-from tracecomp.codegen.math_exponential import exp, exp_within, log, log_less, log_of_normal, short_log
+from tracecomp.codegen.math_exponential import (
+    exp,
+    exp_within,
+    expm1_below_zero,
+    log,
+    log_less,
+    log_of_normal,
+    short_log,
+)
 from tracecomp.codegen.math_trigonometric import sin_pi
 from tracecomp.codegen.numbers import Number, at_least, at_most, horner, where
 
-# erf(x)/x - 1 in x**2 on |x| <= 1: 2**-29.7 and 2**-62.8
+# log(erfc(-x))/x - 1 on -3.93 <= x <= 0 and -5.93 <= x <= 0, relative to erf: 2**-27.9 and 2**-60.3
 _ERF_FLOAT = (
-    0.12837916591465431, -0.37612627140440547, 0.11283600211815889, -0.026854445581508075, 0.005189536461939261,
-    -0.0008020845698406905, 7.889119157487838e-05,
+    0.12837917160969692, -0.6366193819543227, 0.10277783093982232, 0.01915306729067149, -0.00016038617823737228,
+    -0.0016670142638198148, -0.0006328280582557159, -0.00011763842048039513, -9.255908862424961e-06,
 )  # fmt: skip
 _ERF_DOUBLE = (
+    0.1283791670955126, -0.6366197723675816, 0.10277260330192356, 0.01912844700867232, -0.0002091946442551637,
+    -0.0016962059533211725, -0.0005901230955153633, -2.5868762476431928e-05, 6.452080002525652e-05,
+    2.9788408113479517e-05, 3.517954051262294e-06, -2.6854866826721894e-06, -1.580518187410763e-06,
+    -1.972501689535143e-07, 2.3423531656456722e-07, 1.9660860897585495e-07, 9.08498677853565e-08,
+    3.025987414767329e-08, 7.76360089167695e-09, 1.5630534426429977e-09, 2.463376196122957e-10,
+    2.986774138162455e-11, 2.693541914297564e-12, 1.702221067687132e-13, 6.725699468351075e-15,
+    1.2497638081766086e-16,
+)  # fmt: skip
+# erf(x)/x - 1 in x**2 on |x| <= 1: 2**-62.8
+_ERF_SMALL = (
     0.1283791670955126, -0.3761263890318375, 0.11283791670954885, -0.026866170645077875, 0.005223977624828431,
     -0.0008548326981425542, 0.0001205533113295582, -1.4925595772180906e-05, 1.64610084778027e-06,
     -1.6350396222864617e-07, 1.466032872274226e-08, -1.137495573607015e-09, 5.960685338520971e-11,
-)  # fmt: skip
-# log(erfc(x)) on 1 <= x <= 4, relative to erf: 2**-29.8
-_LOG_ERFC_FLOAT = (
-    -0.0003416990162321505, -1.1270883915407062, -0.6381463145773423, -0.10310531864386056, 0.021837299414821588,
-    -0.002947446775427695, 0.00018635550016678348,
 )  # fmt: skip
 # exp(x**2) * erfc(x) * (1 + 2*x) in (x - 4)/(x + 4) on 0.4 <= x <= 28: 2**-59.3
 _ERFC = (
@@ -96,13 +109,10 @@ _DIGAMMA_SERIES = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1
 
 
 def erf(x: Number) -> Number:
-    a = x.abs()
-    small = x.fma(horner(x * x, _ERF_DOUBLE if x.is_double else _ERF_FLOAT), x)
-    if x.is_double:
-        large = 1.0 - _erfc_tail(at_least(a, 1.0))
-    else:
-        large = 1.0 - exp_within(horner(at_most(a, 4.0), _LOG_ERFC_FLOAT))
-    return where(a < 1.0, small, large.with_sign_of(x))
+    """``1 - exp(log(erfc(|x|)))``; beyond the fitted range it is 1."""
+    b = at_least(-x.abs(), -5.93 if x.is_double else -3.93)
+    logarithm = b.fma(horner(b, _ERF_DOUBLE if x.is_double else _ERF_FLOAT), b)
+    return expm1_below_zero(logarithm).with_sign_of(x)
 
 
 def _erfc_tail(a: Number) -> Number:
@@ -119,7 +129,7 @@ def erfc(x: Number) -> Number:
     if not x.is_double:
         return _erfc_of_floats(x)
     a = x.abs()
-    small = 1.0 - x.fma(horner(x * x, _ERF_DOUBLE), x)
+    small = 1.0 - x.fma(horner(x * x, _ERF_SMALL), x)
     tail = _erfc_tail(at_least(a, 0.45))
     return where(a < 0.45, small, where(x < 0.0, 2.0 - tail, tail))
 

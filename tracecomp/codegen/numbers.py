@@ -187,8 +187,22 @@ def at_least(x: Number, limit: float) -> Number:
     return where(x < limit, limit, x)
 
 
+LONG = 10
+
+
 def horner(x: Number, coefficients: Sequence[float]) -> Number:
-    """The polynomial whose coefficients are given lowest first."""
+    """The polynomial whose coefficients are given lowest first.
+
+    A long one is the sum of its even and its odd part, because the processor cannot look ahead far enough to fill the
+    waits of one long chain with work on other elements.
+    """
+    if len(coefficients) < LONG:
+        return _chain(x, coefficients)
+    square = x * x
+    return _chain(square, coefficients[1::2]).fma(x, _chain(square, coefficients[::2]))
+
+
+def _chain(x: Number, coefficients: Sequence[float]) -> Number:
     total = x.full(coefficients[-1])
     for c in reversed(coefficients[:-1]):
         total = total.fma(x, x.full(c))

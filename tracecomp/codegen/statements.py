@@ -10,7 +10,7 @@ from tracecomp.codegen.elements import Binding
 from tracecomp.codegen.emitter import Emitter, Value
 from tracecomp.codegen.reducing import Reducing
 from tracecomp.codegen.storing import Storing
-from tracecomp.errors import CompileError
+from tracecomp.errors import CompileError, failure_word
 from tracecomp.ir.loops import Accumulate, Buffer, Check, If, Let, Local, Loop, Prefetch, Stmt, Store, Update, walk
 
 STACK_LOCAL_BYTES = 16384
@@ -211,9 +211,18 @@ class Statements(Storing, Reducing):
             self.e.declare(_STORE_FENCE, f"declare void {_STORE_FENCE}()")
             self.e.line(f"  call void {_STORE_FENCE}()")
 
+    def _failure(self, stmt: Check) -> Value:
+        """What is reported when the check fails."""
+        e = self.e
+        word = e.binary("add", Value("%step", "i64"), e.const("i64", failure_word(stmt.failure)))
+        if stmt.detail is None:
+            return word
+        return e.binary("add", word, e.binary("shl", self.eval(stmt.detail), e.const("i64", 40)))
+
     def _check(self, stmt: Check) -> None:
         e = self.e
         for _ in self.points(self.ordered(self.over(stmt.condition))):
+            word = self._failure(stmt)
             good = self.eval(stmt.condition)
             if good.width:
                 active = self.active()
@@ -223,4 +232,4 @@ class Statements(Storing, Reducing):
                 failed = e.compare("icmp ne", bits, e.const(bits.elem, 0))
             else:
                 failed = e.binary("xor", good, e.const("i1", 1))
-            self._branch(failed, ["  store i64 %step, ptr %failed, align 8"])
+            self._branch(failed, [f"  store {word}, ptr %failed, align 8"])

@@ -1,4 +1,4 @@
-"""Bessel and Airy functions: Chebyshev series near the origin, scaled series of the asymptotic form beyond."""
+"""Bessel and Airy functions: polynomials near the origin, scaled polynomials of the asymptotic form beyond."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tracecomp.functional import tables
 from tracecomp.functional.method import function, namespaced, share
 from tracecomp.functional.pointwise import magnitude
 from tracecomp.functional.promotion import as_float
-from tracecomp.functional.series import chebyshev
+from tracecomp.functional.series import chebyshev, polynomial
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor
 
@@ -20,28 +20,35 @@ def _split(x: Tensor, limit: float) -> tuple[Tensor, Tensor, Tensor]:
     return small, prim.where(small, x, limit), prim.where(small, limit, x)
 
 
-def _scaled_i(size: Tensor, order: int) -> Tensor:
-    """exp(-x) I_order(x) for x >= 0; for order 1 divided by x below 8."""
-    near, far = (tables.I0E_SMALL, tables.I0E_LARGE) if order == 0 else (tables.I1E_SMALL, tables.I1E_LARGE)
+def _series_i(x: Tensor, order: int) -> Tensor:
+    """I_order(x) for |x| <= 8 by its power series (DLMF 10.25.2), whose terms are all positive."""
+    terms = (16**k / (math.factorial(k) * math.factorial(k + order)) for k in range(23))
+    part = prim.mul(x, 0.125)
+    value = polynomial(prim.mul(part, part), tuple(terms))
+    return prim.mul(value, prim.mul(x, 0.5)) if order else value
+
+
+def _modified_i(size: Tensor, order: int, scaled: bool) -> Tensor:
+    """I_order(x) for x >= 0, times exp(-x) if ``scaled``."""
     small, low, high = _split(size, 8.0)
-    below = chebyshev(prim.sub(prim.mul(low, 0.25), 1.0), near)
-    if order == 1:
-        below = prim.mul(below, low)
-    above = prim.mul(chebyshev(prim.sub(prim.div(16.0, high), 1.0), far), prim.rsqrt(high))
-    return prim.where(small, below, above)
+    far_table = tables.I0E_LARGE if order == 0 else tables.I1E_LARGE
+    far = prim.mul(polynomial(prim.sub(prim.div(16.0, high), 1.0), far_table), prim.rsqrt(high))
+    near = _series_i(low, order)
+    if scaled:
+        return prim.where(small, prim.mul(near, prim.exp(prim.neg(low))), far)
+    return prim.where(small, near, prim.mul(far, prim.exp(high)))
 
 
 @function(inplace=True, composite=True)
 def i0(input: Tensor) -> Tensor:
     """Modified Bessel function of the first kind, order 0."""
-    size = magnitude(as_float(input))
-    return prim.mul(prim.exp(size), _scaled_i(size, 0))
+    return _modified_i(magnitude(as_float(input)), 0, False)
 
 
 @namespaced("special")
 def i0e(input: Tensor) -> Tensor:
     """exp(-|x|) i0(x)."""
-    return _scaled_i(prim.abs(as_float(input)), 0)
+    return _modified_i(prim.abs(as_float(input)), 0, True)
 
 
 def _odd(value: Tensor, x: Tensor) -> Tensor:
@@ -52,15 +59,14 @@ def _odd(value: Tensor, x: Tensor) -> Tensor:
 def i1(input: Tensor) -> Tensor:
     """Modified Bessel function of the first kind, order 1."""
     x = as_float(input)
-    size = magnitude(x)
-    return _odd(prim.mul(prim.exp(size), _scaled_i(size, 1)), x)
+    return _odd(_modified_i(magnitude(x), 1, False), x)
 
 
 @namespaced("special")
 def i1e(input: Tensor) -> Tensor:
     """exp(-|x|) i1(x)."""
     x = as_float(input)
-    return _odd(_scaled_i(magnitude(x), 1), x)
+    return _odd(_modified_i(magnitude(x), 1, True), x)
 
 
 share("special", "i0", i0)
@@ -76,7 +82,7 @@ def _outer(x: Tensor, order: int, second: bool) -> Tensor:
     """J (or Y) for x > 8: sqrt(2 / (pi x)) (P cos chi - Q sin chi), chi = x - (order / 2 + 1 / 4) pi."""
     p_table, q_table = (tables.P0, tables.Q0) if order == 0 else (tables.P1, tables.Q1)
     t = prim.sub(prim.div(128.0, prim.mul(x, x)), 1.0)
-    p, q = chebyshev(t, p_table), prim.div(chebyshev(t, q_table), x)
+    p, q = polynomial(t, p_table), prim.div(polynomial(t, q_table), x)
     sine, cosine = prim.sin(x), prim.cos(x)
     # cos and sin of x - pi/4 (order 0) or x - 3 pi/4 (order 1), from those of x.
     a, b = prim.mul(prim.add(cosine, sine), math.sqrt(0.5)), prim.mul(prim.sub(sine, cosine), math.sqrt(0.5))
@@ -88,13 +94,16 @@ def _outer(x: Tensor, order: int, second: bool) -> Tensor:
     return prim.mul(wave, prim.sqrt(prim.div(2 / math.pi, x)))
 
 
+def _inner(x: Tensor, order: int) -> Tensor:
+    """J for 0 <= x <= 8."""
+    value = polynomial(_square_argument(x, 8.0), tables.J0_SMALL if order == 0 else tables.J1_SMALL)
+    return prim.mul(value, x) if order else value
+
+
 def _first_kind(x: Tensor, order: int) -> Tensor:
     size = prim.abs(x)
     small, low, high = _split(size, 8.0)
-    near = chebyshev(_square_argument(low, 8.0), tables.J0_SMALL if order == 0 else tables.J1_SMALL)
-    if order == 1:
-        near = prim.mul(near, low)
-    value = prim.where(small, near, _outer(high, order, False))
+    value = prim.where(small, _inner(low, order), _outer(high, order, False))
     value = prim.where(prim.eq(size, math.inf), 0.0, value)
     return value if order == 0 else _odd(value, x)
 
@@ -102,9 +111,8 @@ def _first_kind(x: Tensor, order: int) -> Tensor:
 def _second_kind(x: Tensor, order: int) -> Tensor:
     small, low, high = _split(x, 8.0)
     low = prim.where(prim.gt(low, 0.0), low, 1.0)
-    series = chebyshev(_square_argument(low, 8.0), tables.Y0_SMALL if order == 0 else tables.Y1_SMALL)
-    first = _first_kind(low, order)
-    log_part = prim.mul(prim.mul(prim.log(low), first), 2 / math.pi)
+    series = polynomial(_square_argument(low, 8.0), tables.Y0_SMALL if order == 0 else tables.Y1_SMALL)
+    log_part = prim.mul(prim.mul(prim.log(low), _inner(low, order)), 2 / math.pi)
     if order == 1:
         series = prim.sub(prim.mul(series, low), prim.div(2 / math.pi, low))
     value = prim.where(small, prim.add(series, log_part), _outer(high, order, True))
@@ -117,14 +125,13 @@ def _third_kind(x: Tensor, order: int, scaled: bool) -> Tensor:
     small, low, high = _split(x, 2.0)
     low = prim.where(prim.gt(low, 0.0), low, 1.0)
     t = _square_argument(low, 2.0)
-    first = prim.mul(prim.exp(low), _scaled_i(low, order))
-    log_part = prim.mul(prim.log(prim.mul(low, 0.5)), first)
+    log_part = prim.mul(prim.log(prim.mul(low, 0.5)), _series_i(low, order))
     if order == 0:
-        near = prim.sub(chebyshev(t, tables.K0_SMALL), log_part)
+        near = prim.sub(polynomial(t, tables.K0_SMALL), log_part)
     else:
-        near = prim.add(prim.div(chebyshev(t, tables.K1_SMALL), low), log_part)
+        near = prim.add(prim.div(polynomial(t, tables.K1_SMALL), low), log_part)
     far_table = tables.K0_LARGE if order == 0 else tables.K1_LARGE
-    far = prim.mul(chebyshev(prim.sub(prim.div(4.0, high), 1.0), far_table), prim.rsqrt(high))
+    far = prim.mul(polynomial(prim.sub(prim.div(4.0, high), 1.0), far_table), prim.rsqrt(high))
     value = prim.where(small, prim.mul(near, prim.exp(low)), far)
     if not scaled:
         value = prim.where(small, near, prim.mul(far, prim.exp(prim.neg(high))))
@@ -174,7 +181,7 @@ def airy_ai(input: Tensor) -> Tensor:
     right = prim.gt(x, 3.0)
     up = prim.where(right, x, 4.0)
     zeta = prim.mul(prim.mul(up, prim.sqrt(up)), 2 / 3)
-    series = chebyshev(prim.sub(prim.div(6.0, zeta), 1.0), tables.AIRY_LARGE)
+    series = polynomial(prim.sub(prim.div(6.0, zeta), 1.0), tables.AIRY_LARGE)
     decay = prim.mul(series, prim.exp(prim.neg(zeta)))
     high = prim.div(decay, prim.mul(prim.sqrt(prim.sqrt(up)), 2 * math.sqrt(math.pi)))
     down = prim.where(prim.lt(x, -7.0), prim.neg(x), 8.0)
@@ -185,7 +192,7 @@ def _airy_wave(z: Tensor) -> Tensor:
     """Ai(-z) for z > 7."""
     zeta = prim.mul(prim.mul(z, prim.sqrt(z)), 2 / 3)
     t = prim.sub(prim.div(288.0, prim.mul(zeta, zeta)), 1.0)
-    p, q = chebyshev(t, tables.AIRY_P), prim.div(chebyshev(t, tables.AIRY_Q), zeta)
+    p, q = polynomial(t, tables.AIRY_P), prim.div(polynomial(t, tables.AIRY_Q), zeta)
     angle = prim.sub(zeta, math.pi / 4)
     wave = prim.add(prim.mul(p, prim.cos(angle)), prim.mul(q, prim.sin(angle)))
     return prim.div(wave, prim.mul(prim.sqrt(prim.sqrt(z)), math.sqrt(math.pi)))

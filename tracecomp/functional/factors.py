@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tracecomp.functional.creation import constant
-from tracecomp.functional.matmul import identity, matmul
+from tracecomp.functional.matmul import identity
 from tracecomp.functional.method import function, namespaced, publish
 from tracecomp.functional.promotion import cast, with_zero_gradient
 from tracecomp.functional.results import result_type_named
@@ -69,14 +69,14 @@ def no_errors(x: Tensor) -> Tensor:
 @namespaced("linalg")
 def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
     """Lower (or upper) triangular factor of symmetric positive-definite matrices; LinAlgError for others."""
-    factor = prim.cholesky(matrices(A, "linalg.cholesky", square=True))
-    return matrix_transpose(factor) if upper else factor
+    return cholesky_ex(A, upper=upper, check_errors=True)[0]
 
 
 @namespaced("linalg")
 def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> Any:
-    """(factor, info)."""
-    return CholeskyExResult(cholesky(A, upper=upper), no_errors(A))
+    """(factor, info): the order of the first leading minor that is not positive-definite, 0 if all are."""
+    factor, info = prim.cholesky(matrices(A, "linalg.cholesky", square=True), strict=check_errors)
+    return CholeskyExResult(matrix_transpose(factor) if upper else factor, info)
 
 
 @function()
@@ -215,21 +215,35 @@ def lu_(input: Tensor, pivot: bool = True, get_infos: bool = False) -> Any:
 def householder_product(A: Tensor, tau: Tensor) -> Tensor:
     """The first columns of the product of reflections I - tau v v' given below the diagonal of ``A``."""
     matrices(A, "linalg.householder_product")
-    return with_zero_gradient(_reflected(A, tau, tall_identity(A), False), A)
+    _fitting("torch.linalg.householder_product", A, tau)
+    if A.shape[-1] < tau.shape[-1]:
+        raise RuntimeError(
+            "torch.linalg.householder_product: input.shape[-1] must be greater than or equal to tau.shape[-1]"
+        )
+    return with_zero_gradient(prim.reflect(A, tau, tall_identity(A), turn=False), A)
 
 
 publish("orgqr", householder_product, method=True)
 
 
-def _reflected(A: Tensor, tau: Tensor, x: Tensor, transpose: bool) -> Tensor:
-    """Reflections applied to ``x`` from the left, the last one first (or the first one first)."""
-    v = prim.add(tril(A, -1), tall_identity(A))
-    k = tau.shape[-1]
-    for i in range(k) if transpose else reversed(range(k)):
-        column = v[..., i : i + 1]
-        scale = tau[..., i : i + 1].unsqueeze(-1)
-        x = prim.sub(x, prim.mul(scale, matmul(column, matmul(matrix_transpose(column), x))))
-    return x
+def _fitting(name: str, input: Tensor, tau: Tensor, other: Tensor | None = None) -> None:
+    """Reflections, their factors and what they are applied to belong together."""
+    if tau.ndim != input.ndim - 1:
+        raise RuntimeError(
+            f"{name}: Expected tau to have one dimension less than input, but got tau.ndim equal to {tau.ndim} and "
+            f"input.ndim is equal to {input.ndim}"
+        )
+    if other is not None and other.ndim != input.ndim:
+        raise RuntimeError(
+            f"{name}: Expected other to have the same number of dimensions as input, but got other.ndim equal to "
+            f"{other.ndim} and input.ndim is equal to {input.ndim}"
+        )
+    lead = tuple(input.shape[:-2])
+    for what, found in (("tau", tau.shape[:-1]), ("other", lead if other is None else other.shape[:-2])):
+        if tuple(found) != lead:
+            raise RuntimeError(
+                f"{name}: Expected batch dimensions of {what} to be equal to input.shape[:-2], but got {list(found)}"
+            )
 
 
 @function()
@@ -243,11 +257,12 @@ def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpos
     """Q other, Q' other, other Q or other Q' for the reflections of :func:`geqrf`."""
     if input.ndim < 2:
         raise RuntimeError("torch.ormqr: input must have at least 2 dimensions.")
+    _fitting("torch.ormqr", input, tau, other)
     m = input.shape[-2]
     inner = other.shape[-2 if left else -1]
     if tau.shape[-1] > min(inner, input.shape[-1]) or m != inner:
         raise RuntimeError("torch.ormqr: tau.shape[-1] must be equal to min(other.shape[-2], input.shape[-1])")
     wide = input if input.shape[-1] <= m else input[..., :m]
     if left:
-        return _reflected(wide, tau, other, transpose)
-    return matrix_transpose(_reflected(wide, tau, matrix_transpose(other), not transpose))
+        return prim.reflect(wide, tau, other, turn=transpose)
+    return matrix_transpose(prim.reflect(wide, tau, matrix_transpose(other), turn=not transpose))

@@ -15,6 +15,7 @@ from tracecomp.functional.promotion import (
     common_float,
     not_implemented,
 )
+from tracecomp.ops.elementwise_unary import trigamma
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor, create
 
@@ -87,6 +88,8 @@ def zeta(input: Operand, other: Operand) -> Tensor:
 def polygamma_of(n: int, x: Tensor) -> Tensor:
     if n == 0:
         return prim.digamma(x)
+    if n == 1:
+        return trigamma(x)
     factor = math.factorial(n) * (1.0 if n % 2 else -1.0)
     whole = prim.bitwise_and(prim.le(x, 0.0), prim.eq(x, prim.floor(x)))
     value = prim.mul(zeta_of(float(n + 1), prim.where(whole, 1.0, x)), factor)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tracecomp.errors import LinAlgError
 from tracecomp.functional.creation import constant
 from tracecomp.functional.factors import (
     differentiated,
@@ -20,7 +21,6 @@ from tracecomp.functional.results import result_type_named
 from tracecomp.functional.shaping import diagonal, matrix_transpose, movedim, to_shape
 from tracecomp.functional.triangles import tril, triu
 from tracecomp.ir.types import broadcast_shapes, float64, int64
-from tracecomp.ops.matrix import LinAlgError
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor
 

@@ -1,11 +1,31 @@
-"""Evaluating Chebyshev series."""
+"""Evaluating polynomials and Chebyshev series."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tracecomp.ir.types import float64
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor
+
+
+def polynomial(t: Tensor, coefficients: Sequence[float]) -> Tensor:
+    """sum of c[k] t**k for |t| <= 1, the even and the odd powers apart: two chains that do not wait for each other.
+
+    Floats do without the last coefficients, below 1e-10 of the largest.
+    """
+    if t.dtype is not float64:
+        least = 1e-10 * max(map(abs, coefficients))
+        coefficients = coefficients[: 1 + max(k for k, c in enumerate(coefficients) if abs(c) > least)]
+    square = prim.mul(t, t)
+    return prim.add(_chain(square, coefficients[::2]), prim.mul(t, _chain(square, coefficients[1::2])))
+
+
+def _chain(x: Tensor, coefficients: Sequence[float]) -> Tensor:
+    total = prim.add(prim.mul(x, coefficients[-1]), coefficients[-2])
+    for c in reversed(coefficients[:-2]):
+        total = prim.add(prim.mul(total, x), c)
+    return total
 
 
 def chebyshev(t: Tensor, coefficients: Sequence[float]) -> Tensor:
@@ -14,5 +34,5 @@ def chebyshev(t: Tensor, coefficients: Sequence[float]) -> Tensor:
     high = prim.mul(t, 0.0)
     low = prim.add(high, coefficients[-1])
     for c in reversed(coefficients[1:-1]):
-        low, high = prim.sub(prim.add(prim.mul(twice, low), c), high), low
-    return prim.sub(prim.add(prim.mul(t, low), coefficients[0]), high)
+        low, high = prim.add(prim.mul(twice, low), prim.sub(c, high)), low
+    return prim.add(prim.mul(t, low), prim.sub(coefficients[0], high))

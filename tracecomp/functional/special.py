@@ -12,14 +12,15 @@ from tracecomp.functional.promotion import (
     Operand,
     as_float,
     cast,
+    choose,
     common,
     common_float,
     not_implemented,
     scalar,
 )
 from tracecomp.functional.results import FrexpResult
-from tracecomp.functional.series import chebyshev
-from tracecomp.functional.tables import ERFCX
+from tracecomp.functional.series import polynomial
+from tracecomp.functional.tables import ERFCX, NDTRI
 from tracecomp.ir.types import int32
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor, create
@@ -98,11 +99,11 @@ def sinc(input: Tensor) -> Tensor:
 
 
 def erfcx_of(x: Tensor) -> Tensor:
-    """exp(x^2) erfc(x): a Chebyshev series in (x - 3.75) / (x + 3.75) for x >= 0, reflected below."""
+    """exp(x^2) erfc(x): a polynomial in (x - 3.75) / (x + 3.75) for x >= 0, reflected below."""
     size = pointwise.magnitude(x)
     bounded = prim.minimum(size, 1e30)
     t = prim.div(prim.sub(bounded, 3.75), prim.add(bounded, 3.75))
-    right = prim.div(chebyshev(t, ERFCX), prim.add(prim.mul(size, 2.0), 1.0))
+    right = prim.div(polynomial(t, ERFCX), prim.add(prim.mul(size, 2.0), 1.0))
     negative = prim.lt(x, 0.0)
     left_x = prim.where(negative, x, 0.0)
     left = prim.sub(prim.mul(prim.exp(prim.mul(left_x, left_x)), 2.0), right)
@@ -141,26 +142,19 @@ def log_ndtr(input: Tensor) -> Tensor:
 
 @namespaced("special")
 def ndtri(input: Tensor) -> Tensor:
-    """The inverse of :func:`ndtr`: Newton's iteration on its logarithm, from the lower half by symmetry."""
+    """The inverse of :func:`ndtr`: by erfinv near 1/2, beyond by a polynomial of the root of the logarithm."""
     p = as_float(input)
     upper = prim.gt(p, 0.5)
-    inside = prim.bitwise_and(prim.gt(p, 0.0), prim.lt(p, 1.0))
-    q = prim.where(inside, prim.where(upper, prim.sub(1.0, p), p), 0.5)
-    log_q = prim.log(q.detach())
-    near = prim.gt(q, 1e-4)
-    guess = prim.erfinv(prim.sub(prim.mul(prim.where(near, q, 0.5).detach(), 2.0), 1.0))
-    far = prim.neg(prim.sqrt(prim.mul(log_q, -2.0)))
-    y = prim.where(near, prim.mul(guess, math.sqrt(2.0)), far)
-    for _ in range(5):
-        value = _log_ndtr(y)
-        slope = prim.exp(prim.sub(prim.sub(prim.mul(prim.mul(y, y), -0.5), value), 0.5 * math.log(2 * math.pi)))
-        y = prim.sub(y, prim.div(prim.sub(value, log_q), slope))
-    y = y.detach()
-    density = prim.mul(prim.exp(prim.mul(prim.mul(y, y), -0.5)), 1 / math.sqrt(2 * math.pi))
-    y = prim.add(y, prim.div(prim.sub(q, q.detach()), density))
-    y = prim.where(upper, prim.neg(y), y)
-    edge = prim.where(prim.eq(p, 0.0), -math.inf, prim.where(prim.eq(p, 1.0), math.inf, prim.mul(p.detach(), math.nan)))
-    return prim.where(inside, y, edge)
+    q = prim.where(upper, prim.sub(1.0, p), p)
+    near = prim.gt(q, 0.11)
+    body = prim.mul(prim.erfinv(prim.sub(prim.mul(prim.where(near, q, 0.5), 2.0), 1.0)), math.sqrt(2.0))
+    inside = prim.gt(q, 0.0)
+    s = prim.sqrt(prim.mul(prim.log(prim.where(prim.bitwise_and(inside, prim.le(q, 0.11)), q, 0.1)), -2.0))
+    tail = prim.mul(s, polynomial(prim.sub(1.33, prim.div(14.3, prim.add(s, 4.0))), NDTRI))
+    y = prim.where(near, body, prim.neg(tail))
+    edge = choose(prim.eq(q, 0.0), -math.inf, math.nan, p.dtype)
+    y = prim.where(inside, y, edge)
+    return prim.where(upper, prim.neg(y), y)
 
 
 @function(inplace=True, composite=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.errors import OutOfRange, VerifyError
+from tracecomp.errors import VerifyError, failure
 from tracecomp.ir.index import Atom, Computed, FloorDiv, Index, Mod, Var
 from tracecomp.ir.loops import (
     Acc,
@@ -109,7 +109,7 @@ class _Programs:
         except VerifyError as error:
             raise VerifyError(f"{step.label or step.kernel.name}: {error}") from error
         except IndexError:
-            raise OutOfRange(f"index out of range in {step.label or step.kernel.name}") from None
+            raise failure("index", step.label or step.kernel.name) from None
 
 
 def _bytes_of(array: Array, slot: Slot, defined: bool) -> Memory:
@@ -202,7 +202,8 @@ class _Kernel(Scope):
                     self.body(s.body)
             case Check():
                 if not self.expr(s.condition).all():
-                    raise IndexError
+                    detail = 0 if s.detail is None else int(self.expr(s.detail).max())
+                    raise failure(s.failure, detail=detail)
             case Prefetch():
                 pass
 

@@ -158,7 +158,9 @@ class _Printer:
                 self.line(level, f"if {self.expr(s.condition)}:")
                 self.body(s.body, level + 1)
             case Check():
-                self.line(level, f"check {self.expr(s.condition)}")
+                detail = f", {self.expr(s.detail)}" if s.detail is not None else ""
+                kind = "" if s.failure == "index" else f" else {s.failure}{detail}"
+                self.line(level, f"check {self.expr(s.condition)}{kind}")
             case Prefetch():
                 self.line(level, f"prefetch {self.buffer(s.buffer)}[{self.index(s.offset)}]")
 

@@ -91,6 +91,8 @@ class _Verifier:
                 self.body(s.body, inner)
             case Check():
                 self._condition(s.condition, c)
+                if s.detail is not None:
+                    self.expr(s.detail, c)
                 c.guarded = True
             case Prefetch():
                 self._access(s.buffer, s.offset, True, c)

@@ -199,9 +199,12 @@ class If:
 
 @immutable
 class Check:
-    """The call fails with IndexError when the condition is false for an active element."""
+    """The call fails when the condition is false for an active element: with ``errors.FAILURES[failure]``, whose text
+    may name the integer ``detail``."""
 
     condition: Expr
+    failure: str = "index"
+    detail: Expr | None = None
 
 
 @immutable
@@ -305,8 +308,10 @@ def roots(s: Stmt) -> list[Expr]:
             return [a.init for a in s.accs]
         case Update():
             return list(s.args)
-        case If() | Check():
+        case If():
             return [s.condition]
+        case Check():
+            return [s.condition] if s.detail is None else [s.condition, s.detail]
         case Prefetch():
             return list(_in_index(s.offset))
     return []

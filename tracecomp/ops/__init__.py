@@ -1,6 +1,7 @@
 """Every primitive operator, one record each; importing this package fills the registry ``ir.op.OPS``."""
 
 from tracecomp.ops import (
+    cholesky,
     complexes,
     contraction,
     control,
@@ -14,6 +15,7 @@ from tracecomp.ops import (
     fourier,
     gather_scatter,
     linalg,
+    orthogonal,
     pad_concat,
     random,
     reduction,
@@ -25,6 +27,7 @@ from tracecomp.ops import (
 )
 
 __all__ = [
+    "cholesky",
     "complexes",
     "contraction",
     "control",
@@ -38,6 +41,7 @@ __all__ = [
     "fourier",
     "gather_scatter",
     "linalg",
+    "orthogonal",
     "pad_concat",
     "random",
     "reduction",

@@ -49,10 +49,11 @@ def trigamma(x: Any) -> Any:
     """The derivative of digamma: recurrence up to 8, then the asymptotic series (Abramowitz and Stegun 6.4.12)."""
     low = prim.lt(x, 0.5)
     y = prim.where(low, prim.sub(1.0, x), x)
-    total = prim.mul(y, 0.0)
-    for _ in range(8):
-        total = prim.add(total, prim.div(1.0, _square(y)))
+    total = prim.div(1.0, _square(y))
+    for _ in range(7):
         y = prim.add(y, 1.0)
+        total = prim.add(total, prim.div(1.0, _square(y)))
+    y = prim.add(y, 1.0)
     z = prim.div(1.0, _square(y))
     series = prim.mul(z, 7 / 6)
     for c in (-691 / 2730, 5 / 66, -1 / 30, 1 / 42, -1 / 30, 1 / 6):

@@ -59,14 +59,18 @@ class Panel:
         return self.first + self.count
 
 
-def panels(names: Names, steps: int, body: Callable[[Panel], Sequence[Stmt]]) -> list[Stmt]:
-    """``body`` for the whole panels of so many steps, and for a last, narrower one."""
+def panels(
+    names: Names, steps: int, body: Callable[[Panel], Sequence[Stmt]], back: bool = False
+) -> list[Stmt]:
+    """``body`` for the whole panels of so many steps, and for a last, narrower one; the last one first if ``back``."""
     whole, rest = divmod(steps, PANEL)
     result: list[Stmt] = []
     if whole:
         number = names.var(whole)
-        result.append(Loop("serial", number, tuple(body(Panel(index(number) * PANEL, PANEL)))))
-    return [*result, *(body(Panel(Index(const=whole * PANEL), rest)) if rest else [])]
+        place = index(number) * -1 + (whole - 1) if back else index(number)
+        result.append(Loop("serial", number, tuple(body(Panel(place * PANEL, PANEL)))))
+    last = list(body(Panel(Index(const=whole * PANEL), rest))) if rest else []
+    return [*last, *result] if back else [*result, *last]
 
 
 def strips(names: Names, size: int) -> Iterator[tuple[Index, int, Callable[[Sequence[Stmt]], list[Stmt]]]]:
@@ -81,15 +85,16 @@ def strips(names: Names, size: int) -> Iterator[tuple[Index, int, Callable[[Sequ
 
 def eliminated(
     names: Names, left: Matrix, target: Matrix, panel: Panel, rows: int, start: Index, width: int,
-    divide: Callable[[Expr, Index], Expr], where: Callable[[Index], Expr | None],
+    divide: Callable[[Expr, Index], Expr], where: Callable[[Index], Expr | None], triangle: bool = False,
 ) -> list[Stmt]:  # fmt: skip
-    """Of ``width`` columns: the panel's rows by substitution, then their multiples taken from all rows below it."""
+    """Of ``width`` columns: the panel's rows by substitution, then their multiples taken from all rows below it, of a
+    ``triangle`` from those above or on the diagonal."""
     r, lane = names.var(panel.count), names.var(width)
     row, column = panel.first + index(r), start + index(lane)
     reduced, value = _less(names, left, target, panel, row, column, index(r))
     within = (reduced, target.store(row, column, divide(value, row), where(column)))
     result: list[Stmt] = [Loop("serial", r, (Loop("vector", lane, within),))]
-    for first, height, tiles in _below(names, panel, rows):
+    for first, height, tiles in _below(names, panel, rows, start + width if triangle else None):
         t, lane = names.var(height), names.var(width)
         row, column = first + index(t), start + index(lane)
         reduced, value = _less(names, left, target, panel, row, column)
@@ -113,16 +118,21 @@ def _less(
 
 
 def _below(
-    names: Names, panel: Panel, rows: int
+    names: Names, panel: Panel, rows: int, before: Index | None
 ) -> Iterator[tuple[Index, int, Callable[[Sequence[Stmt]], list[Stmt]]]]:
-    """(first row, rows, how to repeat) of tiles of the rows below a panel; whole panels are a multiple of tiles."""
+    """(first row, rows, how to repeat) of tiles of the rows below a panel that begin ``before`` a row; whole panels are
+    a multiple of tiles."""
     start = 0 if panel.first.terms else panel.end.const
     whole, rest = divmod(rows - start, HEIGHT)
+
+    def taken(first: Index) -> Expr:
+        below = call("ge", IndexValue(first), IndexValue(panel.end))
+        return below if before is None else call("and", below, call("lt", IndexValue(first), IndexValue(before)))
+
     if whole:
         number = names.var(whole)
-        first = index(number) * HEIGHT + start
-        below = call("ge", IndexValue(first), IndexValue(panel.end))
-        yield first, HEIGHT, lambda body: [Loop("serial", number, (If(below, tuple(body)),))]
+        at = index(number) * HEIGHT + start
+        yield at, HEIGHT, lambda body: [Loop("serial", number, (If(taken(at), tuple(body)),))]
     if rest:
         yield Index(const=start + whole * HEIGHT), rest, list
 

@@ -1,7 +1,6 @@
-"""QR, eigenvalue and singular value decompositions, run by the host's LAPACK through numpy.
+"""Eigenvalue and singular value decompositions, run by the host's LAPACK through numpy.
 
-Derivatives are written with differentiable primitives. Sources: Giles, "Collected matrix derivative results" (2008);
-Walter and Lehmann (2012) for QR.
+Derivatives are written with differentiable primitives, after Giles, "Collected matrix derivative results" (2008).
 """
 
 from __future__ import annotations
@@ -25,61 +24,8 @@ from tracecomp.ops.matrix import (
     square,
     turned,
     unit,
-    upper,
 )
 from tracecomp.ops.prim import prim
-
-# ---- QR
-
-
-def _qr_infer(x: TensorType, *, full: bool) -> tuple[TensorType, TensorType]:
-    m, n = x.shape[-2:]
-    k = m if full else min(m, n)
-    return TensorType(x.dtype, (*x.shape[:-2], m, k)), TensorType(x.dtype, (*x.shape[:-2], k, n))
-
-
-def _qr_impl(x: Any, *, full: bool) -> Any:
-    q, r = np.linalg.qr(x, mode="complete" if full else "reduced")
-    return q, r
-
-
-def _square_qr(q: Any, r: Any, gq: Any, gr: Any) -> Any:
-    inner = upper(prim.sub(mm(gr, turned(r)), mm(turned(q), gq)))
-    inner = prim.add(inner, turned(upper(inner, 1)))
-    total = prim.add(gq, mm(q, inner))
-    return turned(prim.triangular_solve(r, turned(total), above=True, ones=False, turn=False))
-
-
-def _qr_vjp(grads: Any, outs: Any, ins: Any, *, full: bool) -> Any:
-    q, r = outs
-    gq, gr = given(grads[0], q), given(grads[1], r)
-    m, n = ins[0].shape[-2:]
-    if full and m > n:
-        raise RuntimeError("The QR decomposition is not differentiable when mode='complete' and nrows > ncols")
-    if m >= n:
-        return (_square_qr(q, r, gq, gr),)
-    gr1, gr2 = columns(gr, 0, m), columns(gr, m, n)
-    gq = prim.add(gq, mm(columns(ins[0], m, n), turned(gr2)))
-    first = _square_qr(q, columns(r, 0, m), gq, gr1)
-    return (prim.concat(first, mm(q, gr2), axis=len(q.shape) - 1),)
-
-
-decomposition("qr", "orthogonal and upper triangular factors", _qr_infer, _qr_impl, _qr_vjp, attrs={"full": bool},
-              samples=(*matrices(*OBLONG, full=False), *matrices((3, 3), full=True)))  # fmt: skip
-
-
-def _geqrf_infer(x: TensorType) -> tuple[TensorType, TensorType]:
-    return x, TensorType(x.dtype, (*x.shape[:-2], min(x.shape[-2:])))
-
-
-def _geqrf_impl(x: Any) -> Any:
-    reflections, tau = np.linalg.qr(x, mode="raw")
-    return np.swapaxes(reflections, -1, -2), tau
-
-
-decomposition("geqrf", "Householder reflections, with R above the diagonal, and their factors", _geqrf_infer,
-              _geqrf_impl, None, (), samples=matrices(*OBLONG))  # fmt: skip
-
 
 # ---- eigenvalues and singular values
 

@@ -10,15 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.errors import LinAlgError
 from tracecomp.ir.op import Sample
 from tracecomp.ir.types import TensorType
 from tracecomp.ops.define import of, require
 from tracecomp.ops.matrix import (
     OBLONG,
     SQUARES,
-    LinAlgError,
     decomposition,
-    lower,
     matrices,
     mm,
     scale_columns,
@@ -26,36 +25,6 @@ from tracecomp.ops.matrix import (
     turned,
 )
 from tracecomp.ops.prim import prim
-
-# ---- Cholesky
-
-
-def _cholesky_impl(x: Any) -> Any:
-    try:
-        return np.linalg.cholesky(x)
-    except np.linalg.LinAlgError:
-        batches = x.reshape(-1, *x.shape[-2:])
-        for matrix in batches:
-            for k in range(1, matrix.shape[0] + 1):
-                if not np.linalg.det(matrix[:k, :k].astype(np.float64)) > 0:
-                    raise LinAlgError(
-                        "linalg.cholesky: The factorization could not be completed because the input is not "
-                        f"positive-definite (the leading minor of order {k} is not positive-definite)."
-                    ) from None
-        raise LinAlgError("linalg.cholesky: the input is not positive-definite.") from None
-
-
-def _cholesky_vjp(grads: Any, outs: Any, ins: Any) -> Any:
-    factor = outs[0]
-    inner = lower(mm(turned(factor), grads[0]))
-    inner = prim.mul(prim.add(inner, turned(lower(inner, 1))), 0.5)
-    left = prim.triangular_solve(factor, inner, above=False, ones=False, turn=True)
-    return (turned(prim.triangular_solve(factor, turned(left), above=False, ones=False, turn=True)),)
-
-
-decomposition("cholesky", "lower triangular factor of symmetric positive-definite matrices", square("cholesky"),
-              _cholesky_impl, _cholesky_vjp, ("outs",), samples=matrices(*SQUARES, domain="definite"))  # fmt: skip
-
 
 # ---- solving
 

@@ -63,8 +63,8 @@ class Copier:
                 return Loop(kind, var, self.stmts(body))
             case If(condition, body):
                 return If(self.expr(condition), self.stmts(body))
-            case Check(condition):
-                return Check(self.expr(condition))
+            case Check(condition, failure, detail):
+                return Check(self.expr(condition), failure, None if detail is None else self.expr(detail))
             case Prefetch(buffer, offset):
                 return Prefetch(*self.at(buffer, offset))
             case Local(buffer):

@@ -11,17 +11,14 @@ from pathlib import Path
 from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any
 
-import numpy
-
 from tracecomp.errors import is_user_file
 from tracecomp.record.frames import function_of
 from tracecomp.record.guards import Names
 from tracecomp.record.places import Contents
 from tracecomp.record.recorder import Recorder
 
-_LIBRARIES = (
-    *(str(Path(sysconfig.get_path(name)).resolve()) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
-    str(Path(numpy.__path__[0]).resolve().parent),  # an environment may take libraries from another one
+_LIBRARIES = tuple(
+    str(Path(sysconfig.get_path(name)).resolve()) for name in ("stdlib", "platstdlib", "purelib", "platlib")
 )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from tracecomp.codegen import native
 from tracecomp.codegen.program import ENTRY, emit_program
-from tracecomp.errors import OutOfRange
+from tracecomp.errors import native_failure
 from tracecomp.ir.program import Program
 from tracecomp.runtime import threads
 from tracecomp.runtime.entry import load, new_call
@@ -60,7 +60,7 @@ class _Native:
             call.seen = seen
         idle.append(call)
         if failed > 0:
-            raise OutOfRange(f"index out of range in {self.image.labels[failed - 1]}")
+            raise native_failure(failed, self.image.labels)
         if failed:
             self.run(self._plain(arrays), count, seen)
 
@@ -105,9 +105,9 @@ class Executable:
         """The address of the native entry."""
         return self._native.entry
 
-    def fail(self, step: int) -> None:
-        """IndexError that names the operation of ``step``, whose index is out of range."""
-        raise OutOfRange(f"index out of range in {self.image.labels[step - 1]}")
+    def fail(self, word: int) -> None:
+        """The exception for what a call of the entry has reported."""
+        raise native_failure(word, self.image.labels)
 
     def run(
         self, inputs: Sequence[Array], outputs: Sequence[Array], threads: int | None = None, seen: Any = None

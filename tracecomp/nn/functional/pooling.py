@@ -8,6 +8,7 @@ from typing import Any
 
 from tracecomp.functional import names as T
 from tracecomp.functional.autocast import casts
+from tracecomp.functional.factors import differentiated
 from tracecomp.modes import scope
 from tracecomp.nn.functional.conv import batched, ntuple
 from tracecomp.ops.prim import prim
@@ -114,6 +115,8 @@ def lowest(dtype: Any) -> float | int:
 def pick_max(windows: Tensor) -> tuple[Tensor, Tensor]:
     """Maximum along the last axis and its first place; the gradient goes to that place only."""
     place = windows.argmax(-1)
+    if not differentiated(windows):
+        return prim.max(windows, axes=(windows.ndim - 1,)), place
     chosen = T.arange(windows.shape[-1]) == place.unsqueeze(-1)
     return prim.sum(T.where(chosen, windows, 0), axes=(windows.ndim - 1,)), place
 
