@@ -11,16 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from tracecomp.ir.index import Index, Var, index, linear
+from tracecomp.ir.index import Index, Var, index
 from tracecomp.ir.loops import (
     Accumulate,
     Buffer,
-    Let,
     Load,
-    Local,
     Loop,
     Prefetch,
-    Read,
     Stmt,
     Store,
     Update,
@@ -28,14 +25,14 @@ from tracecomp.ir.loops import (
 )
 from tracecomp.passes.bilinear import ACCUMULATOR, BilinearNest, Operand, product_of
 from tracecomp.passes.computed_once import computed_once
-from tracecomp.passes.dot_form import NOMINAL_LANES, SHUFFLED_STRIDE, dot_form
+from tracecomp.passes.dot_form import dot_form
 from tracecomp.passes.machine import Machine
+from tracecomp.passes.panels import Columns, Panels
 from tracecomp.passes.ranges import Folding
 from tracecomp.passes.rename import Copier
 from tracecomp.passes.schedule import sharing
-from tracecomp.passes.split_vars import merge_vars, merged
 from tracecomp.passes.stages import Totals, in_stages
-from tracecomp.passes.strips import around_tiles, joined, loops, one_after_another, positions, shared_out, strip, tiles
+from tracecomp.passes.strips import joined, loops, one_after_another, positions
 from tracecomp.passes.tile_plan import FAR_BYTES, FAR_TERMS, Plan, plan_of, rows_apart, sums_in_lanes
 
 PARALLEL_WORK = 1 << 22  # multiply-adds, 80 us: see schedule.PARALLEL_WORK
@@ -88,7 +85,6 @@ class _Tiled:
         self.chunks, self.rest = divmod(self.vector.extent - plan.tail, plan.width)
         rows = self.tile.extent if self.tile else 1
         self.steps, self.rows_rest = divmod(rows, plan.height)
-        self.terms = product_of(nest.reduce)
         moved = [v for v in others if self.moving.depends(v)] if plan.packed else []
         around = () if self.moving.inside else nest.outside
         # No block reads a panel that another one reads too, so each packs its own when it comes to it; panels that are
@@ -96,7 +92,8 @@ class _Tiled:
         enough = not self.inner or product_of(moved) * sum(c.count for c in self.columns()) >= LEAST_BLOCKS
         apart = not (self.moving.inside or around) and moved == self.others and enough
         self.alone = plan.packed and apart and not nest.is_steady(self.moving)
-        self.panel_others = [] if self.alone else [v for v in around if self.moving.depends(v)] + moved
+        panel_others = [] if self.alone else [v for v in around if self.moving.depends(v)] + moved
+        self.panels = Panels(nest, self.moving, plan.vector, panel_others, self.alone)
         self.copies = 0
 
     def _inner(self, others: list[Var]) -> list[Var]:
@@ -120,15 +117,19 @@ class _Tiled:
             return self.inner
         return [min(enough, key=lambda v: v.extent)]
 
-    def columns(self) -> list[_Columns]:
+    def columns(self) -> list[Columns]:
         """Whole chunks of lanes, and the remaining lanes."""
-        columns, first = [_Columns(self.chunks, 0, self.plan.width)], self.chunks * self.plan.width
-        columns += [_Columns(1, first, self.rest), _Columns(1, first + self.rest, self.plan.tail)]
+        columns, first = [Columns(self.chunks, 0, self.plan.width)], self.chunks * self.plan.width
+        columns += [Columns(1, first, self.rest), Columns(1, first + self.rest, self.plan.tail)]
         return [c for c in columns if c.count and c.width]
 
     def packing(self) -> tuple[Stmt, ...]:
         """The moving operand copied into panels, when the plan asks for it."""
-        return tuple(s for c in self.columns() for s in self._pack(c)) if self.plan.packed else ()
+        found: list[Stmt] = []
+        for columns in self.columns() if self.plan.packed else []:
+            work = self.panels.terms * self.panels.buffer(columns).size
+            found.extend(self.panels.packed(columns, sharing(work, PARALLEL_WORK)))
+        return tuple(found)
 
     def emit(self) -> tuple[Stmt, ...]:
         """Whole and remaining lanes, by blocks of rows and the remaining rows."""
@@ -147,7 +148,7 @@ class _Tiled:
         plain = self.plan.in_cache and not (self.alone or self.plan.stages)
         return self.shared != "serial" and plain and outer * self.steps >= WANTED_BLOCKS
 
-    def _by_rows(self, outer: int, columns: list[_Columns]) -> tuple[Stmt, ...]:
+    def _by_rows(self, outer: int, columns: list[Columns]) -> tuple[Stmt, ...]:
         """Blocks of all columns of some rows."""
         place = Var("place", outer)
         parts = []
@@ -177,7 +178,7 @@ class _Tiled:
         uneven, even = min(cuts)
         return (even, blocks - 1) if uneven < even else (steps, blocks)
 
-    def _blocks(self, outer: int, columns: _Columns, rows: list[_Rows], apart: list[Var]) -> Loop:
+    def _blocks(self, outer: int, columns: Columns, rows: list[_Rows], apart: list[Var]) -> Loop:
         """The blocks of one width, those of a column below each other; a block has one value of each ``apart``."""
         place = Var("place", outer * columns.count * product_of(apart))
         at = index(place) if place.extent > 1 else Index()
@@ -186,7 +187,7 @@ class _Tiled:
         inner = [v for v in self.inner if v not in apart]
         parts = []
         for number, step, some in _numbered(rows):
-            packing = self._pack(columns, column) if self.alone else ()
+            packing = self.panels.packed_alone(columns, column, self._name("_own")) if self.alone else ()
             body = (*packing, *self._block(inner, columns, column, step, some.steps, some.rest))
             parts.append(Loop(self.shared, number, Copier(mapping).stmts(body)))
         return self._below(place, parts)
@@ -212,7 +213,7 @@ class _Tiled:
         return max(1, min(blocks, self.steps))
 
     def _block(
-        self, inner: list[Var], columns: _Columns, column: Index, first: Index, steps: int, with_rest: bool
+        self, inner: list[Var], columns: Columns, column: Index, first: Index, steps: int, with_rest: bool
     ) -> tuple[Stmt, ...]:
         """``steps`` register tiles below each other, from step ``first``, for all values of the inner variables."""
 
@@ -227,7 +228,7 @@ class _Tiled:
         return in_stages(self.nest, self.plan.stages, Totals(self._name("totals"), inner, spans), body)
 
     def _tiles(
-        self, nest: BilinearNest, columns: _Columns, column: Index, first: Index, steps: int, with_rest: bool
+        self, nest: BilinearNest, columns: Columns, column: Index, first: Index, steps: int, with_rest: bool
     ) -> tuple[Stmt, ...]:
         tiles: list[Stmt] = []
         if steps:
@@ -241,7 +242,7 @@ class _Tiled:
         return tuple(tiles)
 
     def _micro(
-        self, nest: BilinearNest, columns: _Columns, column: Index, first: Index, height: int
+        self, nest: BilinearNest, columns: Columns, column: Index, first: Index, height: int
     ) -> tuple[Stmt, ...]:
         """One register tile: ``height`` rows from ``first`` by the lanes of one column of the result."""
         width = columns.width
@@ -254,7 +255,7 @@ class _Tiled:
         lhs, rhs = nest.lhs, nest.rhs
         still = lhs if self.moving is rhs else rhs
         if self.plan.packed:
-            panel = self._from_panel(columns, column, lane)
+            panel = self.panels.read(columns, column, lane)
             lhs, rhs = (lhs, panel) if self.moving is rhs else (panel, rhs)
         if self.plan.window:
             return (Loop("vector", lane, self._sliding(lhs, rhs, mapping, first, height)),)
@@ -335,64 +336,9 @@ class _Tiled:
         accs = tuple(a for s in sums if isinstance(s, Accumulate) for a in s.accs)
         return (Accumulate(accs, body), *(s for _, copier in rows for s in copier.stmts(nest.after)))
 
-    def _panel(self, columns: _Columns) -> Buffer:
-        count = 1 if self.alone else product_of(self.panel_others) * columns.count
-        return Buffer(f"panel{columns.first}", self.nest.acc.dtype, count * self.terms * columns.width)
-
-    def _panel_offset(self, columns: _Columns, column: Index, lane: Index) -> Index:
-        """Where the panel holds one lane of one term: by outer position, column, term, lane."""
-        at = linear([index(v) for v in self.panel_others], [v.extent for v in self.panel_others])
-        at = Index() if self.alone else at * columns.count + column
-        term = linear([index(v) for v in self.nest.reduce], [v.extent for v in self.nest.reduce])
-        return (at * self.terms + term) * columns.width + lane
-
-    def _from_panel(self, columns: _Columns, column: Index, lane: Var) -> Operand:
-        panel = self._panel(columns)
-        load = Load(panel, self._panel_offset(columns, column, index(lane)))
-        return Operand([Let("packed", load)], Read("packed", panel.dtype, frozenset((*self.nest.reduce, lane))))
-
-    def _pack(self, columns: _Columns, alone: Index | None = None) -> tuple[Stmt, ...]:
-        """The moving operand copied so that the lanes of every term lie together: all columns, or one ``alone``."""
-        nest, width = self.nest, columns.width
-        operand = self.moving
-        column, lane = Var("column", columns.count), Var("lane", width)
-        at = alone if alone is not None else index(column) if columns.count > 1 else Index()
-        panel = self._panel(columns)
-        store = Store(panel, self._panel_offset(columns, at, index(lane)), operand.expr)
-        suffix = f"_{panel.name}" if alone is None else self._name(f"_{panel.name}_")
-        copier = Copier({self.vector: at * width + columns.first + index(lane)}, suffix)
-        body = copier.stmts((*operand.stmts, store))
-        joined = merge_vars(nest.reduce, list(body))
-        summed = merged(nest.reduce, joined)
-        body = Copier(joined).stmts(body)
-        loads = Operand(list(body[:-1]), operand.expr)
-        fast = next((v for v in summed if abs(loads.stride(v) or 0) == 1), None)
-        if fast is not None and loads.stride(fast) == -1:  # flipped windows: memory is read forwards
-            body = Copier({fast: index(fast) * -1 + (fast.extent - 1)}).stmts(body)
-        if 1 <= (operand.stride(self.vector) or 0) <= SHUFFLED_STRIDE or fast is None:
-            body, rest = strip(lane, width, body), summed
-        else:
-            rest = [v for v in summed if v != fast]
-            far = all(abs(operand.stride(self.vector) or 0) > abs(loads.stride(v) or 0) for v in rest)
-            body = tiles(lane, NOMINAL_LANES, strip(fast, NOMINAL_LANES, body))
-            if alone is not None and far:  # memory is read in runs, of few rows at a time
-                body, rest = tuple(s for group in body for s in around_tiles(group, rest)), []
-        kind = "serial" if alone is not None else sharing(self.terms * panel.size, PARALLEL_WORK)
-        outer = [*self.panel_others, *([column] if alone is None and columns.count > 1 else []), *rest]
-        return (Local(panel), *shared_out(kind, outer, body))
-
     def _name(self, stem: str) -> str:
         self.copies += 1
         return f"{stem}{self.copies}"
-
-
-@dataclass(frozen=True)
-class _Columns:
-    """``count`` neighbouring chunks of ``width`` lanes, the first at lane ``first``."""
-
-    count: int
-    first: int
-    width: int
 
 
 @dataclass(frozen=True)
