@@ -280,6 +280,26 @@ def test_an_argument_whose_value_is_needed_is_a_constant_again(use: Callable[[An
     assert all(i.name != "[1]" for g in compiled.graphs for i in g.inputs)
 
 
+@pytest.mark.parametrize("use", [
+    lambda n: divmod(n, 3)[1], lambda n: divmod(10, n)[0], lambda n: math.trunc(n), lambda n: n & 3, lambda n: 6 & n,
+    lambda n: n | 8, lambda n: n ^ 1, lambda n: n << 1, lambda n: 1 << n, lambda n: n >> 1, lambda n: ~n,
+    lambda n: pow(n, 2, 5), lambda n: pow(2, n), lambda n: [1, 2, 3, 5, 8][n], lambda n: {1: 5, 2: 6}.get(n, 7),
+    lambda n: 2 if type(n) is int else 0, lambda n: n.bit_length(), lambda n: int(f"{n}"),
+])  # fmt: skip
+def test_what_python_does_with_an_integer_that_is_an_argument(use: Callable[[int], int]) -> None:
+    compiled = torch.compile(lambda x, n: x * use(n))
+    for n in (1, 2, 3, 4, 2, 3):
+        assert compiled(torch.ones(2), n).tolist() == [use(n)] * 2
+
+
+def test_a_float_where_an_integer_belongs_is_refused_as_it_is_eagerly() -> None:
+    compiled = torch.compile(lambda x, n: x.roll(n))
+    for n in (1.5, 2.5, 3.5):
+        with pytest.raises(TypeError, match="found element of type float"):
+            compiled(torch.ones(3), n)
+    assert compiled(torch.arange(3), 1).tolist() == [2, 0, 1]
+
+
 def test_an_argument_that_steers_python_makes_a_path_for_each_way() -> None:
     compiled = torch.compile(lambda x, lam: x * lam if lam > 0.5 else x + lam)
     x = torch.arange(3.0)

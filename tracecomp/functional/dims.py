@@ -62,6 +62,11 @@ def as_index(n: Any) -> int:
     return n if isinstance(n, int) and not isinstance(n, bool) else operator.index(n)
 
 
+def is_index(n: Any) -> bool:
+    """Whether ``n`` is an integer, or stands for one; what stands for a float has the method but not its meaning."""
+    return hasattr(n, "__index__") and not isinstance(n, float)
+
+
 def as_shape(args: Any) -> Shape:
     """A size given as varargs, one sequence, or one int."""
     if isinstance(args, int):
@@ -71,8 +76,9 @@ def as_shape(args: Any) -> Shape:
     try:
         return tuple(as_index(n) for n in args)
     except TypeError:
-        bad = next(n for n in args if not hasattr(n, "__index__"))
-        raise TypeError(f"size must be a tuple of ints, but found element of type {type(bad).__name__}") from None
+        bad = next(n for n in args if not is_index(n))
+        kind = bad.__class__.__name__
+        raise TypeError(f"size must be a tuple of ints, but found element of type {kind}") from None
 
 
 def new_shape(args: Any) -> Shape:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tracecomp.functional.creation import array_of, constant
-from tracecomp.functional.dims import Shape, as_index
+from tracecomp.functional.dims import Shape, as_index, is_index
 from tracecomp.functional.method import function, publish
 from tracecomp.functional.promotion import bring_exact, cast, type_word
 from tracecomp.functional.shaping import row_major, to_shape
@@ -76,7 +76,7 @@ def _index_tensor(item: Any) -> Tensor:
 def _is_basic(item: Any) -> bool:
     if item is None or item is Ellipsis or isinstance(item, slice | bool | int | np.integer):
         return True
-    return not isinstance(item, Tensor | np.ndarray | list | tuple | range) and hasattr(item, "__index__")
+    return not isinstance(item, Tensor | np.ndarray | list | tuple | range) and is_index(item)
 
 
 def _consumed(item: Any) -> int:

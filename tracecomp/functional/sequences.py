@@ -9,6 +9,7 @@ import numpy as np
 
 from tracecomp.functional.creation import constant, finish
 from tracecomp.functional.defaults import default_dtype
+from tracecomp.functional.dims import is_index
 from tracecomp.functional.method import function
 from tracecomp.functional.promotion import Number, cast, scalar
 from tracecomp.ir.types import DType, float64, int64
@@ -85,7 +86,7 @@ def _number(x: Any, name: str) -> Number:
 
 
 def _check_steps(name: str, steps: Any) -> None:
-    if not hasattr(steps, "__index__"):
+    if not is_index(steps):
         raise TypeError(f"{name}() received an invalid combination of arguments: steps must be int, not {steps!r}")
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")

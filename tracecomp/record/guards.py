@@ -36,6 +36,7 @@ class Names:
 
     def __init__(self, known: Set[tuple[int, str]]) -> None:
         self.entries: list[tuple[MutableMapping[str, Any], str, Any, str]] = []
+        self.asks_types = False  # whether the program calls type()
         self._known = known
         self._seen: set[tuple[int, str]] = set()
         self._owned: list[tuple[Mapping[str, Any], set[str], str]] = []

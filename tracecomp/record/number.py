@@ -88,6 +88,26 @@ class Number:
     def __round__(self, digits: int | None = None) -> Any:
         return round(self.seen(), digits)
 
+    def __trunc__(self) -> int:
+        return int(self.seen())
+
+    def __divmod__(self, other: Any) -> tuple[Any, Any]:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> tuple[Any, Any]:
+        return other // self, other % self
+
+    def __invert__(self) -> Any:
+        return operator.invert(self.seen())
+
+    def __pow__(self, other: Any, modulus: Any = None) -> Any:
+        if modulus is None:
+            return arithmetic(operator.pow, self, other)
+        return pow(self.seen(), _seen(other), _seen(modulus))
+
+    def __rpow__(self, other: Any) -> Any:
+        return arithmetic(operator.pow, other, self)
+
 
 def dtype_of(value: int | float) -> DType:
     """The dtype in which a Python number is followed."""
@@ -184,8 +204,10 @@ def replace_left(recorder: Recorder) -> str | None:
 
 
 def _define() -> None:
-    for name in ("add", "sub", "mul", "pow"):
+    for name in ("add", "sub", "mul"):
         _binary(name, arithmetic)
+    for name in ("and_", "or_", "xor", "lshift", "rshift"):
+        _binary(name, lambda op, a, b: op(_seen(a), _seen(b)))
     for name in ("truediv", "floordiv", "mod"):
         _binary(name, _divided)
     for name in ("lt", "le", "gt", "ge", "eq", "ne"):
@@ -197,7 +219,7 @@ def _define() -> None:
 
 
 def _binary(name: str, apply: Callable[..., Any]) -> None:
-    op = getattr(operator, name)
+    op, name = getattr(operator, name), name.rstrip("_")
     setattr(Number, f"__{name}__", lambda self, other: apply(op, self, other))
     setattr(Number, f"__r{name}__", lambda self, other: apply(op, other, self))
 

@@ -14,7 +14,8 @@ class Varying:
     """What the calls of one function have shown, by the structure of their arguments.
 
     A number in which alone a call differs from a recorded one is followed in the next recording. If Python asks there
-    for its value, each value takes a recording, and it is a constant of these again: they are faster so.
+    for its value, each value takes a recording, and it is a constant of these again: they are faster so. Where the
+    program calls ``type``, which what is followed cannot answer, all are constants.
     """
 
     def __init__(self) -> None:
@@ -22,6 +23,9 @@ class Varying:
 
     def of_call(self, guards: Iterable[Guards], args: tuple[Any, ...], kwargs: dict[str, Any]) -> set[int]:
         """The leaves to follow in a recording of this call, which none of ``guards`` fits."""
+        guards = list(guards)
+        if any(g.names.asks_types for g in guards):
+            return set()
         structure, leaves = flatten_call(args, kwargs)
         for g in guards:
             for i in g.moved_numbers(structure, leaves) & direct(args, kwargs).keys():

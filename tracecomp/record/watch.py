@@ -102,6 +102,8 @@ class Watch:
             if name in space:
                 self.names.add(space, name, "global")
                 self._consider(space[name])
+            elif name == "type":
+                self.names.asks_types = True
         for inner in code.co_consts:
             if isinstance(inner, CodeType) and id(inner) not in self._codes:
                 self._codes[id(inner)] = inner
