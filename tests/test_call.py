@@ -61,6 +61,7 @@ CONTENTS: dict[str, tuple[Callable[[list[Any], dict[str, Any]], object], float]]
     "of an inner list": (lambda sizes, options: options["inner"][0].append(3.0), 1 + 2 + 4 + 7 + 3),
     "a value": (lambda sizes, options: options.update(add=0.0), 1 + 2 + 4),
     "another key": (lambda sizes, options: options.update(more=1.0), 1 + 2 + 4 + 7 + 1),
+    "the order": (lambda sizes, options: options.update(add=options.pop("add")), 1 + 2 + 4 + 7 + 0.5),
 }
 
 
@@ -71,7 +72,8 @@ def test_contents_of_lists_and_dictionaries_are_guarded(name: str) -> None:
     change, want = CONTENTS[name]
 
     def program(x: tc.Tensor) -> tc.Tensor:
-        return x * (sum(sizes) + options["add"] + options.get("more", 0.0) + sum(options["inner"][0]))
+        turned = 0.5 if next(iter(options)) == "inner" else 0.0
+        return x * (sum(sizes) + options["add"] + options.get("more", 0.0) + sum(options["inner"][0]) + turned)
 
     c = warm(program, tc.ones(3))
     assert c(tc.ones(3)).tolist() == [14.0] * 3 and served(c) == 1

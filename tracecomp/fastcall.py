@@ -12,7 +12,7 @@ import numpy as np
 
 from tracecomp import config
 from tracecomp.aliasing import Memory, Storage
-from tracecomp.codegen.call_tables import ARGUMENT, CELL_CONTENTS, DICT_SIZE, GRADIENT, LIST_SIZE, OBJECT
+from tracecomp.codegen.call_tables import ARGUMENT, CELL_CONTENTS, DICT_VERSION, GRADIENT, LIST_SIZE, OBJECT
 from tracecomp.fields import TensorFields, blank
 from tracecomp.functional import defaults
 from tracecomp.ir.types import DType
@@ -25,7 +25,7 @@ from tracecomp.record.recording import Followed, Made, Plain, Result
 from tracecomp.record.snapshots import ById, freeze
 from tracecomp.runner import Native
 from tracecomp.runtime import threads
-from tracecomp.runtime.call import Code, Held, Place, Record, field_offsets, layout_is_known
+from tracecomp.runtime.call import Code, Held, Place, Record, field_offsets, layout_is_known, word_at
 from tracecomp.runtime.fresh import maker
 from tracecomp.tensor import Tensor
 
@@ -148,10 +148,8 @@ class _Writer:
             self.r.add("fields", Held(value), LIST_SIZE, len(value))
             for n, item in enumerate(value):
                 self.r.add("elements", Held(value), 8 * n, Held(item))
-        elif type(value) is dict and all(isinstance(key, _UNCHANGING) for key in value):
-            self.r.add("fields", Held(value), DICT_SIZE, len(value))
-            for key, item in value.items():
-                self.r.add("names", Held(value), Held(key), Held(item))
+        elif type(value) is dict:  # the version, as a program may depend on the order of what it holds
+            self.r.add("fields", Held(value), DICT_VERSION, word_at(value, DICT_VERSION))
         elif type(value) is not tuple:
             return False
         return all(map(self._contents, value.values() if type(value) is dict else value))

@@ -268,32 +268,24 @@ class Exponential(Distribution):
         return 1.0 - T.log(self.rate)
 
 
-class HalfNormal(Distribution):
-    """The absolute value of a normal number of mean 0."""
+class Half(Distribution):
+    """The absolute value of a number that ``base`` describes, of which either sign is as likely."""
 
     arg_constraints: ClassVar[dict[str, Constraint]] = {"scale": constraints.positive}
     has_rsample = True
 
-    def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
-        self.base = Normal(0, scale, validate_args=False)
-        self.scale: Any = self.base.scale
-        super().__init__(self.base.batch_shape, validate_args=validate_args)
+    def __init__(self, base: Any, validate_args: bool | None = None) -> None:
+        self.base = base
+        self.scale: Any = base.scale
+        super().__init__(base.batch_shape, validate_args=validate_args)
 
     @property
     def support(self) -> Constraint:
         return constraints.nonnegative
 
     @property
-    def mean(self) -> Tensor:
-        return self.scale * math.sqrt(2 / math.pi)
-
-    @property
     def mode(self) -> Tensor:
         return T.zeros_like(self.scale)
-
-    @property
-    def variance(self) -> Tensor:
-        return self.scale**2 * (1 - 2 / math.pi)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         return T.abs(self.base.rsample(sample_shape))
@@ -303,7 +295,26 @@ class HalfNormal(Distribution):
         return T.where(value >= 0, self.base.log_prob(value) + math.log(2), -math.inf)
 
     def cdf(self, value: Tensor) -> Tensor:
+        self._validate_sample(value)
         return 2 * self.base.cdf(value) - 1
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return self.base.icdf((value + 1) / 2)
 
     def entropy(self) -> Tensor:
         return self.base.entropy() - math.log(2)
+
+
+class HalfNormal(Half):
+    """The absolute value of a normal number of mean 0."""
+
+    def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
+        super().__init__(Normal(0, scale, validate_args=False), validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.scale * math.sqrt(2 / math.pi)
+
+    @property
+    def variance(self) -> Tensor:
+        return self.scale**2 * (1 - 2 / math.pi)

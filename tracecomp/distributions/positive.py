@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from tracecomp.distributions import constraints
 from tracecomp.distributions.constraints import Constraint
-from tracecomp.distributions.continuous import EULER, Cauchy, Exponential
+from tracecomp.distributions.continuous import EULER, Cauchy, Exponential, Half
 from tracecomp.distributions.distribution import Distribution, broadcast_all
 from tracecomp.distributions.gamma import Gamma
 from tracecomp.functional import names as T
@@ -165,46 +165,16 @@ class InverseGamma(Distribution):
         return a + T.log(self.rate) + T.lgamma(a) - (1 + a) * T.digamma(a)
 
 
-class HalfCauchy(Distribution):
+class HalfCauchy(Half):
     """The absolute value of a Cauchy number of location 0; mean and variance are infinite."""
 
-    arg_constraints: ClassVar[dict[str, Constraint]] = {"scale": constraints.positive}
-    has_rsample = True
-
     def __init__(self, scale: Any, validate_args: bool | None = None) -> None:
-        self.base = Cauchy(0, scale, validate_args=False)
-        self.scale: Any = self.base.scale
-        super().__init__(self.base.batch_shape, validate_args=validate_args)
-
-    @property
-    def support(self) -> Constraint:
-        return constraints.nonnegative
+        super().__init__(Cauchy(0, scale, validate_args=False), validate_args)
 
     @property
     def mean(self) -> Tensor:
         return T.full_like(self.scale, math.inf)
 
     @property
-    def mode(self) -> Tensor:
-        return T.zeros_like(self.scale)
-
-    @property
     def variance(self) -> Tensor:
         return T.full_like(self.scale, math.inf)
-
-    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        return T.abs(self.base.rsample(sample_shape))
-
-    def log_prob(self, value: Tensor) -> Tensor:
-        self._validate_sample(value)
-        return T.where(value >= 0, self.base.log_prob(value) + math.log(2), -math.inf)
-
-    def cdf(self, value: Tensor) -> Tensor:
-        self._validate_sample(value)
-        return 2 * self.base.cdf(value) - 1
-
-    def icdf(self, value: Tensor) -> Tensor:
-        return self.base.icdf((value + 1) / 2)
-
-    def entropy(self) -> Tensor:
-        return self.base.entropy() - math.log(2)

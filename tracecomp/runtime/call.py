@@ -167,7 +167,7 @@ def field_offsets(made: Any, fields: Sequence[str]) -> dict[str, int]:
     for name in fields:
         probe = object()
         setattr(made, name, probe)
-        found = [n for n in range(2, 3 + len(fields)) if _word(made, 8 * n) == id(probe)]
+        found = [n for n in range(2, 3 + len(fields)) if word_at(made, 8 * n) == id(probe)]
         if len(found) != 1:
             return {}
         offsets[name] = 8 * found[0]
@@ -181,17 +181,16 @@ def layout_is_known() -> bool:
     assert cell is not None
     ours = call_tables
     return (
-        _word(several, ours.LIST_SIZE) == 1
-        and _word({"a": 1, "b": 2, "c": 3}, ours.DICT_SIZE) == 3
-        and _word(_word(several, ours.LIST_ITEMS), 0) == id(item) == _word(pair, ours.TUPLE_ITEMS)
-        and _word(cell[0], ours.CELL_CONTENTS) == id(item)
-        and _word(id(item), ours.REFERENCES) == getrefcount(item) - 1
-        and _word(table, ours.TYPE) == id(np.ndarray)
-        and _word(table, ours.ARRAY_DATA) == table.ctypes.data
-        and _word(table, ours.ARRAY_ND) % (1 << 32) == 2
-        and [_word(_word(table, ours.ARRAY_DIMS), 8 * k) for k in (0, 1)] == [4, 2]
-        and _word(table, ours.ARRAY_DESCR) == id(table.dtype)
-        and _word(table, ours.ARRAY_FLAGS) % (1 << 32) == table.flags.num
+        word_at(several, ours.LIST_SIZE) == 1
+        and word_at(word_at(several, ours.LIST_ITEMS), 0) == id(item) == word_at(pair, ours.TUPLE_ITEMS)
+        and word_at(cell[0], ours.CELL_CONTENTS) == id(item)
+        and word_at(id(item), ours.REFERENCES) == getrefcount(item) - 1
+        and word_at(table, ours.TYPE) == id(np.ndarray)
+        and word_at(table, ours.ARRAY_DATA) == table.ctypes.data
+        and word_at(table, ours.ARRAY_ND) % (1 << 32) == 2
+        and [word_at(word_at(table, ours.ARRAY_DIMS), 8 * k) for k in (0, 1)] == [4, 2]
+        and word_at(table, ours.ARRAY_DESCR) == id(table.dtype)
+        and word_at(table, ours.ARRAY_FLAGS) % (1 << 32) == table.flags.num
         and _weak_reference_is_seen()
         and _dictionary_has_a_version()
     )
@@ -199,9 +198,9 @@ def layout_is_known() -> bool:
 
 def _weak_reference_is_seen() -> bool:
     probe = np.zeros(1)
-    before = _word(probe, call_tables.ARRAY_WEAK)
+    before = word_at(probe, call_tables.ARRAY_WEAK)
     watcher = weakref.ref(probe)
-    return before == 0 and _word(probe, call_tables.ARRAY_WEAK) == id(watcher)
+    return before == 0 and word_at(probe, call_tables.ARRAY_WEAK) == id(watcher)
 
 
 def _dictionary_has_a_version() -> bool:
@@ -210,10 +209,11 @@ def _dictionary_has_a_version() -> bool:
     versions = []
     for value in (1, 2, 3):
         dictionary["key"] = value
-        versions += [_word(dictionary, call_tables.DICT_VERSION), _word(dict(dictionary), call_tables.DICT_VERSION)]
-    return len(set(versions)) == 6 and _word(dictionary, call_tables.DICT_VERSION) == versions[4]
+        versions += [word_at(dictionary, call_tables.DICT_VERSION), word_at(dict(dictionary), call_tables.DICT_VERSION)]
+    return len(set(versions)) == 6 and word_at(dictionary, call_tables.DICT_VERSION) == versions[4]
 
 
-def _word(owner: Any, offset: int) -> int:
+def word_at(owner: Any, offset: int) -> int:
+    """The word of an object, or of memory, at an offset."""
     start = owner if isinstance(owner, int) else id(owner)
     return ctypes.c_uint64.from_address(start + offset).value
