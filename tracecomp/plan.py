@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tracecomp.aliasing import check_places
+from tracecomp.ir.arrays import SMALL_BYTES
 from tracecomp.modes import modes
 from tracecomp.node import Node, look
 from tracecomp.outside import CompiledNode, Freed, Kept, differentiable
@@ -19,7 +20,7 @@ from tracecomp.record.binding import read, reader, tensor_of
 from tracecomp.record.pytree import LEAF, unflatten
 from tracecomp.record.recording import Followed, Given, Made, Plain, Recording, Result
 from tracecomp.runner import Backend, Make
-from tracecomp.runtime.fresh import EASY_BYTES, maker
+from tracecomp.runtime.fresh import maker
 from tracecomp.spare import Spare, fits, kept_outputs
 from tracecomp.tensor import Tensor
 
@@ -60,7 +61,7 @@ class Plan:
         """What gives memory for output ``n``."""
         shape, dtype = self.types[n]
         nbytes = dtype.itemsize * math.prod(shape)
-        spare = nbytes > EASY_BYTES and n in self.kept
+        spare = nbytes > SMALL_BYTES and n in self.kept
         return Spare(shape, dtype).take if spare else partial(maker(nbytes), shape, dtype)
 
     def _reusable_grads(self) -> list[tuple[Tensor, int]]:

@@ -14,6 +14,7 @@ from tests.codegen.test_kernels import data, kernel
 from tracecomp.codegen.address import NONTEMPORAL
 from tracecomp.codegen.native import host_target
 from tracecomp.codegen.program import emit_program
+from tracecomp.ir.arrays import SMALL_BYTES
 from tracecomp.ir.index import Var, index
 from tracecomp.ir.loop_interp import interpret_program
 from tracecomp.ir.loop_printer import print_program
@@ -26,7 +27,7 @@ from tracecomp.passes.machine import Machine
 from tracecomp.passes.place import lower
 from tracecomp.runtime.entry import aligned_bytes
 from tracecomp.runtime.executable import Executable
-from tracecomp.runtime.fresh import EASY_BYTES, maker
+from tracecomp.runtime.fresh import maker
 
 Array = np.ndarray[Any, Any]
 x86 = pytest.mark.skipif(not host_target().is_x86, reason="stores past the caches are spelled for x86 only")
@@ -143,12 +144,12 @@ def test_what_a_kernel_reads_is_not_streamed() -> None:
     assert "stream " not in printed(lambda x: x.add_(1), LARGE)
 
 
-@pytest.mark.parametrize("shape", [(EASY_BYTES + 8,), (3, EASY_BYTES)])
+@pytest.mark.parametrize("shape", [(SMALL_BYTES + 8,), (3, SMALL_BYTES)])
 def test_large_arrays_begin_at_lines(shape: tuple[int, ...]) -> None:
-    make, name = maker(EASY_BYTES + 8), np._core.multiarray.get_handler_name
+    make, name = maker(SMALL_BYTES + 8), np._core.multiarray.get_handler_name
     arrays = [make(shape, np.dtype(np.uint8)) for _ in range(5)]
     assert all(a.ctypes.data % 64 == 0 and a.flags.owndata and a.flags.writeable and a.shape == shape for a in arrays)
-    for nbytes in (2 * EASY_BYTES, 40 * EASY_BYTES, 5):
+    for nbytes in (2 * SMALL_BYTES, 40 * SMALL_BYTES, 5):
         before = arrays[0].ravel().copy()
         arrays[0].resize((nbytes,), refcheck=False)
         kept = min(nbytes, before.size)

@@ -14,6 +14,7 @@ from tracecomp.ir.loops import LINE
 
 Array = np.ndarray[Any, Any]
 SMALL_BYTES = 65536
+"""What ``malloc`` gives without asking the system; smaller arrays lie anywhere."""
 
 
 def new_array(shape: tuple[int, ...], dtype: Any) -> Array:

@@ -10,12 +10,10 @@ from typing import Any
 import numpy as np
 
 from tracecomp.codegen import allocator, native
+from tracecomp.ir.arrays import SMALL_BYTES
 from tracecomp.ir.loops import LINE
 from tracecomp.runtime import cache as cache_files
 from tracecomp.runtime.memory import use_large_pages
-
-EASY_BYTES = 65536
-"""Bytes that ``malloc`` gives without asking the system."""
 
 Array = np.ndarray[Any, Any]
 Make = Callable[[tuple[int, ...], Any], Array]
@@ -41,7 +39,7 @@ class _Handler(ctypes.Structure):
 
 def maker(nbytes: int) -> Make:
     """What makes arrays of so many bytes, from shape and dtype."""
-    return (_aligned() if nbytes > EASY_BYTES else None) or np.empty
+    return (_aligned() if nbytes > SMALL_BYTES else None) or np.empty
 
 
 @cache
@@ -72,7 +70,7 @@ def _aligned() -> Make | None:
         use_large_pages(array.ctypes.data, array.nbytes)
         return array
 
-    return empty if empty((EASY_BYTES,), np.uint8).ctypes.data % LINE == 0 else None
+    return empty if empty((SMALL_BYTES,), np.uint8).ctypes.data % LINE == 0 else None
 
 
 def _numpy_allocator() -> tuple[int, Callable[[Any], Any]]:
