@@ -13,13 +13,13 @@ from tests.codegen.programs import program
 from tests.codegen.test_kernels import data, kernel
 from tracecomp.codegen.address import NONTEMPORAL
 from tracecomp.codegen.native import host_target
-from tracecomp.codegen.program import emit_program
+from tracecomp.codegen.program import ENTRY, emit_program
 from tracecomp.ir.arrays import SMALL_BYTES
 from tracecomp.ir.index import Var, index
 from tracecomp.ir.loop_interp import interpret_program
 from tracecomp.ir.loop_printer import print_program
 from tracecomp.ir.loop_verify import verify_program
-from tracecomp.ir.loops import Buffer, Load, Loop, Store
+from tracecomp.ir.loops import Buffer, Load, Loop, Store, Stream
 from tracecomp.ir.program import Program
 from tracecomp.ir.types import DType, float32, float64
 from tracecomp.passes import build
@@ -55,12 +55,12 @@ def same_wherever_it_lies(p: Program, source: Array, like: Array) -> None:
             assert (around[: 64 + shift] == 77).all() and (around[64 + shift + like.nbytes :] == 77).all()
 
 
-def copying(rows: int, columns: int, dtype: DType) -> Program:
+def copying(rows: int, columns: int, dtype: DType, stream: Stream = "always") -> Program:
     x, y = (Buffer(name, dtype, rows * columns) for name in "xy")
     i, v = Var("i", rows), Var("v", columns)
     at = index(i) * columns + index(v)
     return program(
-        kernel([x, y], "y", Loop("parallel", i, (Loop("vector", v, (Store(y, at, Load(x, at), None, True),)),))), 1
+        kernel([x, y], "y", Loop("parallel", i, (Loop("vector", v, (Store(y, at, Load(x, at), None, stream),)),))), 1
     )
 
 
@@ -69,16 +69,27 @@ def transposing(rows: int, columns: int, height: int, width: int, dtype: DType) 
     x, y = (Buffer(name, dtype, rows * columns) for name in "xy")
     i, j, t, v = Var("i", rows // height), Var("j", columns // width), Var("t", height), Var("v", width)
     row, column = index(i) * height + index(t), index(j) * width + index(v)
-    store = Store(y, column * rows + row, Load(x, row * columns + column), None, True)
+    store = Store(y, column * rows + row, Load(x, row * columns + column), None, "always")
     tile = Loop("tile", t, (Loop("vector", v, (store,)),))
     return program(kernel([x, y], "y", Loop("parallel", i, (Loop("serial", j, (tile,)),))), 1)
 
 
 @pytest.mark.parametrize("dtype", [float32, float64])
 @pytest.mark.parametrize("columns", [16, 48, 37, 5])
-def test_copies(columns: int, dtype: DType) -> None:
+@pytest.mark.parametrize("stream", ["always", "alone"])
+def test_copies(stream: Stream, columns: int, dtype: DType) -> None:
     a = data(6, columns, dtype=dtype.numpy)
-    same_wherever_it_lies(copying(6, columns, dtype), a, a)
+    same_wherever_it_lies(copying(6, columns, dtype, stream), a, a)
+
+
+@x86
+def test_only_one_thread_streams_alone() -> None:
+    def asks(stream: Stream) -> bool:
+        text = emit_program(copying(6, 32, float32, stream), host_target()).text
+        entry = text[text.index(f"@{ENTRY}(") :]
+        return "icmp eq ptr %team, null" in entry
+
+    assert asks("alone") and not asks("always") and not asks("")
 
 
 @pytest.mark.parametrize("dtype", [float32, float64])
@@ -124,6 +135,12 @@ def test_large_results_are_streamed_and_small_ones_are_not() -> None:
     assert "stream " in printed(lambda x: x.clone(), LARGE)
     assert "stream " in printed(lambda x: x.t().contiguous(), LARGE)
     assert "stream " not in printed(lambda x: x * x + x, (32, 32))
+
+
+def test_results_that_just_fit_are_streamed_by_one_thread() -> None:
+    assert "stream alone " in printed(lambda x: x.clone(), LARGE)
+    assert "stream alone " not in printed(lambda x: x.clone(), (64, 80))
+    assert "stream alone " not in printed(lambda x: x.t().contiguous(), LARGE)
 
 
 def test_results_that_fit_beside_their_operands_are_streamed_only_when_turned() -> None:

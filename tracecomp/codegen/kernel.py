@@ -17,7 +17,8 @@ class KernelCode:
     """The functions' text and the scratch memory they want: bytes shared by all threads, bytes for each.
 
     ``streamed`` are the numbers of parameters that are stored to past the caches, by a second function whose name ends
-    in ``STREAMING``, which is for calls that give all of them memory at the beginning of lines.
+    in ``STREAMING``, which is for calls that give all of them memory at the beginning of lines; with ``alone`` for
+    calls on one thread only.
     """
 
     text: str
@@ -25,6 +26,7 @@ class KernelCode:
     private_bytes: int
     parallel: bool
     streamed: tuple[int, ...] = ()
+    alone: bool = False
 
 
 STREAMING = ".streaming"
@@ -33,12 +35,13 @@ STREAMING = ".streaming"
 def emit_kernel(kernel: Kernel, name: str, module: Module, groups: dict[str, str]) -> KernelCode:
     """The code of one kernel. ``groups`` maps a parameter to its alias group; those alone in theirs are noalias."""
     code = KernelEmitter(kernel, name, module, groups, False).emit()
-    names = {s.buffer.name for s in walk(kernel.body) if isinstance(s, Store) and s.stream}
-    streamed = tuple(n for n, p in enumerate(kernel.params) if p.name in names)
+    streams = {s.buffer.name: s.stream for s in walk(kernel.body) if isinstance(s, Store) and s.stream}
+    streamed = tuple(n for n, p in enumerate(kernel.params) if p.name in streams)
     if not streamed or not module.target.is_x86:
         return code
     fast = KernelEmitter(kernel, name + STREAMING, module, groups, True).emit()
-    return replace(code, text=f"{code.text}\n{fast.text}", streamed=streamed)
+    alone = "always" not in streams.values()
+    return replace(code, text=f"{code.text}\n{fast.text}", streamed=streamed, alone=alone)
 
 
 class KernelEmitter(Statements):

@@ -225,7 +225,7 @@ class _ProgramEmitter:
             self._add_elapsed(number, started)
 
     def _callee(self, number: int, args: Sequence[Value]) -> str:
-        """The function of a step, by where what it streams to begins."""
+        """The function of a step, by where what it streams to begins, and by whether other threads help."""
         e, (name, code) = self.e, self.codes[number]
         for function in (name, f"{name}{STREAMING}"):
             self.module.knows(f"@{function}")
@@ -234,6 +234,8 @@ class _ProgramEmitter:
         starts = [e.convert("ptrtoint", args[n], "i64") for n in code.streamed]
         both = reduce(lambda a, b: e.binary("or", a, b), starts)
         whole = e.compare("icmp eq", e.binary("and", both, e.const("i64", LINE - 1)), e.const("i64", 0))
+        if code.alone:
+            whole = e.binary("and", whole, e.compare("icmp eq", Value("%team", "ptr"), Value("null", "ptr")))
         return e.pure(f"select {whole}, ptr @{name}{STREAMING}, ptr @{name}", "ptr", 0, [whole]).text
 
     def _unless_failed(self) -> str:

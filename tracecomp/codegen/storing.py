@@ -117,7 +117,7 @@ class Storing(Elements):
 
     def _streams(self, stmt: Store, first: Offset, lanes: int) -> bool:
         """Whether a vector stored from ``first`` on may pass the caches by."""
-        return self.streaming and stmt.stream and first.multiple_of(LINE // stmt.buffer.dtype.itemsize, lanes)
+        return self.streaming and stmt.stream != "" and first.multiple_of(LINE // stmt.buffer.dtype.itemsize, lanes)
 
     def _store_element(self, stmt: Store, value: Value) -> None:
         e, buffer = self.e, stmt.buffer

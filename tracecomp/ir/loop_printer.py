@@ -140,7 +140,7 @@ class _Printer:
             case Store():
                 where = f" where {self.expr(s.where)}" if s.where else ""
                 target = f"{self.buffer(s.buffer)}[{self.index(s.offset)}]"
-                word = "stream" if s.stream else "store"
+                word = {"": "store", "alone": "stream alone", "always": "stream"}[s.stream]
                 self.line(level, f"{word} {target} = {self.expr(s.value)}{where}")
             case Accumulate():
                 accs = [

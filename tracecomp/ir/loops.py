@@ -8,6 +8,7 @@
             | let name = expr                        names are assigned once
             | store buffer[index] = expr  [where e]
             | stream buffer[index] = expr  [where e] a store to memory that nobody reads soon: it need not enter a cache
+            | stream alone buffer[index] = expr  [where e]    a stream where one thread runs the program, else a store
             | accumulate (name: op from init)*: stmt*     ... update name, expr*
             | local buffer
             | if expr: stmt*                         the condition does not vary over tile loops
@@ -40,7 +41,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from tracecomp.ir.immutable import immutable
 from tracecomp.ir.index import Computed, Index, Var, computed, index
@@ -145,13 +146,17 @@ class Let:
     value: Expr
 
 
+Stream = Literal["", "alone", "always"]
+"""Whether a store may pass the caches by: not, where one thread runs the program, or on any number of threads."""
+
+
 @immutable
 class Store:
     buffer: Buffer
     offset: Index
     value: Expr
     where: Expr | None = None
-    stream: bool = False
+    stream: Stream = ""
 
 
 @immutable

@@ -2,7 +2,8 @@
 
 An ordinary store reads the line first, and puts it where what the kernel reads could be. Results that fit three
 quarters of the last cache beside what they are computed from stay there, unless they are written across the order in
-which the kernel reads: then few lines are written at a time and many are open.
+which the kernel reads: then few lines are written at a time and many are open. Those that just fit stay there where
+threads share the work: together they fill the cache faster than memory takes what passes it by.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Set
 from dataclasses import replace
 
 from tracecomp.ir.index import Index
-from tracecomp.ir.loops import LINE, Buffer, Load, Stmt, Store, expressions
+from tracecomp.ir.loops import LINE, Buffer, Load, Stmt, Store, Stream, expressions
 from tracecomp.passes.machine import Machine
 from tracecomp.passes.nest import Nest, Sweep
 from tracecomp.passes.transposes import transposed_pair
@@ -22,13 +23,20 @@ def streamed(nest: Nest, machine: Machine) -> Nest:
     params = nest.params
     loaded = {x.buffer for x in expressions(nest.stmts) if isinstance(x, Load)}
     buffers = {params.buffers[v] for v in params.large if v in params.buffers} - loaded
-    if not buffers or (4 * _held(buffers, loaded) <= 3 * machine.l3_bytes and transposed_pair(nest) is None):
+    stream = _stream(_held(buffers, loaded), transposed_pair(nest) is not None, machine.l3_bytes)
+    if not buffers or not stream:
         return nest
     items: list[list[Stmt] | Sweep] = [
-        replace(item, body=_marked(item.body, buffers)) if isinstance(item, Sweep) else _marked(item, buffers)
-        for item in nest.items
+        replace(i, body=_marked(i.body, buffers, stream)) if isinstance(i, Sweep) else _marked(i, buffers, stream)
+        for i in nest.items
     ]
     return replace(nest, items=items)
+
+
+def _stream(held: int, turned: bool, cache: int) -> Stream:
+    if turned or held > cache:
+        return "always"
+    return "alone" if 4 * held > 3 * cache else ""
 
 
 def _held(results: Set[Buffer], operands: Set[Buffer]) -> int:
@@ -37,8 +45,8 @@ def _held(results: Set[Buffer], operands: Set[Buffer]) -> int:
     return written + sum(min(b.size * b.dtype.itemsize, written) for b in operands)
 
 
-def _marked(body: list[Stmt], buffers: set[Buffer]) -> list[Stmt]:
-    return [replace(s, stream=True) if isinstance(s, Store) and _streams(s, buffers) else s for s in body]
+def _marked(body: list[Stmt], buffers: set[Buffer], stream: Stream) -> list[Stmt]:
+    return [replace(s, stream=stream) if isinstance(s, Store) and _streams(s, buffers) else s for s in body]
 
 
 def _streams(store: Store, buffers: set[Buffer]) -> bool:
