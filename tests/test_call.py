@@ -317,6 +317,21 @@ def test_out_is_written_in_place_and_counted() -> None:
     assert out._version == version + 1 and memory.tolist() == [2.0] * 4
 
 
+@pytest.mark.parametrize("before", [0, 1000])
+def test_writes_are_counted_by_tensor_and_by_memory(before: int) -> None:
+    c = warm(lambda x, out: tc.add(x, 1, out=out), tc.ones(4), tc.zeros(4))
+    out = tc.zeros(4)
+    alias = out.data
+    for _ in range(before):
+        out.add_(1)
+    start, memory = out._version, out._shared_storage().memory
+    assert alias._shared_storage().memory is memory
+    for written in (out, out, alias, out, alias):
+        c(tc.ones(4), written)
+        written.add_(1)
+    assert (out._version - start, alias._version, memory.writes) == (6, 4, start + 10)
+
+
 def test_out_that_overlaps_an_input_by_way_of_numpy() -> None:
     c = warm(lambda x, out: tc.add(x, tc.flip(x, (0,)), out=out), tc.ones(4), tc.zeros(4).add_(1))
     memory = np.arange(5, dtype=np.float32)

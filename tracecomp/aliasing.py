@@ -38,9 +38,9 @@ class Storage:
 
     def wrote(self) -> None:
         """Count a write."""
-        self.version += 1
+        before, self.version = self.version, self.version + 1
         if self.memory.writes is not None:
-            self.memory.writes += 1
+            self.memory.writes = self.version if self.memory.writes is before else self.memory.writes + 1
 
     def share(self) -> None:
         """Note that the memory can from now on be written without a count."""

@@ -108,8 +108,13 @@ class CallGuards:
     def _check_modes(self, a: Assembler) -> None:
         thread = a.let("call ptr @PyThreadState_GetDict()")
         a.need(a.let(f"icmp ne ptr {thread}, null"), "no")
-        modes = a.let(f"call ptr @PyDict_GetItem(ptr {thread}, ptr {self._object(a, 'modes_key')})")
-        a.need(a.let(f"icmp ne ptr {modes}, null"), "no")
+        version, seen = a.load("i64", thread, DICT_VERSION), a.load("i64", "%record", header("thread_version"))
+        with a.when(a.let(f"icmp ne i64 {version}, {seen}")):
+            found = a.let(f"call ptr @PyDict_GetItem(ptr {thread}, ptr {self._object(a, 'modes_key')})")
+            a.need(a.let(f"icmp ne ptr {found}, null"), "no")
+            a.store("ptr", found, "%record", header("modes"))
+            a.store("i64", version, "%record", header("thread_version"))
+        modes = a.load("ptr", "%record", header("modes"))
         version, seen = a.load("i64", modes, DICT_VERSION), a.load("i64", "%record", header("modes_version"))
         with a.when(a.let(f"icmp ne i64 {version}, {seen}")):
             self._check_each_mode(a, modes)

@@ -179,11 +179,14 @@ class _CallStub(CallGuards):
         with self._table(a, "written") as r:
             tensor = a.load("ptr", self._word(a, "written", r, "source"), row("sources", "tensor"))
             storage = a.load("ptr", tensor, self.fields["_storage"])
-            self._add_one(a, storage, self.counts["version"])
             memory = a.load("ptr", storage, self.counts["memory"])
+            version = a.load("ptr", storage, self.counts["version"])
             writes = a.load("ptr", memory, self.counts["writes"])
+            following = self._following(a, version)
+            a.store("ptr", following, storage, self.counts["version"])
             with a.when(a.let(f"icmp ne ptr {writes}, {none}")):
-                self._add_one(a, memory, self.counts["writes"])
+                self._count(a, memory, writes, version, following)
+            a.do(f"call void @Py_DecRef(ptr {version})")
         with self._table(a, "cleared") as r:
             tensor = self._word(a, "cleared", r, "tensor")
             grad = a.load("ptr", tensor, self.fields["_grad"])
@@ -206,12 +209,24 @@ class _CallStub(CallGuards):
         a.do(f"ret ptr {value}")
         return a.text("define internal ptr @tc.result(ptr %objects, ptr %record) #1")
 
-    def _add_one(self, a: Assembler, owner: str, offset: int) -> None:
-        """Count up an attribute that is an int."""
-        number = a.load("ptr", owner, offset)
+    def _following(self, a: Assembler, number: str) -> str:
+        """The int that follows another."""
         more = a.let(f"add i64 {a.let(f'call i64 @PyLong_AsLongLong(ptr {number})')}, 1")
-        a.store("ptr", a.let(f"call ptr @PyLong_FromLongLong(i64 {more})"), owner, offset)
-        a.do(f"call void @Py_DecRef(ptr {number})")
+        return a.let(f"call ptr @PyLong_FromLongLong(i64 {more})")
+
+    def _count(self, a: Assembler, memory: str, writes: str, version: str, following: str) -> None:
+        """Count up a memory's writes, which mostly are the object that its only storage's version is."""
+        shared, own, done = a.name("shared"), a.name("own"), a.name("done")
+        a.choose(a.same(writes, version), shared, own)
+        a.block(shared)
+        a.do(f"call void @Py_IncRef(ptr {following})")
+        a.go(done)
+        a.block(own)
+        other = self._following(a, writes)
+        a.go(done)
+        a.block(done)
+        a.store("ptr", a.let(f"phi ptr [ {following}, %{shared} ], [ {other}, %{own} ]"), memory, self.counts["writes"])
+        a.do(f"call void @Py_DecRef(ptr {writes})")
 
     def _tensor(self, a: Assembler, r: str, argument: str) -> None:
         """Make the tensor of a fresh output."""

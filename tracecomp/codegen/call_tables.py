@@ -40,15 +40,17 @@ each and the count of its writes, as they were when the preparation was made.
 ``results``: where the address of each stands when it has been made."""
 
 HEADER = (
-    "objects", "modes_version", "count", "entry", "table", "arena", "step", "busy", "calls", "unlocked", "pool",
-    "threads", "numbers", "failed", "finish", "prepared",
+    "objects", "thread_version", "modes", "modes_version", "count", "entry", "table", "arena", "step", "busy", "calls",
+    "unlocked", "pool", "threads", "numbers", "failed", "finish", "prepared",
     *[f"{name}.{end}" for name in TABLES for end in ("first", "end")],
 )  # fmt: skip
 """The words at the start of a record. ``step`` is where the entry tells the number of a failed step, with which
 ``failed`` is then called; ``unlocked`` asks to release the interpreter lock, and to take the ``pool`` if there are
 several ``threads``; ``numbers`` is the count of results (-1: one, returned by itself); ``finish`` builds the return
 value from their tuple, when it is not null; ``prepared`` is the address of the byte that tells whether the preparation
-may be used, null if there is none. ``modes_version`` is the version of the modes that fitted last."""
+may be used, null if there is none. ``thread_version`` is the version of the dictionary of the thread that called last,
+``modes`` what it held; ``modes_version`` the version of the modes that fitted last. No two dictionaries, whenever they
+live, are of one version."""
 
 ARGUMENT, OBJECT, GRADIENT = 0, 1, 2
 LAYOUT_ND, LAYOUT_BYTES, LAYOUT_DIMS = 8, 16, 24
