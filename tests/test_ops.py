@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -117,3 +118,17 @@ def test_record_is_complete(op: Op) -> None:
         shapes = [spec[0] for s in op.samples for spec in s.args] + [s.attrs.get("shape", ()) for s in op.samples]
         wanted = (lambda s: 0 not in s) if name.startswith("any") else (lambda s: s == () or 0 in s)
         assert any(wanted(s) for s in shapes), f"{op.name} lacks {name}"
+
+
+@pytest.mark.parametrize(
+    "name, dtype", [("sum", np.complex64), *product(("sum", "max", "min"), (np.float32, np.float16, np.int32))]
+)
+@pytest.mark.parametrize("shape, axes", [((3000, 2), (1,)), ((700, 16), (1,)), ((500, 3, 5), (1, 2)), ((5, 4000), (0,))])
+def test_many_short_lines(name: str, dtype: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
+    x = np.random.default_rng(0).integers(-100, 100, shape).astype(dtype)
+    if x.dtype.kind == "f":
+        x.reshape(-1)[7] = np.nan
+    (found,) = results(OPS[name], (x,), {"axes": axes})
+    exact = getattr(np, name)(x.astype(np.complex128 if x.dtype.kind == "c" else np.float64), axis=axes)
+    assert found.dtype == x.dtype
+    np.testing.assert_array_equal(found, exact.astype(dtype))

@@ -68,6 +68,15 @@ def test_compiled_draws_continue_the_same_stream() -> None:
     assert [compiled().tolist() for _ in range(4)] == want
 
 
+def test_many_compiled_draws_are_the_eager_ones() -> None:
+    compiled = torch.compile(lambda: torch.random.bits((100_001,), torch.random.default_generator))
+    for _ in range(3):
+        state = torch.get_rng_state()
+        found = compiled()
+        torch.set_rng_state(state)
+        assert torch.equal(found, torch.random.bits((100_001,), torch.random.default_generator))
+
+
 def test_bits_are_uniform() -> None:
     bits = torch.random.bits((100_000,), torch.Generator().manual_seed(0)).numpy().view(np.uint32)
     counts = [(bits >> k & 1).mean() for k in range(32)]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.ir import special
+from tracecomp.ir import error_functions, special
 from tracecomp.ir.loops import Call, Const, Expr
 from tracecomp.ir.types import DType, bool_
 
@@ -67,9 +67,10 @@ _SAME: dict[str, tuple[int, Callable[..., Any]]] = {
     "asin": (1, np.arcsin), "acos": (1, np.arccos), "atan": (1, np.arctan), "atan2": (2, np.arctan2),
     "sinh": (1, np.sinh), "cosh": (1, np.cosh), "tanh": (1, np.tanh),
     "asinh": (1, np.arcsinh), "acosh": (1, np.arccosh), "atanh": (1, np.arctanh),
-    "sigmoid": (1, special.sigmoid), "erf": (1, special.erf), "erfc": (1, special.erfc), "erfinv": (1, special.erfinv),
+    "sigmoid": (1, special.sigmoid), "erf": (1, error_functions.erf),
+    "erfc": (1, error_functions.erfc), "erfinv": (1, error_functions.erfinv),
     "lgamma": (1, special.lgamma), "digamma": (1, special.digamma), "pow": (2, special.power), "hypot": (2, np.hypot),
-    "select": (3, np.where),
+    "select": (3, special.select),
 }  # fmt: skip
 
 _BOOL: dict[str, tuple[int, Callable[..., Any]]] = {

@@ -7,13 +7,14 @@ in float64 where a rational approximation is used, so they are correctly rounded
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from tracecomp.ir.rational import horner, in_float64
+
 Array = Any
-_CHUNK = 8192
+_LONG = 16384
 
 
 def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
@@ -91,13 +92,23 @@ def sign(x: Array) -> Array:
     return np.where(np.isnan(x), 0, np.sign(x)).astype(np.asarray(x).dtype)[()]
 
 
+def select(condition: Array, a: Array, b: Array) -> Array:
+    """``a`` where the condition holds, else ``b``. numpy branches for each element, so many are merged as bits."""
+    shape, dtype = np.broadcast_shapes(*map(np.shape, (condition, a, b))), np.result_type(a, b)
+    if math.prod(shape) < _LONG or dtype.itemsize > 8:
+        return np.where(condition, a, b)
+    bits = np.dtype(f"i{dtype.itemsize}")
+    mask = np.asarray(condition, np.bool_).view(np.int8).astype(bits)
+    yes, no = (np.asarray(v, dtype).view(bits) for v in (a, b))
+    return (((yes ^ no) & np.negative(mask, out=mask)) ^ no).view(dtype)
+
+
 def sigmoid(x: Array) -> Array:
     """``1 / (1 + exp(-x))`` without overflow: results keep their relative precision for very negative ``x``."""
     x = np.asarray(x)
     if x.dtype.itemsize == 2:
         return np.asarray(sigmoid(x.astype(np.float32))).astype(x.dtype)[()]
-    t = np.exp(-np.abs(x))
-    return np.where(x < 0, t, np.ones_like(t)) / (1 + t)
+    return np.exp(np.minimum(x, 0)) / (1 + np.exp(-np.abs(x)))
 
 
 def power(a: Array, b: Array) -> Array:
@@ -111,120 +122,6 @@ def power(a: Array, b: Array) -> Array:
     odd = (b & 1) == 1
     inverse = np.where(a == 1, 1, np.where(a == -1, np.where(odd, -1, 1), 0))
     return np.where(negative, inverse, whole).astype(whole.dtype)[()]
-
-
-def _in_float64(fn: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """``fn`` of flat float64 arrays as a function of any floating array, rounded to its type."""
-
-    def run(x: Array) -> Array:
-        x = np.asarray(x)
-        flat = x.reshape(-1)
-        result = np.empty(flat.shape, x.dtype)
-        # chunks keep the many temporaries of a rational function in cache
-        for start in range(0, flat.size, _CHUNK):
-            part = slice(start, start + _CHUNK)
-            result[part] = fn(flat[part].astype(np.float64))
-        return result.reshape(x.shape)[()]
-
-    run.__doc__ = fn.__doc__
-    return run
-
-
-def _horner(x: Array, coefficients: Sequence[float]) -> Array:
-    """The polynomial with the highest coefficient first."""
-    total = np.full_like(x, coefficients[0])
-    for c in coefficients[1:]:
-        total = total * x + c
-    return total
-
-
-# Rational Chebyshev approximations: W. J. Cody, "Rational Chebyshev approximations for the error function",
-# Math. Comp. 23 (1969), 631-637. Highest coefficient first.
-_ERF_P = (1.85777706184603153e-1, 3.16112374387056560e0, 1.13864154151050156e2, 3.77485237685302021e2,
-          3.20937758913846947e3)  # fmt: skip
-_ERF_Q = (1.0, 2.36012909523441209e1, 2.44024637934444173e2, 1.28261652607737228e3, 2.84423683343917062e3)
-_ERFC_P = (2.15311535474403846e-8, 5.64188496988670089e-1, 8.88314979438837594e0, 6.61191906371416295e1,
-           2.98635138197400131e2, 8.81952221241769090e2, 1.71204761263407058e3, 2.05107837782607147e3,
-           1.23033935479799725e3)  # fmt: skip
-_ERFC_Q = (1.0, 1.57449261107098347e1, 1.17693950891312499e2, 5.37181101862009858e2, 1.62138957456669019e3,
-           3.29079923573345963e3, 4.36261909014324716e3, 3.43936767414372164e3, 1.23033935480374942e3)  # fmt: skip
-_TAIL_P = (1.63153871373020978e-2, 3.05326634961232344e-1, 3.60344899949804439e-1, 1.25781726111229246e-1,
-           1.60837851487422766e-2, 6.58749161529837803e-4)  # fmt: skip
-_TAIL_Q = (1.0, 2.56852019228982242e0, 1.87295284992346725e0, 5.27905102951428412e-1, 6.05183413124413191e-2,
-           2.33520497626869185e-3)  # fmt: skip
-
-
-def _piecewise(x: Array, condition: Array, yes: Callable[[Array], Array], no: Callable[[Array], Array]) -> Array:
-    """``yes(x)`` where the condition holds, ``no(x)`` elsewhere; neither sees the other's elements."""
-    if condition.all():
-        return yes(x)
-    if not condition.any():
-        return no(x)
-    result = np.empty_like(x)
-    result[condition] = yes(x[condition])
-    result[~condition] = no(x[~condition])
-    return result
-
-
-def _erf_small(x: Array) -> Array:
-    """erf for ``|x| <= 0.46875``."""
-    z = x * x
-    return x * (_horner(z, _ERF_P) / _horner(z, _ERF_Q))
-
-
-def _erfc_tail(y: Array) -> Array:
-    """``erfc(y) * exp(y * y)`` for ``y > 4``."""
-    z = 1.0 / (y * y)
-    return (1.0 / math.sqrt(math.pi) - z * (_horner(z, _TAIL_P) / _horner(z, _TAIL_Q))) / y
-
-
-def _erfc_positive(y: Array) -> Array:
-    """erfc for ``y > 0.46875``."""
-    y = np.minimum(y, 30.0)
-    scaled = _piecewise(y, y <= 4.0, lambda t: _horner(t, _ERFC_P) / _horner(t, _ERFC_Q), _erfc_tail)
-    # exp(-y*y) with the square split in two exact parts, else its rounding is amplified by y*y
-    high = np.trunc(y * 16.0) / 16.0
-    return np.exp(-high * high) * np.exp(-(y - high) * (y + high)) * scaled
-
-
-@_in_float64
-def erf(x: Array) -> Array:
-    """The error function."""
-
-    def large(v: Array) -> Array:
-        return np.copysign(0.5 + (0.5 - _erfc_positive(np.abs(v))), v)
-
-    with np.errstate(all="ignore"):
-        return _piecewise(x, np.abs(x) <= 0.46875, _erf_small, large)
-
-
-@_in_float64
-def erfc(x: Array) -> Array:
-    """The complementary error function."""
-
-    def large(v: Array) -> Array:
-        tail = _erfc_positive(np.abs(v))
-        return np.where(v < 0, 2.0 - tail, tail)
-
-    with np.errstate(all="ignore"):
-        return _piecewise(x, np.abs(x) <= 0.46875, lambda v: 1.0 - _erf_small(v), large)
-
-
-@_in_float64
-def erfinv(y: Array) -> Array:
-    """The inverse error function: Winitzki's approximation refined by Halley steps on the smaller tail."""
-    with np.errstate(all="ignore"):
-        a = np.abs(y)
-        complement = 1.0 - a
-        w = np.log1p(-a) + np.log1p(a)
-        t = 2.0 / (math.pi * 0.147) + w / 2.0
-        x = np.where(a < 1e-3, a * (math.sqrt(math.pi) / 2), np.sqrt(np.sqrt(t * t - w / 0.147) - t))
-        for _ in range(3):
-            residual = np.where(a < 0.5, erf(x) - a, complement - erfc(x))
-            step = residual / (2.0 / math.sqrt(math.pi) * np.exp(-x * x))
-            x = x - step / (1.0 + x * step)
-        x = np.where(a == 1.0, np.inf, np.where(a > 1.0, np.nan, x))
-        return np.where(a == 0.0, y, np.copysign(x, y))
 
 
 _EULER = 0.57721566490153286060651209008240243
@@ -258,13 +155,13 @@ def _lgamma_positive(x: Array) -> Array:
         y = np.where(over, y - 1.0, y)
         product = np.where(over, product * y, product)
     z = np.where(low, z, y - 2.0)
-    near = _horner(z, _LGAMMA) + np.log(product)
+    near = horner(z, _LGAMMA) + np.log(product)
     near = np.where(low, near - np.log1p(z), near)
     near = np.where(tiny, near - np.log(np.where(tiny, x, 1.0)), near)
     big = np.maximum(x, 10.0)
     inverse = 1.0 / big
     stirling = (big - 0.5) * (np.log(big) - 1.0) - 0.5 + 0.5 * math.log(2 * math.pi)
-    return np.where(x < 10.0, near, stirling + inverse * _horner(inverse * inverse, _STIRLING))
+    return np.where(x < 10.0, near, stirling + inverse * horner(inverse * inverse, _STIRLING))
 
 
 def _sin_pi(x: Array) -> Array:
@@ -274,7 +171,7 @@ def _sin_pi(x: Array) -> Array:
     return np.sin(np.pi * r)
 
 
-@_in_float64
+@in_float64
 def lgamma(x: Array) -> Array:
     """log |Gamma(x)|; infinite at 0 and the negative integers."""
     with np.errstate(all="ignore"):
@@ -286,7 +183,7 @@ def lgamma(x: Array) -> Array:
         return np.where(np.isnan(x), x, np.where(pole, np.inf, result))
 
 
-@_in_float64
+@in_float64
 def digamma(x: Array) -> Array:
     """The derivative of lgamma; NaN at negative integers, minus or plus infinity at +0 and -0, as in PyTorch."""
     with np.errstate(all="ignore"):
@@ -298,7 +195,7 @@ def digamma(x: Array) -> Array:
             total = np.where(under, total - 1.0 / y, total)
             y = np.where(under, y + 1.0, y)
         z = 1.0 / (y * y)
-        value = total + np.log(y) - 0.5 / y - z * _horner(z, _DIGAMMA)
+        value = total + np.log(y) - 0.5 / y - z * horner(z, _DIGAMMA)
         r = x - np.rint(x)
         value = np.where(x < 0.5, value - np.pi / np.tan(np.pi * r), value)
         value = np.where((x < 0) & (np.floor(x) == x), np.nan, value)

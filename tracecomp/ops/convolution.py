@@ -14,7 +14,6 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from tracecomp.ir.op import BadInput, Bilinear, BilinearForm, Composed, Op, Sample, register
 from tracecomp.ir.types import Shape, TensorType, compute_dtype, from_numpy_dtype
@@ -82,17 +81,27 @@ def _conv_infer(
     return TensorType(x.dtype, (x.shape[0], w.shape[0], *size))
 
 
-def _windows(x: Any, out: Shape, kernel: Shape, stride: Ints, padding: Pads, dilation: Ints) -> Any:
-    """``[n, c, p..., k...]``: what each output position sees of the padded input, without copying more than padding."""
+_EVERY: tuple[Any, ...] = (slice(None),) * 3
+
+
+def _columns(
+    x: Any, out: Shape, kernel: Shape, stride: Ints, padding: Pads, dilation: Ints, groups: int
+) -> Any:
+    """``[g, (c, k...), (n, p...)]``: what each output position sees of the padded input, copied tap by tap."""
     padded = np.pad(x, [(0, 0), (0, 0), *padding]) if any(map(any, padding)) else x
-    steps = padded.strides[2:]
-    return as_strided(
-        padded,
-        (*x.shape[:2], *out, *kernel),
-        (*padded.strides[:2], *(a * b for a, b in zip(steps, stride, strict=True)),
-         *(a * b for a, b in zip(steps, dilation, strict=True))),
-        writeable=False,
-    )  # fmt: skip
+    n, channels = x.shape[0], x.shape[1] // groups
+    seen = np.moveaxis(padded.reshape(n, groups, channels, *padded.shape[2:]), 0, 2)
+    columns = np.empty((groups, channels, *kernel, n, *out), x.dtype)
+    for taps in product(*map(range, kernel)):
+        columns[_EVERY[:2] + taps] = seen[_EVERY + _seen_by(taps, out, stride, dilation)]
+    return columns.reshape(groups, channels * math.prod(kernel), n * math.prod(out))
+
+
+def _seen_by(taps: Ints, out: Shape, stride: Ints, dilation: Ints) -> tuple[Any, ...]:
+    """The places of the padded input that one tap of the kernel sees, for every output position."""
+    return tuple(
+        slice(t * d, t * d + (m - 1) * s + 1, s) for t, d, m, s in zip(taps, dilation, out, stride, strict=True)
+    )
 
 
 def _wide(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -108,17 +117,11 @@ def _wide(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 @_wide
 def _conv_impl(x: Any, w: Any, *, stride: Ints, padding: Pads, dilation: Ints, groups: int) -> Any:
-    kernel = w.shape[2:]
+    kernel, n, filters = w.shape[2:], x.shape[0], w.shape[0] // groups
     out = conv_size(x.shape[2:], kernel, stride, padding, dilation)
-    seen = _windows(x, out, kernel, stride, padding, dilation)
-    r, n, channels, filters = len(kernel), x.shape[0], w.shape[1], w.shape[0] // groups
-    taps = channels * math.prod(kernel)
-    # n, g, c, p, k -> g, (n, p), (c, k)
-    grouped = seen.reshape(n, groups, channels, *out, *kernel)
-    places = tuple(range(3, 3 + r))
-    columns = grouped.transpose(1, 0, *places, 2, *range(3 + r, 3 + 2 * r)).reshape(groups, n * math.prod(out), taps)
-    result = np.matmul(columns, w.reshape(groups, filters, taps).transpose(0, 2, 1))
-    return np.moveaxis(result.reshape(groups, n, *out, filters), (0, -1), (1, 2)).reshape(n, groups * filters, *out)
+    columns = _columns(x, out, kernel, stride, padding, dilation, groups)
+    result = np.matmul(w.reshape(groups, filters, columns.shape[1]), columns)
+    return np.moveaxis(result.reshape(groups * filters, n, *out), 1, 0)
 
 
 def _transpose_infer(
@@ -148,17 +151,18 @@ def _transpose_impl(
     """Every tap of the kernel adds one strided copy of (weights times g)."""
     n, out, kernel = g.shape[0], g.shape[2:], w.shape[2:]
     channels, filters = w.shape[1], w.shape[0] // groups
-    flat = g.reshape(n, groups, filters, math.prod(out))
     weights = w.reshape(groups, filters, channels * math.prod(kernel)).transpose(0, 2, 1)
-    parts = np.matmul(weights, flat).reshape(n, groups * channels, *kernel, *out)
-    whole = np.zeros((n, groups * channels, *(s + a + b for s, (a, b) in zip(size, padding, strict=True))), g.dtype)
+    parts = np.matmul(weights, _by_group(g, groups)).reshape(groups, channels, *kernel, n, *out)
+    whole = np.zeros((groups, channels, n, *(s + a + b for s, (a, b) in zip(size, padding, strict=True))), g.dtype)
     for taps in product(*map(range, kernel)):
-        target = tuple(
-            slice(t * d, t * d + (m - 1) * s + 1, s) for t, d, m, s in zip(taps, dilation, out, stride, strict=True)
-        )
-        whole[(slice(None), slice(None), *target)] += parts[(slice(None), slice(None), *taps)]
+        whole[_EVERY + _seen_by(taps, out, stride, dilation)] += parts[_EVERY[:2] + taps]
     inner = tuple(slice(a, a + s) for s, (a, _) in zip(size, padding, strict=True))
-    return whole[(slice(None), slice(None), *inner)]
+    return np.moveaxis(whole[_EVERY + inner].reshape(groups * channels, n, *size), 1, 0)
+
+
+def _by_group(g: Any, groups: int) -> Any:
+    """``[n, f, p...]`` as ``[g, f / groups, (n, p...)]``."""
+    return np.moveaxis(g, 0, 1).reshape(groups, g.shape[1] // groups, g.shape[0] * math.prod(g.shape[2:]))
 
 
 def _weight_infer(
@@ -180,14 +184,9 @@ def _weight_infer(
 def _weight_impl(
     x: Any, g: Any, *, stride: Ints, padding: Pads, dilation: Ints, groups: int, kernel: Shape
 ) -> Any:
-    out, r, n = g.shape[2:], len(kernel), x.shape[0]
-    channels, filters = x.shape[1] // groups, g.shape[1] // groups
-    seen = _windows(x, out, kernel, stride, padding, dilation).reshape(n, groups, channels, *out, *kernel)
-    places = tuple(range(3, 3 + r))
-    taps = channels * math.prod(kernel)
-    columns = seen.transpose(1, 0, *places, 2, *range(3 + r, 3 + 2 * r)).reshape(groups, n * math.prod(out), taps)
-    rows = g.reshape(n, groups, filters, math.prod(out)).transpose(1, 2, 0, 3).reshape(groups, filters, -1)
-    return np.matmul(rows, columns).reshape(groups * filters, channels, *kernel)
+    columns = _columns(x, g.shape[2:], kernel, stride, padding, dilation, groups)
+    result = np.matmul(_by_group(g, groups), columns.transpose(0, 2, 1))
+    return result.reshape(g.shape[1], x.shape[1] // groups, *kernel)
 
 
 def _conv_vjp(grads: Any, outs: Any, ins: Any, **attrs: Any) -> Any:

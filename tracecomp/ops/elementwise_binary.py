@@ -200,9 +200,9 @@ def _where_vjp(grads: Any, outs: Any, ins: Any) -> Any:
 
 register(
     Op(
-        name="where", kind="elementwise", doc="a where the condition holds, else b", infer=_where_infer, impl=np.where,
-        loop=Pointwise(lambda c, a, b: scalars.call("select", c, a, b)), vjp=_where_vjp, saves=(0,),
-        parts=each("where"),
+        name="where", kind="elementwise", doc="a where the condition holds, else b", infer=_where_infer,
+        impl=special.select, loop=Pointwise(lambda c, a, b: scalars.call("select", c, a, b)), vjp=_where_vjp,
+        saves=(0,), parts=each("where"),
         samples=tuple(
             Sample(((s, "b1", "any"), (t, d, "any"), (u, d, "any")))
             for d in ("f32", "f64", "f16", "i64", "b1", "c64", "c128")

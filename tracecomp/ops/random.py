@@ -19,6 +19,7 @@ from tracecomp.ops.statements import Names, vectors
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS = 10
+_CHUNK = 8192
 
 
 def blocks(count: int) -> int:
@@ -52,7 +53,12 @@ def _impl(state: Any, *, shape: Shape) -> Any:
     count = math.prod(shape)
     seed, offset = int(state[0]), int(state[1])
     counters = (np.arange(blocks(count), dtype=np.int64) + np.int64(offset)).view(np.uint64)
-    return np.concatenate(philox(counters, seed))[:count].view(np.int32).reshape(shape)
+    words = np.empty((4, counters.size), np.uint32)
+    # chunks keep what the rounds compute in cache
+    for start in range(0, counters.size, _CHUNK):
+        part = slice(start, start + _CHUNK)
+        words[:, part] = philox(counters[part], seed)
+    return words.reshape(-1)[:count].view(np.int32).reshape(shape)
 
 
 def _signed(value: int) -> Expr:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import reduce
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,8 @@ from tracecomp.ops.parts import each
 from tracecomp.ops.prim import prim
 
 Axes = tuple[int, ...]
+
+_SHORT, _MANY = 16, 4096
 
 
 def kept(shape: Shape, axes: Axes) -> Shape:
@@ -29,6 +33,23 @@ def dropped(shape: Shape, axes: Axes) -> Shape:
 def spread(x: Any, shape: Shape, axes: Axes) -> Any:
     """A reduction's result broadcast back over the axes it lost."""
     return prim.expand(prim.reshape(x, shape=kept(shape, axes)), shape=tuple(shape))
+
+
+def _by_line(combine: np.ufunc) -> Callable[..., Any]:
+    """``combine`` over axes. numpy takes long for many short lines, so those are done element by element of all."""
+
+    def fn(x: Any, axis: Axes) -> Any:
+        lines = [range(x.shape[a]) for a in axis]
+        last = axis == tuple(range(x.ndim - len(axis), x.ndim))
+        if last and 1 < math.prod(map(len, lines)) <= _SHORT and x.size >= _MANY:
+            return reduce(combine, (x[(..., *place)] for place in product(*lines)))
+        return combine.reduce(x, axis=axis)
+
+    return fn
+
+
+def _plain(fn: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda x, *, axes: fn(x, axis=axes)
 
 
 def _wide(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -158,15 +179,16 @@ def _arg_composed(extreme: str) -> Callable[..., Any]:
     return compose
 
 
-reduction("sum", "sum over axes", Reduced("add"), _wide(np.sum), dtypes="ring", vjp=_sum_vjp, parts=each("sum"))
+reduction("sum", "sum over axes", Reduced("add"), _wide(_by_line(np.add)), dtypes="ring", vjp=_sum_vjp,
+          parts=each("sum"))  # fmt: skip
 reduction("prod", "product over axes", Reduced("mul"), _wide(np.prod), dtypes="number", vjp=_product_vjp, saves=(0,))
-reduction("max", "largest over axes; NaN if any is", Reduced("max"), lambda x, *, axes: np.max(x, axis=axes),
+reduction("max", "largest over axes; NaN if any is", Reduced("max"), _plain(_by_line(np.maximum)),
           dtypes="number", vjp=_extreme_vjp, saves=("ins", "outs"), traits=("exact",), empty=False)  # fmt: skip
-reduction("min", "smallest over axes; NaN if any is", Reduced("min"), lambda x, *, axes: np.min(x, axis=axes),
+reduction("min", "smallest over axes; NaN if any is", Reduced("min"), _plain(_by_line(np.minimum)),
           dtypes="number", vjp=_extreme_vjp, saves=("ins", "outs"), traits=("exact",), empty=False)  # fmt: skip
-reduction("any", "whether some element is true", Reduced("or"), lambda x, *, axes: np.any(x, axis=axes),
+reduction("any", "whether some element is true", Reduced("or"), _plain(np.any),
           dtypes="bool", result=bool_, traits=("exact",))  # fmt: skip
-reduction("all", "whether every element is true", Reduced("and"), lambda x, *, axes: np.all(x, axis=axes),
+reduction("all", "whether every element is true", Reduced("and"), _plain(np.all),
           dtypes="bool", result=bool_, traits=("exact",))  # fmt: skip
 reduction("argmax", "first position, row-major over axes, of the largest (of NaN, if any)",
           Composed(_arg_composed("max")), _arg_impl(np.argmax), dtypes="number", result=int64, empty=False)  # fmt: skip

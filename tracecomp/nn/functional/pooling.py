@@ -134,8 +134,12 @@ def max_pool(
         )
     with scope(name):
         geometry = _Geometry(name, x.shape[2:], kernel_size, stride, padding, dilation, ceil_mode)
-        values, place = pick_max(geometry.flat_windows(x, lowest(x.dtype)))
-        results = [values, geometry.source_index(place)] if return_indices else [values]
+        windows = geometry.flat_windows(x, lowest(x.dtype))
+        if return_indices:
+            values, place = pick_max(windows)
+            results = [values, geometry.source_index(place)]
+        else:
+            results = [pick_max(windows)[0] if differentiated(windows) else windows.amax(-1)]
     squeezed = [r.squeeze(0) if single else r for r in results]
     return tuple(squeezed) if return_indices else squeezed[0]
 
