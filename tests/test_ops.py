@@ -123,7 +123,7 @@ def test_record_is_complete(op: Op) -> None:
 @pytest.mark.parametrize(
     "name, dtype", [("sum", np.complex64), *product(("sum", "max", "min"), (np.float32, np.float16, np.int32))]
 )
-@pytest.mark.parametrize("shape, axes", [((3000, 2), (1,)), ((700, 16), (1,)), ((500, 3, 5), (1, 2)), ((5, 4000), (0,))])
+@pytest.mark.parametrize("shape, axes", [((3000, 2), (1,)), ((700, 16), (1,)), ((500, 3, 5), (1, 2)), ((5, 999), (0,))])
 def test_many_short_lines(name: str, dtype: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
     x = np.random.default_rng(0).integers(-100, 100, shape).astype(dtype)
     if x.dtype.kind == "f":
