@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import numpy as np
-
 from tracecomp.ir.index import Index, Var, computed, index
 from tracecomp.ir.loops import (
     Acc,
@@ -32,6 +30,7 @@ from tracecomp.ir.op import Imperative, Op, Sample, register
 from tracecomp.ir.scalars import call, const
 from tracecomp.ir.types import Shape, TensorType, bool_, compute_dtype, int32, int64
 from tracecomp.ops.define import bad, check_axes, of, require
+from tracecomp.ops.order import first_ordered, ordered
 from tracecomp.ops.prim import prim
 from tracecomp.ops.statements import Names, vectors
 
@@ -46,20 +45,6 @@ def _top_infer(x: TensorType, *, axis: int, count: int, descending: bool) -> tup
     require(0 <= count <= x.shape[axis], RuntimeError, "selected index k out of range")
     shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
     return TensorType(x.dtype, shape), TensorType(int64, shape)
-
-
-def _impl(x: Any, *, axis: int, descending: bool) -> Any:
-    if descending:
-        flipped = np.flip(x, axis)
-        order = x.shape[axis] - 1 - np.flip(np.argsort(flipped, axis=axis, kind="stable"), axis)
-    else:
-        order = np.argsort(x, axis=axis, kind="stable")
-    return np.take_along_axis(x, order, axis), order.astype(np.int64, copy=False)
-
-
-def _top_impl(x: Any, *, axis: int, count: int, descending: bool) -> Any:
-    first = (slice(None),) * axis + (slice(count),)
-    return tuple(np.ascontiguousarray(r[first]) for r in _impl(x, axis=axis, descending=descending))
 
 
 def _vjp(grads: Any, outs: Any, ins: Any, *, axis: int, **attrs: Any) -> Any:
@@ -381,7 +366,7 @@ _DTYPES = (
 register(
     Op(
         name="sort", kind="sort", doc="values along axis in order, and where they were; stable, NaN greatest",
-        infer=_infer, impl=_impl, vjp=_vjp, saves=("outs",), loop=Imperative(_statements),
+        infer=_infer, impl=ordered, vjp=_vjp, saves=("outs",), loop=Imperative(_statements),
         attrs={"axis": int, "descending": bool},
         samples=tuple(
             Sample(((s, d, domain),), {"axis": axis, "descending": down})
@@ -399,7 +384,7 @@ _COUNTS = (((7,), 0, 3), ((2, 5, 3), 1, 5), ((3, 90), 1, 7), ((3, 0), 1, 0), ((2
 register(
     Op(
         name="topk", kind="sort", doc="the first count of sort's results along axis",
-        infer=_top_infer, impl=_top_impl, vjp=_vjp, saves=("outs",), loop=Imperative(_statements),
+        infer=_top_infer, impl=first_ordered, vjp=_vjp, saves=("outs",), loop=Imperative(_statements),
         attrs={"axis": int, "count": int, "descending": bool},
         samples=tuple(
             Sample(((s, d, domain),), {"axis": axis, "count": count, "descending": down})
