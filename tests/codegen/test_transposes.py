@@ -7,6 +7,7 @@ import pytest
 
 import tracecomp
 from tracecomp import Tensor
+from tracecomp.codegen.modules import defined_in
 
 SHAPES = [
     ((1100, 1300), (1, 0)), ((1030, 2048), (1, 0)), ((1024, 1024), (1, 0)), ((40, 20000), (1, 0)),
@@ -26,3 +27,10 @@ def test_every_element_is_moved(shape: tuple[int, ...], dims: tuple[int, ...], d
 
     for _ in range(2):
         np.testing.assert_array_equal(turned(tracecomp.from_numpy(array)).numpy(), array.transpose(dims))
+
+
+def test_what_turns_memory_backwards_is_known_to_later_modules() -> None:
+    """Its name has a sign; two modules that defined it could not be linked."""
+    name = "@tc.transpose.16x8.float.-512.6"
+    text = f"define hidden void {name}(ptr %p) #1 {{\n  ret void\n}}"
+    assert defined_in([text]) == {name: f"declare hidden void {name}(ptr %p) #1"}

@@ -183,7 +183,9 @@ class Elements:
             return zero(e, load.dtype, 0)
         o = self.indexer.offset(load.offset)
         where = self.eval(load.where) if load.where else None
-        if where is None and not inside(load.offset, buffer.size):
+        if where is not None and where.const:
+            where = None
+        elif where is None and not inside(load.offset, buffer.size):
             o = self.clamped(o, None, buffer.size)
         elif where is not None and not o.width and not (inside(load.offset, buffer.size) and affine(load.offset)):
             o = self.clamped(o, None if where.width else where, buffer.size)

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
 from tracecomp.ir.graph import Node, Value
 from tracecomp.ir.index import Index, Var, index, linear, unravel
-from tracecomp.ir.loops import Acc, Buffer, Const, Expr, Let, Load, Read, Stmt, Store, Update, cast, expressions
+from tracecomp.ir.loops import (
+    Acc,
+    Buffer,
+    Call,
+    Const,
+    Expr,
+    IndexValue,
+    Let,
+    Load,
+    Read,
+    Stmt,
+    Store,
+    Update,
+    cast,
+    expressions,
+)
 from tracecomp.ir.op import Bilinear
 from tracecomp.ir.types import compute_dtype
 from tracecomp.passes.cost import MOVING_COST, stmts_cost
@@ -45,6 +60,19 @@ class Operand:
         """Whether what is loaded is not the operand yet: half precision, which is computed in float32."""
         return self.load is not None and not isinstance(self.expr, Read)
 
+    @property
+    def conditions(self) -> list[Expr]:
+        """Comparisons of positions without any of which the operand is zero: it is padding there."""
+        lets = {s.name: s.value for s in self.stmts if isinstance(s, Let)}
+        value = _resolved(self.expr, lets)
+        while isinstance(value, Call) and value.op == "cast":
+            value = _resolved(value.args[0], lets)
+        if not isinstance(value, Call) or value.op != "select":
+            return []
+        condition, _, otherwise = value.args
+        zero = isinstance(otherwise, Const) and otherwise.value == 0
+        return [c for c in _conjuncts(condition, lets) if _compares_position(c)] if zero else []
+
     def stride(self, var: Var) -> int | None:
         """Elements between neighbours along ``var``; None when not constant."""
         load = self.load
@@ -52,6 +80,26 @@ class Operand:
 
     def depends(self, var: Var) -> bool:
         return any(var in i.vars() for i in indices_of(self.stmts))
+
+
+def _resolved(expr: Expr, lets: Mapping[str, Expr]) -> Expr:
+    """The expression that a name stands for."""
+    while isinstance(expr, Read) and expr.name in lets:
+        expr = lets[expr.name]
+    return expr
+
+
+def _conjuncts(expr: Expr, lets: Mapping[str, Expr]) -> list[Expr]:
+    expr = _resolved(expr, lets)
+    if isinstance(expr, Call) and expr.op == "and":
+        return [c for a in expr.args for c in _conjuncts(a, lets)]
+    return [expr]
+
+
+def _compares_position(expr: Expr) -> bool:
+    position, *others = expr.args if isinstance(expr, Call) and expr.op in ("ge", "lt") else [expr]
+    known = isinstance(position, IndexValue) and not position.index.is_computed
+    return known and all(isinstance(x, Const) for x in others)
 
 
 @dataclass
@@ -76,6 +124,11 @@ class BilinearNest:
     def store_stride(self, var: Var) -> int | None:
         stores = [s for s in self.after if isinstance(s, Store)]
         return stores[0].offset.coefficient(var)
+
+    @property
+    def padded(self) -> bool:
+        """Whether operands are zero at some positions, which need not be added."""
+        return bool(self.lhs.conditions or self.rhs.conditions)
 
     @property
     def work(self) -> float:

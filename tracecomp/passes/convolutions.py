@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
-from math import gcd
+from itertools import groupby, product
+from math import gcd, prod
 
 from tracecomp.ir.graph import Value
 from tracecomp.passes.rewrite import Application, Replacement, Rewriter, Rules
@@ -65,8 +65,87 @@ def _zero(x: Value) -> int | float:
     return 0.0 if x.dtype.is_floating_point else 0
 
 
+def _without_size(a: Application) -> dict[str, object]:
+    return {name: value for name, value in a.attrs.items() if name != "size"}
+
+
 def _without_padding(a: Application) -> dict[str, object]:
     return {**a.attrs, "padding": ((0, 0),) * len(a.attrs["padding"])}
+
+
+PARTLY = 0.75
+"""Up to this share of its work, a convolution is done in parts, without what would be with padding."""
+PART_LENGTH = 8
+"""Results of a part along an axis, on the average, and channels: of less there are too few to fill register tiles."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """``count`` positions from ``first`` on that meet the image with the ``others``, and with no others."""
+
+    first: int
+    count: int
+    others: range
+
+
+def seen_along(count: int, step: int, others: int, apart: int, low: int, size: int) -> list[Seen]:
+    """The positions along an axis; number a meets number b of ``others`` at ``a * step + b * apart - low``."""
+    ranges = []
+    for a in range(count):
+        start, stop = -(-(low - a * step) // apart), -(-(low + size - a * step) // apart)
+        ranges.append(range(min(max(start, 0), others), min(max(stop, 0), others)))
+    found = []
+    for same, run in groupby(enumerate(ranges), lambda r: r[1]):
+        first, *rest = [a for a, _ in run]
+        found.append(Seen(first, 1 + len(rest), same))
+    return found
+
+
+@RULES.on("conv", "conv_weight")
+def convolution_in_parts(g: Rewriter, a: Application) -> Replacement:
+    """conv(x, w, padding) -> concat(conv(slice(x), slice(w)), ...) where much of the work would be with padding"""
+    x, other = a.inputs
+    weights = a.op.name == "conv_weight"
+    kernel, out = (tuple(a.attrs["kernel"]), other.shape[2:]) if weights else (other.shape[2:], a.type.shape[2:])
+    shape = geometry(a, kernel, out, x.shape[2:])
+    axes = []
+    for n, k, o, s, d, (lo, _) in zip(
+        x.shape[2:], kernel, out, shape.stride, shape.dilation, shape.padding, strict=True
+    ):
+        axes.append(seen_along(k, d, o, s, lo, n) if weights else seen_along(o, s, k, d, lo, n))
+    done = prod(sum(seen.count * len(seen.others) for seen in axis) for axis in axes)
+    long = all(o >= PART_LENGTH * len(axis) for o, axis in zip(out, axes, strict=True))
+    channels = min(x.shape[1], other.shape[1] if weights else a.type.shape[1]) // shape.groups
+    if done > PARTLY * prod(kernel) * prod(out) or not long or channels < PART_LENGTH:
+        return None
+    parts = [_part(g, a, shape, chosen) for chosen in product(*axes)]
+    for dim, axis in reversed(list(enumerate(axes, 2))):
+        rows = [parts[n : n + len(axis)] for n in range(0, len(parts), len(axis))]
+        parts = [g.apply("concat", *row, axis=dim) for row in rows]
+    return parts[0]
+
+
+def _part(g: Rewriter, a: Application, shape: Geometry, chosen: Sequence[Seen]) -> Value:
+    """The convolution, or gradient of weights, at the ``chosen`` positions of its result."""
+    x, other = a.inputs
+    weights = a.op.name == "conv_weight"
+    count = tuple(seen.count for seen in chosen)
+    others = tuple(len(seen.others) for seen in chosen)
+    if 0 in others:
+        return g.full(_zero(x), (*a.type.shape[:2], *count), x.dtype)
+    kernel, out = (count, others) if weights else (others, count)
+    starts, sizes = [], []
+    along = zip(chosen, kernel, out, shape.stride, shape.dilation, shape.padding, strict=True)
+    for seen, k, o, s, d, (lo, _) in along:
+        first, place = (seen.others.start, seen.first) if weights else (seen.first, seen.others.start)
+        starts.append(first * s + place * d - lo)
+        sizes.append((o - 1) * s + (k - 1) * d + 1)
+    ones = (1,) * x.ndim
+    image = slice_of(g, x, (0, 0, *starts), (*x.shape[:2], *sizes), ones)
+    begins = (0, 0, *(seen.others.start for seen in chosen))
+    read = slice_of(g, other, begins, (*other.shape[:2], *others), ones)
+    attrs = _without_padding(a) | ({"kernel": kernel} if weights else {})
+    return g.apply(a.op.name, image, read, **attrs)
 
 
 @RULES.on("conv", "conv_weight")
@@ -156,6 +235,18 @@ def phases(kernel: int, stride: int, dilation: int) -> Iterator[Phase]:
         else:
             count = (kernel - first + step - 1) // step
             yield Phase(first, step, count, (first * dilation - remainder) // stride, dilation // common)
+
+
+@RULES.on("conv_transpose")
+def transposed_convolution_of_neighbours(g: Rewriter, a: Application) -> Replacement:
+    """conv_transpose(y, w) of stride 1 -> conv(y, flip(w)), padded"""
+    y, w = a.inputs
+    shape = geometry(a, w.shape[2:], y.shape[2:], a.type.shape[2:])
+    spans = [(k - 1) * d for k, d in zip(shape.kernel, shape.dilation, strict=True)]
+    padding = tuple((span - lo, span - hi) for span, (lo, hi) in zip(spans, shape.padding, strict=True))
+    if set(shape.stride) != {1} or min(n for pair in padding for n in pair) < 0:
+        return None
+    return g.apply("conv", y, _input_major(g, w, shape), **{**_without_size(a), "padding": padding})
 
 
 @RULES.on("conv_transpose")

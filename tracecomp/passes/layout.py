@@ -22,7 +22,7 @@ from tracecomp.passes.rewrite import Log, Rewriter, has_node
 from tracecomp.passes.small_windows import Sizes, speed
 
 VECTOR_BYTES = 64
-BORDER_BYTES_PER_CYCLE = 1.6
+BORDER_BYTES_PER_CYCLE = 3.2
 STRIDED_EFFICIENCY = 0.4
 CHANNELS_FIRST_EFFICIENCY = 0.95
 PACKING = 4.0

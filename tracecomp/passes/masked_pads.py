@@ -1,7 +1,7 @@
-"""Pads that no kernel stores: the windows that slide over them load zeros where they leave the image.
+"""Pads that no kernel stores: windows that leave the image load zeros there, or leave the terms out.
 
-That costs nothing where vectors lie along an axis of the image: a mask, the same for all rows, blots out what is
-beside it, and which rows are above or below it is known when they are written out.
+Where vectors lie along an axis of the image, a mask, the same for all rows, blots out what is beside it. Which terms of
+a row are padding otherwise is known when rows are written out, or asked by few conditions (``sliding.py``).
 """
 
 from __future__ import annotations
@@ -10,15 +10,13 @@ from dataclasses import replace
 
 from tracecomp.ir.graph import Graph, Value
 from tracecomp.ir.op import Bilinear
-from tracecomp.passes.bilinear import labelled_bilinear, product_of, tidied
+from tracecomp.passes.bilinear import labelled_bilinear, tidied
 from tracecomp.passes.evaluate import Params
 from tracecomp.passes.groups import Group, Partition
 from tracecomp.passes.inline import values_read, with_inlined
 from tracecomp.passes.machine import Machine
+from tracecomp.passes.sliding import written_out
 from tracecomp.passes.tile_plan import plan_of, sums_in_lanes
-
-MASKED_TERMS = 32
-"""So many terms of a window are masked even where a loop over rows leaves their masks for each step to find."""
 
 
 def with_masked_pads(partition: Partition, graph: Graph, machine: Machine) -> Partition:
@@ -32,6 +30,8 @@ def with_masked_pads(partition: Partition, graph: Graph, machine: Machine) -> Pa
         pad = group.nodes[0]
         if len(group.nodes) != 1 or pad.op.name != "pad" or any(pad.attrs["interior"]) or pad.outputs[0] in wanted:
             continue
+        if _turned(pad.inputs[0]):
+            continue
         reading = readers.get(pad.outputs[0], [])
         tried = replace(partition, inlined=partition.inlined | {pad})
         if len(reading) == 1 and reading[0].kind == "bilinear" and _slides(reading[0], tried, machine):
@@ -40,8 +40,14 @@ def with_masked_pads(partition: Partition, graph: Graph, machine: Machine) -> Pa
     return partition
 
 
+def _turned(value: Value) -> bool:
+    """Whether who copies the value moves another axis of memory to the end, so that vectors lie along it."""
+    node = value.node
+    return node is not None and node.op.name == "permute" and node.attrs["dims"][-1] != value.ndim - 1
+
+
 def _slides(group: Group, partition: Partition, machine: Machine) -> bool:
-    """Whether the group's windows slide along vectors that nothing else reads."""
+    """Whether the group's rows of a tile are written out, without the terms that are padding."""
     root = next(n for n in group.nodes if isinstance(n.op.loop, Bilinear))
     if root.outputs[0].type.numel == 0:
         return False
@@ -49,8 +55,5 @@ def _slides(group: Group, partition: Partition, machine: Machine) -> bool:
     if not nest.out or sums_in_lanes(nest.plain or nest):
         return False
     plan = plan_of(nest, machine)
-    moving = nest.moving(plan.vector)
-    if not plan.window or plan.tile is None:
-        return False
-    known = plan.height == plan.tile.extent or product_of(plan.window) <= MASKED_TERMS
-    return known and moving.depends(plan.tile) and nest.one_sided(plan.vector)
+    padded = [o for o in (nest.lhs, nest.rhs) if o.conditions]
+    return plan.tile is not None and any(o.depends(plan.tile) for o in padded) and written_out(nest, plan)

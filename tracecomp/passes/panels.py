@@ -76,6 +76,8 @@ class Panels:
         if fast is not None and loads.stride(fast) == -1:  # flipped windows: memory is read forwards
             body = Copier({fast: index(fast) * -1 + (fast.extent - 1)}).stmts(body)
         stride = operand.stride(self.vector) or 0
+        if fast is None:  # what shares lines is read before they leave the cache
+            summed.sort(key=lambda v: -abs(loads.stride(v) or 0))
         if 1 <= stride <= SHUFFLED_STRIDE or fast is None:
             return strip(lane, columns.width, body), summed, False
         rest = [v for v in summed if v != fast]

@@ -50,19 +50,24 @@ def part(var: Var, low: int, high: int, body: list[Stmt]) -> tuple[Var, list[Stm
 class Folding(Copier):
     """A copier that evaluates comparisons which the bounds of loop variables decide.
 
-    ``constants`` are the names that turned out to be known.
+    ``constants`` are the names that turned out to be known, ``holding`` conditions (of the copy) known to hold.
     """
 
     def __init__(self, mapping: Mapping[Var, Index], suffix: str) -> None:
         super().__init__(mapping, suffix)
         self.constants: dict[str, Const] = {}
+        self.holding: set[Expr] = set()
 
     def expr(self, expr: Expr) -> Expr:
         new = super().expr(expr)
         if isinstance(new, Read) and new.name in self.constants:
             return self.constants[new.name]
         if isinstance(new, Load) and isinstance(new.where, Const):
-            return Load(new.buffer, new.offset) if new.where.value else Const(new.dtype.python(0), new.dtype)
+            if not new.where.value:
+                return Const(new.dtype.python(0), new.dtype)
+            return new if self.holding else Load(new.buffer, new.offset)
+        if new in self.holding:
+            return Const(True, bool_)
         return fold(new) if isinstance(new, Call) else new
 
     def stmt(self, stmt: Stmt) -> Stmt:
@@ -109,6 +114,12 @@ def used(body: Iterable[Stmt]) -> list[Stmt]:
             if isinstance(expr, Read):
                 needed.add(expr.name)
     return kept[::-1]
+
+
+def boundaries(var: Var, conditions: Iterable[Expr]) -> list[int]:
+    """Where some of the conditions change, if they depend on ``var`` alone."""
+    found = {_boundary(c) for c in conditions}
+    return sorted(cut[1] for cut in found if cut is not None and cut[0] == var and 0 < cut[1] < var.extent)
 
 
 def _boundary(expr: Expr) -> tuple[Var, int] | None:

@@ -8,8 +8,7 @@ lanes; which form is used depends on shapes and strides alone, never on the mach
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import product
+from dataclasses import dataclass, replace
 
 from tracecomp.ir.index import Index, Var, index
 from tracecomp.ir.loops import (
@@ -28,12 +27,12 @@ from tracecomp.passes.computed_once import computed_once
 from tracecomp.passes.dot_form import dot_form
 from tracecomp.passes.machine import Machine
 from tracecomp.passes.panels import Columns, Panels
-from tracecomp.passes.ranges import Folding
 from tracecomp.passes.rename import Copier
 from tracecomp.passes.schedule import sharing
+from tracecomp.passes.sliding import sliding, written_out
 from tracecomp.passes.stages import Totals, in_stages
 from tracecomp.passes.strips import joined, loops, one_after_another, positions
-from tracecomp.passes.tile_plan import FAR_BYTES, FAR_TERMS, Plan, plan_of, rows_apart, sums_in_lanes
+from tracecomp.passes.tile_plan import FAR_BYTES, FAR_TERMS, Plan, plan_of, sums_in_lanes
 
 PARALLEL_WORK = 1 << 22  # multiply-adds, 80 us: see schedule.PARALLEL_WORK
 WANTED_BLOCKS = 32
@@ -94,6 +93,7 @@ class _Tiled:
         self.alone = plan.packed and apart and not nest.is_steady(self.moving)
         panel_others = [] if self.alone else [v for v in around if self.moving.depends(v)] + moved
         self.panels = Panels(nest, self.moving, plan.vector, panel_others, self.alone)
+        self.written_out = written_out(nest, plan)
         self.copies = 0
 
     def _inner(self, others: list[Var]) -> list[Var]:
@@ -257,8 +257,9 @@ class _Tiled:
         if self.plan.packed:
             panel = self.panels.read(columns, column, lane)
             lhs, rhs = (lhs, panel) if self.moving is rhs else (panel, rhs)
-        if self.plan.window:
-            return (Loop("vector", lane, self._sliding(lhs, rhs, mapping, first, height)),)
+        if self.tile is not None and self.written_out:
+            read, corner = replace(nest, lhs=lhs, rhs=rhs), mapping | {self.tile: first}
+            return (Loop("vector", lane, sliding(read, self.plan, corner, height, f"_{self.copies}")),)
         body: tuple[Stmt, ...] = (*lhs.stmts, *rhs.stmts, Update(ACCUMULATOR, (lhs.expr, rhs.expr)))
         prefetches = self._streams(column * width + columns.first, first, height, width)
         body = (*self._ahead(still, first), *prefetches, *body)
@@ -303,38 +304,6 @@ class _Tiled:
                     ahead[self.plan.whole] = Index()
                 result.append(Prefetch(buffer, offset.substitute(ahead)))
         return result
-
-    def _sliding(
-        self, lhs: Operand, rhs: Operand, mapping: dict[Var, Index], first: Index, height: int
-    ) -> tuple[Stmt, ...]:
-        """Rows below each other by terms, in order of the place that is read; each row's terms stay in their order."""
-        nest, window = self.nest, self.plan.window
-        assert self.tile is not None
-        apart = rows_apart(nest, self.vector, self.tile, window[0])
-        outer = nest.reduce[: -len(window)]
-        short = self.plan.whole
-        beside: list[dict[Var, Index]] = [{short: Index((), m)} for m in range(short.extent)] if short else [{}]
-        rows = [
-            (n, Copier({**mapping, self.tile: first + n, **at}, f"_{self.copies}_{n}_{m}"))
-            for n in range(height)
-            for m, at in enumerate(beside)
-        ]
-        sums = [copier.stmt(Accumulate((nest.accumulator(),), ())) for _, copier in rows]
-        terms = []
-        for place in product(*(range(v.extent) for v in window)):
-            for n, copier in rows:
-                own = Folding(
-                    {**copier.mapping, **{v: Index((), k) for v, k in zip(window, place, strict=True)}},
-                    copier.suffix + "".join(f"_{k}" for k in place),
-                )
-                own.names = dict(copier.names)
-                update = Update(ACCUMULATOR, (lhs.expr, rhs.expr))
-                terms.append(((apart * n + place[0], place[1:], n), own.stmts((*lhs.stmts, *rhs.stmts, update))))
-        body = tuple(s for _, stmts in sorted(terms, key=lambda t: t[0]) for s in stmts)
-        for var in reversed(outer):
-            body = (Loop("serial", var, body),)
-        accs = tuple(a for s in sums if isinstance(s, Accumulate) for a in s.accs)
-        return (Accumulate(accs, body), *(s for _, copier in rows for s in copier.stmts(nest.after)))
 
     def _name(self, stem: str) -> str:
         self.copies += 1
