@@ -170,9 +170,10 @@ def group_norm(
             f"but got input of shape {list(input.shape)} and num_groups={num_groups}"
         )
     with scope("group_norm"):
-        size = input.numel() // max(n * num_groups, 1)
-        x, _, _ = _standardize(input.reshape(n, num_groups, size), [2], eps)
-        return _affine(x.reshape(*input.shape), weight, bias, (1, channels, *[1] * (input.ndim - 2)))
+        members = channels // num_groups
+        grouped = input.reshape(n, num_groups, members, math.prod(input.shape[2:]))
+        x, _, _ = _standardize(grouped, [2, 3], eps)
+        return _affine(x, weight, bias, (1, num_groups, members, 1)).reshape(*input.shape)
 
 
 def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
