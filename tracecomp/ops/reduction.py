@@ -9,7 +9,17 @@ from typing import Any
 import numpy as np
 
 from tracecomp.ir.op import BadInput, Composed, LoopMeaning, Op, Reduced, Sample, register
-from tracecomp.ir.types import DType, Shape, TensorType, bool_, compute_dtype, dtype_named, from_numpy_dtype, int32, int64
+from tracecomp.ir.types import (
+    DType,
+    Shape,
+    TensorType,
+    bool_,
+    compute_dtype,
+    dtype_named,
+    from_numpy_dtype,
+    int32,
+    int64,
+)
 from tracecomp.ops.define import CLASSES, check_axes, check_dtype, require
 from tracecomp.ops.parts import each
 from tracecomp.ops.prim import prim

@@ -296,7 +296,7 @@ def _of_windows(value: Value, places: int) -> bool:
         if node is None:
             continue
         if node.op.name == "windows":
-            return prod(node.attrs["sizes"]) == places
+            return bool(prod(node.attrs["sizes"]) == places)
         if node.op.kind == "elementwise" or node.op.name == "reshape":
             operands = {v for v in node.inputs if v.type.numel == value.type.numel} - seen
             seen |= operands
