@@ -214,3 +214,15 @@ def test_plans() -> None:
         made = plan(n, 1, 1, 4, False)
         assert made.second is not None and made.first.points * made.second.points == n
         assert made.table.array().size == made.table.size
+
+
+def test_signals_from_long_overlapping_windows() -> None:
+    """Each sample adds up the few windows that hold it, however long they are."""
+    signal = np.random.default_rng(0).standard_normal((2, 4000))
+    weights = np.hanning(1025)[:1024]
+
+    def again(x: Any, window: Any) -> Any:
+        spectrum = tracecomp.stft(x, 1024, 128, window=window, return_complex=True)
+        return tracecomp.istft(spectrum, 1024, 128, window=window, length=4000)
+
+    assert_close(compiled(again, signal, weights), signal, 4000)

@@ -154,7 +154,7 @@ COUNTERPARTS: dict[str, Callable[..., Any]] = {
     "geqrf": lambda x: tuple(torch.geqrf(x)),
     "reflections": lambda x: tuple(torch.geqrf(x)),
     "reflect": lambda a, tau, x, turn: torch.ormqr(a[..., : tau.shape[-1]], tau, x, transpose=turn),
-    "lu_factor": lambda x: tuple(torch.linalg.lu_factor(x)),
+    "lu_factor": lambda x, fails: tuple(torch.linalg.lu_factor(x)),
     "triangular_solve": lambda a, b, above, ones, turn: torch.linalg.solve_triangular(
         a.mT if turn else a, b, upper=above != turn, unitriangular=ones
     ),

@@ -59,6 +59,12 @@ FAILURES: dict[str, tuple[type[Exception], str]] = {
         "linalg.cholesky: The factorization could not be completed because the input is not positive-definite (the "
         "leading minor of order {detail} is not positive-definite).",
     ),
+    "singular": (LinAlgError, "linalg.solve: The solver failed because the input matrix is singular."),
+    "inverse": (
+        LinAlgError,
+        "linalg.inv: The diagonal element is zero, the inversion could not be completed because the input matrix is "
+        "singular.",
+    ),
 }
 """What a check of native code can find, and the exception for it."""
 

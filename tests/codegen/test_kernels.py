@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -122,6 +123,18 @@ def test_division_and_remainder_in_indices() -> None:
     a, n = data(35), np.arange(70)
     got = run(program(k, 1), [a], [np.zeros(70, np.float32)])[0]
     assert np.array_equal(got, a[(n // 3) % 7 * 5 + (n * 3 + 1) % 5])
+
+
+def test_divisions_of_whole_vectors_are_of_scalars() -> None:
+    """A vector never crosses a multiple of 48: its lanes divide alike, and their remainders follow each other."""
+    x, y, i, v = Buffer("x", float32, 12), Buffer("y", float32, 192), Var("i", 6), Var("v", 32)
+    place = index(i) * 32 + index(v)
+    scaled = call("mul", Load(x, place // 48), Load(y, place % 48 + 48))
+    z = Buffer("z", float32, 192)
+    p = program(kernel([x, y, z], "z", Loop("serial", i, (Loop("vector", v, (Store(z, place, scaled),)),))), 2)
+    a, b, n = data(12), data(192), np.arange(192)
+    assert np.array_equal(run(p, [a, b], [np.zeros(192, np.float32)])[0], a[n // 48] * b[n % 48 + 48])
+    assert not re.search(r"(div|rem) <", Executable(p).llvm_ir)
 
 
 def test_gather_by_loaded_index_and_scatter() -> None:

@@ -34,3 +34,14 @@ def test_what_turns_memory_backwards_is_known_to_later_modules() -> None:
     name = "@tc.transpose.16x8.float.-512.6"
     text = f"define hidden void {name}(ptr %p) #1 {{\n  ret void\n}}"
     assert defined_in([text]) == {name: f"declare hidden void {name}(ptr %p) #1"}
+
+
+@pytest.mark.parametrize("shape", [(100, 130), (33, 17), (3, 40, 50)])
+def test_quarter_turns(shape: tuple[int, ...]) -> None:
+    """One axis is read backwards: blocks are turned as in any transpose."""
+    array = (np.arange(np.prod(shape)) * 7919 % 65521).reshape(shape).astype("float32")
+    for turns in (1, 3):
+        turned = tracecomp.compile(lambda t: t.rot90(turns, (-2, -1)))  # noqa: B023 - called within its round
+        for _ in range(2):
+            found = turned(tracecomp.from_numpy(array))
+        np.testing.assert_array_equal(found.numpy(), np.rot90(array, turns, (-2, -1)))

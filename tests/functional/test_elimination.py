@@ -42,6 +42,46 @@ def test_triangles_are_solved(shape: tuple[int, ...], left: bool, upper: bool) -
     np.testing.assert_allclose(triangle @ x if left else x @ triangle, b, atol=1e-9)
 
 
+@pytest.mark.parametrize("dtype", list(EPSILON))
+@pytest.mark.parametrize("shape", [(1, 1), (17, 17), (75, 75), (3, 20, 20), (2, 0, 0), (0, 3, 3)], ids=str)
+def test_systems_inverses_and_determinants(shape: tuple[int, ...], dtype: str) -> None:
+    rng = np.random.default_rng(3)
+    a = (0.1 * rng.standard_normal(shape) + np.eye(shape[-1])[rng.permutation(shape[-1])]).astype(dtype)
+    b = rng.standard_normal((*shape[:-1], 5)).astype(dtype)
+    linalg = tracecomp.linalg
+
+    def run(t: Any, u: Any) -> tuple[Any, ...]:
+        return linalg.solve(t, u), linalg.inv(t), linalg.det(t), *linalg.slogdet(t)
+
+    solved, inverse, det, sign, log = compiled(run, a, b)
+    np.testing.assert_allclose(a @ solved, b, atol=10 * EPSILON[dtype])
+    np.testing.assert_allclose(a @ inverse, np.broadcast_to(np.eye(shape[-1]), shape), atol=10 * EPSILON[dtype])
+    np.testing.assert_allclose(det, np.linalg.det(a.astype("float64")), rtol=10 * EPSILON[dtype])
+    want = np.linalg.slogdet(a.astype("float64"))
+    np.testing.assert_array_equal(sign, want[0])
+    np.testing.assert_allclose(log, want[1], rtol=10 * EPSILON[dtype], atol=EPSILON[dtype])
+
+
+def test_singular_matrices_are_refused_or_have_no_determinant() -> None:
+    good = np.eye(20)[np.newaxis] + np.zeros((3, 1, 1))
+    bad = good.copy()
+    bad[1, 7] = bad[1, 6]
+    cases = (
+        (lambda t: tracecomp.linalg.solve(t, t), "linalg.solve: .*singular"),
+        (tracecomp.linalg.inv, "linalg.inv: .*singular"),
+    )
+    for function, message in cases:
+        call = tracecomp.compile(function)
+        for _ in range(4):
+            call(tracecomp.tensor(good))
+        for fn in (function, call):
+            with pytest.raises(tracecomp.linalg.LinAlgError, match=message):
+                fn(tracecomp.tensor(bad))
+        np.testing.assert_array_equal(call(tracecomp.tensor(good)).numpy(), good)
+    det, sign, log = compiled(lambda t: (tracecomp.linalg.det(t), *tracecomp.linalg.slogdet(t)), bad)
+    np.testing.assert_array_equal([det, sign, log], [[1, 0, 1], [1, 0, 1], [0, -np.inf, 0]])
+
+
 def definite(*shape: int) -> Any:
     x = np.random.default_rng(4).standard_normal(shape)
     return x @ np.swapaxes(x, -1, -2) + shape[-1] * np.eye(shape[-1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.passes.cases import Case, check
-from tracecomp.passes import canonical, simplify
+from tracecomp.passes import canonical, casts, simplify
 
 ALGEBRA = [
     Case(
@@ -201,6 +201,12 @@ ALGEBRA = [
         "%0 = cast(%x) {dtype=b1} : b1[3]",
         "%0 = ne(%x, 0.0:f32) : b1[3]",
     ),
+    Case(
+        "cast_of_iota", "x:f32[3]",
+        """%0 = iota() {axis=0, dtype=i64, shape=[3]} : i64[3]
+        %1 = cast(%0) {dtype=i32} : i32[3] """,
+        "%0 = iota() {axis=0, dtype=i32, shape=[3]} : i32[3]",
+    ),
 ]
 
 
@@ -210,4 +216,4 @@ def test_rewrites(case: Case) -> None:
 
 
 def test_every_rule_has_a_case() -> None:
-    assert {c.rule for c in ALGEBRA} >= simplify.RULES.names()
+    assert {c.rule for c in ALGEBRA} >= simplify.RULES.names() | casts.RULES.names()

@@ -206,10 +206,11 @@ DECOMPOSED = [
         %2 = eq(%x, %1) : b1[2,3]
         %3 = isnan(%x) : b1[2,3]
         %4 = bitwise_or(%2, %3) : b1[2,3]
-        %5 = iota() {axis=0, dtype=i64, shape=[3]} : i64[3]
-        %6 = reshape(%5) {shape=[1, 3]} : i64[1,3]
-        %7 = where(%4, %6, 3:i64) : i64[2,3]
-        %8 = min(%7) {axes=[1]} : i64[2] """,
+        %5 = iota() {axis=0, dtype=i32, shape=[3]} : i32[3]
+        %6 = reshape(%5) {shape=[1, 3]} : i32[1,3]
+        %7 = where(%4, %6, 3:i32) : i32[2,3]
+        %8 = min(%7) {axes=[1]} : i32[2]
+        %9 = cast(%8) {dtype=i64} : i64[2] """,
     ),
     Case(
         "convolution_of_padded", "x:f32[1,2,5] w:f32[3,2,3]",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.passes.cases import Case, check
-from tracecomp.passes import canonical, pads, reductions, views
+from tracecomp.passes import canonical, pads, reductions, repeated_indices, views
 
 SHAPES = [
     Case(
@@ -215,6 +215,23 @@ SHAPES = [
         %1 = permute(%0) {dims=[1, 0]} : f32[4,3] """,
     ),
     Case(
+        "gather_of_slices", "x:f32[6,2] i:u8[3,1]",
+        """%0 = cast(%i) {dtype=i64} : i64[3,1]
+        %1 = expand(%0) {shape=[3, 2]} : i64[3,2]
+        %2 = gather(%x, %1) {axis=0} : f32[3,2] """,
+        """%0 = cast(%i) {dtype=i64} : i64[3,1]
+        %1 = reshape(%0) {shape=[3]} : i64[3]
+        %2 = take(%x, %1) {axis=0} : f32[3,2] """,
+    ),
+    Case(
+        "scatter_of_slices", "x:f32[2,6] i:u8[7] y:f32[2,7]",
+        """%0 = cast(%i) {dtype=i64} : i64[7]
+        %1 = expand(%0) {shape=[2, 7]} : i64[2,7]
+        %2 = scatter(%x, %1, %y) {axis=1, mode="add"} : f32[2,6] """,
+        """%0 = cast(%i) {dtype=i64} : i64[7]
+        %1 = put(%x, %0, %y) {axis=1, mode="add"} : f32[2,6] """,
+    ),
+    Case(
         "scatter_of_one_into_a_number", "i:u8[2,1] x:f32[2,1]",
         """%0 = cast(%i) {dtype=i64} : i64[2,1]
         %1 = full() {dtype=f32, shape=[2, 9], value=-2.5} : f32[2,9]
@@ -250,4 +267,5 @@ def test_rewrites(case: Case) -> None:
 
 
 def test_every_rule_has_a_case() -> None:
-    assert {c.rule for c in SHAPES} >= views.RULES.names() | pads.RULES.names() | reductions.EXACT_RULES.names()
+    rules = (views.RULES, pads.RULES, reductions.EXACT_RULES, repeated_indices.RULES)
+    assert {c.rule for c in SHAPES} >= set().union(*(r.names() for r in rules))

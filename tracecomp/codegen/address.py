@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -29,6 +30,18 @@ class Offset:
     def width(self) -> int:
         return self.vector.width if self.vector else self.lanes if self.stride else 0
 
+    def add(self, lanes: Offset, factor: int) -> None:
+        """Add ``factor`` times consecutive numbers from a scalar on."""
+        self.const += factor * lanes.const
+        self.scalars += [(value, factor * own) for value, own in lanes.scalars]
+        self.stride += factor * lanes.stride
+        self.lanes = lanes.lanes
+
+    def within(self, divisor: int) -> bool:
+        """Whether consecutive lanes are within one multiple of ``divisor``, whatever the scalars are."""
+        step = math.gcd(divisor, *(factor for _, factor in self.scalars))
+        return self.vector is None and self.stride == 1 and self.const % step + self.lanes <= step
+
     def multiple_of(self, line: int, lanes: int) -> bool:
         """Whether consecutive ``lanes`` from here on are whole vectors of lines of memory, ``line`` elements each."""
         whole = self.const % lanes == 0 and all(factor % line == 0 for _, factor in self.scalars)
@@ -47,7 +60,9 @@ class Indexer:
         result = Offset(index.const, [])
         for atom, factor in index.terms:
             value = self._atom(atom)
-            if isinstance(value, int):
+            if isinstance(value, Offset):
+                result.add(value, factor)
+            elif isinstance(value, int):
                 result.const += factor * value
             elif isinstance(value, tuple):
                 result.const += factor * value[0]
@@ -84,7 +99,7 @@ class Indexer:
     def _times(self, value: Value, factor: int) -> Value:
         return value if factor == 1 else self.e.binary("mul", value, self.e.const("i64", factor))
 
-    def _atom(self, atom: Atom) -> Position:
+    def _atom(self, atom: Atom) -> Position | Offset:
         if isinstance(atom, Var):
             return self.position(atom)
         if isinstance(atom, Computed):
@@ -92,9 +107,11 @@ class Indexer:
         inner = self.offset(atom.index)
         if not inner.scalars and inner.vector is None:
             return self._constant_atom(atom, inner)
-        value = self.join(inner)
         narrow = _fits_i32(atom.index)
-        return self._divide(atom, value, narrow)
+        if inner.within(atom.divisor):
+            first = self._divide(atom, self.join(Offset(inner.const, inner.scalars)), narrow)
+            return first if isinstance(atom, FloorDiv) else Offset(0, [(first, 1)], 1, inner.lanes)
+        return self._divide(atom, self.join(inner), narrow)
 
     def _computed(self, atom: Computed) -> Position:
         value = self.evaluate(atom.expr)

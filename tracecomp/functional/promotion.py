@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tracecomp.functional.defaults import default_dtype
-from tracecomp.ir.types import DType, bool_, complex128, float32, float64, int64, promote
+from tracecomp.ir.types import DType, bool_, complex128, compute_dtype, float32, float64, int64, promote
 from tracecomp.modes import modes
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor, create
@@ -110,6 +110,16 @@ def result_dtype(*operands: Operand) -> DType:
 def cast(x: Tensor, dtype: DType) -> Tensor:
     """``x`` in ``dtype``; itself when it is already."""
     return x if x.dtype is dtype else prim.cast(x, dtype=dtype)
+
+
+def wide(x: Tensor) -> Tensor:
+    """``x`` for a formula of several operators: half types in float32, rounded once, by `rounded`, as in PyTorch."""
+    return cast(x, compute_dtype(x.dtype))
+
+
+def rounded(result: Tensor, like: Tensor) -> Tensor:
+    """The result of a formula of ``wide(like)`` in the type of ``like``; others, as floats of integers, unchanged."""
+    return cast(result, like.dtype) if result.dtype is compute_dtype(like.dtype) else result
 
 
 def scalar(value: Number | complex, dtype: DType) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 from tracecomp.functional import arithmetic, logic
 from tracecomp.functional.dims import Shape, keep_dims, one_axis, reduce_axes, wrap_dim
 from tracecomp.functional.method import function
-from tracecomp.functional.promotion import Number, as_float, cast, not_implemented, type_word
+from tracecomp.functional.promotion import Number, as_float, cast, not_implemented, rounded, type_word, wide
 from tracecomp.functional.results import AminmaxResult, MaxResult, MinResult
 from tracecomp.functional.shaping import row_major, to_shape
 from tracecomp.ir.types import DType, bool_, int64, uint8
@@ -315,29 +315,29 @@ for _name, _root, _with_mean in (
 @function(composite=True)
 def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """exp(x) / sum(exp(x)) along ``dim``."""
-    x = row_major(input if dtype is None else cast(input, dtype))
+    given = input if dtype is None else cast(input, dtype)
+    x = wide(row_major(given))
     if not x.dtype.is_floating_point:
         raise not_implemented("softmax_lastdim_kernel_impl", x.dtype)
     axes = reduce_axes(wrap_dim(dim, x.ndim), x.ndim)
     if any_zero(x, axes):
-        return prim.exp(x)
+        return prim.exp(given)
     kept = keep_dims(x.shape, axes)
     powers = prim.exp(prim.sub(x, to_shape(prim.max(x.detach(), axes=axes), kept)))
     total = to_shape(prim.sum(powers, axes=axes), kept)
-    if x.dtype.itemsize < 4:  # where the quotient of a long row's total would be a denormal
-        return prim.div(powers, total)
-    return prim.mul(powers, prim.div(1.0, total))
+    return rounded(prim.mul(powers, prim.div(1.0, total)), given)
 
 
 @function(composite=True)
 def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """log(softmax(x)) along ``dim``, computed without the quotient."""
-    x = row_major(input if dtype is None else cast(input, dtype))
+    given = input if dtype is None else cast(input, dtype)
+    x = wide(row_major(given))
     if not x.dtype.is_floating_point:
         raise not_implemented("log_softmax_lastdim_kernel_impl", x.dtype)
     axes = reduce_axes(wrap_dim(dim, x.ndim), x.ndim)
     if any_zero(x, axes):
-        return x.clone()
+        return given.clone()
     kept = keep_dims(x.shape, axes)
     shifted = prim.sub(x, to_shape(prim.max(x.detach(), axes=axes), kept))
-    return prim.sub(shifted, to_shape(prim.log(prim.sum(prim.exp(shifted), axes=axes)), kept))
+    return rounded(prim.sub(shifted, to_shape(prim.log(prim.sum(prim.exp(shifted), axes=axes)), kept)), given)

@@ -1,4 +1,4 @@
-"""Solving, inverses and determinants, run by the host's LAPACK through numpy.
+"""Solving, inverses and determinants, eagerly by LAPACK through numpy, compiled by LU; pseudo-inverses by LAPACK.
 
 Derivatives are written with differentiable primitives. Sources: Giles, "Collected matrix derivative results" (2008);
 Golub and Pereyra (1973) for the pseudo-inverse.
@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.errors import LinAlgError
-from tracecomp.ir.op import Sample
-from tracecomp.ir.types import TensorType
+from tracecomp.errors import failure
+from tracecomp.ir.op import Composed, Sample
+from tracecomp.ir.types import TensorType, int32, int64
 from tracecomp.ops.define import of, require
 from tracecomp.ops.matrix import (
     OBLONG,
@@ -42,7 +42,20 @@ def _solve_impl(a: Any, b: Any) -> Any:
     try:
         return np.linalg.solve(a, b)
     except np.linalg.LinAlgError:
-        raise LinAlgError("linalg.solve: The solver failed because the input matrix is singular.") from None
+        raise failure("singular") from None
+
+
+def _substituted(lu: Any, b: Any) -> Any:
+    """X with L U X = B."""
+    below = prim.triangular_solve(lu, b, above=False, ones=True, turn=False)
+    return prim.triangular_solve(lu, below, above=True, ones=False, turn=False)
+
+
+def _solve_composed(a: Any, b: Any) -> Any:
+    lu, swaps = prim.lu_factor(a, fails="singular")
+    order = prim.pivot_order(swaps, size=a.shape[-1])
+    rows = prim.expand(prim.reshape(order, shape=(*order.shape, 1)), shape=tuple(b.shape))
+    return _substituted(lu, prim.gather(b, rows, axis=b.ndim - 2))
 
 
 def _solve_vjp(grads: Any, outs: Any, ins: Any) -> Any:
@@ -51,6 +64,7 @@ def _solve_vjp(grads: Any, outs: Any, ins: Any) -> Any:
 
 
 decomposition("matrix_solve", "X with A X = B, batches of equal leading axes", _solve_infer, _solve_impl, _solve_vjp,
+              loop=Composed(_solve_composed),
               samples=tuple(Sample((of(d, *a, domain="regular"), of(d, *b)))
                             for d in ("f32", "f64") for a, b in (((3, 3), (3, 2)), ((2, 4, 4), (2, 4, 1)),
                                                                  ((0, 2, 2), (0, 2, 3)))))  # fmt: skip
@@ -60,15 +74,20 @@ def _inverse_impl(x: Any) -> Any:
     try:
         return np.linalg.inv(x)
     except np.linalg.LinAlgError:
-        raise LinAlgError(
-            "linalg.inv: The diagonal element is zero, the inversion could not be completed because the input matrix "
-            "is singular."
-        ) from None
+        raise failure("inverse") from None
+
+
+def _inverse_composed(x: Any) -> Any:
+    lu, swaps = prim.lu_factor(x, fails="inverse")
+    order = prim.pivot_order(swaps, size=x.shape[-1])
+    column = prim.iota(like=x, shape=tuple(x.shape), axis=x.ndim - 1, dtype=int64)
+    turned_rows = prim.eq(column, prim.reshape(order, shape=(*order.shape, 1)))
+    return _substituted(lu, prim.cast(turned_rows, dtype=x.dtype))
 
 
 decomposition("matrix_inverse", "inverse of square matrices", square("inv"), _inverse_impl,
               lambda g, o, i: (prim.neg(mm(mm(turned(o[0]), g[0]), turned(o[0]))),), ("outs",),
-              samples=matrices(*SQUARES))  # fmt: skip
+              loop=Composed(_inverse_composed), samples=matrices(*SQUARES))  # fmt: skip
 
 
 def _pinv_impl(x: Any, *, rtol: float, hermitian: bool) -> Any:
@@ -113,8 +132,32 @@ def _batch(x: TensorType) -> TensorType:
     return TensorType(x.dtype, square("det")(x).shape[:-2])
 
 
+def _sign_and_pivots(x: Any) -> tuple[Any, Any]:
+    """The sign of LU's exchange of rows, and U's diagonal."""
+    lu, swaps = prim.lu_factor(x, fails="")
+    n, lead = x.shape[-1], tuple(x.shape[:-2])
+    own = prim.iota(like=swaps, shape=tuple(swaps.shape), axis=len(lead), dtype=int32)
+    moved = prim.cast(prim.ne(swaps, prim.add(own, 1)), dtype=int32)
+    odd = prim.remainder(prim.sum(moved, axes=(len(lead),)), 2)
+    flat = prim.reshape(lu, shape=(*lead, n * n))
+    places = {"starts": (0,) * (len(lead) + 1), "stops": (*lead, n * n), "steps": (*(1,) * len(lead), n + 1)}
+    return prim.cast(prim.sub(1, prim.mul(odd, 2)), dtype=x.dtype), prim.slice(flat, **places)
+
+
+def _det_composed(x: Any) -> Any:
+    sign, pivots = _sign_and_pivots(x)
+    return prim.mul(prim.prod(pivots, axes=(pivots.ndim - 1,)), sign)
+
+
+def _slogdet_composed(x: Any) -> Any:
+    sign, pivots = _sign_and_pivots(x)
+    axes = (pivots.ndim - 1,)
+    signs = prim.mul(prim.prod(prim.sign(pivots), axes=axes), sign)
+    return signs, prim.sum(prim.log(prim.abs(pivots)), axes=axes)
+
+
 decomposition("det", "determinant of square matrices", _batch, lambda x: np.asarray(np.linalg.det(x), x.dtype),
-              _det_vjp, ("ins",), samples=matrices(*SQUARES))  # fmt: skip
+              _det_vjp, ("ins",), loop=Composed(_det_composed), samples=matrices(*SQUARES))  # fmt: skip
 
 
 def _slogdet_vjp(grads: Any, outs: Any, ins: Any) -> Any:
@@ -132,4 +175,4 @@ def _slogdet_impl(x: Any) -> Any:
 
 decomposition("slogdet", "sign and logarithm of the absolute value of the determinant",
               lambda x: (_batch(x), _batch(x)), _slogdet_impl, _slogdet_vjp, ("ins",),
-              samples=matrices(*SQUARES))  # fmt: skip
+              loop=Composed(_slogdet_composed), samples=matrices(*SQUARES))  # fmt: skip

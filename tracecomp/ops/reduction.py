@@ -11,7 +11,17 @@ from typing import Any
 import numpy as np
 
 from tracecomp.ir.op import BadInput, Composed, LoopMeaning, Op, Reduced, Sample, register
-from tracecomp.ir.types import DType, Shape, TensorType, bool_, compute_dtype, dtype_named, from_numpy_dtype, int64
+from tracecomp.ir.types import (
+    DType,
+    Shape,
+    TensorType,
+    bool_,
+    compute_dtype,
+    dtype_named,
+    from_numpy_dtype,
+    int32,
+    int64,
+)
 from tracecomp.ops.define import CLASSES, check_axes, check_dtype, require
 from tracecomp.ops.parts import each
 from tracecomp.ops.prim import prim
@@ -161,7 +171,7 @@ def _arg_impl(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _arg_composed(extreme: str) -> Callable[..., Any]:
-    """The first position that equals the extreme, or is NaN: a minimum over positions."""
+    """The first position that equals the extreme, or is NaN: a minimum over positions, of 32 bits for more lanes."""
 
     def compose(x: Any, *, axes: Axes) -> Any:
         shape = tuple(x.shape)
@@ -171,10 +181,12 @@ def _arg_composed(extreme: str) -> Callable[..., Any]:
             hit = prim.bitwise_or(hit, prim.isnan(x))
         count = math.prod(shape[i] for i in axes)
         inner = tuple(shape[i] for i in axes)
-        place = prim.reshape(prim.iota(like=x, shape=(count,), axis=0, dtype=int64), shape=inner)
+        narrow = int32 if count < 2**31 else int64
+        place = prim.reshape(prim.iota(like=x, shape=(count,), axis=0, dtype=narrow), shape=inner)
         _, back = _positions(shape, axes)
         place = prim.reshape(place, shape=(1,) * (len(shape) - len(axes)) + inner)
-        return prim.min(prim.where(hit, prim.permute(place, dims=back), count), axes=axes)
+        first = prim.min(prim.where(hit, prim.permute(place, dims=back), count), axes=axes)
+        return prim.cast(first, dtype=int64)
 
     return compose
 

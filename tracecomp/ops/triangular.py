@@ -8,14 +8,28 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.ir.index import Index, computed, index
+from tracecomp.errors import failure
+from tracecomp.ir.index import Index, Var, computed, index
 from tracecomp.ir.loops import Buffer, Check, Const, Expr, If, IndexValue, Let, Load, Loop, Read, Stmt, Store, cast
 from tracecomp.ir.op import Imperative, Op, Sample, register
-from tracecomp.ir.scalars import call
+from tracecomp.ir.scalars import call, const
 from tracecomp.ir.types import TensorType, int32, int64
 from tracecomp.ops.define import of, require
 from tracecomp.ops.elimination import WIDTH, Matrix, Panel, eliminated, panels, pivoted, strips
-from tracecomp.ops.matrix import OBLONG, columns, decomposition, lower, matrices, mm, rows, square, turned, unit, upper
+from tracecomp.ops.matrix import (
+    OBLONG,
+    SQUARES,
+    columns,
+    decomposition,
+    lower,
+    matrices,
+    mm,
+    rows,
+    square,
+    turned,
+    unit,
+    upper,
+)
 from tracecomp.ops.prim import prim
 from tracecomp.ops.statements import Names, vectors
 
@@ -103,7 +117,7 @@ decomposition("triangular_solve", "X with T X = B; T is the triangle (with ``one
 # ---- LU with partial pivoting
 
 
-def _lu_impl(x: Any) -> Any:
+def _lu_impl(x: Any, *, fails: str) -> Any:
     lu = np.array(x)
     m, n = x.shape[-2:]
     batch = x.shape[:-2]
@@ -118,6 +132,8 @@ def _lu_impl(x: Any) -> Any:
         with np.errstate(all="ignore"):
             flat[:, k + 1 :, k] = np.where(pivot == 0, flat[:, k + 1 :, k], flat[:, k + 1 :, k] / pivot)
         flat[:, k + 1 :, k + 1 :] -= flat[:, k + 1 :, k, None] * flat[:, k, None, k + 1 :]
+    if fails and (np.diagonal(flat, axis1=1, axis2=2) == 0).any():
+        raise failure(fails)
     return flat.reshape(x.shape), pivots.reshape(*batch, min(m, n))
 
 
@@ -165,11 +181,11 @@ register(
 )  # fmt: skip
 
 
-def _lu_infer(x: TensorType) -> tuple[TensorType, TensorType]:
+def _lu_infer(x: TensorType, *, fails: str) -> tuple[TensorType, TensorType]:
     return x, TensorType(int32, (*x.shape[:-2], min(x.shape[-2:])))
 
 
-def _lu_vjp(grads: Any, outs: Any, ins: Any) -> Any:
+def _lu_vjp(grads: Any, outs: Any, ins: Any, *, fails: str) -> Any:
     lu, pivots = outs
     g = grads[0]
     m, n = lu.shape[-2:]
@@ -204,7 +220,7 @@ def _lu_vjp(grads: Any, outs: Any, ins: Any) -> Any:
 
 
 def _lu_loop(
-    ins: Sequence[Buffer], outs: Sequence[Buffer], in_types: Sequence[TensorType], out_types: Any
+    ins: Sequence[Buffer], outs: Sequence[Buffer], in_types: Sequence[TensorType], out_types: Any, *, fails: str
 ) -> list[Stmt]:
     (*lead, m, n), names = in_types[0].shape, Names()
     batch = names.var(math.prod(lead))
@@ -226,8 +242,18 @@ def _lu_loop(
         return []
     start = index(batch) * (m * n)
     copied = vectors(names, m * n, lambda i: [Store(outs[0], start + i, Load(ins[0], start + i))])
-    return [Loop("parallel", batch, (*copied, *panels(names, min(m, n), panel)))]
+    loop = Loop("parallel", batch, (*copied, *panels(names, min(m, n), panel)))
+    return [loop, *([_checked(names, x, batch, min(m, n), fails)] if fails else [])]
 
 
-decomposition("lu_factor", "L and U in one matrix, and LAPACK's row swaps", _lu_infer, _lu_impl, _lu_vjp, ("outs",),
-              loop=Imperative(_lu_loop), samples=(*matrices(*OBLONG), *matrices((40, 37), (37, 75))))  # fmt: skip
+def _checked(names: Names, x: Matrix, batch: Var, steps: int, fails: str) -> Stmt:
+    """No pivot is zero."""
+    step, pivot, dtype = names.var(steps), names.let(), x.buffer.dtype
+    fine = call("ne", Read(pivot, dtype, frozenset((batch, step))), const(0.0, dtype))
+    within = Let(pivot, x.load(index(step), index(step))), Check(fine, fails)
+    return Loop("serial", batch, (Loop("serial", step, within),))
+
+
+decomposition("lu_factor", "L and U in one matrix, and LAPACK's row swaps; zero pivots are the error ``fails``, unless "
+              "it is empty", _lu_infer, _lu_impl, _lu_vjp, ("outs",), attrs={"fails": str}, loop=Imperative(_lu_loop),
+              samples=(*matrices(*OBLONG, fails=""), *matrices(*SQUARES, (40, 37), (37, 75), fails="singular")))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
 import numpy as np
 
-from tracecomp.ir.index import index
-from tracecomp.ir.loops import Expr, both, cast
+from tracecomp.ir.index import Index
+from tracecomp.ir.loops import Expr, both, cast, in_range
 from tracecomp.ir.op import Indexed, Op, Sample, register
 from tracecomp.ir.scalars import call, const
 from tracecomp.ir.types import Shape, TensorType, compute_dtype, from_numpy_dtype
@@ -53,6 +55,22 @@ def _impl(x: Any, *, shape: Shape, sizes: Ints, strides: Ints, dilations: Ints) 
     return whole.astype(x.dtype, copy=False)
 
 
+def _holding(at: Any, size: int, stride: int, dilation: int, count: int) -> Iterator[tuple[Index, Index, Expr | None]]:
+    """The windows that may hold ``at``, by their taps: window, tap, and the condition that both are there.
+
+    ``at == window * stride + tap * dilation`` has solutions where the greatest common divisor of stride and dilation
+    divides ``at``; their taps are ``stride / divisor`` apart.
+    """
+    divisor = math.gcd(stride, dilation)
+    step, apart = stride // divisor, dilation // divisor
+    grid, on_grid = regular(at, 0, divisor, ((count - 1) * stride + (size - 1) * dilation) // divisor + 1)
+    first = grid * pow(apart, -1, step) % step
+    last = (grid - first * apart) // step if apart > 1 else grid // step
+    for start in range(0, size, step):
+        window, tap = last - start // step * apart, first + start
+        yield window, tap, both(on_grid, in_range(window, count), in_range(tap, size))
+
+
 def _loop(
     at: Any, out: TensorType, reads: Any, in_types: Any, *, shape: Shape, sizes: Ints, strides: Ints, dilations: Ints
 ) -> Expr:
@@ -61,10 +79,10 @@ def _loop(
     wide = compute_dtype(out.dtype)
     zero = const(0 if out.dtype.kind == "int" else 0.0, out.dtype)
     total: Expr = const(0 if wide.kind == "int" else 0.0, wide)
-    for taps in product(*map(range, sizes)):
-        found = [regular(at[lead + i], taps[i] * dilations[i], strides[i], counts[i]) for i in range(k)]
-        place = [*at[:lead], *(p for p, _ in found), *map(index, taps)]
-        value = inside_or(reads[0], place, both(*(c for _, c in found)), zero)
+    axes = [_holding(at[lead + i], sizes[i], strides[i], dilations[i], counts[i]) for i in range(k)]
+    for found in product(*axes):
+        place = [*at[:lead], *(window for window, _, _ in found), *(tap for _, tap, _ in found)]
+        value = inside_or(reads[0], place, both(*(there for _, _, there in found)), zero)
         total = call("add", total, cast(value, wide))
     return cast(total, out.dtype)
 
@@ -76,7 +94,8 @@ def _vjp(grads: Any, outs: Any, ins: Any, *, shape: Shape, sizes: Ints, strides:
 _ATTRS = ("shape", "sizes", "strides", "dilations")
 _CASES: tuple[tuple[Shape, Ints, Ints, Ints], ...] = (
     ((6,), (3,), (1,), (1,)), ((2, 7), (2,), (2,), (2,)), ((2, 5, 6), (3, 2), (1, 2), (2, 1)), ((7,), (2,), (3,), (1,)),
-    ((0, 4), (2,), (1,), (1,)), ((3, 6, 6), (2, 2), (2, 2), (1, 1)),
+    ((0, 4), (2,), (1,), (1,)), ((3, 6, 6), (2, 2), (2, 2), (1, 1)), ((19,), (4,), (4,), (2,)),
+    ((18,), (5,), (3,), (2,)),
 )  # fmt: skip
 
 

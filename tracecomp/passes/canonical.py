@@ -7,12 +7,14 @@ from typing import cast
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.op import KINDS, Composed
 from tracecomp.ops.autodiff import Sym
-from tracecomp.passes import contractions, convolutions, pads, reductions, transforms, views
+from tracecomp.passes import casts, contractions, convolutions, pads, reductions, repeated_indices, transforms, views
 from tracecomp.passes import simplify as algebra
 from tracecomp.passes.rewrite import Application, Log, Replacement, Rewriter, Rules, has_node, rewrite
 
 DECOMPOSITION = Rules()
-SIMPLIFICATION = Rules(algebra.RULES, views.RULES, pads.RULES, reductions.EXACT_RULES)
+SIMPLIFICATION = Rules(
+    algebra.RULES, casts.RULES, views.RULES, pads.RULES, reductions.EXACT_RULES, repeated_indices.RULES
+)
 CANONICAL = Rules(contractions.RULES, reductions.RULES, SIMPLIFICATION)
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from tracecomp.ir.index import Index, Var, index
 from tracecomp.ir.loops import Accumulate, Expr, Loop, Stmt, Update
 from tracecomp.passes.bilinear import ACCUMULATOR, BilinearNest, Operand, product_of
+from tracecomp.passes.groups import lanes_for
 from tracecomp.passes.machine import Machine
-from tracecomp.passes.nest import lanes_for
 from tracecomp.passes.rename import Copier
 from tracecomp.passes.stages import Stages
 from tracecomp.passes.strips import loops, strip, tiles

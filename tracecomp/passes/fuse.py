@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Set
 from itertools import pairwise
+from math import prod
 
 from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.op import Bilinear, Indexed, Pointwise, Reduced
@@ -107,7 +108,8 @@ class Fuser:
 
     def _domain(self, node: Node) -> Domain:
         if isinstance(node.op.loop, Reduced):
-            return Domain.of(node.inputs[0].shape, tuple(node.attrs["axes"]))
+            x, axes = node.inputs[0], tuple(node.attrs["axes"])
+            return Domain.of(x.shape, axes, _of_windows(x, prod(x.shape[d] for d in axes)))
         return Domain.of(node.outputs[0].shape)
 
     def _producers(self, node: Node) -> list[Node]:
@@ -284,6 +286,22 @@ def _is_transpose(node: Node) -> bool:
     return (
         node.op.name == "permute" and value.type.numel >= MIN_TRANSPOSED and node.attrs["dims"][-1] != value.ndim - 1
     )
+
+
+def _of_windows(value: Value, places: int) -> bool:
+    """Whether ``value`` is made, element by element, from windows of so many places."""
+    stack, seen = [value], {value}
+    while stack:
+        node = stack.pop().node
+        if node is None:
+            continue
+        if node.op.name == "windows":
+            return bool(prod(node.attrs["sizes"]) == places)
+        if node.op.kind == "elementwise" or node.op.name == "reshape":
+            operands = {v for v in node.inputs if v.type.numel == value.type.numel} - seen
+            seen |= operands
+            stack += operands
+    return False
 
 
 def _permuted(value: Value) -> bool:

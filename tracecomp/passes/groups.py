@@ -12,14 +12,25 @@ from tracecomp.ir.types import Shape
 from tracecomp.passes.reads import Opaque
 
 
+def lanes_for(extent: int, windows: bool = False) -> int:
+    """Partial sums of a reduction whose innermost reduced run has ``extent`` elements."""
+    few = 64 if windows else 9
+    return 1 if extent < few else 16 if extent < 64 else 64
+
+
 @dataclass(frozen=True)
 class Domain:
-    """An iteration space as runs ``(extent, reduced)`` in row-major order, neighbours alike merged, ones dropped."""
+    """An iteration space as runs ``(extent, reduced)`` in row-major order, neighbours alike merged, ones dropped.
+
+    ``lanes``: the partial sums of a reduction, over which the elements of the innermost run are dealt out.
+    """
 
     runs: tuple[tuple[int, bool], ...]
+    lanes: int = 1
 
     @staticmethod
-    def of(shape: Shape, axes: tuple[int, ...] = ()) -> Domain:
+    def of(shape: Shape, axes: tuple[int, ...] = (), windows: bool = False) -> Domain:
+        """The space of an operand whose ``axes`` are reduced; ``windows``: they are the places of a window."""
         runs: list[tuple[int, bool]] = []
         for axis, extent in enumerate(shape):
             reduced = axis in axes
@@ -29,7 +40,7 @@ class Domain:
                 runs[-1] = (runs[-1][0] * extent, reduced)
             else:
                 runs.append((extent, reduced))
-        return Domain(tuple(runs))
+        return Domain(tuple(runs), lanes_for(runs[-1][0], windows) if runs and runs[-1][1] else 1)
 
     @property
     def numel(self) -> int:

@@ -64,11 +64,6 @@ class Nest:
         return Nest(rows, inner, items, self.params, self.lanes, self.scratch)
 
 
-def lanes_for(extent: int) -> int:
-    """Partial accumulators of a reduction whose innermost reduced run has ``extent`` elements."""
-    return 1 if extent <= 8 else 16 if extent < 64 else 64
-
-
 def build_nest(group: Group, stored: list[Value], params: Params) -> Nest:
     """The nest of a group; ``stored`` are the values it leaves in memory."""
     return _Builder(group, stored, params).build()
@@ -95,7 +90,7 @@ class _Builder:
         self.rows = [v for v, (_, reduced) in zip(self.vars, runs, strict=True) if not reduced]
         self.inner = [v for v, (_, reduced) in zip(self.vars, runs, strict=True) if reduced]
         self.element, self.row = group.domain.offsets()
-        self.lanes = lanes_for(runs[-1][0]) if runs and runs[-1][1] else 1
+        self.lanes = group.domain.lanes
         self.params = params
         self.ready = self._levels()
         self.totals: dict[Node, Read] = {}

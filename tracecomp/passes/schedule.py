@@ -16,7 +16,7 @@ from tracecomp.passes.ranges import part, parts_of
 from tracecomp.passes.split_vars import merge_vars, merged, replaced, split, wanted_split
 from tracecomp.passes.streaming import streamed
 from tracecomp.passes.strips import chunks, loops, one_after_another, parallel_loops, strip, tiles
-from tracecomp.passes.transposes import interleaved, transposed, transposed_pair
+from tracecomp.passes.transposes import interleaved, mirrored, transposed, transposed_pair
 
 # Less than this takes about as long as waking a worker and its first chunk: 60 us.
 PARALLEL_WORK = 1 << 21
@@ -48,7 +48,7 @@ def schedule_nest(nest: Nest, machine: Machine) -> tuple[Stmt, ...]:
 
 def _map(nest: Nest, machine: Machine, shared: str) -> tuple[Stmt, ...]:
     """Lanes over row variables."""
-    for turned in (nest, interleaved(nest)):
+    for turned in (nest, interleaved(nest), mirrored(nest)):
         pair = transposed_pair(turned)
         if pair is not None:
             return transposed(turned, *pair, shared, machine)

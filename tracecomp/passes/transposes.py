@@ -58,6 +58,13 @@ def interleaved(nest: Nest) -> Nest:
     return nest
 
 
+def mirrored(nest: Nest) -> Nest:
+    """The nest with the variables that it reads backwards along turned round."""
+    loads = [s.value.offset for s in nest.stmts if isinstance(s, Let) and isinstance(s.value, Load)]
+    back = [v for v in nest.rows if loads and all(o.coefficient(v) == -1 for o in loads)]
+    return nest.mapped({v: index(v) * -1 + (v.extent - 1) for v in back}, nest.rows, nest.inner) if back else nest
+
+
 def transposed(nest: Nest, load: Var, store: Var, shared: str, machine: Machine) -> tuple[Stmt, ...]:
     """Panels of many lines by one or two blocks, one below the other, and then the stripe of panels beside it.
 

@@ -11,6 +11,7 @@ from tracecomp.functional import names as T
 from tracecomp.functional.autocast import casts
 from tracecomp.functional.method import store_inplace
 from tracecomp.functional.pointwise import magnitude
+from tracecomp.functional.promotion import rounded, wide
 from tracecomp.modes import scope
 from tracecomp.tensor import Tensor
 
@@ -19,13 +20,14 @@ _SQRT_2_OVER_PI = math.sqrt(2.0 / math.pi)
 
 
 def finish(input: Tensor, result: Tensor, inplace: bool) -> Tensor:
-    """``result``, or ``input`` overwritten by it."""
+    """``result`` in the type of ``input``, or ``input`` overwritten by it."""
+    result = rounded(result, input)
     return store_inplace(input, result) if inplace else result
 
 
 def operand(input: Tensor, inplace: bool) -> Tensor:
-    """``input`` for formulas whose derivatives read it: `finish` may overwrite ``input`` itself."""
-    return before_write(input, ()) if inplace else input
+    """``input`` for formulas, half types in float32. Derivatives may read it: `finish` may overwrite ``input``."""
+    return wide(before_write(input, ()) if inplace else input)
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
@@ -70,7 +72,8 @@ def threshold(input: Tensor, threshold: float, value: float, inplace: bool = Fal
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """``x`` where positive, else ``negative_slope * x``."""
-    return finish(input, T.where(input > 0, input, input * negative_slope), inplace)
+    x = operand(input, inplace)
+    return finish(input, T.where(x > 0, x, x * negative_slope), inplace)
 
 
 @casts
@@ -95,7 +98,8 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
         weight = weight.reshape(*[1] * input.ndim)
     else:
         weight = weight.reshape(())
-    return T.where(input > 0, input, input * weight)
+    x = wide(input)
+    return rounded(T.where(x > 0, x, x * wide(weight)), input)
 
 
 def rrelu(
@@ -113,7 +117,7 @@ def rrelu(
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """``x`` where positive, else ``alpha * (exp(x) - 1)``."""
-    return finish(input, _elu(input, alpha, 1.0), inplace)
+    return finish(input, _elu(operand(input, inplace), alpha, 1.0), inplace)
 
 
 def _elu(input: Tensor, alpha: float, scale: float, input_scale: float = 1.0) -> Tensor:
@@ -128,25 +132,27 @@ def _elu(input: Tensor, alpha: float, scale: float, input_scale: float = 1.0) ->
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """Scaled ELU (Klambauer et al. 2017)."""
-    return finish(input, _elu(input, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946), inplace)
+    x = operand(input, inplace)
+    return finish(input, _elu(x, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946), inplace)
 
 
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """``max(0, x) + min(0, alpha * (exp(x / alpha) - 1))``; RuntimeError if ``alpha`` is 0."""
     if alpha == 0:
         raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
-    return finish(input, _elu(input, alpha, 1.0, 1.0 / alpha), inplace)
+    return finish(input, _elu(operand(input, inplace), alpha, 1.0, 1.0 / alpha), inplace)
 
 
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     """``x * Phi(x)``, by erf or (``approximate="tanh"``) by the tanh formula of Hendrycks and Gimpel 2016."""
     with scope("gelu"):
+        x = wide(input)
         if approximate == "tanh":
-            inner = (input + input * input * input * 0.044715) * _SQRT_2_OVER_PI
-            return input * 0.5 * (inner.tanh() + 1.0)
+            inner = (x + x * x * x * 0.044715) * _SQRT_2_OVER_PI
+            return rounded(x * 0.5 * (inner.tanh() + 1.0), input)
         if approximate != "none":
             raise RuntimeError(f"approximate argument must be either none or tanh, got {approximate!r}")
-        return input * 0.5 * ((input * _SQRT_HALF).erf() + 1.0)
+        return rounded(x * 0.5 * ((x * _SQRT_HALF).erf() + 1.0), input)
 
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
@@ -163,25 +169,29 @@ def mish(input: Tensor, inplace: bool = False) -> Tensor:
 
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """``log(1 + exp(beta * x)) / beta``; ``x`` itself where ``beta * x > threshold``."""
-    scaled = input * beta if beta != 1 else input
+    x = wide(input)
+    scaled = x * beta if beta != 1 else x
     linear = scaled > threshold
     smooth = T.where(linear, 0.0, scaled).exp().log1p()
-    return T.where(linear, input, smooth / beta if beta != 1 else smooth)
+    return rounded(T.where(linear, x, smooth / beta if beta != 1 else smooth), input)
 
 
 def logsigmoid(input: Tensor) -> Tensor:
     """``log(sigmoid(x))`` without overflow: ``min(x, 0) - log1p(exp(-|x|))``."""
-    return T.where(input < 0, input, 0.0) - (-magnitude(input)).exp().log1p()
+    x = wide(input)
+    return rounded(T.where(x < 0, x, 0.0) - (-magnitude(x)).exp().log1p(), input)
 
 
 def softsign(input: Tensor) -> Tensor:
     """``x / (1 + |x|)``."""
-    return input / (input.abs() + 1)
+    x = wide(input)
+    return rounded(x / (x.abs() + 1), input)
 
 
 def tanhshrink(input: Tensor) -> Tensor:
     """``x - tanh(x)``."""
-    return input - input.tanh()
+    x = wide(input)
+    return rounded(x - x.tanh(), input)
 
 
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
@@ -198,7 +208,7 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """``min(max(x + 3, 0), 6) / 6``."""
-    return finish(input, relu6(input + 3.0) / 6.0, inplace)
+    return finish(input, relu6(operand(input, inplace) + 3.0) / 6.0, inplace)
 
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
@@ -215,8 +225,8 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
         raise RuntimeError(
             f"Halving dimension must be even, but dimension {dim % input.ndim} is size {input.shape[dim]}"
         )
-    first, second = input.chunk(2, dim)
-    return first * second.sigmoid()
+    first, second = wide(input).chunk(2, dim)
+    return rounded(first * second.sigmoid(), input)
 
 
 def _softmax_dim(dim: int | None, ndim: int) -> int:

@@ -9,7 +9,7 @@ from tracecomp.functional import names as T
 from tracecomp.ir.types import int64
 from tracecomp.modes import scope
 from tracecomp.nn.functional.conv import batched, ntuple
-from tracecomp.nn.functional.pooling import avg_pool, lowest, max_pool, pick_max
+from tracecomp.nn.functional.pooling import avg_pool, divisor, lowest, max_pool, pick_max
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor
 
@@ -33,25 +33,36 @@ def _regions(size: int, length: int) -> tuple[list[int], list[int]]:
     return starts, ends
 
 
+def _places(first: list[int], last: list[int]) -> tuple[Tensor, Tensor]:
+    """Regions from ``first`` to ``last`` as (places, positions): where their elements are, and which of them exist."""
+    width = range(max(b - a for a, b in zip(first, last, strict=True)))
+    index = [[min(a + j, b - 1) for a, b in zip(first, last, strict=True)] for j in width]
+    return T.tensor(index), T.tensor([[a + j < b for a, b in zip(first, last, strict=True)] for j in width])
+
+
 def _gather_regions(x: Tensor, starts: list[list[int]], ends: list[list[int]]) -> tuple[Tensor, Any, Tensor]:
-    """Elements of regions of unequal extent: (..., positions, places), which places count, their flat source."""
+    """Elements of regions of unequal extent: (..., places, positions), which places count, their flat source."""
     n = len(starts)
     lead = x.ndim - n
     lengths = x.shape[lead:]
     inside: Any = True
     source: Any = 0
     for axis, (first, last) in enumerate(zip(starts, ends, strict=True)):
-        width = max(b - a for a, b in zip(first, last, strict=True))
-        index = [[min(a + j, b - 1) for j in range(width)] for a, b in zip(first, last, strict=True)]
-        valid = [[a + j < b for j in range(width)] for a, b in zip(first, last, strict=True)]
+        index, valid = _places(first, last)
         view = [1] * (2 * n)
-        view[axis], view[n + axis] = len(first), width
-        inside = T.tensor(valid).reshape(view) & inside
-        source = source + T.tensor(index).reshape(view) * math.prod(lengths[axis + 1 :])
-        at = lead + 2 * axis
-        x = prim.take(x, T.tensor(index), axis=at)
+        view[axis], view[n + axis] = index.shape
+        inside = valid.reshape(view) & inside
+        source = source + index.reshape(view) * math.prod(lengths[axis + 1 :])
+        x = prim.take(x, index, axis=lead + 2 * axis)
     order = [*range(lead), *range(lead, x.ndim, 2), *range(lead + 1, x.ndim, 2)]
     return x.permute(*order), inside, source
+
+
+def _sum_of_regions(x: Tensor, axis: int, first: list[int], last: list[int]) -> Tensor:
+    """Sums over the regions along one axis."""
+    index, valid = _places(first, last)
+    there = valid.reshape(*valid.shape, *[1] * (x.ndim - 1 - axis))
+    return prim.sum(T.where(there, prim.take(x, index, axis=axis), 0), axes=(axis,))
 
 
 def _equal(target: Ints, length: Ints) -> bool:
@@ -74,10 +85,10 @@ def adaptive_avg_pool(n: int, input: Tensor, output_size: Any) -> Tensor:
             result = x.new_zeros((*x.shape[:2], *target))
         else:
             regions = [_regions(want, have) for want, have in zip(target, length, strict=True)]
-            values, inside, _ = _gather_regions(x, [r[0] for r in regions], [r[1] for r in regions])
-            axes = tuple(range(values.ndim - n, values.ndim))
-            count = inside.to(x.dtype).sum(tuple(range(-n, 0)))
-            result = prim.sum(T.where(inside, values, 0), axes=axes) / count
+            result = x
+            for axis, (first, last) in enumerate(regions):  # the first axis first, along which rows stay whole
+                result = _sum_of_regions(result, 2 + axis, first, last)
+            result = result / divisor([[b - a for a, b in zip(*r, strict=True)] for r in regions], x)
     return result.squeeze(0) if single else result
 
 
@@ -105,12 +116,13 @@ def adaptive_max_pool(n: int, input: Tensor, output_size: Any, return_indices: b
 
 def _max_of_regions(x: Tensor, starts: list[list[int]], ends: list[list[int]]) -> tuple[Tensor, Tensor]:
     n = len(starts)
+    lead = x.ndim - n
     values, inside, source = _gather_regions(x, starts, ends)
-    flat = T.where(inside, values, lowest(x.dtype)).reshape(*values.shape[: values.ndim - n], -1)
-    top, place = pick_max(flat)
-    places = source.expand(*source.shape).reshape(*source.shape[:n], -1)
-    index = T.take_along_dim(places.expand(*flat.shape), place.unsqueeze(-1), -1).squeeze(-1)
-    return top, index
+    positions = values.shape[lead + n :]
+    flat = T.where(inside, values, lowest(x.dtype)).reshape(*x.shape[:lead], -1, *positions)
+    top, place = pick_max(flat, lead)
+    places = source.reshape(-1, *positions).expand(*flat.shape)
+    return top, T.take_along_dim(places, place.unsqueeze(lead), lead).squeeze(lead)
 
 
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
-
+from tracecomp.functional import names as T
+from tracecomp.functional.promotion import rounded, wide
 from tracecomp.modes import no_grad, scope
 from tracecomp.nn.functional.padding import constant_pad
 from tracecomp.nn.functional.pooling import avg_pool
@@ -65,16 +65,17 @@ def batch_norm(
         if not training:
             if running_mean is None or running_var is None:
                 raise RuntimeError("Expected running_mean and running_var to be defined when training=False")
-            scale = (running_var.to(input.dtype) + eps).rsqrt()
-            x = (input - running_mean.to(input.dtype).reshape(*shape)) * scale.reshape(*shape)
-            return _affine(x, weight, bias, shape)
+            x = wide(input)
+            scale = (running_var.to(x.dtype) + eps).rsqrt()
+            x = (x - running_mean.to(x.dtype).reshape(*shape)) * scale.reshape(*shape)
+            return rounded(_affine(x, weight, bias, shape), input)
         count = input.numel() // max(channels, 1)
         if count == 1:
             raise ValueError(f"Expected more than 1 value per channel when training, got input size {_size(input)}")
-        x, mean, var = _standardize(input, [0, *range(2, input.ndim)], eps)
+        x, mean, var = _standardize(wide(input), [0, *range(2, input.ndim)], eps)
         _update(running_mean, mean.reshape(-1), momentum)
         _update(running_var, var.reshape(-1) * (count / max(count - 1, 1)), momentum)
-        return _affine(x, weight, bias, shape)
+        return rounded(_affine(x, weight, bias, shape), input)
 
 
 def _size(input: Tensor) -> str:
@@ -99,11 +100,11 @@ def instance_norm(
         raise ValueError(f"Expected more than 1 spatial element when training, got input size {_size(input)}")
     shape = (1, input.shape[1], *[1] * len(spatial))
     with scope("instance_norm"):
-        x, mean, var = _standardize(input, list(range(2, input.ndim)), eps)
+        x, mean, var = _standardize(wide(input), list(range(2, input.ndim)), eps)
         count = math.prod(spatial)
         _update(running_mean, mean.mean(0).reshape(-1), momentum)
         _update(running_var, var.mean(0).reshape(-1) * (count / max(count - 1, 1)), momentum)
-        return _affine(x, weight, bias, shape)
+        return rounded(_affine(x, weight, bias, shape), input)
 
 
 def layer_norm(
@@ -117,8 +118,8 @@ def layer_norm(
     shape = _trailing("layer_norm", input, normalized_shape, weight, bias)
     with scope("layer_norm"):
         dims = list(range(input.ndim - len(shape), input.ndim))
-        x, _, _ = _standardize(input.contiguous(), dims, eps)
-        return _affine(x, weight, bias, shape)
+        x, _, _ = _standardize(wide(input.contiguous()), dims, eps)
+        return rounded(_affine(x, weight, bias, shape), input)
 
 
 def rms_norm(
@@ -126,12 +127,12 @@ def rms_norm(
 ) -> Tensor:
     """``x / sqrt(mean(x^2) + eps)`` over the last axes (Zhang and Sennrich 2019)."""
     shape = _trailing("rms_norm", input, normalized_shape, weight, None)
-    eps = float(np.finfo(input.dtype.numpy).eps) if eps is None else eps
     with scope("rms_norm"):
         dims = list(range(input.ndim - len(shape), input.ndim))
-        input = input.contiguous()
-        x = input * ((input * input).mean(dims, keepdim=True) + eps).rsqrt()
-        return _affine(x, weight, None, shape)
+        x = wide(input.contiguous())
+        eps = T.finfo(x.dtype).eps if eps is None else eps
+        x = x * ((x * x).mean(dims, keepdim=True) + eps).rsqrt()
+        return rounded(_affine(x, weight, None, shape), input)
 
 
 def _trailing(
@@ -170,9 +171,10 @@ def group_norm(
             f"but got input of shape {list(input.shape)} and num_groups={num_groups}"
         )
     with scope("group_norm"):
-        size = input.numel() // max(n * num_groups, 1)
-        x, _, _ = _standardize(input.reshape(n, num_groups, size), [2], eps)
-        return _affine(x.reshape(*input.shape), weight, bias, (1, channels, *[1] * (input.ndim - 2)))
+        members = channels // num_groups
+        grouped = input.reshape(n, num_groups, members, math.prod(input.shape[2:]))
+        x, _, _ = _standardize(wide(grouped), [2, 3], eps)
+        return rounded(_affine(x, weight, bias, (1, num_groups, members, 1)).reshape(*input.shape), input)
 
 
 def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:

@@ -9,6 +9,7 @@ from typing import Any
 from tracecomp.functional import names as T
 from tracecomp.functional.autocast import casts
 from tracecomp.functional.factors import differentiated
+from tracecomp.ir.types import int32
 from tracecomp.modes import scope
 from tracecomp.nn.functional.conv import batched, ntuple
 from tracecomp.ops.prim import prim
@@ -67,17 +68,17 @@ class _Geometry:
         )
 
     def windows(self, x: Tensor, fill: float | int) -> Tensor:
-        """(..., counts, kernel): the windows of ``x`` whose padding holds ``fill``."""
+        """(..., kernel, counts): the windows of ``x`` whose padding holds ``fill``. Neighbours are read together."""
         lead = (0,) * (x.ndim - len(self.length))
         if any(self.padding) or any(h > 0 for h in self.high):
             high = tuple(max(h, 0) for h in self.high)
             x = prim.pad(x, low=lead + self.padding, high=lead + high, interior=(0,) * x.ndim, value=fill)
-        return prim.windows(x, sizes=self.kernel, strides=self.stride, dilations=self.dilation)
+        windows = prim.windows(x, sizes=self.kernel, strides=self.stride, dilations=self.dilation)
+        return prim.permute(windows, dims=(*range(len(lead)), *range(x.ndim, windows.ndim), *range(len(lead), x.ndim)))
 
     def flat_windows(self, x: Tensor, fill: float | int) -> Tensor:
-        """``windows`` with the places in the window as one last axis."""
-        w = self.windows(x, fill)
-        return w.reshape(*w.shape[: w.ndim - len(self.kernel)], math.prod(self.kernel))
+        """``windows`` with the places in the window as one axis, before the positions."""
+        return self.windows(x, fill).reshape(*x.shape[: -len(self.counts)], math.prod(self.kernel), *self.counts)
 
     def divisors(self, count_include_pad: bool) -> list[Any]:
         """Elements per window of average pooling, nested by position."""
@@ -112,13 +113,14 @@ def lowest(dtype: Any) -> float | int:
     return 0 if not dtype.is_signed else -(2 ** (8 * dtype.itemsize - 1))
 
 
-def pick_max(windows: Tensor) -> tuple[Tensor, Tensor]:
-    """Maximum along the last axis and its first place; the gradient goes to that place only."""
-    place = windows.argmax(-1)
+def pick_max(windows: Tensor, axis: int) -> tuple[Tensor, Tensor]:
+    """Maximum along ``axis`` and its first place; the gradient goes to that place only."""
+    place = windows.argmax(axis)
     if not differentiated(windows):
-        return prim.max(windows, axes=(windows.ndim - 1,)), place
-    chosen = T.arange(windows.shape[-1]) == place.unsqueeze(-1)
-    return prim.sum(T.where(chosen, windows, 0), axes=(windows.ndim - 1,)), place
+        return prim.max(windows, axes=(axis,)), place
+    places = T.arange(windows.shape[axis], dtype=int32).reshape(-1, *[1] * (windows.ndim - 1 - axis))
+    chosen = places == place.to(int32).unsqueeze(axis)
+    return prim.sum(T.where(chosen, windows, 0), axes=(axis,)), place
 
 
 def max_pool(
@@ -136,10 +138,10 @@ def max_pool(
         geometry = _Geometry(name, x.shape[2:], kernel_size, stride, padding, dilation, ceil_mode)
         windows = geometry.flat_windows(x, lowest(x.dtype))
         if return_indices:
-            values, place = pick_max(windows)
+            values, place = pick_max(windows, 2)
             results = [values, geometry.source_index(place)]
         else:
-            results = [pick_max(windows)[0] if differentiated(windows) else windows.amax(-1)]
+            results = [pick_max(windows, 2)[0] if differentiated(windows) else windows.amax(2)]
     squeezed = [r.squeeze(0) if single else r for r in results]
     return tuple(squeezed) if return_indices else squeezed[0]
 
@@ -195,13 +197,13 @@ def avg_pool(
     with scope(name):
         geometry = _Geometry(name, x.shape[2:], kernel_size, stride, padding, 1, ceil_mode)
         windows = geometry.windows(x, 0)
-        total = prim.sum(windows, axes=tuple(range(windows.ndim - n, windows.ndim)))
-        divisor = divisor_override or _divisor(geometry.divisors(count_include_pad), x)
-        result = total / divisor if x.is_floating_point() else T.div(total, divisor, rounding_mode="trunc")
+        total = prim.sum(windows, axes=tuple(range(2, 2 + n)))
+        count = divisor_override or divisor(geometry.divisors(count_include_pad), x)
+        result = total / count if x.is_floating_point() else T.div(total, count, rounding_mode="trunc")
     return result.squeeze(0) if single else result
 
 
-def _divisor(axes: list[list[int]], like: Tensor) -> Any:
+def divisor(axes: list[list[int]], like: Tensor) -> Any:
     """The product of per-axis counts: a number if they are all equal, else a tensor over the positions."""
     result: Any = 1
     for axis, counts in enumerate(axes):
