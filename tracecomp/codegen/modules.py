@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tracecomp.codegen.target import Target
 
-_DEFINITION = re.compile(r"^define (?P<signature>(?!internal ).*?(?P<name>@[\w.]+)\(.*) \{$", re.MULTILINE)
+_DEFINITION = re.compile(r"^define (?P<signature>(?!internal ).*?(?P<name>@[-$.\w]+)\(.*) \{$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
