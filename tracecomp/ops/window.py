@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import Any
+from math import gcd
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tracecomp.ir.index import index
-from tracecomp.ir.loops import Expr, both, cast
+from tracecomp.ir.index import Index, index
+from tracecomp.ir.loops import Call, Const, Expr, IndexValue, both, cast, in_range
 from tracecomp.ir.op import Indexed, Op, Sample, register
 from tracecomp.ir.scalars import call, const
-from tracecomp.ir.types import Shape, TensorType, compute_dtype, from_numpy_dtype
+from tracecomp.ir.types import Shape, TensorType, bool_, compute_dtype, from_numpy_dtype, int64
 from tracecomp.ops.define import bad, check_dtype, of, require
-from tracecomp.ops.pad_concat import inside_or, regular
+from tracecomp.ops.pad_concat import inside_or
 from tracecomp.ops.parts import each
 from tracecomp.ops.prim import prim
 from tracecomp.ops.view import windows_shape
@@ -61,12 +62,39 @@ def _loop(
     wide = compute_dtype(out.dtype)
     zero = const(0 if out.dtype.kind == "int" else 0.0, out.dtype)
     total: Expr = const(0 if wide.kind == "int" else 0.0, wide)
-    for taps in product(*map(range, sizes)):
-        found = [regular(at[lead + i], taps[i] * dilations[i], strides[i], counts[i]) for i in range(k)]
-        place = [*at[:lead], *(p for p, _ in found), *map(index, taps)]
-        value = inside_or(reads[0], place, both(*(c for _, c in found)), zero)
+    axes = [_taps(at[lead + i], sizes[i], strides[i], dilations[i], counts[i]) for i in range(k)]
+    for found in product(*axes):
+        place = [*at[:lead], *(f.window for f in found), *(f.tap for f in found)]
+        value = inside_or(reads[0], place, both(*(f.condition for f in found)), zero)
         total = call("add", total, cast(value, wide))
     return cast(total, out.dtype)
+
+
+class _Tap(NamedTuple):
+    """Where a window may hold an element, and the condition that it does."""
+
+    window: Index
+    tap: Index
+    condition: Expr | None
+
+
+def _taps(at: Index, size: int, stride: int, dilation: int, count: int) -> list[_Tap]:
+    """Along one axis, every place ``window * stride + tap * dilation == at``, by rising taps.
+
+    With steps prime to each other, taps of one element lie ``stride`` apart, and the first is known from its remainder.
+    """
+    common = gcd(stride, dilation)
+    step, dilation = stride // common, dilation // common
+    place = index(at) // common
+    on_grid = None if common == 1 else Call("eq", (IndexValue(index(at) % common), Const(0, int64)), bool_)
+    first = (place % step) * pow(dilation, -1, step) % step
+    found = []
+    for n in range(-(-size // step)):
+        tap = first + n * step
+        window = (place - tap * dilation) // step
+        condition = both(on_grid, in_range(tap, size), in_range(window, count))
+        found.append(_Tap(window, tap, condition))
+    return found
 
 
 def _vjp(grads: Any, outs: Any, ins: Any, *, shape: Shape, sizes: Ints, strides: Ints, dilations: Ints) -> Any:
@@ -76,7 +104,8 @@ def _vjp(grads: Any, outs: Any, ins: Any, *, shape: Shape, sizes: Ints, strides:
 _ATTRS = ("shape", "sizes", "strides", "dilations")
 _CASES: tuple[tuple[Shape, Ints, Ints, Ints], ...] = (
     ((6,), (3,), (1,), (1,)), ((2, 7), (2,), (2,), (2,)), ((2, 5, 6), (3, 2), (1, 2), (2, 1)), ((7,), (2,), (3,), (1,)),
-    ((0, 4), (2,), (1,), (1,)), ((3, 6, 6), (2, 2), (2, 2), (1, 1)),
+    ((0, 4), (2,), (1,), (1,)), ((3, 6, 6), (2, 2), (2, 2), (1, 1)), ((14,), (5,), (2,), (1,)), ((19,), (5,), (2,), (3,)),
+    ((2, 17), (4,), (4,), (2,)),
 )  # fmt: skip
 
 
