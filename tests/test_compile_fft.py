@@ -139,6 +139,31 @@ def test_gradients() -> None:
             np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-9, atol=1e-9)
 
 
+def test_gradients_of_long_windows_that_overlap() -> None:
+    """Each sample adds up the few windows that hold it; a term for each place of the window would not compile."""
+
+    def overlapped(x: Any) -> Any:
+        return (x.unfold(0, 600, 150) ** 2).sum() + (tracecomp.stft(x, 512, 128, return_complex=True).abs() ** 2).sum()
+
+    def gradient(x: Any) -> Any:
+        return tracecomp.func.grad(overlapped)(x)
+
+    x = np.random.default_rng(0).standard_normal(2400)
+    count = np.zeros(2400)
+    for start in range(0, 1801, 150):
+        count[start : start + 600] += 1
+    wide = np.pad(x, 256, mode="reflect")
+    spectrum = np.zeros_like(wide)
+    for start in range(0, len(wide) - 511, 128):
+        part = np.fft.rfft(wide[start : start + 512])
+        spectrum[start : start + 512] += 2 * 512 * np.fft.irfft(part * np.r_[1, np.full(255, 0.5), 1])
+    want = 2 * x * count + spectrum[256:-256]
+    want[1:257] += spectrum[:256][::-1]
+    want[-257:-1] += spectrum[-256:][::-1]
+    found = compiled(gradient, x)
+    np.testing.assert_allclose(found, want, rtol=1e-9, atol=1e-9)
+
+
 def test_views_and_products_around_transforms() -> None:
     rng = np.random.default_rng(0)
     x, weight = drawn(rng, 4, 6, 10), drawn(rng, 6, 4)

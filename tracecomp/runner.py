@@ -19,6 +19,7 @@ from tracecomp.passes.explain import describe_built
 from tracecomp.passes.pairs import in_parts, split_complex
 from tracecomp.passes.rewrite import Log
 from tracecomp.passes.segments import has_external, segments
+from tracecomp.record.garbage import pause
 from tracecomp.runtime.executable import Executable
 
 Array = np.ndarray[Any, Any]
@@ -76,7 +77,7 @@ class Native:
     def _prepare(self) -> tuple[Executable, tuple[int | Array, ...]]:
         """The executable and where its arguments come from; from the disk where another process left them."""
         if self._dump.folder is not None or config.current().verify:
-            executable = Executable(self.built.program)
+            executable = self._compile()
             self._dump.write("llvm", lambda: executable.llvm_ir, "ll")
             self._dump.write("assembly", lambda: executable.assembly, "s")
             return executable, self._argument_places()
@@ -84,9 +85,13 @@ class Native:
         found = stored.load(key)
         if found is not None:
             return Executable(lambda: self.built.program, found.image), found.arguments
-        executable = Executable(self.built.program)
+        executable = self._compile()
         stored.save(key, executable.image, self._argument_places())
         return executable, self._argument_places()
+
+    def _compile(self) -> Executable:
+        with pause:
+            return Executable(self.built.program)
 
     @cached_property
     def built(self) -> Built:

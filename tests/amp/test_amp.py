@@ -11,6 +11,7 @@ import pytest
 import tracecomp
 from tracecomp import functional, nn
 from tracecomp.functional.autocast import RULES
+from tracecomp.utils.checkpoint import checkpoint
 
 X = np.random.default_rng(0).standard_normal((4, 4)).astype(np.float32)
 Y = np.array([0, 2, 1, 3])
@@ -155,3 +156,22 @@ def test_grad_scaler_order_of_calls_and_state() -> None:
     with pytest.warns(UserWarning, match="Disabling"):
         off = tracecomp.amp.GradScaler()
     assert not off.is_enabled() and off.scale(w) is w and off.get_scale() == 1.0
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_checkpoints_run_again_with_the_autocast_of_the_first_run(inside: bool) -> None:
+    """Backward is called where autocast is the other way round."""
+    layer = nn.Linear(4, 3)
+
+    def gradients(x: Any, *, saved: bool) -> Any:
+        with tracecomp.autocast("cpu", dtype=tracecomp.float16, enabled=inside):
+            y = layer(x) if saved else checkpoint(layer, x, use_reentrant=False)
+        with tracecomp.autocast("cpu", dtype=tracecomp.float16, enabled=not inside):
+            return tracecomp.autograd.grad(y.float().square().sum(), [layer.weight, layer.bias])
+
+    x = tracecomp.from_numpy(X)
+    wanted = gradients(x, saved=True)
+    compiled = tracecomp.compile(gradients)
+    for found in (gradients(x, saved=False), compiled(x, saved=False), compiled(x, saved=False)):
+        for got, want in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=2e-6)

@@ -182,3 +182,22 @@ def test_a_training_step_in_many_modules(short: None, monkeypatch: pytest.Monkey
     with config.override(cache_dir=f"{config.current().cache_dir}/whole"):
         assert losses() == cut
     assert cut[-1] < cut[0]
+
+
+def test_transposes_that_run_backwards(short: None) -> None:
+    """The name of their helper function holds a negative distance: weights are packed last place first."""
+    rng = np.random.default_rng(0)
+    shapes = [(8, 24, 100), (24, 24, 7), (24, 24, 7)]
+    x, v, w = (torch.tensor(rng.standard_normal(s), requires_grad=True) for s in shapes)
+
+    def gradients(x: Any, v: Any, w: Any) -> Any:
+        y = x
+        for weight in (w, v, w):
+            y = torch.nn.functional.conv1d(y, weight, dilation=2).relu()
+        return torch.autograd.grad(y.square().sum(), [x, v, w])
+
+    compiled = torch.compile(gradients)
+    for _ in range(2):
+        got = compiled(x, v, w)
+    for a, b in zip(got, gradients(x, v, w), strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-9, atol=1e-9 * float(b.abs().max()))

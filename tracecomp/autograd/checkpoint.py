@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from tracecomp.autograd.graph import saved_tensors_hooks
-from tracecomp.modes import enable_grad
+from tracecomp.modes import enable_grad, modes
 from tracecomp.random import fork_rng, get_rng_state, set_rng_state
 from tracecomp.tensor import Tensor
 
@@ -65,12 +66,13 @@ class _Frame:
         self.args = args
         self.kwargs = kwargs
         self.rng = rng
-        self.shapes: list[tuple[int, ...]] = []
+        self.autocast = modes.autocast
+        self.types: list[tuple[Any, ...]] = []
         self.made: dict[int, Tensor] = {}
 
     def pack(self, tensor: Tensor) -> int:
-        self.shapes.append(tuple(tensor.shape))
-        return len(self.shapes) - 1
+        self.types.append(_type(tensor))
+        return len(self.types) - 1
 
     def unpack(self, number: int) -> Tensor:
         if number not in self.made:
@@ -82,24 +84,40 @@ class _Frame:
 
         def collect(tensor: Tensor) -> Tensor:
             nonlocal count
-            if count < len(self.shapes):
-                if tuple(tensor.shape) != self.shapes[count]:
+            if count < len(self.types):
+                if _type(tensor) != self.types[count]:
+                    dtype, shape = self.types[count]
                     raise CheckpointError(
-                        f"checkpoint: recomputed tensor {count} has shape {tuple(tensor.shape)}, it was "
-                        f"{self.shapes[count]} in the forward pass"
+                        f"checkpoint: recomputed tensor {count} is {tensor.dtype} of shape {tuple(tensor.shape)}, it "
+                        f"was {dtype} of shape {shape} in the forward pass"
                     )
                 self.made[count] = tensor.detach()
             count += 1
             return tensor
 
-        with fork_rng(enabled=self.rng is not None), enable_grad(), saved_tensors_hooks(collect, lambda t: t):
+        hooks = saved_tensors_hooks(collect, lambda t: t)
+        with fork_rng(enabled=self.rng is not None), enable_grad(), _autocast(self.autocast), hooks:
             if self.rng is not None:
                 set_rng_state(self.rng)
             self.function(*_detached(self.args), **self.kwargs)
-        if count != len(self.shapes):
+        if count != len(self.types):
             raise CheckpointError(
-                f"checkpoint: {count} tensors were saved when the function ran again, {len(self.shapes)} the first time"
+                f"checkpoint: {count} tensors were saved when the function ran again, {len(self.types)} the first time"
             )
+
+
+def _type(tensor: Tensor) -> tuple[Any, ...]:
+    return tensor.dtype, tuple(tensor.shape)
+
+
+@contextmanager
+def _autocast(dtype: Any) -> Iterator[None]:
+    """Autocast as it was when the function ran first: backward is usually called outside of it."""
+    before, modes.autocast = modes.autocast, dtype
+    try:
+        yield
+    finally:
+        modes.autocast = before
 
 
 def _detached(args: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -25,19 +26,19 @@ def plan_arena(lifetimes: Iterable[Lifetime]) -> tuple[dict[Value, int], int]:
 
     Largest first, each at the lowest free place: the usual greedy answer to dynamic storage allocation.
     """
-    placed: list[tuple[int, int, Lifetime]] = []
+    placed: list[tuple[int, int, int, int]] = []  # in order of memory: from where to where, from when to when
     offsets: dict[Value, int] = {}
     size = 0
     for life in sorted(lifetimes, key=lambda x: (-x.nbytes, x.first)):
         need = max(-(-life.nbytes // ALIGNMENT) * ALIGNMENT, ALIGNMENT)
         start = 0
-        for low, high, other in sorted(placed, key=lambda p: p[0]):
-            if other.last < life.first or life.last < other.first:
+        for low, high, first, last in placed:
+            if last < life.first or life.last < first:
                 continue
             if low - start >= need:
                 break
             start = max(start, high)
-        placed.append((start, start + need, life))
+        insort(placed, (start, start + need, life.first, life.last))
         offsets[life.value] = start
         size = max(size, start + need)
     return offsets, size
