@@ -236,7 +236,16 @@ DECOMPOSED = [
         %5 = pad(%4) {high=[0, 0, 1], interior=[0, 0, 0], low=[0, 0, 0], value=0.0} : f32[1,2,9] """,
     ),
     Case(
-        "transposed_convolution", "y:f32[1,3,6] w:f32[3,2,3]",
+        "convolution_in_parts", "x:f32[1,8,16] w:f32[8,8,2]",
+        "%0 = conv(%x, %w) {dilation=[14], groups=1, padding=[[14, 0]], stride=[1]} : f32[1,8,16]",
+        """%0 = slice(%x) {starts=[0, 0, 0], steps=[1, 1, 1], stops=[1, 8, 14]} : f32[1,8,14]
+        %1 = slice(%w) {starts=[0, 0, 1], steps=[1, 1, 1], stops=[8, 8, 2]} : f32[8,8,1]
+        %2 = conv(%0, %1) {dilation=[14], groups=1, padding=[[0, 0]], stride=[1]} : f32[1,8,14]
+        %3 = conv(%x, %w) {dilation=[14], groups=1, padding=[[0, 0]], stride=[1]} : f32[1,8,2]
+        %4 = concat(%2, %3) {axis=2} : f32[1,8,16] """,
+    ),
+    Case(
+        "transposed_convolution_of_neighbours", "y:f32[1,3,6] w:f32[3,2,3]",
         '%0 = conv_transpose(%y, %w) {dilation=[1], groups=1, padding=[[0, 0]], size=[8], stride=[1]} : f32[1,2,8]',
         """%0 = permute(%w) {dims=[1, 0, 2]} : f32[2,3,3]
         %1 = flip(%0) {axes=[2]} : f32[2,3,3]

@@ -23,7 +23,7 @@ from tracecomp.passes.small_windows import Sizes, speed
 
 VECTOR_BYTES = 64
 BORDER_BYTES_PER_CYCLE = 3.2
-STRIDED_EFFICIENCY = 0.4
+STRIDED_EFFICIENCY = 0.6
 CHANNELS_FIRST_EFFICIENCY = 0.95
 PACKING = 4.0
 """What packing vectors whose elements lie apart costs, in vectors of multiply-adds: once for all filters of a group."""

@@ -53,9 +53,10 @@ _Terms = Callable[[Sequence[_Piece]], list[_Term]]
 
 def written_out(nest: BilinearNest, plan: Plan) -> bool:
     """Whether rows of a tile are written out: windows slide along them, or few conditions leave out what is padding."""
-    conditions = [*nest.lhs.conditions, *nest.rhs.conditions]
+    packed = nest.moving(plan.vector) if plan.packed else None
+    conditions = [c for operand in (nest.lhs, nest.rhs) if operand is not packed for c in operand.conditions]
     beside = any(plan.vector in c.vars() for c in conditions)
-    if plan.tile is None or plan.packed or not conditions or (beside and not plan.window):
+    if plan.tile is None or not conditions or (beside and not plan.window):
         return bool(plan.window)
     steps = plan.tile.extent // plan.height
     first = index(Var("step", steps)) * plan.height if steps > 1 else Index()
