@@ -278,6 +278,27 @@ def test_numpy_is_refused_with_the_line() -> None:
         compiled(step)(torch.ones(3))
 
 
+def test_bytes_read_as_another_type_are_refused() -> None:
+    def bits(x: Any) -> Any:
+        return (x * 2).view(torch.int32) + 1
+
+    with pytest.raises(CaptureError, match=r"view\(int32\) at .*test_compile_guards.py:\d+.*fullgraph=False"):
+        torch.compile(bits)(torch.ones(3))
+    c = compiled(bits, fullgraph=False)
+    with pytest.warns(UserWarning, match="runs eagerly from now on"):
+        c(torch.ones(3))
+    for n in range(3):
+        x = torch.arange(3.0) + n
+        np.testing.assert_array_equal(c(x).numpy(), (2 * x.numpy()).view(np.int32) + 1)
+
+
+def test_a_view_of_the_same_type_is_a_view() -> None:
+    c = compiled(lambda x: torch.autograd.grad((x * x).view(torch.float32).sum(), x)[0])
+    for n in range(3):
+        x = (torch.arange(3.0) + n).requires_grad_()
+        np.testing.assert_array_equal(c(x).numpy(), 2 * x.detach().numpy())
+
+
 def test_numpy_runs_eagerly_without_fullgraph() -> None:
     c = compiled(lambda x: torch.from_numpy(x.numpy() * 2), fullgraph=False)
     with pytest.warns(UserWarning, match="runs eagerly from now on"):

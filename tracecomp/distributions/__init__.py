@@ -15,6 +15,7 @@ from tracecomp.distributions import (
     positive,
     relaxed,
     transformed,
+    transforms,
 )
 from tracecomp.distributions.continuous import Cauchy, Exponential, Gumbel, HalfNormal, Laplace, Normal, Uniform
 from tracecomp.distributions.counts import Multinomial, NegativeBinomial
@@ -33,17 +34,19 @@ from tracecomp.distributions.kl import kl_divergence, register_kl
 from tracecomp.distributions.positive import HalfCauchy, InverseGamma, Pareto, Weibull
 from tracecomp.distributions.relaxed import RelaxedBernoulli, RelaxedOneHotCategorical
 from tracecomp.distributions.transformed import (
-    AffineTransform,
-    ExpTransform,
     Independent,
     LogNormal,
     MixtureSameFamily,
     MultivariateNormal,
+    TransformedDistribution,
+)  # fmt: skip
+from tracecomp.distributions.transforms import (
+    AffineTransform,
+    ExpTransform,
     PowerTransform,
     SigmoidTransform,
     TanhTransform,
     Transform,
-    TransformedDistribution,
 )  # fmt: skip
 
 # torch's file names: ``torch.distributions.beta.Beta``.
@@ -56,7 +59,7 @@ _FILES = {
     "relaxed_bernoulli": relaxed, "relaxed_categorical": relaxed,
     "beta": gamma, "chi2": gamma, "dirichlet": gamma, "studentT": gamma, "independent": transformed,
     "log_normal": transformed, "mixture_same_family": transformed, "multivariate_normal": transformed,
-    "transforms": transformed, "transformed_distribution": transformed,
+    "transforms": transforms, "transformed_distribution": transformed,
 }  # fmt: skip
 globals().update(_FILES)
 sys.modules.update({f"{__name__}.{name}": file for name, file in _FILES.items()})

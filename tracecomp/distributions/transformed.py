@@ -1,4 +1,4 @@
-"""Transforms, distributions of transformed values, and events of several dimensions."""
+"""Distributions of transformed values, and events of several dimensions."""
 
 from __future__ import annotations
 
@@ -11,115 +11,9 @@ from tracecomp.distributions import constraints
 from tracecomp.distributions.constraints import Constraint
 from tracecomp.distributions.continuous import Normal
 from tracecomp.distributions.distribution import Distribution
+from tracecomp.distributions.transforms import ExpTransform, Transform
 from tracecomp.functional import names as T
-from tracecomp.functional.pointwise import magnitude
 from tracecomp.tensor import Tensor
-
-
-class Transform:
-    """An invertible map of single numbers with a known derivative."""
-
-    domain: Constraint = constraints.real
-    codomain: Constraint = constraints.real
-    sign = 1
-
-    def __call__(self, x: Any) -> Any:
-        raise NotImplementedError
-
-    def inv(self, y: Any) -> Any:
-        """The x that is mapped to ``y``."""
-        raise NotImplementedError
-
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
-        """``log |dy/dx|``."""
-        raise NotImplementedError
-
-
-class ExpTransform(Transform):
-    """``y = exp(x)``."""
-
-    codomain = constraints.positive
-
-    def __call__(self, x: Any) -> Any:
-        return T.exp(x)
-
-    def inv(self, y: Any) -> Any:
-        return T.log(y)
-
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
-        return x
-
-
-class AffineTransform(Transform):
-    """``y = loc + scale * x``."""
-
-    def __init__(self, loc: Any, scale: Any) -> None:
-        self.loc, self.scale = loc, scale
-
-    @property
-    def sign(self) -> Any:  # type: ignore[override]
-        return T.sign(self.scale) if isinstance(self.scale, Tensor) else math.copysign(1, self.scale)
-
-    def __call__(self, x: Any) -> Any:
-        return self.loc + self.scale * x
-
-    def inv(self, y: Any) -> Any:
-        return (y - self.loc) / self.scale
-
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
-        if isinstance(self.scale, Tensor):
-            return T.log(T.abs(self.scale)).expand(x.shape)
-        return T.full_like(x, math.log(abs(self.scale)))
-
-
-class SigmoidTransform(Transform):
-    """``y = 1 / (1 + exp(-x))``."""
-
-    codomain = constraints.unit_interval
-
-    def __call__(self, x: Any) -> Any:
-        return T.sigmoid(x)
-
-    def inv(self, y: Any) -> Any:
-        return T.log(y) - T.log1p(-y)
-
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
-        size = magnitude(x)
-        return -T.log1p(T.exp(-size)) * 2 - size
-
-
-class TanhTransform(Transform):
-    """``y = tanh(x)``."""
-
-    codomain = constraints.interval(-1.0, 1.0)
-
-    def __call__(self, x: Any) -> Any:
-        return T.tanh(x)
-
-    def inv(self, y: Any) -> Any:
-        return T.atanh(y)
-
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
-        size = magnitude(x)
-        return 2 * (math.log(2) - size - T.log1p(T.exp(-2 * size)))
-
-
-class PowerTransform(Transform):
-    """``y = x ** exponent`` of positive x."""
-
-    domain = codomain = constraints.positive
-
-    def __init__(self, exponent: Any) -> None:
-        self.exponent = exponent
-
-    def __call__(self, x: Any) -> Any:
-        return x**self.exponent
-
-    def inv(self, y: Any) -> Any:
-        return y ** (1 / self.exponent)
-
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
-        return T.log(T.abs(self.exponent * y / x))
 
 
 class TransformedDistribution(Distribution):

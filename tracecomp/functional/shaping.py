@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.errors import user_source
 from tracecomp.functional.dims import as_shape, infer_size, wrap_dim, wrap_dims
 from tracecomp.functional.method import function, publish
 from tracecomp.ir.types import DType, broadcast_shapes, int64
+from tracecomp.modes import modes
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor, wrap
 
@@ -28,7 +30,10 @@ def reshape(input: Tensor, *shape: Any) -> Tensor:
 
 @function(only_method=True)
 def view(input: Tensor, *size: Any, dtype: DType | None = None) -> Tensor:
-    """A view under another shape or, with a dtype, of the same bytes. RuntimeError when memory does not allow it."""
+    """A view under another shape or, with a dtype, of the same bytes. RuntimeError when memory does not allow it.
+
+    CaptureError for a view of the bytes in a compiled function.
+    """
     if dtype is not None or (len(size) == 1 and isinstance(size[0], DType)):
         return _view_dtype(input, dtype or size[0])
     target = infer_size(as_shape(size), input.numel())
@@ -43,9 +48,16 @@ def view(input: Tensor, *size: Any, dtype: DType | None = None) -> Tensor:
 
 
 def _view_dtype(x: Tensor, dtype: DType) -> Tensor:
+    if x.dtype is dtype:
+        return prim.reshape(x, shape=tuple(x.shape))
     if x.dtype.itemsize != dtype.itemsize and x.ndim == 0:
         raise RuntimeError(
             f"self.dim() cannot be 0 to view {x.dtype.name} as {dtype.name} (different element sizes)"
+        )
+    if modes.recorder is not None:
+        modes.recorder.refuse(
+            f"view({dtype.name}) at {user_source()}: a graph has no value for the bytes of another one. Make the view "
+            "outside of the compiled function, or compile with fullgraph=False."
         )
     found = wrap(x._data.view(dtype.numpy))
     found._storage = x._shared_storage()
