@@ -149,12 +149,12 @@ def largest(names: Names, x: Matrix, start: Index, rows: int, column: Index) -> 
     return Accumulate(accs, (Loop("serial", i, (search,)),)), computed(Read(place, int64), (0, rows - 1))
 
 
-def swapped(names: Names, x: Matrix, a: Index, b: Index, width: int) -> list[Stmt]:
-    """Rows ``a`` and ``b`` exchanged."""
+def swapped(names: Names, x: Matrix, a: Index, b: Index, width: int, left: Index) -> list[Stmt]:
+    """Rows ``a`` and ``b`` exchanged, ``width`` columns from ``left`` on."""
     result: list[Stmt] = []
     for start, count, repeat in strips(names, width):
         lane, one, other = names.var(count), names.let(), names.let()
-        column = start + index(lane)
+        column = left + start + index(lane)
         over = frozenset(column.vars())
         first, second = Read(one, x.buffer.dtype, over), Read(other, x.buffer.dtype, over)
         lets = (Let(one, x.load(a, column)), Let(other, x.load(b, column)))
@@ -162,13 +162,25 @@ def swapped(names: Names, x: Matrix, a: Index, b: Index, width: int) -> list[Stm
     return result
 
 
-def pivoted(names: Names, x: Matrix, pivots: Matrix, panel: Panel, rows: int, width: int) -> list[Stmt]:
-    """The steps of a panel of LU: a row of a largest element on top, and its multiples taken from what is below."""
+def copied(names: Names, source: Matrix, target: Matrix, rows: int, panel: Panel) -> Stmt:
+    """A panel's columns of all rows."""
+    row, lane = names.var(rows), names.var(panel.count)
+    at = index(row), panel.first + index(lane)
+    return Loop("serial", row, (Loop("vector", lane, (target.store(*at, source.load(*at)),)),))
+
+
+def pivoted(
+    names: Names, x: Matrix, whole: Matrix, pivots: Matrix, panel: Panel, rows: int, width: int
+) -> list[Stmt]:
+    """The steps of a panel of LU, which is ``x``: a row of a largest element on top, also in the ``whole`` matrix of
+    so many columns, and its multiples taken from what is below."""
     c, i, pivot, dtype = names.var(panel.count), names.var(rows), names.let(), x.buffer.dtype
     step, row = panel.first + index(c), index(i)
     search, found = largest(names, x, step, rows, step)
     note = pivots.store(Index(), step, cast(IndexValue(found + 1), int32))
-    swap = If(call("ne", IndexValue(found), IndexValue(step)), tuple(swapped(names, x, step, found, width)))
+    parts = ((x, panel.count, panel.first), (whole, width, Index()))
+    moved = tuple(stmt for part, count, left in parts for stmt in swapped(names, part, step, found, count, left))
+    swap = If(call("ne", IndexValue(found), IndexValue(step)), moved)
     top = Let(pivot, x.load(step, step))
     below = _row_less(names, x, panel, index(c), row, Read(pivot, dtype, frozenset(x.at(step, step).vars())))
     rest = Loop("serial", i, (If(call("gt", IndexValue(row), IndexValue(step)), tuple(below)),))

@@ -10,12 +10,27 @@ import numpy as np
 
 from tracecomp.errors import failure
 from tracecomp.ir.index import Index, Var, computed, index
-from tracecomp.ir.loops import Buffer, Check, Const, Expr, If, IndexValue, Let, Load, Loop, Read, Stmt, Store, cast
+from tracecomp.ir.loops import (
+    Buffer,
+    Check,
+    Const,
+    Expr,
+    If,
+    IndexValue,
+    Let,
+    Load,
+    Local,
+    Loop,
+    Read,
+    Stmt,
+    Store,
+    cast,
+)
 from tracecomp.ir.op import Imperative, Op, Sample, register
 from tracecomp.ir.scalars import call, const
 from tracecomp.ir.types import TensorType, int32, int64
 from tracecomp.ops.define import of, require
-from tracecomp.ops.elimination import WIDTH, Matrix, Panel, eliminated, panels, pivoted, strips
+from tracecomp.ops.elimination import PANEL, WIDTH, Matrix, Panel, copied, eliminated, panels, pivoted, strips
 from tracecomp.ops.matrix import (
     OBLONG,
     SQUARES,
@@ -227,12 +242,16 @@ def _lu_loop(
     x = Matrix(outs[0], lambda i, j: (index(batch) * m + i) * n + j)
     pivots = Matrix(outs[1], lambda i, j: index(batch) * min(m, n) + j)
 
+    kept = Buffer("panel", in_types[0].dtype, m * PANEL)
+
     def panel(panel: Panel) -> list[Stmt]:
-        result = pivoted(names, x, pivots, panel, m, n)
+        narrow = Matrix(kept, lambda i, j: i * PANEL + j - panel.first)  # where rows lie close together
+        steps = pivoted(names, narrow, x, pivots, panel, m, n)
+        result = [copied(names, x, narrow, m, panel), *steps, copied(names, narrow, x, m, panel)]
         for start, count, repeat in strips(names, n):
             behind = call("gt", IndexValue(start + count), IndexValue(panel.end))
             body = eliminated(
-                names, x, x, panel, m, start, count, lambda value, row: value,
+                names, narrow, x, panel, m, start, count, lambda value, row: value,
                 lambda column: call("ge", IndexValue(column), IndexValue(panel.end)),
             )  # fmt: skip
             result.extend(repeat([If(behind, tuple(body))]))
@@ -241,8 +260,8 @@ def _lu_loop(
     if not in_types[0].numel:
         return []
     start = index(batch) * (m * n)
-    copied = vectors(names, m * n, lambda i: [Store(outs[0], start + i, Load(ins[0], start + i))])
-    loop = Loop("parallel", batch, (*copied, *panels(names, min(m, n), panel)))
+    given = vectors(names, m * n, lambda i: [Store(outs[0], start + i, Load(ins[0], start + i))])
+    loop = Loop("parallel", batch, (Local(kept), *given, *panels(names, min(m, n), panel)))
     return [loop, *([_checked(names, x, batch, min(m, n), fails)] if fails else [])]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import pairwise
-from math import prod
+from math import inf, prod
 
 from tracecomp.ir.index import Computed, Index, Var
 from tracecomp.ir.loops import Accumulate, Let, Load, Local, Loop, Stmt, Store, expressions
@@ -26,6 +26,8 @@ LIGHT_COST = 8.0
 HEAVY_COST = 24.0
 GATHER_COST = 12.0
 MAX_SPLITS = 24
+# Elements up to so far apart are loaded together and shuffled.
+SHUFFLED = 4
 # How many rows at once, up to how many bytes of each.
 SHORT_ROWS = ((4, 256), (2, 1024))
 
@@ -202,22 +204,31 @@ def _across_rows(nest: Nest, vector: Var | None, chunk: int, shared: str) -> tup
 
 
 def _vector_row(nest: Nest, machine: Machine) -> Var | None:
-    """The row variable with the most unit-stride accesses for its length; the innermost of equals."""
-    accesses = [access for stmt in nest.stmts for access in _accesses(stmt)]
-    best, best_score = None, 0.0
+    """The row variable with the most unit-stride accesses for its length, less those far apart; of equals the inner."""
+    often = prod(v.extent for v in nest.inner)
+    accesses = [
+        (offset, weight * often if isinstance(item, Sweep) else weight, near)
+        for item in nest.items
+        for stmt in (item.body if isinstance(item, Sweep) else item)
+        for offset, weight, near in _accesses(stmt)
+    ]
+    best, best_score = None, -inf
     for var in reversed(nest.rows):
         lanes = machine.lanes(4)
         filled = var.extent / (-(-var.extent // lanes) * lanes)
-        unit = sum(weight for offset, weight in accesses if offset.coefficient(var) == 1)
-        flat = sum(weight for offset, weight in accesses if offset.coefficient(var) == 0)
-        score = (unit + 0.5 * flat + 0.1) * filled
+        strides = [(offset.coefficient(var), weight, near) for offset, weight, near in accesses]
+        unit = sum(weight for stride, weight, _ in strides if stride == 1)
+        flat = sum(weight for stride, weight, _ in strides if stride == 0)
+        apart = sum(weight for stride, weight, near in strides if stride is None or abs(stride) > near)
+        score = (unit + 0.5 * flat + 0.1) * filled - 0.5 * apart
         if score > best_score:
             best, best_score = var, score
     return best
 
 
-def _accesses(stmt: Stmt) -> Iterable[tuple[Index, int]]:
+def _accesses(stmt: Stmt) -> Iterable[tuple[Index, int, int]]:
+    """Offset, weight, and the largest stride of elements that are moved together."""
     if isinstance(stmt, Store):
-        yield stmt.offset, 2
+        yield stmt.offset, 2, 1
     if isinstance(stmt, Let) and isinstance(stmt.value, Load):
-        yield stmt.value.offset, 1
+        yield stmt.value.offset, 1, SHUFFLED
