@@ -58,7 +58,7 @@ def test_printed_kernel() -> None:
         If(call("gt", Read("s", float32), ZERO), (Store(Y, index(ROW), Read("s", float32)),)),
         Check(call("lt", IndexValue(index(ROW) // 2), Const(7, int64))),
         Prefetch(X, index(ROW) * 4 + 40),
-        Store(Y, index(ROW), ZERO, stream=True),
+        Store(Y, index(ROW), ZERO, stream="always"),
     ))  # fmt: skip
     assert print_kernel(kernel(body)) == (
         "kernel k(x: f32[12], y: f32[12] written):\n"

@@ -26,6 +26,8 @@ FORMULAS: dict[str, Callable[..., Any]] = {
 
 
 def drawn(dtype: str) -> Any:
+    if dtype == "bfloat16":
+        pytest.importorskip("ml_dtypes")
     values = np.random.default_rng(0).standard_normal((24, 16)).astype(np.float32)
     return tracecomp.from_numpy(values).to(getattr(tracecomp, dtype))
 
