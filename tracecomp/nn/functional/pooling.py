@@ -9,7 +9,8 @@ from typing import Any
 from tracecomp.functional import names as T
 from tracecomp.functional.autocast import casts
 from tracecomp.functional.factors import differentiated
-from tracecomp.ir.types import int32
+from tracecomp.functional.promotion import not_implemented
+from tracecomp.ir.types import bool_, int32
 from tracecomp.modes import scope
 from tracecomp.nn.functional.conv import batched, ntuple
 from tracecomp.ops.prim import prim
@@ -130,6 +131,8 @@ def max_pool(
     """Maximum of every window; with ``return_indices`` also its flat position in the input plane."""
     name = f"max_pool{n}d"
     x, single = batched(input, n, name)
+    if x.dtype is bool_:
+        raise not_implemented(name, x.dtype)
     if 0 in x.shape[1:]:
         raise RuntimeError(
             f"Expected input's non-batch dimensions to have positive length, but got an input of {list(input.shape)}"
@@ -141,7 +144,7 @@ def max_pool(
             values, place = pick_max(windows, 2)
             results = [values, geometry.source_index(place)]
         else:
-            results = [pick_max(windows, 2)[0] if differentiated(windows) else windows.amax(2)]
+            results = [pick_max(windows, 2)[0] if differentiated(windows) else prim.max(windows, axes=(2,))]
     squeezed = [r.squeeze(0) if single else r for r in results]
     return tuple(squeezed) if return_indices else squeezed[0]
 
