@@ -50,9 +50,9 @@ def _by_line(combine: np.ufunc) -> Callable[..., Any]:
 
     def fn(x: Any, axis: Axes) -> Any:
         lines = [range(x.shape[a]) for a in axis]
-        last = axis == tuple(range(x.ndim - len(axis), x.ndim))
-        if last and 1 < math.prod(map(len, lines)) <= _SHORT and x.size >= _MANY:
-            return reduce(combine, (x[(..., *place)] for place in product(*lines)))
+        if 1 < math.prod(map(len, lines)) <= _SHORT and x.size >= _MANY:
+            moved = np.moveaxis(x, axis, range(len(axis)))
+            return reduce(combine, (moved[place] for place in product(*lines)))
         return combine.reduce(x, axis=axis)
 
     return fn
