@@ -28,6 +28,7 @@ from tracecomp.ir.loops import (
     Read,
     Stmt,
     Store,
+    ToLine,
     Update,
     in_range,
 )
@@ -58,6 +59,7 @@ def test_printed_kernel() -> None:
         If(call("gt", Read("s", float32), ZERO), (Store(Y, index(ROW), Read("s", float32)),)),
         Check(call("lt", IndexValue(index(ROW) // 2), Const(7, int64))),
         Prefetch(X, index(ROW) * 4 + 40),
+        Let("m", ToLine(X)),
         Store(Y, index(ROW), ZERO, stream="always"),
     ))  # fmt: skip
     assert print_kernel(kernel(body)) == (
@@ -72,6 +74,7 @@ def test_printed_kernel() -> None:
         "      store y[i] = s\n"
         "    check (index((i // 2)) < 7:i64)\n"
         "    prefetch x[4*i + 40]\n"
+        "    let m = to_line(x)\n"
         "    stream y[i] = 0.0:f32"
     )
 
@@ -114,6 +117,7 @@ BAD: list[tuple[str, Kernel]] = [
     ("one name", kernel(params=(X, X))),
     ("varies over a tile or vector loop", kernel(Loop("vector", COL, (Prefetch(X, index(COL)),)))),
     ("not declared", kernel(Prefetch(Buffer("other", float32, 3), index(ROW)), params=())),
+    ("not declared", kernel(Let("m", ToLine(Buffer("other", float32, 3))))),
 ]
 
 

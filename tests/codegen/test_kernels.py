@@ -29,6 +29,7 @@ from tracecomp.ir.loops import (
     Read,
     Stmt,
     Store,
+    ToLine,
     Update,
     both,
     in_range,
@@ -461,6 +462,17 @@ def test_prefetch_has_no_effect_wherever_it_points() -> None:
     k = kernel([x, y], "y", Loop("serial", row, (*hints, copy)))
     a = data(40)
     assert np.array_equal(run(program(k, 1), [a], [np.zeros(40, np.float32)])[0], a)
+
+
+@pytest.mark.parametrize("dtype", [float32, int64])
+def test_elements_before_a_line(dtype: DType) -> None:
+    size = dtype.itemsize
+    x, y = Buffer("x", dtype, 40), Buffer("y", int64, 1)
+    p = program(kernel([x, y], "y", Store(y, Index(), ToLine(x))), 1)
+    memory = np.zeros(1024, np.uint8)
+    for start in range(-memory.ctypes.data % size, 128, size):
+        given = memory[start : start + 40 * size].view(dtype.numpy)
+        assert run(p, [given], [np.zeros(1, np.int64)])[0] * size == -given.ctypes.data % 64
 
 
 def test_failed_check_is_an_index_error() -> None:

@@ -1,4 +1,7 @@
-"""Transposes by panels: of memory that no cache holds the next panel is asked for, rests of panels are turned too."""
+"""Transposes by panels: of memory that no cache holds the next panel is asked for, rests of panels are turned too.
+
+Blocks begin where lines of memory do, wherever the array begins.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +30,36 @@ def test_every_element_is_moved(shape: tuple[int, ...], dims: tuple[int, ...], d
 
     for _ in range(2):
         np.testing.assert_array_equal(turned(tracecomp.from_numpy(array)).numpy(), array.transpose(dims))
+
+
+def begun(array: np.ndarray, start: int) -> Tensor:
+    """A tensor of the elements of ``array`` that begins ``start`` elements after a line of memory."""
+    memory = np.zeros(array.nbytes + 256, np.uint8)
+    first = -memory.ctypes.data % 64 + start * array.itemsize
+    placed = memory[first : first + array.nbytes].view(array.dtype).reshape(array.shape)
+    placed[...] = array
+    return tracecomp.from_numpy(placed)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "uint8", "float16"])
+@pytest.mark.parametrize("shape", [(1030, 2048), (3, 700, 928), (2080, 1040)])
+def test_arrays_that_begin_within_a_line(shape: tuple[int, ...], dtype: str, threads: int) -> None:
+    array = (np.arange(np.prod(shape)) * 7919 % 251).reshape(shape).astype(dtype)
+    turned = tracecomp.compile(lambda t: t[1:].mT.contiguous() * 2, threads=threads)
+    for start in (0, 0, 1, 7, 15):
+        found = turned(begun(array, start)).numpy()
+        np.testing.assert_array_equal(found, array[1:].swapaxes(-1, -2) * np.array(2, dtype))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_is_added_in_place_is_added_once(threads: int) -> None:
+    x = (np.arange(1200 * 1184) * 7919 % 65521).reshape(1200, 1184).astype("float32")
+    total = tracecomp.ones(1184, 1200)
+    add = tracecomp.compile(lambda y, t: y.add_(t.t()), threads=threads)
+    for start in (0, 0, 3, 12):
+        add(total, begun(x, start))
+    np.testing.assert_array_equal(total.numpy(), 1 + 4 * x.T)
 
 
 def test_what_turns_memory_backwards_is_known_to_later_modules() -> None:

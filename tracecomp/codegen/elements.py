@@ -11,7 +11,7 @@ from tracecomp.codegen.accumulate import State, zero
 from tracecomp.codegen.address import Indexer, Offset, Position, load_access, tail_mask
 from tracecomp.codegen.emitter import Emitter, Value, next_power_of_two
 from tracecomp.ir.index import Computed, Index, Var
-from tracecomp.ir.loops import Buffer, Call, Const, Expr, IndexValue, Load, Read, Stmt
+from tracecomp.ir.loops import LINE, Buffer, Call, Const, Expr, IndexValue, Load, Read, Stmt, ToLine
 
 Point = tuple[int, ...]
 _SHUFFLED_STRIDES = (-4, -3, -2, -1, 2, 3, 4)
@@ -105,7 +105,7 @@ class Elements:
         if known is not None:
             return known
         match expr:
-            case Const():
+            case Const() | ToLine():
                 result: frozenset[Var] = frozenset()
             case IndexValue():
                 result = self.over_index(expr.index)
@@ -164,6 +164,8 @@ class Elements:
                 return self._load(expr)
             case Read():
                 return self._read(expr.name)
+            case ToLine():
+                return self._to_line(expr.buffer)
             case Call():
                 args = [self.eval(a) for a in expr.args]
                 return operations.emit(self.e, expr.op, args, [a.dtype for a in expr.args], expr.dtype)
@@ -176,6 +178,12 @@ class Elements:
         return binding.values[tuple(self.point[v] for v in binding.over)]
 
     # ---- memory
+
+    def _to_line(self, buffer: Buffer) -> Value:
+        e = self.e
+        start = e.convert("ptrtoint", self.bases[buffer.name], "i64")
+        nbytes = e.binary("and", e.binary("sub", e.const("i64", 0), start), e.const("i64", LINE - 1))
+        return e.binary("lshr", nbytes, e.const("i64", buffer.dtype.itemsize.bit_length() - 1))
 
     def _load(self, load: Load) -> Value:
         e, buffer = self.e, load.buffer

@@ -16,6 +16,7 @@ import numpy as np
 from tracecomp.errors import VerifyError, failure
 from tracecomp.ir.index import Atom, Computed, FloorDiv, Index, Mod, Var
 from tracecomp.ir.loops import (
+    LINE,
     Acc,
     Accumulate,
     Buffer,
@@ -33,6 +34,7 @@ from tracecomp.ir.loops import (
     Read,
     Stmt,
     Store,
+    ToLine,
     Update,
 )
 from tracecomp.ir.program import CallStep, Kernel, Program, Ref, RepeatStep, Slot, Step, WhenStep, WhileStep
@@ -303,6 +305,8 @@ class _Kernel(Scope):
                 return self._load(expr)
             case Read():
                 return self._read(expr.name)
+            case ToLine():
+                return np.int64(-self.memories[expr.buffer.name].data.ctypes.data % LINE // expr.buffer.dtype.itemsize)
             case _:
                 return super().expr(expr)
 

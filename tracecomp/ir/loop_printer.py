@@ -22,6 +22,7 @@ from tracecomp.ir.loops import (
     Read,
     Stmt,
     Store,
+    ToLine,
     Update,
     operands,
     roots,
@@ -93,6 +94,8 @@ class _Printer:
                 return self.name(x.name)
             case Call():
                 return self.call(x)
+            case ToLine():
+                return f"to_line({self.buffer(x.buffer)})"
 
     def call(self, x: Call) -> str:
         args = [self.expr(a) for a in x.args]

@@ -25,6 +25,7 @@ from tracecomp.ir.loops import (
     Read,
     Stmt,
     Store,
+    ToLine,
     Update,
     walk,
 )
@@ -173,6 +174,8 @@ class _Verifier:
                 for a in expr.args:
                     self.expr(a, c)
                 self._call(expr)
+            case ToLine():
+                self._declared(expr.buffer, c)
             case Const():
                 pass
 
@@ -205,12 +208,15 @@ class _Verifier:
 
     def _access(self, buffer: Buffer, offset: Index, guarded: bool, c: _Context) -> None:
         self.index(offset, c)
-        if c.buffers.get(buffer.name) != buffer:
-            self.report(f"{buffer.name}: {buffer.dtype.short}[{buffer.size}] is not declared here")
+        self._declared(buffer, c)
         bounds = offset.bounds
         inside = bounds is not None and bounds[0] >= 0 and bounds[1] < buffer.size
         if not inside and not guarded and not c.guarded:
             self.report(f"{buffer.name}[{offset}] may be {bounds or 'anything'}, size {buffer.size}")
+
+    def _declared(self, buffer: Buffer, c: _Context) -> None:
+        if c.buffers.get(buffer.name) != buffer:
+            self.report(f"{buffer.name}: {buffer.dtype.short}[{buffer.size}] is not declared here")
 
 
 def kernel_problems(kernel: Kernel) -> list[str]:

@@ -15,6 +15,7 @@
             | check expr                             false: the call fails with an index error
             | prefetch buffer[index]                 a hint without effect; does not vary over tile and vector loops
     expr    = const | index | load buffer[index] [where e] | name | scalar-op(expr*) : dtype
+            | to_line(buffer)                         elements before the first that begins a line of memory
 
 ``serial``, ``parallel`` and ``brief`` loops run one iteration after another. Parallel ones may be split among threads,
 brief ones among threads that are awake.
@@ -137,7 +138,21 @@ class Call:
             yield from a.vars()
 
 
-Expr = Const | IndexValue | Load | Read | Call
+@immutable
+class ToLine:
+    """How many elements of ``buffer`` come before the first that begins a line of memory; less than a line has."""
+
+    buffer: Buffer
+    dtype: DType = int64
+
+    def substitute(self, mapping: Mapping[Var, Index]) -> ToLine:
+        return self
+
+    def vars(self) -> Iterator[Var]:
+        return iter(())
+
+
+Expr = Const | IndexValue | Load | Read | Call | ToLine
 
 
 @immutable
@@ -333,6 +348,6 @@ def expressions(body: Iterable[Stmt]) -> Iterator[Expr]:
 
 __all__ = [
     "LINE", "SHARED", "Acc", "Accumulate", "Buffer", "Call", "Check", "Const", "Expr", "If", "Index", "IndexValue",
-    "Let", "Load", "Local", "Loop", "Prefetch", "Read", "Stmt", "Store", "Update", "Var", "both", "cast", "children",
-    "expressions", "in_range", "index", "index_from", "operands", "roots", "walk", "with_children",
+    "Let", "Load", "Local", "Loop", "Prefetch", "Read", "Stmt", "Store", "ToLine", "Update", "Var", "both", "cast",
+    "children", "expressions", "in_range", "index", "index_from", "operands", "roots", "walk", "with_children",
 ]  # fmt: skip

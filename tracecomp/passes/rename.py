@@ -23,6 +23,7 @@ from tracecomp.ir.loops import (
     Read,
     Stmt,
     Store,
+    ToLine,
     Update,
     expressions,
     walk,
@@ -72,7 +73,7 @@ class Copier:
 
     def expr(self, expr: Expr) -> Expr:
         match expr:
-            case Const():
+            case Const() | ToLine():
                 return expr
             case IndexValue(i):
                 return IndexValue(self.index(i))

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from tracecomp.ir.index import Index, Var, index, unravel
-from tracecomp.ir.loops import LINE, Let, Load, Loop, Prefetch, Stmt, Store
+from tracecomp.ir.index import Index, Var, computed, index, unravel
+from tracecomp.ir.loops import LINE, Const, IndexValue, Let, Load, Loop, Prefetch, Stmt, Store, ToLine, expressions
+from tracecomp.ir.scalars import call
+from tracecomp.ir.types import int64
 from tracecomp.passes.machine import Machine
 from tracecomp.passes.nest import Nest
 from tracecomp.passes.rename import Copier
@@ -69,13 +71,15 @@ def transposed(nest: Nest, load: Var, store: Var, shared: str, machine: Machine)
     """Panels of many lines by one or two blocks, one below the other, and then the stripe of panels beside it.
 
     So memory is read in long pieces and written in runs. Stores past the caches write two lines that follow each other
-    at a time, unless what they write lies close together anyway.
+    at a time, unless what they write lies close together anyway. Blocks of what the cache does not hold begin where its
+    lines do, as a line that two blocks share would come twice: those of a power of two drive each other out.
     """
     reads = [s.value for s in nest.stmts if isinstance(s, Let) and isinstance(s.value, Load)]
     streams = [s for s in nest.stmts if isinstance(s, Store) and s.stream]
     itemsize = max(x.dtype.itemsize for x in reads)
     dense = any(abs(s.offset.coefficient(load) or 0) * itemsize < DENSE_BYTES for s in streams)
     ahead = () if dense else tuple(x for x in reads if _unforeseen(x, load, store, machine))
+    lines = next((x for x in ahead if _in_lines(x, load)), None) if _repeatable(nest) else None
     height = max(BLOCK, (2 if streams and ahead else 1) * LINE // itemsize)
     others = tuple(v for v in nest.rows if v not in (load, store))
     width = STRIPE_BYTES // itemsize
@@ -85,7 +89,7 @@ def transposed(nest: Nest, load: Var, store: Var, shared: str, machine: Machine)
     parts: list[_Panels] = []
     for columns in _cut(load, width):
         for rows in _cut(store, height):
-            parts.append(_Panels(nest.stmts, others, columns, rows, ahead, "e" * len(parts)))
+            parts.append(_Panels(nest.stmts, others, columns, rows, ahead, lines, "e" * len(parts)))
     if shared == "serial" and not ahead:
         return tuple(s for part in parts for s in part.nested())
     return one_after_another(shared, [part.numbered() for part in parts])
@@ -96,6 +100,21 @@ def _unforeseen(x: Load, load: Var, store: Var, machine: Machine) -> bool:
     apart = abs(x.offset.coefficient(store) or 0) * x.dtype.itemsize
     large = x.buffer.size * x.dtype.itemsize > machine.l2_bytes
     return large and store.extent >= BLOCK and apart >= FAR_BYTES and x.offset.coefficient(load) == 1
+
+
+def _in_lines(x: Load, load: Var) -> bool:
+    """Whether what is read along ``load`` begins equally far from the beginning of a line everywhere."""
+    return all(factor % _step(x) == 0 for atom, factor in x.offset.terms if atom != load)
+
+
+def _step(x: Load) -> int:
+    return min(LINE // x.dtype.itemsize, BLOCK)
+
+
+def _repeatable(nest: Nest) -> bool:
+    """Whether storing an element twice changes nothing: what is read is not overwritten."""
+    stores = {s.offset for s in nest.stmts if isinstance(s, Store)}
+    return not any(isinstance(x, Load) and x.offset in stores for x in expressions(nest.stmts))
 
 
 @dataclass(frozen=True)
@@ -120,13 +139,17 @@ def _cut(var: Var, length: int) -> list[_Pieces]:
 
 @dataclass(frozen=True)
 class _Panels:
-    """The panels of one size. While one is turned, what ``ahead`` reads for the next comes to the cache."""
+    """The panels of one size. While one is turned, what ``ahead`` reads for the next comes to the cache.
+
+    Blocks begin at the lines of what ``lines`` reads.
+    """
 
     stmts: list[Stmt]
     others: tuple[Var, ...]
     columns: _Pieces
     rows: _Pieces
     ahead: tuple[Load, ...]
+    lines: Load | None
     suffix: str
 
     def nested(self) -> tuple[Stmt, ...]:
@@ -147,14 +170,30 @@ class _Panels:
     def _panel(self, here: Sequence[Index], after: Sequence[Index] = ()) -> tuple[Stmt, ...]:
         row = Var(f"{self.rows.var.name}r", self.rows.length)
         result: list[Stmt] = []
-        for pieces in _cut(Var(f"{self.columns.var.name}c", self.columns.length), BLOCK):
+        for pieces in self._blocks():
             block, lane = Var(f"{pieces.var.name}b", pieces.count), Var(f"{pieces.var.name}v", pieces.length)
-            column = pieces.at(index(block) if block.extent > 1 else Index())
+            column = self._column(pieces, block)
             copier = Copier(self._places(here, column + index(lane), index(row)), f"{self.suffix}{len(result) or ''}")
             turned = Loop("vector", lane, tiles(row, BLOCK, copier.stmts(self.stmts)))
             asked = self._asked(after, pieces.count, index(block)) if after and not result else []
             result.extend(loops("serial", [block] if block.extent > 1 else [], (*asked, turned)))
         return tuple(result)
+
+    def _blocks(self) -> list[_Pieces]:
+        """The columns in blocks; those that begin at lines overlap at both ends."""
+        columns = Var(f"{self.columns.var.name}c", self.columns.length)
+        if self.lines is None or columns.extent < BLOCK:
+            return _cut(columns, BLOCK)
+        return [_Pieces(columns, -(-columns.extent // BLOCK) + 1, BLOCK, 0)]
+
+    def _column(self, blocks: _Pieces, block: Var) -> Index:
+        if self.lines is None or blocks.length < BLOCK:
+            return blocks.at(index(block) if block.extent > 1 else Index())
+        last = self.columns.length - BLOCK
+        to_line = computed(call("sub", ToLine(self.lines.buffer), Const(self.lines.offset.const, int64)))
+        start = IndexValue(blocks.at(index(block)) + to_line % _step(self.lines) - BLOCK)
+        within = call("min", call("max", start, Const(0, int64)), Const(last, int64))
+        return computed(within, (0, last))
 
     def _places(self, panel: Sequence[Index], column: Index, row: Index) -> dict[Var, Index]:
         *others, stripe, below = panel
