@@ -155,6 +155,8 @@ COUNTERPARTS: dict[str, Callable[..., Any]] = {
     "reflections": lambda x: tuple(torch.geqrf(x)),
     "reflect": lambda a, tau, x, turn: torch.ormqr(a[..., : tau.shape[-1]], tau, x, transpose=turn),
     "lu_factor": lambda x, fails: tuple(torch.linalg.lu_factor(x)),
+    "ldl_factor": lambda x: tuple(torch.linalg.ldl_factor_ex(x)),
+    "ldl_solve": lambda ld, b, pivots: torch.linalg.ldl_solve(ld, pivots, b),
     "triangular_solve": lambda a, b, above, ones, turn: torch.linalg.solve_triangular(
         a.mT if turn else a, b, upper=above != turn, unitriangular=ones
     ),

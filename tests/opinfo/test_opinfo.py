@@ -29,9 +29,7 @@ from tests.opinfo.run_opinfo import (  # noqa: E402
 )
 from tests.surface.document import PATH as SURFACE  # noqa: E402
 
-MISSING = {
-    "linalg.eig", "linalg.eigvals", "linalg.ldl_factor", "linalg.ldl_factor_ex", "linalg.ldl_solve",
-}
+MISSING = {"linalg.eig", "linalg.eigvals"}
 DIFFERENT = {
     "as_strided_scatter": "torch leaves the gradient of overwritten elements in place",
     "bfloat16": "needs ml_dtypes",

@@ -11,7 +11,7 @@ from tracecomp.functional.promotion import cast, with_zero_gradient
 from tracecomp.functional.results import result_type_named
 from tracecomp.functional.shaping import matrix_transpose, to_shape
 from tracecomp.functional.triangles import tril, triu
-from tracecomp.ir.types import int32, int64
+from tracecomp.ir.types import broadcast_shapes, int32, int64
 from tracecomp.modes import grad_enabled
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor, create
@@ -38,6 +38,12 @@ LuFactorResult = result_type_named("linalg_lu_factor", "LU pivots")
 
 
 LuFactorExResult = result_type_named("linalg_lu_factor_ex", "LU pivots info")
+
+
+LdlFactorResult = result_type_named("linalg_ldl_factor", "LD pivots")
+
+
+LdlFactorExResult = result_type_named("linalg_ldl_factor_ex", "LD pivots info")
 
 
 CholeskyExResult = result_type_named("linalg_cholesky_ex", "L info")
@@ -209,6 +215,52 @@ def lu_(input: Tensor, pivot: bool = True, get_infos: bool = False) -> Any:
     """(LU, pivots) and, if asked, infos."""
     factors = tuple(lu_factor(input, pivot=pivot))
     return (*factors, no_errors(input)) if get_infos else factors
+
+
+@namespaced("linalg")
+def ldl_factor(A: Tensor, *, hermitian: bool = False) -> Any:
+    """(L and D in one matrix, LAPACK's row swaps) of real symmetric matrices, read from the lower triangle.
+
+    A = P L D L' P' with unit lower triangular L and blocks of one or two rows in D. RuntimeError for singular ones.
+    Not differentiable.
+    """
+    return LdlFactorResult(*_ldl(A, "linalg.ldl_factor", strict=True)[:2])
+
+
+@namespaced("linalg")
+def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = False) -> Any:
+    """(LD, pivots, info) of :func:`ldl_factor`; info is the first block of D, from 1, that is zero, or 0."""
+    return LdlFactorExResult(*_ldl(A, "linalg.ldl_factor_ex", strict=check_errors))
+
+
+def _ldl(A: Tensor, name: str, strict: bool) -> tuple[Tensor, ...]:
+    factors, pivots, info = prim.ldl_factor(matrices(A, name, square=True))
+    if strict and bool(prim.ne(info, 0).any()):
+        raise RuntimeError(f"{name}: the matrix is singular: block {int(info.max())} of D is zero")
+    return factors, pivots, info
+
+
+@namespaced("linalg")
+def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False) -> Tensor:
+    """The solution of A X = B from :func:`ldl_factor` of A; batches are broadcast. Not differentiable."""
+    matrices(LD, "linalg.ldl_solve", square=True)
+    if B.ndim < 2 or B.shape[-2] != LD.shape[-1]:
+        raise RuntimeError(
+            f"Incompatible matrix sizes for linalg.ldl_solve: each A matrix is {LD.shape[-1]} by {LD.shape[-1]} but "
+            f"B has shape {list(B.shape)}"
+        )
+    if B.dtype != LD.dtype:
+        raise RuntimeError(
+            f"Expected b and A to have the same dtype, but found b of type {B.dtype} and A of type {LD.dtype} instead."
+        )
+    if pivots.dtype not in (int32, int64) or pivots.shape != LD.shape[:-1]:
+        raise RuntimeError(
+            f"linalg.ldl_solve: Expected pivots of dtype torch.int and shape {list(LD.shape[:-1])}, but got "
+            f"{pivots.dtype} and {list(pivots.shape)}"
+        )
+    lead = broadcast_shapes(tuple(LD.shape[:-2]), tuple(B.shape[:-2]))
+    parts = ((LD, LD.shape[-2:]), (B, B.shape[-2:]), (cast(pivots, int32), pivots.shape[-1:]))
+    return prim.ldl_solve(*(prim.expand(x, shape=(*lead, *own)) for x, own in parts))
 
 
 @namespaced("linalg")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tracecomp.ir.op import BadInput, External, Op, Sample, register
-from tracecomp.ir.types import TensorType, int64
+from tracecomp.ir.types import TensorType, int32, int64
 from tracecomp.ops.define import check_dtype, of, require
 from tracecomp.ops.prim import prim
 
@@ -87,14 +87,17 @@ def decomposition(
     attrs: Mapping[str, type] = MappingProxyType({}),
     loop: Any = None,
 ) -> Op:
-    """Register an operator on batches of matrices; the host runs it unless it has a ``loop`` meaning."""
+    """Register an operator on batches of matrices; the host runs it unless it has a ``loop`` meaning.
+
+    Operands of int32 are pivots.
+    """
 
     def run(*arrays: Any, **attrs: Any) -> Any:
         result = impl(*arrays, **attrs)
         return tuple(map(_dense, result)) if isinstance(result, tuple) else _dense(result)
 
     def checked(*types: TensorType, **attrs: Any) -> Any:
-        check_dtype(name, types, "wide")
+        check_dtype(name, [t for t in types if t.dtype is not int32] or types, "wide")
         at_least_two = types[0].ndim >= 2
         require(
             at_least_two,
