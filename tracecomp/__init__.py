@@ -44,10 +44,12 @@ from tracecomp.modes import (
 )
 from tracecomp.modes import grad_enabled as is_grad_enabled
 from tracecomp.random import Generator, default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state
+from tracecomp.runtime.memory import keep_freed
 from tracecomp.size import Size
 from tracecomp.tensor import Tensor
 
 globals().update(functional.PUBLIC)
+keep_freed()
 
 # Loaded when first used, so that importing the package and running eagerly stays cheap.
 _LATER = {

@@ -25,7 +25,7 @@ from tracecomp.ir.types import DType, float32, float64
 from tracecomp.passes import build
 from tracecomp.passes.machine import Machine
 from tracecomp.passes.place import lower
-from tracecomp.runtime.entry import aligned_bytes
+from tracecomp.runtime.memory import aligned_bytes
 from tracecomp.runtime.executable import Executable
 from tracecomp.runtime.fresh import maker
 

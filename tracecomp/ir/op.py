@@ -113,7 +113,7 @@ class External:
     """No loop meaning: the host runs ``impl`` (LAPACK through numpy)."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Paired:
     """No loop meaning of its own: an operator between real and complex values, whose ``parts`` say everything."""
 
@@ -134,7 +134,7 @@ LoopMeaning = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Pair:
     """A complex operand or result as two real ones, in the world that primitives run in."""
 

@@ -7,17 +7,17 @@ numpy meaning) and one emitter in ``codegen/``, or no emitter when it is compose
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tracecomp.ir import error_functions, special
+from tracecomp.ir.immutable import immutable
 from tracecomp.ir.loops import Call, Const, Expr
 from tracecomp.ir.types import DType, bool_
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ScalarOp:
     """``result``: "same" as the last operand (for ``select``, its branches) or "bool". ``numpy`` works on arrays."""
 

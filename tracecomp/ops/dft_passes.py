@@ -7,8 +7,8 @@ written for the forward transform; the backward one is the same with the parts s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from tracecomp.ir.immutable import immutable
 from tracecomp.ir.index import Index, Var, index
 from tracecomp.ir.loops import Buffer, Const, IndexValue, Load, Local, Loop, Stmt, Store
 from tracecomp.ir.scalars import call
@@ -24,7 +24,7 @@ Sink = Callable[[Writer, Index, Index, Complex], None]
 """Stores the element at (position, lane)."""
 
 
-@dataclass(frozen=True)
+@immutable
 class Scratch:
     """Complex vectors of ``width`` lanes: part ``p`` of vector ``j`` is row ``2 * j + p`` of ``buffer``."""
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.ir.immutable import immutable
 from tracecomp.ir.index import Index, computed
 from tracecomp.ir.loops import Call, Const, IndexValue
 from tracecomp.ir.types import int64
@@ -46,7 +47,7 @@ def radices(n: int) -> tuple[int, ...] | None:
     return (*powers, *found) if n == 1 else None
 
 
-@dataclass(frozen=True)
+@immutable
 class Blocks:
     """``extent`` neighbours in blocks of one width; the last block ends with the last of them and may repeat some."""
 
@@ -69,7 +70,7 @@ def blocks(extent: int, lanes: int) -> Blocks:
     return Blocks(extent, min(extent, lanes))
 
 
-@dataclass(frozen=True)
+@immutable
 class Columns:
     """Passes over ``points`` vectors; ``at`` says where in the table each pass finds its roots."""
 
@@ -108,7 +109,7 @@ def _of_pass(n: int, radix: int) -> Array:
     return np.stack(roots_of_unity(np.outer(np.arange(n // radix), np.arange(1, radix)), n), -1)
 
 
-@dataclass(frozen=True)
+@immutable
 class Plan:
     """One transform of ``points`` complex numbers per row. ``second`` is None where lanes are transforms of their own.
 

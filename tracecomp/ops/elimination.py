@@ -6,8 +6,8 @@ What a panel leaves to do for the other columns is a product, done in register t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
+from tracecomp.ir.immutable import immutable
 from tracecomp.ir.index import Index, computed, index
 from tracecomp.ir.loops import (
     Acc,
@@ -33,7 +33,7 @@ from tracecomp.ops.statements import Names
 PANEL, HEIGHT, WIDTH = 16, 4, 32
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Matrix:
     """A matrix in memory: ``at`` is the flat offset of a row and a column."""
 
@@ -47,7 +47,7 @@ class Matrix:
         return Store(self.buffer, self.at(row, column), value, where)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Panel:
     """Steps ``first`` to ``first + count - 1``; of the last one, if it is narrow, ``first`` is a constant."""
 

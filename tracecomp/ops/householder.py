@@ -6,8 +6,7 @@ diagonal (Puglisi, 1992), so applying it is two products in register tiles and a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tracecomp.ir.immutable import immutable
 from tracecomp.ir.index import Index, index
 from tracecomp.ir.loops import Acc, Accumulate, Buffer, Expr, If, IndexValue, Let, Local, Loop, Read, Stmt, Update
 from tracecomp.ir.scalars import call, const
@@ -18,7 +17,7 @@ from tracecomp.ops.statements import Names
 TILE = 8
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Workspace:
     """What the panel's reflections need in one place: V by rows, V'V, V'X for a strip of columns, a row of scalars."""
 

@@ -14,7 +14,8 @@ import numpy as np
 from tracecomp.codegen import call_stub, call_tables, native
 from tracecomp.codegen.call_tables import GLOBALS, HEADER, TABLES
 from tracecomp.runtime import cache
-from tracecomp.runtime.entry import MethodDef, aligned_bytes, load
+from tracecomp.runtime.entry import MethodDef, load
+from tracecomp.runtime.memory import aligned_bytes
 from tracecomp.runtime.threadstate import MODES_KEY
 
 _METH_FASTCALL_KEYWORDS = 0x82

@@ -17,11 +17,12 @@ import numpy as np
 from tracecomp.codegen import native, sync
 from tracecomp.codegen.native import Library
 from tracecomp.errors import CompileError
+from tracecomp.ir.loops import LINE
 from tracecomp.locks import Lock
 from tracecomp.runtime import cache as objects
+from tracecomp.runtime.memory import aligned_bytes
 
 _METH_FASTCALL = 0x80
-_ALIGNMENT = 64
 _making = Lock()  # one thread at a time fills the caches below: builtins keep pointers into what they hold
 
 
@@ -32,13 +33,6 @@ class MethodDef(ctypes.Structure):
         ("flags", ctypes.c_int),
         ("doc", ctypes.c_char_p),
     )
-
-
-def aligned_bytes(nbytes: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
-    """Zeroed memory that starts at a multiple of 64."""
-    memory = np.zeros(nbytes + _ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % _ALIGNMENT
-    return memory[start : start + nbytes]
 
 
 @cache
@@ -81,7 +75,7 @@ def new_call(
 ) -> tuple[Callable[..., int], np.ndarray[tuple[int], np.dtype[np.uint8]]]:
     """A builtin that runs ``entry`` on ``arrays`` arrays, for one call at a time, and the arena that is its own."""
     table = sync.RECORD_BYTES
-    arena = table + -(-8 * arrays // _ALIGNMENT) * _ALIGNMENT
+    arena = table + -(-8 * arrays // LINE) * LINE
     block = aligned_bytes(arena + arena_bytes)
     start = block.ctypes.data
     record = (entry, start + table, start + arena, pool, threads, arrays, id(np.ndarray), 0)

@@ -1,14 +1,35 @@
-"""Memory that the process holds and does not use."""
+"""The process's memory: what it holds and does not use, and pages of its own for what is large."""
 
 from __future__ import annotations
 
 import ctypes
+import mmap
+import os
 import sys
 from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+import numpy as np
+
+from tracecomp.ir.loops import LINE
+
+_OWN_PAGES = 1 << 20
 _LARGE, _PAGE, _HUGEPAGE = 1 << 22, 4096, 14
+_THRESHOLDS = {"MALLOC_MMAP_THRESHOLD_": (-3, 32 << 20), "MALLOC_TRIM_THRESHOLD_": (-1, 64 << 20)}
+
+
+def keep_freed() -> None:
+    """Let glibc keep up to 64 MB of freed memory from the start, and what is below 32 MB among it.
+
+    It comes to these thresholds by itself once a program has freed 32 MB at a time. Until then the temporaries of eager
+    operators would go back to the system, whose new pages take longer than the arithmetic. What the environment says
+    of the thresholds stays.
+    """
+    adjust = _function("mallopt") if sys.platform == "linux" else None
+    if adjust is not None and not _THRESHOLDS.keys() & os.environ.keys():
+        for parameter, nbytes in _THRESHOLDS.values():
+            adjust(parameter, nbytes)
 
 
 def return_unused() -> None:
@@ -16,6 +37,18 @@ def return_unused() -> None:
     trim = _trim()
     if trim is not None:
         trim(0)
+
+
+def aligned_bytes(nbytes: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+    """Zeroed memory that starts at a cache line; if large, in new pages, which take room when they are written to."""
+    if nbytes < _OWN_PAGES:
+        memory = np.zeros(nbytes + LINE, np.uint8)
+        start = -memory.ctypes.data % LINE
+        return memory[start : start + nbytes]
+    private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+    memory = np.frombuffer(mmap.mmap(-1, nbytes, **private), np.uint8)
+    use_large_pages(memory.ctypes.data, nbytes)
+    return memory
 
 
 def use_large_pages(address: int, nbytes: int) -> None:

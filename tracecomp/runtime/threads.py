@@ -14,7 +14,8 @@ from functools import cache
 from tracecomp import config
 from tracecomp.codegen import sync
 from tracecomp.locks import Lock
-from tracecomp.runtime.entry import aligned_bytes, library
+from tracecomp.runtime.entry import library
+from tracecomp.runtime.memory import aligned_bytes
 
 chosen: int | None = None
 """The number of threads that ``set_num_threads`` asked for."""
