@@ -3,6 +3,7 @@ computed so."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -190,6 +191,22 @@ def test_blocks_and_threads_do_not_show_in_weight_gradients(
     monkeypatch.undo()
     built, executable = compile_graph(graph, fusion=False)
     assert same_bits(run_built(built, executable, graph, arrays)[0], have)
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_totals_of_one_part_are_transformed_back_in_cache(first: bool) -> None:
+    """In the block that has summed them, with lanes along that axis of the result whose elements lie nearest."""
+    sizes = (1, 130, 14, 14, 140)
+    graph, arrays = gradient_of(sizes, first=first), gradient_operands(sizes, np.float32, first)
+    built, executable = compile_graph(graph)
+    text = print_program(built.program)
+    assert 0 < text.index("parallel") < text.index("local totals")
+    assert set(re.findall(r"store p\d\[.* (?:(\d+)\*)?lane[vr]", text)) == {"9" if first else ""}
+    x, g, w = arrays
+    found = [run_built(built, executable, graph, arrays, threads)[0] for threads in (1, 2, 3)]
+    most = 3e-7 * defined_gradient(np.abs(x), np.abs(g), first).max()
+    assert np.abs(found[0] - (w - defined_gradient(x, g, first))).max() <= most
+    assert all(same_bits(other, found[0]) for other in found[1:])
 
 
 @pytest.mark.parametrize(
