@@ -245,3 +245,16 @@ def test_lines_of_a_large_result_are_fetched_while_windows_are_summed(kernel: In
     for place, seen in places(arrays[0], kernel, found.shape[2:], {"stride": (2, 2)}).items():
         want += np.einsum("nc...,oc->no...", seen.astype(np.float64), arrays[1][(..., *place)])
     np.testing.assert_allclose(found, want, rtol=1e-4, atol=1e-3)
+
+
+def test_few_rows_of_one_panel_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the block that packs it read it alone, there would be nothing to share."""
+    shapes: list[Ints] = [(120, 900), (64, 900)]
+    graph, arrays = contraction("mk,nk->mn", shapes, float32), normal(shapes)
+    monkeypatch.setattr(schedule_bilinear, "PARALLEL_WORK", 1)
+    built, executable = compile_graph(graph)
+    blocks = re.search(r"parallel \w+ < (\d+):\n[^=]*accumulate", print_program(built.program))
+    assert blocks and int(blocks[1]) >= schedule_bilinear.LEAST_BLOCKS
+    found = [run_built(built, executable, graph, arrays, threads)[0] for threads in (1, 2, 3)]
+    np.testing.assert_allclose(found[0], arrays[0].astype(np.float64) @ arrays[1].T, rtol=1e-4, atol=1e-3)
+    assert all(same_bits(other, found[0]) for other in found[1:])

@@ -86,9 +86,10 @@ class _Tiled:
         self.steps, self.rows_rest = divmod(rows, plan.height)
         moved = [v for v in others if self.moving.depends(v)] if plan.packed else []
         around = () if self.moving.inside else nest.outside
-        # No block reads a panel that another one reads too, so each packs its own when it comes to it; panels that are
-        # the same in many calls are packed by none of them.
-        enough = not self.inner or product_of(moved) * sum(c.count for c in self.columns()) >= LEAST_BLOCKS
+        # A block packs its own panel when it comes to it, unless there are too few blocks then for threads to share;
+        # panels that are the same in many calls are packed by none of them.
+        below = 1 if self.inner else max(self.steps // self._least(), 1)
+        enough = product_of(moved) * sum(c.count for c in self.columns()) * below >= LEAST_BLOCKS
         apart = not (self.moving.inside or around) and moved == self.others and enough
         self.alone = plan.packed and apart and not nest.is_steady(self.moving)
         panel_others = [] if self.alone else [v for v in around if self.moving.depends(v)] + moved
@@ -204,7 +205,7 @@ class _Tiled:
         """Into how many blocks the tile's variable is cut: threads should find enough to share, totals fit a cache."""
         # A block reads all of a panel, or of memory that no cache holds.
         wanted = WANTED_PANELS if self.alone or self.plan.stages else WANTED_BLOCKS
-        least = -(-PACKED_ROWS // self.plan.height) if self.alone else 2
+        least = self._least() if self.alone else 2
         inner, blocks = product_of(self.inner), 1
         wanted = wanted // 2 if self.shared == "brief" else wanted
         if self.shared != "serial" and others < wanted and self.steps * inner >= least:
@@ -213,6 +214,10 @@ class _Tiled:
             row = inner * self.plan.width * self.nest.acc.dtype.itemsize
             blocks = max(blocks, self.steps * self.plan.height * row // TOTALS_BYTES)
         return max(1, min(blocks, self.steps))
+
+    def _least(self) -> int:
+        """How many tiles below each other a block has at least if it packs its own panel."""
+        return -(-PACKED_ROWS // self.plan.height)
 
     def _block(
         self, inner: list[Var], columns: Columns, column: Index, first: Index, steps: int, with_rest: bool
