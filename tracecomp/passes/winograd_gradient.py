@@ -15,6 +15,7 @@ from tracecomp.ir.index import Index, Var, index, unravel
 from tracecomp.ir.loops import Acc, Accumulate, Const, Let, Load, Local, Loop, Stmt, Store, Update, both, in_range
 from tracecomp.passes.bilinear import ACCUMULATOR, BilinearNest
 from tracecomp.passes.computed_once import copied
+from tracecomp.passes.dot_form import filled
 from tracecomp.passes.machine import Machine
 from tracecomp.passes.rename import Copier
 from tracecomp.passes.schedule_bilinear import PARALLEL_WORK
@@ -29,6 +30,8 @@ MOST_PARTS = 8
 PART_TILES = 64
 PARTS_WEIGHTS = 1 << 15
 """Groups times channels times filters times parts."""
+WELL_FILLED = 0.75
+"""Lanes may be filled so much less than those of the other side."""
 
 
 class WeightGradient(TileProducts):
@@ -37,11 +40,10 @@ class WeightGradient(TileProducts):
     def __init__(self, nest: BilinearNest, windows: Windows, machine: Machine) -> None:
         super().__init__(nest, windows, machine)
         weights = self.groups * self.channels * windows.filter.extent
-        # Results whose lanes lie far apart would be stored one by one, each into a line of its own.
-        near, far = sorted((windows.channel, windows.filter), key=lambda v: abs(nest.store_stride(v) or 0))
-        self.row, self.lane = far, near
-        self.runs = [Run(*part) for part in cut(far.extent, piece(far.extent, RUN_ROWS // self.places))]
-        self.columns = [Run(*part) for part in cut(near.extent, min(4 * self.lanes, near.extent))]
+        self.row, self.lane = self._sides(windows.channel, windows.filter)
+        rows, width = self.row.extent, self.lane.extent
+        self.runs = [Run(*part) for part in cut(rows, piece(rows, RUN_ROWS // self.places))]
+        self.columns = [Run(*part) for part in cut(width, min(4 * self.lanes, width))]
         wanted = max(min(MOST_PARTS, PARTS_WEIGHTS // weights, self.tiles // PART_TILES), 1)
         self.parts = list(cut(self.tiles, -(-self.tiles // piece(self.tiles, wanted))))
         self.copying: tuple[Stmt, ...] = ()
@@ -49,6 +51,17 @@ class WeightGradient(TileProducts):
         if windows.other.stride(windows.filter) != 1:
             names = [*(v for v in nest.reduce if windows.other.depends(v)), *windows.groups, windows.filter]
             self.copying, self.given = copied(windows.other, "computed", names, self.dtype, PARALLEL_WORK)
+
+    def _sides(self, *names: Var) -> tuple[Var, Var]:
+        """The variable of rows and that of lanes, along which results should lie near each other.
+
+        Those of lanes far apart would be stored one by one, each into a line of its own.
+        """
+        most = max(filled(v.extent) for v in names)
+        full = [v for v in names if filled(v.extent) >= WELL_FILLED * most]
+        lane = min(full, key=lambda v: abs(self.nest.store_stride(v) or 0))
+        (row,) = (v for v in names if v is not lane)
+        return row, lane
 
     def stmts(self) -> tuple[Stmt, ...]:
         parts = sum(count for count, _, _ in self.parts)
