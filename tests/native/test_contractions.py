@@ -216,3 +216,45 @@ def test_rows_far_apart_are_read_in_lanes(shapes: list[Ints], monkeypatch: pytes
     found = run_native(graph, arrays)[0]
     assert [plan.vector.extent for plan in plans] == [600]
     np.testing.assert_allclose(found, arrays[0].T.astype(np.float64) @ arrays[1], rtol=1e-4, atol=1e-3)
+
+
+def test_terms_far_apart_are_copied_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that would push each other out of the cache, stage by stage, have the bits of rows that lie together."""
+    shapes: list[Ints] = [(2100, 1024), (2100, 1024)]
+    graph, arrays = contraction("km,kn->mn", shapes, float32), normal(shapes)
+    monkeypatch.setattr(schedule_bilinear, "PARALLEL_WORK", 1)
+    built, executable = compile_graph(graph)
+    assert "local computed_left" in print_program(built.program)
+    found = [run_built(built, executable, graph, arrays, threads)[0] for threads in (1, 2, 3)]
+    np.testing.assert_allclose(found[0], arrays[0].T.astype(np.float64) @ arrays[1], rtol=1e-4, atol=1e-3)
+    monkeypatch.setattr(tile_plan, "_turned", lambda *_: False)
+    apart = compile_graph(graph)[0]
+    assert "local computed_left" not in print_program(apart.program)
+    assert all(same_bits(f, run_native(graph, arrays)[0]) for f in found)
+
+
+@pytest.mark.parametrize("kernel", [(3, 3), (3, 7)])
+def test_lines_of_a_large_result_are_fetched_while_windows_are_summed(kernel: Ints) -> None:
+    """Also where the innermost loop is written out, and all terms are few."""
+    x, w = (2, 3, 70, 130), (32, 3, *kernel)
+    graph = graph_of("conv", [x, w], kernel, {"stride": (2, 2)})
+    assert "prefetch" in print_program(compile_graph(graph)[0].program)
+    arrays = normal([x, w])
+    found = run_native(graph, arrays)[0]
+    want = np.zeros(found.shape)
+    for place, seen in places(arrays[0], kernel, found.shape[2:], {"stride": (2, 2)}).items():
+        want += np.einsum("nc...,oc->no...", seen.astype(np.float64), arrays[1][(..., *place)])
+    np.testing.assert_allclose(found, want, rtol=1e-4, atol=1e-3)
+
+
+def test_few_rows_of_one_panel_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the block that packs it read it alone, there would be nothing to share."""
+    shapes: list[Ints] = [(120, 900), (64, 900)]
+    graph, arrays = contraction("mk,nk->mn", shapes, float32), normal(shapes)
+    monkeypatch.setattr(schedule_bilinear, "PARALLEL_WORK", 1)
+    built, executable = compile_graph(graph)
+    blocks = re.search(r"parallel \w+ < (\d+):\n[^=]*accumulate", print_program(built.program))
+    assert blocks and int(blocks[1]) >= schedule_bilinear.LEAST_BLOCKS
+    found = [run_built(built, executable, graph, arrays, threads)[0] for threads in (1, 2, 3)]
+    np.testing.assert_allclose(found[0], arrays[0].astype(np.float64) @ arrays[1].T, rtol=1e-4, atol=1e-3)
+    assert all(same_bits(other, found[0]) for other in found[1:])

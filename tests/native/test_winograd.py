@@ -3,6 +3,7 @@ computed so."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +16,7 @@ from tracecomp.ir.graph import Graph
 from tracecomp.ir.loop_printer import print_program
 from tracecomp.ir.types import DType, TensorType, float16, float32, float64
 from tracecomp.nn import functional as F
-from tracecomp.passes import place, tile_products, winograd, winograd_gradient
+from tracecomp.passes import place, small_windows, tile_products, winograd, winograd_gradient
 from tracecomp.passes.machine import host
 
 Sizes = tuple[int, int, int, int, int]
@@ -190,6 +191,35 @@ def test_blocks_and_threads_do_not_show_in_weight_gradients(
     monkeypatch.undo()
     built, executable = compile_graph(graph, fusion=False)
     assert same_bits(run_built(built, executable, graph, arrays)[0], have)
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_totals_of_one_part_are_transformed_back_in_cache(first: bool) -> None:
+    """In the block that has summed them, with lanes along that axis of the result whose elements lie nearest."""
+    sizes = (1, 130, 14, 14, 140)
+    graph, arrays = gradient_of(sizes, first=first), gradient_operands(sizes, np.float32, first)
+    built, executable = compile_graph(graph)
+    text = print_program(built.program)
+    assert 0 < text.index("parallel") < text.index("local totals")
+    assert set(re.findall(r"store p\d\[.* (?:(\d+)\*)?lane[vr]", text)) == {"9" if first else ""}
+    x, g, w = arrays
+    found = [run_built(built, executable, graph, arrays, threads)[0] for threads in (1, 2, 3)]
+    most = 3e-7 * defined_gradient(np.abs(x), np.abs(g), first).max()
+    assert np.abs(found[0] - (w - defined_gradient(x, g, first))).max() <= most
+    assert all(same_bits(other, found[0]) for other in found[1:])
+
+
+def test_lanes_of_weight_gradients_are_well_filled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three channels are no lanes, however near each other their results lie."""
+    sizes = (1, 3, 12, 12, 32)
+    monkeypatch.setattr(small_windows, "speed", lambda *_: 2.0)
+    graph, arrays = gradient_of(sizes, first=True), gradient_operands(sizes, np.float32, first=True)
+    built, executable = compile_graph(graph)
+    text = print_program(built.program)
+    assert set(re.findall(r"store p\d\[.* (?:(\d+)\*)?lane[vr]", text)) == {"27"}
+    x, g, w = arrays
+    found = run_built(built, executable, graph, arrays)[0]
+    np.testing.assert_allclose(found, w - defined_gradient(x, g, first=True), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Copies of operands that are not what tiles should load, made once for all register tiles.
 
-Half precision is computed in float32; vectors whose elements lie apart are turned, where no panel is packed.
+Half precision is computed in float32; vectors whose elements lie apart are turned, where no panel is packed; and so
+are rows whose terms lie so far apart that they push each other out of the cache.
 """
 
 from __future__ import annotations

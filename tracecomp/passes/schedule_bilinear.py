@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from tracecomp.ir.index import Index, Var, index
+from tracecomp.ir.index import Index, Var, index, linear
 from tracecomp.ir.loops import (
     Accumulate,
     Buffer,
@@ -86,9 +86,10 @@ class _Tiled:
         self.steps, self.rows_rest = divmod(rows, plan.height)
         moved = [v for v in others if self.moving.depends(v)] if plan.packed else []
         around = () if self.moving.inside else nest.outside
-        # No block reads a panel that another one reads too, so each packs its own when it comes to it; panels that are
-        # the same in many calls are packed by none of them.
-        enough = not self.inner or product_of(moved) * sum(c.count for c in self.columns()) >= LEAST_BLOCKS
+        # A block packs its own panel when it comes to it, unless there are too few blocks then for threads to share;
+        # panels that are the same in many calls are packed by none of them.
+        below = 1 if self.inner else max(self.steps // self._least(), 1)
+        enough = product_of(moved) * sum(c.count for c in self.columns()) * below >= LEAST_BLOCKS
         apart = not (self.moving.inside or around) and moved == self.others and enough
         self.alone = plan.packed and apart and not nest.is_steady(self.moving)
         panel_others = [] if self.alone else [v for v in around if self.moving.depends(v)] + moved
@@ -202,7 +203,9 @@ class _Tiled:
 
     def _row_blocks(self, others: int) -> int:
         """Into how many blocks the tile's variable is cut: threads should find enough to share, totals fit a cache."""
-        wanted, least = (WANTED_PANELS, -(-PACKED_ROWS // self.plan.height)) if self.alone else (WANTED_BLOCKS, 2)
+        # A block reads all of a panel, or of memory that no cache holds.
+        wanted = WANTED_PANELS if self.alone or self.plan.stages else WANTED_BLOCKS
+        least = self._least() if self.alone else 2
         inner, blocks = product_of(self.inner), 1
         wanted = wanted // 2 if self.shared == "brief" else wanted
         if self.shared != "serial" and others < wanted and self.steps * inner >= least:
@@ -211,6 +214,10 @@ class _Tiled:
             row = inner * self.plan.width * self.nest.acc.dtype.itemsize
             blocks = max(blocks, self.steps * self.plan.height * row // TOTALS_BYTES)
         return max(1, min(blocks, self.steps))
+
+    def _least(self) -> int:
+        """How many tiles below each other a block has at least if it packs its own panel."""
+        return -(-PACKED_ROWS // self.plan.height)
 
     def _block(
         self, inner: list[Var], columns: Columns, column: Index, first: Index, steps: int, with_rest: bool
@@ -286,9 +293,10 @@ class _Tiled:
 
     def _streams(self, column: Index, first: Index, height: int, width: int) -> list[Stmt]:
         """Prefetches of what the statements after the sum read and write, a line of each in every term."""
-        last = self.nest.reduce[-1] if self.nest.reduce else None
-        if self.tile is None or last is None or last.extent <= UNROLLED_TERMS or self.plan.stages:
+        looped = _looped(self.nest.reduce)
+        if self.tile is None or not looped or self.plan.stages:
             return []
+        at, terms = linear([index(v) for v in looped], [v.extent for v in looped]), product_of(looped)
         result: list[Stmt] = []
         for buffer, offset in _streamed(self.nest.after):
             if offset.coefficient(self.vector) != 1 or not offset.coefficient(self.tile):
@@ -296,9 +304,9 @@ class _Tiled:
             lanes = LINE_BYTES // buffer.dtype.itemsize
             across = _power_of_two(-(-width // lanes))
             lines = across * _power_of_two(height)
-            each = -(-lines // last.extent)
+            each = -(-lines // terms)
             for n in range(each):
-                line = (index(last) * each + n) % lines
+                line = (at * each + n) % lines
                 ahead = {self.tile: first + line // across, self.vector: column + (line % across) * lanes}
                 if self.plan.whole is not None:
                     ahead[self.plan.whole] = Index()
@@ -329,13 +337,17 @@ def _numbered(rows: list[_Rows]) -> Iterator[tuple[Var, Index, _Rows]]:
 
 def _summed(names: list[Var], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     """Loops over the summed variables; a short innermost one is written out."""
-    names = list(names)
-    if len(names) > 1 and names[-1].extent <= UNROLLED_TERMS:
-        last = names.pop()
+    looped = _looped(names)
+    for last in names[len(looped) :]:
         body = tuple(s for n in range(last.extent) for s in Copier({last: Index((), n)}, f"_{n}").stmts(body))
-    for var in reversed(names):
+    for var in reversed(looped):
         body = (Loop("serial", var, body),)
     return body
+
+
+def _looped(names: list[Var]) -> list[Var]:
+    """The summed variables that have loops: a short innermost one is written out."""
+    return names[:-1] if len(names) > 1 and names[-1].extent <= UNROLLED_TERMS else names
 
 
 def _streamed(after: list[Stmt]) -> list[tuple[Buffer, Index]]:

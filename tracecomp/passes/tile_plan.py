@@ -40,6 +40,7 @@ SLIDING_UPDATES = 700
 """So many terms of a window are written out, and so many updates of a register tile: more would be long to compile."""
 COMPUTED_READS = 32
 TURNED_READS = 8
+APART_READS = 128
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,8 @@ class Plan:
     joins the tile as a whole where the first alone leaves registers idle, or where all its rows read the same vectors.
     ``window``: summed variables along which neighbouring rows of the tile read the same vectors, written out so that
     each is loaded once. ``tail``: so many last lanes stand by themselves, in a vector of half the width.
-    ``in_cache``: what all columns of lanes read stays there.
+    ``in_cache``: what all columns of lanes read stays there. ``turned``: the operand that stands still is copied so
+    that the terms of a row lie together.
     """
 
     vector: Var
@@ -63,6 +65,7 @@ class Plan:
     stages: Stages | None = None
     tail: int = 0
     in_cache: bool = False
+    turned: bool = False
 
 
 def sums_in_lanes(nest: BilinearNest) -> bool:
@@ -146,7 +149,8 @@ def plan_of(nest: BilinearNest, machine: Machine) -> Plan:
     if several and whole is None and not window:
         stages = _stages(nest, None if packed else moving, vector, width, machine)
     in_cache = product_of((*nest.reduce, vector)) * nest.acc.dtype.itemsize <= 2 * machine.l1_bytes
-    return Plan(vector, tile, width, height, packed, whole, window, stages, tail, in_cache)
+    turned = stages is not None and _turned(nest, nest.lhs if moving is nest.rhs else nest.rhs, stages, machine)
+    return Plan(vector, tile, width, height, packed, whole, window, stages, tail, in_cache, turned)
 
 
 def _whole_beside(
@@ -227,9 +231,24 @@ def _packed(nest: BilinearNest, moving: Operand, vector: Var, machine: Machine) 
         return row >= FAR_BYTES
     if terms < FAR_TERMS or row < FAR_BYTES or reuse < FAR_READS:
         return False
-    held = machine.l2_bytes // gcd(row, machine.l2_bytes // WAYS)
-    cold = moving.load is not None and moving.load.buffer.size * moving.load.dtype.itemsize > COLD_BYTES
-    return cold or reuse * max(terms / held, 2) >= PACKED_READS
+    return _cold(moving) or reuse * max(terms / _held(row, machine), 2) >= PACKED_READS
+
+
+def _turned(nest: BilinearNest, still: Operand, stages: Stages, machine: Machine) -> bool:
+    """Whether rows of the tile read lines that come from no cache, or push each other out before the next tile."""
+    row = abs(still.stride(nest.reduce[-1]) or 0) * nest.acc.dtype.itemsize
+    if not (row >= FAR_BYTES and _read_often(nest, still, APART_READS)):
+        return False
+    return _cold(still) or stages.length * product_of(stages.inner) > _held(row, machine)
+
+
+def _cold(operand: Operand) -> bool:
+    return operand.load is not None and operand.load.buffer.size * operand.load.dtype.itemsize > COLD_BYTES
+
+
+def _held(row: int, machine: Machine) -> int:
+    """How many lines ``row`` bytes apart the cache holds."""
+    return machine.l2_bytes // gcd(row, machine.l2_bytes // WAYS)
 
 
 def once_computed(nest: BilinearNest, operand: Operand) -> bool:
@@ -238,7 +257,9 @@ def once_computed(nest: BilinearNest, operand: Operand) -> bool:
 
 
 def once_turned(nest: BilinearNest, operand: Operand, plan: Plan) -> bool:
-    """Whether a copy of an operand pays whose lanes lie apart, where no panel is packed: both move with the lanes."""
+    """Whether a copy of an operand pays: terms of a row lie far apart, or lanes do that both operands move with."""
+    if plan.turned and not operand.depends(plan.vector):
+        return True
     apart = operand.depends(plan.vector) and operand.stride(plan.vector) != 1
     return apart and not nest.one_sided(plan.vector) and _read_often(nest, operand, TURNED_READS)
 
