@@ -8,7 +8,7 @@ from typing import Any
 import tracecomp
 from tracecomp import nn
 from tracecomp.ir.index import Var
-from tracecomp.ir.loops import Accumulate, Load, Loop, Stmt, Store, expressions
+from tracecomp.ir.loops import Accumulate, Load, Loop, Stmt, Store, expressions, walk
 from tracecomp.ir.program import CallStep
 from tracecomp.passes import build
 
@@ -42,3 +42,9 @@ def test_rows_of_several_channels_take_one_after_the_other_once_nothing_is_summe
 
     assert found(Load, normalized, (3, 6, 7, 7), (6,), (6,)) == {0, 1}
     assert None in found(Load, normalized, (3, 6, 2, 2), (6,), (6,))  # shorter than a vector
+
+
+def test_taken_slices_of_several_axes_are_one_run() -> None:
+    graph = tracecomp.trace(lambda x, at: x.index_select(0, at), tracecomp.ones(50, 13, 2), tracecomp.arange(20))
+    (kernel,) = [step.kernel for step in build(graph).program.steps if isinstance(step, CallStep)]
+    assert [loop.var.extent for loop in walk(kernel.body) if isinstance(loop, Loop)] == [20, 26]

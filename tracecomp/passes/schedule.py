@@ -18,6 +18,7 @@ from tracecomp.passes.split_vars import merge_vars, merged, replaced, split, wan
 from tracecomp.passes.streaming import streamed
 from tracecomp.passes.strips import chunks, loops, one_after_another, parallel_loops, strip, tiles
 from tracecomp.passes.transposes import interleaved, mirrored, transposed, transposed_pair
+from tracecomp.passes.weaves import woven
 
 # Less than this takes about as long as waking a worker and its first chunk: 60 us.
 PARALLEL_WORK = 1 << 21
@@ -40,7 +41,7 @@ def sharing(work: float, least: float) -> str:
 
 def schedule_nest(nest: Nest, machine: Machine) -> tuple[Stmt, ...]:
     """The loops of a nest for a machine."""
-    nest = streamed(_joined_rows(_split_vars(nest)), machine)
+    nest = streamed(_joined_rows(_split_vars(woven(nest))), machine)
     if any(v.extent == 0 for v in nest.rows):
         return ()
     shared = sharing(_work(nest), PARALLEL_WORK)
