@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tracecomp as tc
+from tracecomp.ir.loop_printer import print_kernel
 from tracecomp.nn import functional as F
 
 torch = pytest.importorskip("torch")
@@ -167,3 +168,13 @@ def test_stacked_results_are_woven() -> None:
     x, y = weights((500, 31), (500, 31))
     names = kernels(lambda x, y: tc.stack((tc.exp(x) + y, tc.sin(y) * x, tc.cos(x - y)), -1), x, y)
     assert len(names) == 1
+
+
+def test_rolled_flat() -> None:
+    """A condition on the row of a flat position is one on the position, so there is nothing to divide."""
+    (x,) = weights((200, 31))
+    run = tc.compile(lambda x: tc.roll(x, 3))
+    for _ in range(3):
+        np.testing.assert_array_equal(run(x).numpy(), np.roll(x.numpy(), 3))
+    (call,) = run.entries[0].plan.forward.steps()
+    assert "//" not in print_kernel(call.kernel)

@@ -93,7 +93,7 @@ def _in_memory(graph: Graph) -> set[Value]:
 
 def _moves(node: Node) -> bool:
     """Whether a node can move complex values as they lie in memory."""
-    return node.op.name in _MOVES and node.inputs[0].dtype.is_complex
+    return node.op.name in _MOVES and node.inputs[0].dtype.is_complex and node.outputs[0].dtype.is_complex
 
 
 _MOVES: dict[str, Callable[..., Any]] = {
