@@ -22,6 +22,10 @@ FORMULAS: dict[str, Callable[..., Any]] = {
     "group_norm": lambda x: F.group_norm(x, 4, x[0], x[1]),
     "batch_norm": lambda x: F.batch_norm(x, None, None, x[0], x[1], True),
     "instance_norm": lambda x: F.instance_norm(x.reshape(3, 4, -1)),
+    "lerp": lambda x: tracecomp.lerp(x, x[0], 0.3), "lerp back": lambda x: tracecomp.lerp(x, x[0], 0.7),
+    "lerp by weights": lambda x: tracecomp.lerp(x, x[0], x[1]),
+    "addcmul": lambda x: tracecomp.addcmul(x, x[0], x, value=0.3),
+    "addcdiv": lambda x: tracecomp.addcdiv(x, x[0], x, value=0.3),
 }  # fmt: skip
 
 

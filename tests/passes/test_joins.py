@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tracecomp as tc
+from tracecomp.ir.loop_printer import print_kernel
 from tracecomp.nn import functional as F
 
 torch = pytest.importorskip("torch")
@@ -127,3 +128,53 @@ def test_transposed_convolutions_of_tiles(channels: int, kernel: int, size: int,
     kernels((lambda x: last(x, plain)) if lies_last else plain, x.permute(0, 2, 3, 1).contiguous() if lies_last else x)
     expected = torch.nn.functional.conv_transpose2d(*(torch.from_numpy(v.numpy()) for v in (x, w)), stride=kernel)
     np.testing.assert_allclose(tc.compile(plain)(x).numpy(), expected.numpy(), atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x, y: x * y,
+        lambda x, y: x + y[0],
+        lambda x, y: tc.exp(x * 2) - y,
+        lambda x, y: tc.conj_physical(x),
+        lambda x, y: tc.view_as_complex(tc.stack((x.real - y.imag, x.imag * y.real), -1)),
+    ],
+)
+@pytest.mark.parametrize("shape", [(7, 5), (40, 33), (300, 301)])
+def test_complex_results_are_woven_by_one_kernel(fn: Fn, shape: tuple[int, ...]) -> None:
+    x, y = (torch.complex(torch.randn(*shape), torch.randn(*shape)) for _ in range(2))
+    given = [tc.from_numpy(v.numpy()) for v in (x, y)]
+    expected = fn(*given).numpy()
+    run = tc.compile(fn)
+    for threads in (1, 2, 1):
+        tc.set_num_threads(threads)
+        np.testing.assert_allclose(run(*given).numpy(), expected, rtol=1e-5, atol=1e-5)
+    assert len(list(run.entries[0].plan.forward.steps())) == 1
+
+
+def test_two_complex_results_and_one_beside_a_real_one() -> None:
+    x, y = (tc.complex(*weights((50, 41), (50, 41))) for _ in range(2))
+    run = tc.compile(lambda x, y: (x + y, x * y))
+    beside = tc.compile(lambda x, y: (x * y, x.real + y.real))
+    for _ in range(3):
+        for found, expected in zip(run(x, y), (x + y, x * y), strict=True):
+            np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-5)
+        for found, expected in zip(beside(x, y), (x * y, x.real + y.real), strict=True):
+            np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-5)
+    assert len(list(run.entries[0].plan.forward.steps())) == 2
+
+
+def test_stacked_results_are_woven() -> None:
+    x, y = weights((500, 31), (500, 31))
+    names = kernels(lambda x, y: tc.stack((tc.exp(x) + y, tc.sin(y) * x, tc.cos(x - y)), -1), x, y)
+    assert len(names) == 1
+
+
+def test_rolled_flat() -> None:
+    """A condition on the row of a flat position is one on the position, so there is nothing to divide."""
+    (x,) = weights((200, 31))
+    run = tc.compile(lambda x: tc.roll(x, 3))
+    for _ in range(3):
+        np.testing.assert_array_equal(run(x).numpy(), np.roll(x.numpy(), 3))
+    (call,) = run.entries[0].plan.forward.steps()
+    assert "//" not in print_kernel(call.kernel)

@@ -17,7 +17,9 @@ from tracecomp.functional.promotion import (
     not_implemented,
     operand,
     result_dtype,
+    rounded,
     scalar_dtype,
+    wide,
     with_zero_gradient,
 )
 from tracecomp.ir.types import bool_, complex128, float64
@@ -220,11 +222,12 @@ def nextafter(input: Tensor, other: Tensor) -> Tensor:
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
     """``input + value * tensor1 * tensor2``."""
     dtype = result_dtype(input, tensor1, tensor2)
-    x, a, b = (cast(t, dtype) for t in (input, tensor1, tensor2))
+    like = cast(input, dtype)
+    x, a, b = (wide(cast(t, dtype)) for t in (like, tensor1, tensor2))
     product = prim.mul(a, b)
     if value != 1:
-        product = prim.mul(prim.mul(a, bring(_fitting("addcmul", value, dtype.kind), dtype)), b)
-    return prim.add(x, product)
+        product = prim.mul(prim.mul(a, bring(_fitting("addcmul", value, dtype.kind), x.dtype)), b)
+    return rounded(prim.add(x, product), like)
 
 
 @function(inplace=True, composite=True)
@@ -236,9 +239,10 @@ def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 
             "a true division of tensor1 and tensor2."
         )
     dtype = result_dtype(input, tensor1, tensor2)
-    x, a, b = (cast(t, dtype) for t in (input, tensor1, tensor2))
-    scaled = a if value == 1 else prim.mul(a, bring(value, dtype))
-    return prim.add(x, prim.div(scaled, b))
+    like = cast(input, dtype)
+    x, a, b = (wide(cast(t, dtype)) for t in (like, tensor1, tensor2))
+    scaled = a if value == 1 else prim.mul(a, bring(value, x.dtype))
+    return rounded(prim.add(x, prim.div(scaled, b)), like)
 
 
 def _fitting(name: str, value: Number, kind: str) -> Number:
@@ -252,22 +256,18 @@ def lerp(input: Tensor, end: Tensor, weight: Tensor | Number) -> Tensor:
     """``input + weight * (end - input)``, accurate at both ends."""
     if input.dtype is not end.dtype:
         raise RuntimeError(f"expected dtype {input.dtype} for `end` but got dtype {end.dtype}")
-    w = weight
+    x, y, w = wide(input), wide(end), weight
+    difference = prim.sub(y, x)
     if isinstance(w, Tensor):
         if w.dtype is not input.dtype and w.ndim:
             raise RuntimeError(f"expected dtype {input.dtype} for `weight` but got dtype {w.dtype}")
-        w = cast(w, input.dtype)
-        difference = prim.sub(end, input)
+        w = wide(cast(w, input.dtype))
         near = prim.lt(prim.abs(w), 0.5)
-        return prim.where(
-            near,
-            prim.add(input, prim.mul(w, difference)),
-            prim.sub(end, prim.mul(difference, prim.sub(1.0, w))),
-        )
-    difference = prim.sub(end, input)
+        first, second = prim.mul(w, difference), prim.mul(difference, prim.sub(1.0, w))
+        return rounded(prim.where(near, prim.add(x, first), prim.sub(y, second)), input)
     if abs(w) < 0.5:
-        return prim.add(input, prim.mul(difference, bring(w, input.dtype)))
-    return prim.sub(end, prim.mul(difference, bring(1.0 - w, input.dtype)))
+        return rounded(prim.add(x, prim.mul(difference, bring(w, x.dtype))), input)
+    return rounded(prim.sub(y, prim.mul(difference, bring(1.0 - w, x.dtype))), input)
 
 
 @function()

@@ -45,7 +45,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from tracecomp.ir.immutable import immutable
-from tracecomp.ir.index import Computed, Index, Var, computed, index
+from tracecomp.ir.index import Computed, FloorDiv, Index, Var, computed, index
 from tracecomp.ir.types import DType, bool_, int64
 
 
@@ -251,6 +251,9 @@ def cast(value: Expr, dtype: DType) -> Expr:
 
 def in_range(i: Index, size: int) -> Expr | None:
     """The condition ``0 <= i < size``; None when it always holds."""
+    if len(i.terms) == 1 and isinstance(i.terms[0][0], FloorDiv) and i.terms[0][1] == 1:
+        divided = i.terms[0][0]
+        return in_range(divided.index + i.const * divided.divisor, size * divided.divisor)
     bounds = i.bounds
     conditions: list[Expr] = []
     if bounds is None or bounds[0] < 0:

@@ -15,7 +15,7 @@ from math import prod
 from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.op import Bilinear, Indexed, Pointwise, Reduced
 from tracecomp.passes.groups import Decision, Domain, Group, Partition
-from tracecomp.passes.reads import TRANSPARENT_KINDS, Space, looked_through, producers, storage
+from tracecomp.passes.reads import TRANSPARENT_KINDS, Space, is_weave, looked_through, producers, storage
 from tracecomp.passes.recompute import Recompute
 
 MAX_NODES = 96
@@ -212,14 +212,15 @@ class Fuser:
                 group.ancestors = group.ancestors & ~gone | kept | first.ancestors
 
     def _merge_siblings(self, units: list[Node]) -> None:
-        """Kernels that read the same large value in the same order read it once."""
+        """Kernels that read the same large value in the same order read it once; what is woven is made together."""
         readers: dict[Value, list[Node]] = {}
         for node in units:
             if isinstance(node.op.loop, Pointwise | Reduced):
                 for read in self.space(node).reads:
                     if read.value.type.nbytes >= SIBLING_BYTES and read.offset == self.space(node).flat:
                         readers.setdefault(read.value, []).append(node)
-        for nodes in readers.values():
+        woven = (self._producers(node) for node in units if is_weave(node))
+        for nodes in (*readers.values(), *woven):
             for a, b in pairwise(nodes):
                 first, second = self.group_of[a], self.group_of[b]
                 if first is second or "bilinear" in (first.kind, second.kind):

@@ -86,12 +86,21 @@ def _in_memory(graph: Graph) -> set[Value]:
     found = {o.value for o in graph.outputs}
     for node in reversed(list(graph.live_nodes())):
         wanted = isinstance(node.op.loop, Control) or node.op.name == "view_as_real"
-        if wanted or (node.op.name in _VIEWS and node.outputs[0] in found):
+        if wanted or (_moves(node) and node.outputs[0] in found):
             found.update(node.inputs)
     return found
 
 
-_VIEWS: dict[str, Callable[..., Any]] = {
+def _moves(node: Node) -> bool:
+    """Whether a node can move complex values as they lie in memory."""
+    return node.op.name in _MOVES and node.inputs[0].dtype.is_complex and node.outputs[0].dtype.is_complex
+
+
+_MOVES: dict[str, Callable[..., Any]] = {
+    "cast": lambda x, dtype: prim.cast(x, dtype=dtype.to_real()),
+    "concat": prim.concat,
+    "put": prim.put,
+    "take": prim.take,
     "flip": prim.flip,
     "reshape": lambda x, shape: prim.reshape(x, shape=(*shape, 2)),
     "expand": lambda x, shape: prim.expand(x, shape=(*shape, 2)),
@@ -100,7 +109,7 @@ _VIEWS: dict[str, Callable[..., Any]] = {
         x, starts=(*starts, 0), stops=(*stops, 2), steps=(*steps, 1)
     ),
 }
-"""Views of complex values as they lie in memory."""
+"""Operators that move complex values, on what lies in memory."""
 
 
 def _input(new: Graph, type: TensorType, name: str, role: str, data: np.ndarray[Any, Any] | None) -> Known:
@@ -131,8 +140,8 @@ def _apply(new: Graph, node: Node, operands: list[Known], in_memory: set[Value],
         return [_Complex(Pair(*(_make(new, node, [], {**part, "value": x})[0] for x in (value.real, value.imag))))]
     if node.op.parts is None:
         raise CompileError(f"{node.op.name} on complex operands has no meaning on their parts")
-    if node.op.name in _VIEWS and node.outputs[0] in in_memory:
-        return [_Complex(memory=_VIEWS[node.op.name](_memory(operands[0]), **node.attrs))]
+    if _moves(node) and node.outputs[0] in in_memory:
+        return [_Complex(memory=_MOVES[node.op.name](*map(_memory, operands), **node.attrs))]
     found = node.op.parts(*(x.as_pair() if isinstance(x, _Complex) else x for x in operands), **node.attrs)
     return [_Complex(found) if isinstance(found, Pair) else found]
 

@@ -15,6 +15,7 @@ from tracecomp.ir.graph import Node, Value
 from tracecomp.ir.op import Pointwise, Reduced
 from tracecomp.passes.cost import op_cost
 from tracecomp.passes.groups import Group
+from tracecomp.passes.reads import is_weave
 
 if TYPE_CHECKING:
     from tracecomp.passes.fuse import Fuser
@@ -67,6 +68,8 @@ class Recompute:
         return bool(readers) and all(self._may_recompute(node, r) for r in readers)
 
     def _may_recompute(self, node: Node, reader: Node) -> bool:
+        if is_weave(reader):
+            return True
         if not isinstance(reader.op.loop, Pointwise | Reduced) and reader.op.kind != "gather":
             return False
         return self.fuser.space(reader).numel <= node.outputs[0].type.numel

@@ -44,6 +44,7 @@ class Copier:
         self.move = move
         self.names: dict[str, str] = {}
         self.indices: dict[Index, Index] = {}
+        self.lets: dict[str, Expr] = {}
 
     def stmts(self, body: Iterable[Stmt]) -> tuple[Stmt, ...]:
         return tuple(self.stmt(s) for s in body)
@@ -51,7 +52,7 @@ class Copier:
     def stmt(self, stmt: Stmt) -> Stmt:
         match stmt:
             case Let(name, value):
-                value = self.expr(value)
+                value = self.lets[name] = self.expr(value)
                 return Let(self._fresh(name), value)
             case Store(buffer, offset, value, where, stream):
                 return Store(*self.at(buffer, offset), self.expr(value), where and self.expr(where), stream)
@@ -80,7 +81,7 @@ class Copier:
             case Load(buffer, offset, where):
                 return Load(*self.at(buffer, offset), where and self.expr(where))
             case Read(name, dtype, over):
-                return Read(self._name(name), dtype, over if over.isdisjoint(self.mapping) else self._moved(over))
+                return Read(self._name(name), dtype, over if over.isdisjoint(self.mapping) else self._over(name, over))
             case Call(op, args, dtype):
                 return Call(op, tuple(map(self.expr, args)), dtype)
 
@@ -88,7 +89,10 @@ class Copier:
         offset = self.index(offset)
         return self.move(buffer, offset) if self.move else (buffer, offset)
 
-    def _moved(self, over: frozenset[Var]) -> frozenset[Var]:
+    def _over(self, name: str, over: frozenset[Var]) -> frozenset[Var]:
+        """What a name varies over now: of the parts of a variable that was split, perhaps only some."""
+        if name in self.lets:
+            return frozenset(self.lets[name].vars())
         return frozenset(w for v in over for w in (self.mapping[v].vars() if v in self.mapping else (v,)))
 
     def index(self, i: Index) -> Index:

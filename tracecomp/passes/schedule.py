@@ -13,10 +13,12 @@ from tracecomp.passes.cost import MOVING_COST, stmts_cost
 from tracecomp.passes.machine import Machine
 from tracecomp.passes.nest import Nest, Sweep
 from tracecomp.passes.ranges import part, parts_of
+from tracecomp.passes.rename import Copier
 from tracecomp.passes.split_vars import merge_vars, merged, replaced, split, wanted_split
 from tracecomp.passes.streaming import streamed
 from tracecomp.passes.strips import chunks, loops, one_after_another, parallel_loops, strip, tiles
 from tracecomp.passes.transposes import interleaved, mirrored, transposed, transposed_pair
+from tracecomp.passes.weaves import woven
 
 # Less than this takes about as long as waking a worker and its first chunk: 60 us.
 PARALLEL_WORK = 1 << 21
@@ -39,7 +41,7 @@ def sharing(work: float, least: float) -> str:
 
 def schedule_nest(nest: Nest, machine: Machine) -> tuple[Stmt, ...]:
     """The loops of a nest for a machine."""
-    nest = streamed(_joined_rows(_split_vars(nest)), machine)
+    nest = streamed(_joined_rows(_split_vars(woven(nest))), machine)
     if any(v.extent == 0 for v in nest.rows):
         return ()
     shared = sharing(_work(nest), PARALLEL_WORK)
@@ -142,7 +144,8 @@ def _along_rows(nest: Nest, machine: Machine, shared: str) -> tuple[Stmt, ...]:
     body: list[Stmt] = [Local(b) for b in nest.scratch]
     for item in nest.items:
         if isinstance(item, Sweep):
-            inner = loops("serial", nest.inner[:-1], strip(nest.inner[-1], nest.lanes, item.body))
+            names, stmts = _split_inner(nest.inner, item, machine)
+            inner = loops("serial", names[:-1], strip(names[-1], nest.lanes, stmts))
             body.extend([Accumulate(item.accs, inner)] if item.accs else inner)
         else:
             body.extend(item)
@@ -158,6 +161,16 @@ def _along_rows(nest: Nest, machine: Machine, shared: str) -> tuple[Stmt, ...]:
             else parallel_loops(others, (stmt,), shared)
         )
     return tuple(result)
+
+
+def _split_inner(names: list[Var], sweep: Sweep, machine: Machine) -> tuple[list[Var], tuple[Stmt, ...]]:
+    """The variables of a sweep and its body: one that sums nothing has no order, and steps of a vector or more."""
+    body = tuple(sweep.body)
+    found = None if sweep.accs else wanted_split(body, names)
+    if found is None or found[1] < machine.lanes(4):
+        return names, body
+    outer, inner, mapping = split(*found)
+    return replaced(names, found[0], outer, inner), Copier(mapping).stmts(body)
 
 
 def _rows_at_once(nest: Nest, machine: Machine) -> int:

@@ -41,9 +41,14 @@ def transposed_pair(nest: Nest) -> tuple[Var, Var] | None:
             woven = all(o.coefficient(load) == store.extent for o in stores)
             alike = woven and store.extent <= FEW_PLACES
             across = [o for o in loads if alike or o.coefficient(store) != 0]
-            if across and (woven or store.extent >= 4) and all(o.coefficient(load) == 1 for o in across):
+            if across and (woven or store.extent >= 4) and all(_moves(o, load, store, alike) for o in across):
                 return load, store
     return None
+
+
+def _moves(offset: Index, load: Var, store: Var, alike: bool) -> bool:
+    """Whether whole vectors are read along ``load``; from what is the same for few places they may be picked, too."""
+    return offset.coefficient(load) == 1 or (alike and offset.coefficient(store) == 0)
 
 
 def interleaved(nest: Nest) -> Nest:
@@ -83,7 +88,9 @@ def transposed(nest: Nest, load: Var, store: Var, shared: str, machine: Machine)
     height = max(BLOCK, (2 if streams and ahead else 1) * LINE // itemsize)
     others = tuple(v for v in nest.rows if v not in (load, store))
     width = STRIPE_BYTES // itemsize
-    if shared != "serial":
+    if store.extent <= FEW_PLACES and prod(v.extent for v in others) >= PANELS_ENOUGH:
+        width = load.extent  # nothing is far apart
+    elif shared != "serial":
         below = prod(v.extent for v in others) * -(-store.extent // height)
         width = min(width, max(load.extent * below // PANELS_ENOUGH, 4 * BLOCK) // BLOCK * BLOCK)
     parts: list[_Panels] = []
