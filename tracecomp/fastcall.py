@@ -74,7 +74,7 @@ def _fits(plan: Plan, leaves: Sequence[Any]) -> bool:
 
 def _simple(r: Result) -> bool:
     if isinstance(r, Made):
-        return not r.leaf and r.grad is None
+        return not r.leaf and r.grad is None and r.kind is Tensor
     if isinstance(r, Followed):
         return False
     return isinstance(r, Plain) or (not r.view and r.source.kind in ("argument", "state"))
