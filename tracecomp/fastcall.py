@@ -160,7 +160,7 @@ class _Writer:
         for key, value in (("recorder", None), ("grad", grad), ("inference", inference), ("autocast", autocast)):
             add("modes", Held(key), Held(value), Held(getattr(Modes, key)))
         add("names", Held(vars(defaults)), Held("_default"), Held(dtype))
-        if guards.module_state:
+        if guards.module_state or guards.optimizers:
             add("attributes", Held(ModuleChanges), Held("epoch"), Held(guards.epoch))
         for leaf in self.leaves:
             add("arguments", *((Held(type(leaf)), 0) if isinstance(leaf, Tensor) else (0, Held(leaf))))

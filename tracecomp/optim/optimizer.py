@@ -10,7 +10,7 @@ from typing import Any
 from tracecomp.functional import names as T
 from tracecomp.functional.defaults import default_dtype
 from tracecomp.ir.types import float32, float64
-from tracecomp.modes import enable_grad, no_grad, scope
+from tracecomp.modes import ModuleChanges, enable_grad, modes, no_grad, scope
 from tracecomp.optim.options import active
 from tracecomp.tensor import Tensor
 from tracecomp.utils.hooks import RemovableHandle, register
@@ -74,6 +74,11 @@ class Optimizer:
             groups = [{"params": groups}]
         for group in groups:
             self.add_param_group(dict(group))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name == "state":
+            ModuleChanges.epoch += 1
 
     def _tables(self) -> None:
         for name in ("_pre_hooks", "_post_hooks", "_save_pre", "_save_post", "_load_pre", "_load_post"):
@@ -156,6 +161,8 @@ class Optimizer:
                 loss = closure()
         with no_grad(), scope(type(self).__name__):
             self._step_count += 1
+            if modes.recorder is not None:
+                modes.recorder.optimizer_ran(self)
             for group in self.param_groups:
                 options = self._group(group)
                 down = not active(group, "maximize") if "maximize" in group else True

@@ -23,6 +23,7 @@ from tracecomp.record.snapshots import (
     freeze,
     module_change,
     module_snapshot,
+    optimizer_snapshot,
     short,
 )
 from tracecomp.tensor import Tensor
@@ -168,6 +169,7 @@ class Guards:
         self.names = Names(self._known)
         self.epoch = ModuleChanges.epoch
         self.module_state: list[tuple[Any, Any]] = []
+        self.optimizers: list[tuple[Any, list[ById]]] = []
         self.state: list[tuple[Tensor, Any, tuple[int, ...], bool, str]] = []
         self.grads: list[tuple[Binding, bool, str]] = []
         self.written_state: list[Tensor] = []
@@ -191,6 +193,7 @@ class Guards:
                 before = flags[key] if key in flags else recorder.requires_grad[key]
                 name = used.get(key) or recorder.names.get(key, "a tensor")
                 self.state.append((t, t._data.dtype, t._data.shape, before, name))
+        self.optimizers = [(o, optimizer_snapshot(o)) for o in recorder.optimizers.values()]
         self.pinned = [
             (held.place, held.tensors) for held in self.places
             if any(id(t) in recorder.grads or id(t) in flagged for t in held.tensors)
@@ -312,6 +315,9 @@ class Guards:
                 changed_attribute = module_change(module, snapshot, self._known)
                 if changed_attribute is not None:
                     return changed_attribute
+            for optimizer, tensors in self.optimizers:
+                if optimizer_snapshot(optimizer) != tensors:
+                    return f"the state of {type(optimizer).__name__} consists of other tensors"
             self.epoch = ModuleChanges.epoch
         return self.names.miss()
 

@@ -97,6 +97,7 @@ class Recorder:
         self.watched: dict[tuple[int, str], tuple[Any, str, Any]] = {}
         self.predicates: list[Predicate] = []
         self.modules: dict[int, Any] = {}
+        self.optimizers: dict[int, Any] = {}
         self.names: dict[int, str] = {}
         self.on_module: Callable[[Any], None] = lambda module: None
         self.made: list[tuple[weakref.ref[Tensor], Source | None]] = []
@@ -322,6 +323,10 @@ class Recorder:
             for name, t in (*module.named_parameters(), *module.named_buffers()):
                 self.names.setdefault(id(t), name)
             self.on_module(module)
+
+    def optimizer_ran(self, optimizer: Any) -> None:
+        """Note an optimizer whose state the program has used."""
+        self.optimizers[id(optimizer)] = optimizer
 
     # ---- values
 
