@@ -278,18 +278,24 @@ def test_numpy_is_refused_with_the_line() -> None:
         compiled(step)(torch.ones(3))
 
 
-def test_bytes_read_as_another_type_are_refused() -> None:
-    def bits(x: Any) -> Any:
-        return (x * 2).view(torch.int32) + 1
-
-    with pytest.raises(CaptureError, match=r"view\(int32\) at .*test_compile_guards.py:\d+.*fullgraph=False"):
-        torch.compile(bits)(torch.ones(3))
-    c = compiled(bits, fullgraph=False)
-    with pytest.warns(UserWarning, match="runs eagerly from now on"):
-        c(torch.ones(3))
+@pytest.mark.parametrize("name", ["uint8", "int16", "float32", "int64", "complex64"])
+def test_bytes_are_read_as_another_type(name: str) -> None:
+    c = compiled(lambda x: (x * 2).view(getattr(torch, name)))
     for n in range(3):
-        x = torch.arange(3.0) + n
-        np.testing.assert_array_equal(c(x).numpy(), (2 * x.numpy()).view(np.int32) + 1)
+        x = torch.arange(8.0).view(2, 4) + n
+        np.testing.assert_array_equal(c(x).numpy(), (2 * x.numpy()).view(name))
+
+
+def test_writing_through_a_view_of_the_bytes() -> None:
+    def negate(x: Any) -> Any:
+        y = x * 1
+        y.view(torch.int32)[:, 1:] ^= -(2**31)
+        return y
+
+    c = compiled(negate)
+    for n in range(3):
+        x = torch.arange(1.0, 9.0).view(2, 4) + n
+        np.testing.assert_array_equal(c(x).numpy(), x.numpy() * [1, -1, -1, -1])
 
 
 def test_a_view_of_the_same_type_is_a_view() -> None:
