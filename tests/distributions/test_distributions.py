@@ -326,3 +326,17 @@ def test_angles_have_the_circular_moments() -> None:
     centre = tracecomp.complex(tracecomp.cos(x), tracecomp.sin(x)).mean(0)
     np.testing.assert_allclose(centre.angle().numpy(), [0.5, -3.0], atol=0.03)
     np.testing.assert_allclose((1 - centre.abs()).numpy(), d.variance.numpy(), atol=0.01)
+
+
+def test_compiled_bounds_that_are_tensors_are_not_printed(recwarn: pytest.WarningsRecorder) -> None:
+    def density(low: Any, x: Any) -> Any:
+        d = D.Independent(D.Uniform(low, low + 2), 1)
+        return d.log_prob(x) + D.Pareto(low, low).log_prob(x).sum(-1)
+
+    compiled = tracecomp.compile(density)
+    low, x = tracecomp.tensor([[0.5, 1.0]]), tracecomp.tensor([[1.5, 2.0]])
+    for _ in range(3):
+        np.testing.assert_allclose(compiled(low, x).numpy(), density(low, x).numpy(), rtol=1e-6)
+    assert not recwarn.list
+    assert repr(D.constraints.interval(0, 1)) == "Interval(lower_bound=0, upper_bound=1)"
+    assert repr(D.constraints.real_vector) == "IndependentConstraint(Real(), 1)"

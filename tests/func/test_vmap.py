@@ -267,3 +267,13 @@ def test_batch_norms_without_statistics_are_functions() -> None:
         found.append((run(t.tensor(x)).numpy(), model.eval()(t.tensor(x)).detach().numpy(), len(model.state_dict())))
     for a, b in zip(*found, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_names_that_a_module_has_not_are_ignored_unless_strict() -> None:
+    torch = pytest.importorskip("torch")
+    for t in (tracecomp, torch):
+        linear = t.nn.Linear(2, 2)
+        given = {"weight": t.zeros(2, 2), "bias": t.ones(2), "other": t.ones(1)}
+        assert t.func.functional_call(linear, given, t.ones(1, 2)).tolist() == [[1, 1]]
+        with pytest.raises(RuntimeError, match="other"):
+            t.func.functional_call(linear, given, t.ones(1, 2), strict=True)

@@ -76,7 +76,7 @@ def _swapped(module: Any, given: Mapping[str, Tensor]) -> Iterator[None]:
     try:
         for name, value in given.items():
             if name not in slots:
-                raise AttributeError(f"{type(module).__name__} has no attribute `{name}`")
+                continue  # as in PyTorch, unless ``strict``
             table, key = slots[name]
             before.append((table, key, table[key]))
             table[key] = value
