@@ -14,8 +14,9 @@ class Constraint:
     """A set; ``check(x)`` tells for every event whether it lies inside. ``bounds`` are shown in its text."""
 
     def __init__(
-        self, name: str, check: Callable[[Tensor], Tensor], discrete: bool = False, event_dim: int = 0, **bounds: Any
-    ) -> None:
+        self, name: str, check: Callable[[Tensor], Tensor], discrete: bool = False, event_dim: int = 0,
+        bounds: dict[str, Any] | None = None,
+    ) -> None:  # fmt: skip
         self._bounds = bounds
         self._name = name
         self._check = check
@@ -54,22 +55,22 @@ def _everything(x: Tensor) -> Tensor:
 
 
 def greater_than(lower_bound: float) -> Constraint:
-    return Constraint("GreaterThan", lambda x: x > lower_bound, lower_bound=lower_bound)
+    return Constraint("GreaterThan", lambda x: x > lower_bound, bounds={"lower_bound": lower_bound})
 
 
 def greater_than_eq(lower_bound: float) -> Constraint:
-    return Constraint("GreaterThanEq", lambda x: x >= lower_bound, lower_bound=lower_bound)
+    return Constraint("GreaterThanEq", lambda x: x >= lower_bound, bounds={"lower_bound": lower_bound})
 
 
 def interval(lower_bound: Tensor | float, upper_bound: Tensor | float) -> Constraint:
     bounds = {"lower_bound": lower_bound, "upper_bound": upper_bound}
-    return Constraint("Interval", lambda x: (x >= lower_bound) & (x <= upper_bound), **bounds)
+    return Constraint("Interval", lambda x: (x >= lower_bound) & (x <= upper_bound), bounds=bounds)
 
 
 def integer_interval(lower_bound: Tensor | int, upper_bound: Tensor | int) -> Constraint:
     bounds = {"lower_bound": lower_bound, "upper_bound": upper_bound}
     return Constraint(
-        "IntegerInterval", lambda x: _whole(x) & (x >= lower_bound) & (x <= upper_bound), discrete=True, **bounds
+        "IntegerInterval", lambda x: _whole(x) & (x >= lower_bound) & (x <= upper_bound), discrete=True, bounds=bounds
     )
 
 
