@@ -102,7 +102,8 @@ class _Writer:
 
     def record(self) -> tuple[Any, ...] | None:
         """The record as a tuple that begins with its memory; None when a guard needs Python."""
-        if not all(self._name(*entry[:3]) for entry in self.guards.names.entries):
+        entries = (*self.guards.names.entries, *self.guards.options.entries)
+        if not all(self._name(*entry[:3]) for entry in entries):
             return None
         self._guards()
         if self.parallel:

@@ -131,6 +131,7 @@ class Optimizer:
         if any(id(p) in known for p in listed):
             raise ValueError("some parameters appear in more than one parameter group")
         self.param_groups.append(param_group)
+        ModuleChanges.epoch += 1
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients of all parameters, or set them to zero."""

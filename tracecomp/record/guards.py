@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from copy import copy
 from typing import Any
 
@@ -36,7 +36,7 @@ class Names:
     """
 
     def __init__(self, known: Set[tuple[int, str]]) -> None:
-        self.entries: list[tuple[MutableMapping[str, Any], str, Any, str]] = []
+        self.entries: list[tuple[Any, str, Any, str]] = []
         self.asks_types = False  # whether the program calls type()
         self._known = known
         self._seen: set[tuple[int, str]] = set()
@@ -53,7 +53,7 @@ class Names:
                 return f"{where} {name} is new"
         return None
 
-    def add(self, mapping: MutableMapping[str, Any], key: str, where: str) -> None:
+    def add(self, mapping: Mapping[str, Any], key: str, where: str) -> None:
         where_id = place_id(mapping, key)
         if where_id in self._seen or where_id in self._known:
             return
@@ -167,6 +167,7 @@ class Guards:
         self.pinned: list[tuple[Place, list[Tensor]]] = []
         self._known = {place.id for place in places}
         self.names = Names(self._known)
+        self.options = Names(frozenset())  # options of optimizers, which are never followed
         self.epoch = ModuleChanges.epoch
         self.module_state: list[tuple[Any, Any]] = []
         self.optimizers: list[tuple[Any, list[ById]]] = []
@@ -193,6 +194,8 @@ class Guards:
                 before = flags[key] if key in flags else recorder.requires_grad[key]
                 name = used.get(key) or recorder.names.get(key, "a tensor")
                 self.state.append((t, t._data.dtype, t._data.shape, before, name))
+        for owner, option in recorder.watched.values():
+            self.options.add(owner if isinstance(owner, Mapping) else vars(owner), option, "option")
         self.optimizers = [(o, optimizer_snapshot(o)) for o in recorder.optimizers.values()]
         self.pinned = [
             (held.place, held.tensors) for held in self.places
@@ -319,7 +322,7 @@ class Guards:
                 if optimizer_snapshot(optimizer) != tensors:
                     return f"the state of {type(optimizer).__name__} consists of other tensors"
             self.epoch = ModuleChanges.epoch
-        return self.names.miss()
+        return self.names.miss() or self.options.miss()
 
     def _places_miss(self, leaves: Sequence[Any]) -> str | None:
         for held in self.places:

@@ -94,7 +94,7 @@ class Recorder:
         self.host_values: dict[tuple[int, str], float] = {}
         self.effects: list[Callable[[], Any]] = []
         self.stepped: set[int] = set()
-        self.watched: dict[tuple[int, str], tuple[Any, str, Any]] = {}
+        self.watched: dict[tuple[int, str], tuple[Any, str]] = {}
         self.predicates: list[Predicate] = []
         self.modules: dict[int, Any] = {}
         self.optimizers: dict[int, Any] = {}
@@ -286,7 +286,7 @@ class Recorder:
                 f"reads {key}, at {user_source()}, after a schedule's step in the same call. Step the schedule last."
             )
         if isinstance(value, bool) or not isinstance(value, int | float):
-            self.watched.setdefault((id(owner), key), (owner, key, value))
+            self.watch(owner, key)
             return value
         found = self.hosts.get((id(owner), key))
         if found is None:
@@ -296,6 +296,10 @@ class Recorder:
             found = self.hosts[id(owner), key] = (owner, key, t)
             self.host_values[id(owner), key] = value
         return found[2]
+
+    def watch(self, owner: Any, key: str) -> None:
+        """Guard ``owner[key]``, or the attribute ``key`` of ``owner``."""
+        self.watched.setdefault((id(owner), key), (owner, key))
 
     def effect(
         self, step: Callable[..., Any], owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any], groups: Sequence[Any]

@@ -136,9 +136,10 @@ def module_snapshot(module: Any, known: Set[tuple[int, str]]) -> dict[str, Any]:
 
 
 def optimizer_snapshot(optimizer: Any) -> list[ById]:
-    """The tensors that are the optimizer's state."""
+    """The tensors that an optimizer moves, and those that are its state."""
     kept = [held for held in optimizer.state.values() if isinstance(held, dict)]
-    return [ById(t) for held in kept for t in held.values() if isinstance(t, Tensor)]
+    moved = [ById(t) for group in optimizer.param_groups for t in group["params"]]
+    return moved + [ById(t) for held in kept for t in held.values() if isinstance(t, Tensor)]
 
 
 def module_change(module: Any, before: dict[str, Any], known: Set[tuple[int, str]]) -> str | None:
