@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import copy
 import functools
 import io
@@ -10,6 +11,7 @@ import threading
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -708,3 +710,42 @@ def test_objects_that_answer_for_any_name_are_called() -> None:
     call = torch.compile(lambda x: wrapper.times(x))
     for _ in range(3):
         assert call(torch.ones(2)).tolist() == [3.0, 3.0]
+
+
+class Configured(nn.Module):
+    """Keeps options in containers of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.options = {"scale": 1.0}
+        self.powers = [1.0, 2.0]
+
+    def forward(self, x: Any) -> Any:
+        return (x * self.options["scale"]) ** self.powers[0]
+
+
+arguments = argparse.Namespace(shift=1.0)
+settings = SimpleNamespace(factor=2.0)
+
+
+@pytest.mark.parametrize("what", ["dict", "list", "namespace", "simple namespace"])
+def test_contents_of_attributes_are_read_again(what: str) -> None:
+    module = Configured()
+
+    def fn(x: Any) -> Any:
+        return module(x) * settings.factor + arguments.shift
+
+    c = compiled(fn)
+    x = torch.tensor([1.0, 2.0])
+    for n in range(6):
+        value = 1.0 + n // 3
+        if what == "dict":
+            module.options["scale"] = value
+        elif what == "list":
+            module.powers[0] = value
+        elif what == "namespace":
+            arguments.shift = value
+        else:
+            settings.factor = value
+        assert c(x).tolist() == fn(x).tolist()
+    assert c.recordings <= 3

@@ -360,7 +360,13 @@ class Guards:
         return found
 
     def watch_module(self, module: Any) -> None:
-        self.module_state.append((module, module_snapshot(module, self._known)))
+        """Compare attributes of ``module`` when one was assigned, and the contents of its lists and dicts always."""
+        snapshot = module_snapshot(module, self._known)
+        self.module_state.append((module, snapshot))
+        for name, frozen in snapshot.items():
+            contents = frozen[1] if type(frozen) is tuple and frozen[0] in (list, dict) else None
+            if isinstance(contents, tuple) and not name.startswith("_"):
+                self.names.add(vars(module), name, f"attribute of {type(module).__name__}:")
 
     def changed(self) -> str | None:
         """Which watched value of names and modules is another than when it was first seen."""
