@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -849,3 +850,28 @@ def test_error_agrees_with_torch(program: Callable[[Any], Any]) -> None:
     assert isinstance(got.value, type(want.value)), (got.value, want.value)
     ours, theirs = words(str(got.value)), words(str(want.value))
     assert len(ours & theirs) >= 0.5 * len(theirs), (str(got.value), str(want.value))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_checkpoints_run_in_the_contexts_they_are_given(compiled: bool) -> None:
+    torch = tracecomp
+    seen: list[str] = []
+
+    @contextmanager
+    def noted(name: str) -> Iterator[None]:
+        seen.append(name)
+        yield
+
+    def contexts() -> tuple[Any, Any]:
+        return noted("forward"), noted("again")
+
+    def step(x: Any) -> Any:
+        y = torch.utils.checkpoint.checkpoint(torch.sin, x * x, use_reentrant=False, context_fn=contexts)
+        return torch.autograd.grad(y.sum(), x)[0]
+
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    found = (torch.compile(step) if compiled else step)(x)
+    np.testing.assert_allclose(found.numpy(), 2 * x.detach().numpy() * np.cos(x.detach().numpy() ** 2), rtol=1e-6)
+    assert seen == ["forward", "again"]
+    with pytest.raises(ValueError, match="use_reentrant=False"):
+        torch.utils.checkpoint.checkpoint(torch.sin, x, use_reentrant=True, context_fn=contexts)

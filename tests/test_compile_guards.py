@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import copy
 import functools
 import io
@@ -10,6 +11,7 @@ import threading
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -278,18 +280,24 @@ def test_numpy_is_refused_with_the_line() -> None:
         compiled(step)(torch.ones(3))
 
 
-def test_bytes_read_as_another_type_are_refused() -> None:
-    def bits(x: Any) -> Any:
-        return (x * 2).view(torch.int32) + 1
-
-    with pytest.raises(CaptureError, match=r"view\(int32\) at .*test_compile_guards.py:\d+.*fullgraph=False"):
-        torch.compile(bits)(torch.ones(3))
-    c = compiled(bits, fullgraph=False)
-    with pytest.warns(UserWarning, match="runs eagerly from now on"):
-        c(torch.ones(3))
+@pytest.mark.parametrize("name", ["uint8", "int16", "float32", "int64", "complex64"])
+def test_bytes_are_read_as_another_type(name: str) -> None:
+    c = compiled(lambda x: (x * 2).view(getattr(torch, name)))
     for n in range(3):
-        x = torch.arange(3.0) + n
-        np.testing.assert_array_equal(c(x).numpy(), (2 * x.numpy()).view(np.int32) + 1)
+        x = torch.arange(8.0).view(2, 4) + n
+        np.testing.assert_array_equal(c(x).numpy(), (2 * x.numpy()).view(name))
+
+
+def test_writing_through_a_view_of_the_bytes() -> None:
+    def negate(x: Any) -> Any:
+        y = x * 1
+        y.view(torch.int32)[:, 1:] ^= -(2**31)
+        return y
+
+    c = compiled(negate)
+    for n in range(3):
+        x = torch.arange(1.0, 9.0).view(2, 4) + n
+        np.testing.assert_array_equal(c(x).numpy(), x.numpy() * [1, -1, -1, -1])
 
 
 def test_a_view_of_the_same_type_is_a_view() -> None:
@@ -702,3 +710,42 @@ def test_objects_that_answer_for_any_name_are_called() -> None:
     call = torch.compile(lambda x: wrapper.times(x))
     for _ in range(3):
         assert call(torch.ones(2)).tolist() == [3.0, 3.0]
+
+
+class Configured(nn.Module):
+    """Keeps options in containers of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.options = {"scale": 1.0}
+        self.powers = [1.0, 2.0]
+
+    def forward(self, x: Any) -> Any:
+        return (x * self.options["scale"]) ** self.powers[0]
+
+
+arguments = argparse.Namespace(shift=1.0)
+settings = SimpleNamespace(factor=2.0)
+
+
+@pytest.mark.parametrize("what", ["dict", "list", "namespace", "simple namespace"])
+def test_contents_of_attributes_are_read_again(what: str) -> None:
+    module = Configured()
+
+    def fn(x: Any) -> Any:
+        return module(x) * settings.factor + arguments.shift
+
+    c = compiled(fn)
+    x = torch.tensor([1.0, 2.0])
+    for n in range(6):
+        value = 1.0 + n // 3
+        if what == "dict":
+            module.options["scale"] = value
+        elif what == "list":
+            module.powers[0] = value
+        elif what == "namespace":
+            arguments.shift = value
+        else:
+            settings.factor = value
+        assert c(x).tolist() == fn(x).tolist()
+    assert c.recordings <= 3

@@ -394,3 +394,30 @@ def test_a_dictionary_with_other_tensors_as_keys_is_another() -> None:
     for value in (1.0, 1.0, 2.0, 3.0):
         held.names = {torch.ones(2): value}
         assert c(torch.ones(3)).tolist() == [value] * 3
+
+
+class Codebook(nn.Module):
+    """A codebook by moving averages that is replaced, as a parameter, in every call (VQ-VAE)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sums = nn.Parameter(torch.ones(2))
+        self.codes = nn.Embedding(2, 1)
+
+    def forward(self, x: Any) -> Any:
+        self.sums = nn.Parameter(self.sums * 0.5 + x)
+        self.codes.weight = nn.Parameter(self.sums[:, None] / 2)
+        return self.codes.weight.sum() * x
+
+
+def test_parameters_that_every_call_replaces_stay_parameters() -> None:
+    def make() -> tuple[Callable[..., Any], Callable[[], Any]]:
+        module = Codebook()
+        return module, lambda: [p.requires_grad * p for p in module.parameters()]
+
+    same(make, recordings=2)
+    compiled = torch.compile(lambda x: (nn.Parameter(x * 2), nn.Parameter(x + 1, requires_grad=False), x * 3))
+    for _ in range(4):
+        results = compiled(torch.ones(2))
+        assert [type(t) for t in results] == [nn.Parameter, nn.Parameter, torch.Tensor]
+        assert [t.requires_grad for t in results] == [True, False, False]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -620,3 +622,72 @@ def test_state_that_is_overwritten_from_itself(name: str, backend: str) -> None:
             fn(state)
         np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-5)
     assert compiled.recordings == 1
+
+
+@pytest.mark.parametrize("reset", ["loaded", "emptied"])
+def test_optimizer_state_that_is_replaced_is_used(reset: str) -> None:
+    """Loading a checkpoint between compiled steps gives new state tensors; the recording holds for the old ones."""
+
+    def losses(compiled: bool) -> list[float]:
+        torch.manual_seed(0)
+        model = nn.Linear(4, 3)
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+        saved: Any = copy.deepcopy((model.state_dict(), optimizer.state_dict()))
+
+        def step(x: Any) -> Any:
+            optimizer.zero_grad()
+            loss = (model(x) ** 2).mean()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        run = torch.compile(step) if compiled else step
+        found = []
+        for n in range(12):
+            found.append(run(torch.ones(2, 4) + n).item())
+            if n == 4:
+                saved = copy.deepcopy((model.state_dict(), optimizer.state_dict()))
+            if n == 7:
+                model.load_state_dict(saved[0])
+                if reset == "loaded":
+                    optimizer.load_state_dict(saved[1])
+                else:
+                    optimizer.state = defaultdict(dict)
+        return found
+
+    np.testing.assert_allclose(losses(True), losses(False), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "start", "change"),
+    [
+        ("SGD", {}, {"weight_decay": 0.5}),
+        ("SGD", {"weight_decay": 0.5}, {"weight_decay": 0}),
+        ("SGD", {"momentum": 0.9, "dampening": 0.5}, {"momentum": 0}),
+        ("SGD", {"momentum": 0.9}, {"nesterov": True}),
+        ("SGD", {"momentum": 0.9}, {"maximize": True}),
+        ("Adam", {}, {"weight_decay": 0.5}),
+        ("RMSprop", {}, {"centered": True}),
+    ],
+)
+def test_options_that_are_switched_between_calls(kind: str, start: dict[str, Any], change: dict[str, Any]) -> None:
+    def losses(compiled: bool) -> list[float]:
+        torch.manual_seed(0)
+        model = nn.Linear(4, 3)
+        optimizer = getattr(torch.optim, kind)(model.parameters(), lr=0.1, **start)
+
+        def step(x: Any) -> Any:
+            optimizer.zero_grad()
+            loss = (model(x) ** 2).mean()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        run = torch.compile(step) if compiled else step
+        found = [run(torch.ones(2, 4)).item() for _ in range(6)]
+        optimizer.param_groups[0].update(change)
+        if "centered" in change:
+            optimizer.state = defaultdict(dict)
+        return found + [run(torch.ones(2, 4)).item() for _ in range(4)]
+
+    np.testing.assert_allclose(losses(True), losses(False), rtol=1e-5)

@@ -112,6 +112,8 @@ COUNTERPARTS: dict[str, Callable[..., Any]] = {
     "shift_left": torch.bitwise_left_shift,
     "shift_right": torch.bitwise_right_shift,
     "cast": lambda x, *, dtype: (x.real if x.is_complex() and dtype.kind in ("int", "float") else x).to(_dtype(dtype)),
+    "bitcast": lambda x, *, dtype: x.view(_dtype(dtype)),
+    "reinterpret": lambda x, *, dtype: x.view(_dtype(dtype)),
     "sum": _reduce(lambda x, axes: x.sum(axes, dtype=x.dtype)),
     "prod": _reduce(_prod),
     "max": _reduce(torch.amax),

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
+import pytest
+
 import tracecomp
+from tracecomp import profiler
 from tracecomp.autograd.profiler import profile
 
 
@@ -29,3 +35,41 @@ def test_nothing_is_measured_outside() -> None:
         pass
     tracecomp.ones(2) + 1
     assert not off.key_averages() and not prof.key_averages()
+
+
+def test_named_spans() -> None:
+    @profiler.record_function("inner")
+    def inner() -> None:
+        tracecomp.ones(2).exp()
+
+    measuring = profiler.profile(activities=[profiler.ProfilerActivity.CPU], record_shapes=True)
+    with measuring as prof, profiler.record_function("outer"):
+        inner()
+        inner()
+    found = {e.key: e for e in prof.key_averages(group_by_input_shape=True)}
+    assert (found["outer"].count, found["inner"].count, found["exp"].count) == (1, 2, 2)
+    assert found["outer"].cpu_time_total >= found["inner"].cpu_time_total >= found["exp"].cpu_time_total
+    assert "outer" in prof.key_averages().table(sort_by="self_cuda_time_total")
+    with profiler.record_function("outside"):
+        pass
+
+
+def test_schedules_choose_steps_as_pytorchs_do(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    options = {"wait": 1, "warmup": 1, "active": 2, "repeat": 2, "skip_first": 1}
+    ours, theirs = profiler.schedule(**options), torch.profiler.schedule(**options)
+    assert [ours(n).name for n in range(15)] == [theirs(n).name for n in range(15)]
+    seen = []
+
+    def ready(prof: profiler.profile) -> None:
+        seen.append((prof.step_num, {e.key: e.count for e in prof.key_averages()}["exp"]))
+        profiler.tensorboard_trace_handler(str(tmp_path / "log"))(prof)
+
+    with profiler.profile(schedule=ours, on_trace_ready=ready) as prof:
+        for _ in range(12):
+            with profiler.record_function("step"):
+                tracecomp.ones(2).exp()
+                prof.step()
+    assert seen == [(5, 2), (9, 2)]
+    traces = [json.loads(path.read_text())["traceEvents"] for path in (tmp_path / "log").iterdir()]
+    assert len(traces) == 2 and all({"exp"} <= {e["name"] for e in t} for t in traces)

@@ -92,3 +92,18 @@ def test_the_implementation_of_attention_can_be_named() -> None:
                 assert T.equal(T.nn.functional.scaled_dot_product_attention(q, q, q), q)
         with pytest.raises(AssertionError, match="SDPBackend"), a.sdpa_kernel("math"):
             pass
+
+
+def test_traced_functions_run_once_and_go_on() -> None:
+    calls = []
+
+    def fn(x: Any, y: Any = 1) -> Any:
+        calls.append(y)
+        return x * y
+
+    traced = tracecomp.jit.trace(fn, (tracecomp.ones(2), 3))
+    assert calls == [3] and traced(tracecomp.ones(2), 2).tolist() == [2, 2]
+    assert tracecomp.jit.freeze(tracecomp.jit.trace(fn, tracecomp.ones(2))) is fn and calls == [3, 2, 1]
+    module = tracecomp.nn.ReLU()
+    traced = tracecomp.jit.trace_module(module, {"forward": tracecomp.ones(2)})
+    assert tracecomp.jit.optimize_for_inference(traced) is module

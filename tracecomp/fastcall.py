@@ -74,7 +74,7 @@ def _fits(plan: Plan, leaves: Sequence[Any]) -> bool:
 
 def _simple(r: Result) -> bool:
     if isinstance(r, Made):
-        return not r.leaf and r.grad is None
+        return not r.leaf and r.grad is None and r.kind is Tensor
     if isinstance(r, Followed):
         return False
     return isinstance(r, Plain) or (not r.view and r.source.kind in ("argument", "state"))
@@ -102,7 +102,8 @@ class _Writer:
 
     def record(self) -> tuple[Any, ...] | None:
         """The record as a tuple that begins with its memory; None when a guard needs Python."""
-        if not all(self._name(*entry[:3]) for entry in self.guards.names.entries):
+        entries = (*self.guards.names.entries, *self.guards.options.entries)
+        if not all(self._name(*entry[:3]) for entry in entries):
             return None
         self._guards()
         if self.parallel:
@@ -160,7 +161,7 @@ class _Writer:
         for key, value in (("recorder", None), ("grad", grad), ("inference", inference), ("autocast", autocast)):
             add("modes", Held(key), Held(value), Held(getattr(Modes, key)))
         add("names", Held(vars(defaults)), Held("_default"), Held(dtype))
-        if guards.module_state:
+        if guards.module_state or guards.optimizers:
             add("attributes", Held(ModuleChanges), Held("epoch"), Held(guards.epoch))
         for leaf in self.leaves:
             add("arguments", *((Held(type(leaf)), 0) if isinstance(leaf, Tensor) else (0, Held(leaf))))

@@ -10,7 +10,19 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 __all__ = [
-    "Final", "annotate", "export", "ignore", "is_scripting", "is_tracing", "script", "script_if_tracing", "unused",
+    "Final",
+    "annotate",
+    "export",
+    "freeze",
+    "ignore",
+    "is_scripting",
+    "is_tracing",
+    "optimize_for_inference",
+    "script",
+    "script_if_tracing",
+    "trace",
+    "trace_module",
+    "unused",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -51,6 +63,31 @@ def script(
 ) -> T:  # fmt: skip
     """``obj``."""
     return obj
+
+
+def trace(func: Callable[..., Any], example_inputs: Any = None, **options: Any) -> Any:
+    """``func``, which has run once with ``example_inputs``. It goes on taking the paths that its inputs ask for."""
+    given = options.get("example_kwarg_inputs")
+    args = example_inputs if isinstance(example_inputs, tuple | list) else (example_inputs,)
+    func(*(() if example_inputs is None else args), **(given or {}))
+    return func
+
+
+def trace_module(mod: Any, inputs: dict[str, Any], **options: Any) -> Any:
+    """``mod``, whose methods named in ``inputs`` have run once."""
+    for name, given in inputs.items():
+        trace(getattr(mod, name), given)
+    return mod
+
+
+def freeze(mod: T, *args: Any, **options: Any) -> T:
+    """``mod``."""
+    return mod
+
+
+def optimize_for_inference(mod: T, *args: Any, **options: Any) -> T:
+    """``mod``."""
+    return mod
 
 
 def script_if_tracing(fn: T) -> T:

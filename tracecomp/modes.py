@@ -197,9 +197,9 @@ def host(owner: Any, key: str) -> Any:
 
 
 class ModuleChanges:
-    """``epoch`` counts assignments of plain attributes (``training`` too) to modules.
+    """``epoch`` counts assignments of plain attributes (``training`` too) to modules, and of state to optimizers.
 
-    A recording compares the attributes of the modules that ran only when the epoch has moved.
+    A recording compares the attributes of the modules and optimizers that ran only when the epoch has moved.
     """
 
     epoch: int = 0

@@ -257,6 +257,8 @@ def _result(r: Made, t: Tensor, node: Node | None) -> Tensor:
         _rebase(t, t._data, node, r.root)
     elif r.leaf:
         t._requires_grad = True
+    if r.kind is not Tensor:
+        t.__class__ = r.kind
     return t
 
 

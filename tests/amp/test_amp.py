@@ -175,3 +175,34 @@ def test_checkpoints_run_again_with_the_autocast_of_the_first_run(inside: bool) 
     for found in (gradients(x, saved=False), compiled(x, saved=False), compiled(x, saved=False)):
         for got, want in zip(found, wanted, strict=True):
             np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=2e-6)
+
+
+@pytest.mark.parametrize("cast_inputs", [None, "float32"])
+def test_functions_marked_for_autocast(cast_inputs: str | None) -> None:
+    torch = pytest.importorskip("torch")
+
+    def run(t: Any) -> Any:
+        seen = []
+
+        class Product(t.autograd.Function):
+            @staticmethod
+            @t.amp.custom_fwd(device_type="cpu", cast_inputs=cast_inputs and getattr(t, cast_inputs))
+            def forward(ctx: Any, a: Any, b: Any) -> Any:
+                ctx.save_for_backward(a, b)
+                seen.append(str((a @ b).dtype))
+                return a @ b
+
+            @staticmethod
+            @t.amp.custom_bwd(device_type="cpu")
+            def backward(ctx: Any, g: Any) -> Any:
+                a, b = ctx.saved_tensors
+                seen.append(str((a @ b).dtype))
+                return g.to(a.dtype) @ b.T, a.T @ g.to(a.dtype)
+
+        x = t.ones(2, 2, requires_grad=True)
+        with t.autocast("cpu", dtype=t.bfloat16):
+            y = Product.apply(x, x.bfloat16() if cast_inputs else x)
+        y.float().sum().backward()
+        return [*seen, str(y.dtype), x.grad.tolist()]
+
+    assert run(tracecomp) == run(torch)

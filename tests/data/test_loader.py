@@ -18,6 +18,7 @@ from tracecomp.utils.data import (
     ConcatDataset,
     DataLoader,
     Dataset,
+    DistributedSampler,
     IterableDataset,
     RandomSampler,
     SequentialSampler,
@@ -206,3 +207,19 @@ def test_draws_with_replacement_are_made_as_they_are_asked_for() -> None:
     assert set(draws) == set(range(7)) and len(draws) == 100
     for count in (1, 32, 45):
         assert len(list(RandomSampler(range(7), replacement=True, num_samples=count))) == count
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_shares_of_a_distributed_sampler(drop_last: bool) -> None:
+    data = list(range(11))
+    shares = [DistributedSampler(data, 3, rank, drop_last=drop_last) for rank in range(3)]
+    assert [len(s) for s in shares] == [len(list(s)) for s in shares] == [3 if drop_last else 4] * 3
+    first = [i for s in shares for i in s]
+    assert len(set(first)) == (9 if drop_last else 11)
+    for s in shares:
+        s.set_epoch(1)
+    assert [i for s in shares for i in s] != first
+    assert list(DistributedSampler(data, shuffle=False)) == data
+    assert list(DistributedSampler(data, 2, 1, shuffle=False)) == [1, 3, 5, 7, 9, 0]
+    with pytest.raises(ValueError, match="rank should be in the interval"):
+        DistributedSampler(data, 2, 2)

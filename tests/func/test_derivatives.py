@@ -127,8 +127,6 @@ def test_functional_call() -> None:
     expected = tracecomp.autograd.grad(model(x).square().mean(), list(params.values()))
     for a, b in zip(found.values(), expected, strict=True):
         np.testing.assert_allclose(a.detach().numpy(), b.numpy(), rtol=1e-4, atol=1e-5)
-    with pytest.raises(AttributeError, match="`no`"):
-        F.functional_call(model, {"no": x}, (x,))
     with pytest.raises(RuntimeError, match="missing keys"):
         F.functional_call(model, {}, (x,), strict=True)
     with pytest.raises(ValueError, match="multiple dictionaries"):

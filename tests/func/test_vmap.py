@@ -254,3 +254,26 @@ def test_effects_are_refused() -> None:
         vmap(lambda a: total.add_(a))(x(4, 3))
     with pytest.raises(RuntimeError, match="use func"):
         vmap(lambda a: [(a * w).sum().backward(), a][1])(x(4, 3))
+
+
+def test_batch_norms_without_statistics_are_functions() -> None:
+    torch = pytest.importorskip("torch")
+    x = np.random.default_rng(0).standard_normal((4, 3)).astype(np.float32)
+    found = []
+    for t in (tracecomp, torch):
+        model = t.func.replace_all_batch_norm_modules_(t.nn.Sequential(t.nn.BatchNorm1d(3), t.nn.ReLU()))
+        params = {k: v.detach() for k, v in model.named_parameters()}
+        run = t.func.functionalize(lambda x, m=model, p=params, t=t: t.func.functional_call(m, p, (x,)))
+        found.append((run(t.tensor(x)).numpy(), model.eval()(t.tensor(x)).detach().numpy(), len(model.state_dict())))
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_names_that_a_module_has_not_are_ignored_unless_strict() -> None:
+    torch = pytest.importorskip("torch")
+    for t in (tracecomp, torch):
+        linear = t.nn.Linear(2, 2)
+        given = {"weight": t.zeros(2, 2), "bias": t.ones(2), "other": t.ones(1)}
+        assert t.func.functional_call(linear, given, t.ones(1, 2)).tolist() == [[1, 1]]
+        with pytest.raises(RuntimeError, match="other"):
+            t.func.functional_call(linear, given, t.ones(1, 2), strict=True)

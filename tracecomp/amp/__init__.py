@@ -1,6 +1,16 @@
 """Automatic mixed precision under the names of torch.amp."""
 
-from tracecomp.amp.autocast import autocast, get_autocast_dtype, is_autocast_available, is_autocast_enabled
+from tracecomp.amp.autocast import (
+    autocast,
+    custom_bwd,
+    custom_fwd,
+    get_autocast_dtype,
+    is_autocast_available,
+    is_autocast_enabled,
+)
 from tracecomp.amp.grad_scaler import GradScaler
 
-__all__ = ["GradScaler", "autocast", "get_autocast_dtype", "is_autocast_available", "is_autocast_enabled"]
+__all__ = [
+    "GradScaler", "autocast", "custom_bwd", "custom_fwd", "get_autocast_dtype", "is_autocast_available",
+    "is_autocast_enabled",
+]  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Any
 
 from tracecomp.ir.types import DType, bfloat16, float16
 from tracecomp.modes import modes
+from tracecomp.tensor import Tensor
 
 _DEVICES = ("cpu", "cuda", "mps", "xpu")
 
@@ -69,3 +70,49 @@ def is_autocast_enabled(device_type: str = "cpu") -> bool:
 def get_autocast_dtype(device_type: str = "cpu") -> DType:
     """The dtype that autocast would use."""
     return modes.autocast or bfloat16
+
+
+def custom_fwd(
+    fwd: Callable[..., Any] | None = None, *, device_type: str = "cpu", cast_inputs: DType | None = None
+) -> Callable[..., Any]:
+    """Mark of an ``autograd.Function``'s ``forward``: with ``cast_inputs``, its floats are cast and autocast is off.
+
+    ``backward``, marked by ``custom_bwd``, runs with the autocast that ``forward`` had.
+    """
+    if fwd is None:
+        return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
+
+    @functools.wraps(fwd)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        before = modes.autocast
+        casting = cast_inputs is not None and before is not None and device_type == "cpu"
+        args[0]._fwd_autocast = None if casting else before
+        if not casting:
+            return fwd(*args, **kwargs)
+        modes.autocast = None
+        try:
+            return fwd(*(_cast(a, cast_inputs) for a in args), **{k: _cast(v, cast_inputs) for k, v in kwargs.items()})
+        finally:
+            modes.autocast = before
+
+    return run
+
+
+def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str = "cpu") -> Callable[..., Any]:
+    """Mark of an ``autograd.Function``'s ``backward``: it runs with the autocast that ``forward`` had."""
+    if bwd is None:
+        return functools.partial(custom_bwd, device_type=device_type)
+
+    @functools.wraps(bwd)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        before, modes.autocast = modes.autocast, args[0]._fwd_autocast
+        try:
+            return bwd(*args, **kwargs)
+        finally:
+            modes.autocast = before
+
+    return run
+
+
+def _cast(value: Any, dtype: Any) -> Any:
+    return value.to(dtype) if isinstance(value, Tensor) and value.is_floating_point() else value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from tracecomp.autograd.graph import saved_tensors_hooks
@@ -11,21 +11,38 @@ from tracecomp.modes import enable_grad, modes
 from tracecomp.random import fork_rng, get_rng_state, set_rng_state
 from tracecomp.tensor import Tensor
 
+Contexts = Callable[[], tuple[AbstractContextManager[Any], AbstractContextManager[Any]]]
+
 
 class CheckpointError(RuntimeError):
     """A checkpointed function did something else when it ran again."""
+
+
+def noop_context_fn() -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
+    """Two contexts that do nothing."""
+    return nullcontext(), nullcontext()
+
 
 def checkpoint(
     function: Callable[..., Any],
     *args: Any,
     use_reentrant: bool | None = None,
     preserve_rng_state: bool = True,
+    context_fn: Contexts = noop_context_fn,
     determinism_check: str = "default",
+    debug: bool = False,
+    early_stop: bool = True,
     **kwargs: Any,
 ) -> Any:
-    """``function(*args, **kwargs)``, recomputed in backward instead of keeping its intermediate results."""
-    frame = _Frame(function, args, kwargs, get_rng_state() if preserve_rng_state else None)
-    with saved_tensors_hooks(frame.pack, frame.unpack):
+    """``function(*args, **kwargs)``, recomputed in backward instead of keeping its intermediate results.
+
+    ``context_fn()`` gives the contexts in which it runs now and again. ValueError for one with ``use_reentrant=True``.
+    """
+    if use_reentrant and context_fn is not noop_context_fn:
+        raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
+    now, again = context_fn()
+    frame = _Frame(function, args, kwargs, get_rng_state() if preserve_rng_state else None, again)
+    with saved_tensors_hooks(frame.pack, frame.unpack), now:
         return function(*args, **kwargs)
 
 
@@ -60,12 +77,14 @@ class _Frame:
     """One checkpointed call: numbers stand for saved tensors until one of them is asked for."""
 
     def __init__(
-        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], rng: Tensor | None
-    ) -> None:
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], rng: Tensor | None,
+        again: AbstractContextManager[Any],
+    ) -> None:  # fmt: skip
         self.function = function
         self.args = args
         self.kwargs = kwargs
         self.rng = rng
+        self.again = again
         self.autocast = modes.autocast
         self.types: list[tuple[Any, ...]] = []
         self.made: dict[int, Tensor] = {}
@@ -96,7 +115,7 @@ class _Frame:
             return tensor
 
         hooks = saved_tensors_hooks(collect, lambda t: t)
-        with fork_rng(enabled=self.rng is not None), enable_grad(), _autocast(self.autocast), hooks:
+        with fork_rng(enabled=self.rng is not None), enable_grad(), _autocast(self.autocast), hooks, self.again:
             if self.rng is not None:
                 set_rng_state(self.rng)
             self.function(*_detached(self.args), **self.kwargs)

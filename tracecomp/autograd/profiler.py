@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 from tracecomp.node import OpNode
 from tracecomp.tensor import Tensor
@@ -13,8 +16,14 @@ from tracecomp.tensor import Tensor
 
 @dataclass
 class EventAvg:
-    """All calls of one operator."""
+    """All calls of one operator. Times of devices and sizes of memory are not measured: zeros."""
 
+    cuda_time_total: ClassVar[float] = 0.0
+    self_cuda_time_total: ClassVar[float] = 0.0
+    device_time_total: ClassVar[float] = 0.0
+    self_device_time_total: ClassVar[float] = 0.0
+    cpu_memory_usage: ClassVar[int] = 0
+    self_cpu_memory_usage: ClassVar[int] = 0
     key: str
     count: int = 0
     cpu_time_total: float = 0.0  # microseconds
@@ -23,6 +32,15 @@ class EventAvg:
     @property
     def cpu_time(self) -> float:
         return self.cpu_time_total / self.count
+
+
+@dataclass(frozen=True)
+class Event:
+    """One call of an operator, in microseconds."""
+
+    name: str
+    start: float
+    cpu_time_total: float
 
 
 class EventList(list[EventAvg]):
@@ -54,6 +72,9 @@ def _shown(microseconds: float) -> str:
     return f"{microseconds:.3f}us"
 
 
+_entered: list[profile] = []
+
+
 class profile:
     """Measures every primitive and every backward step while entered; ``enabled=False`` measures nothing.
 
@@ -62,7 +83,11 @@ class profile:
 
     def __init__(self, enabled: bool = True, **options: Any) -> None:
         self.enabled = enabled
+        self._forget()
+
+    def _forget(self) -> None:
         self._events: dict[str, EventAvg] = {}
+        self._calls: list[Event] = []
         self._inner = [0.0]
 
     def __enter__(self) -> profile:
@@ -71,10 +96,12 @@ class profile:
             timed = self._timed(self._apply, lambda op, *rest: op.name)
             Tensor.__tracecomp_apply__ = staticmethod(timed)  # type: ignore[method-assign]
             OpNode.backward = self._timed(self._backward, lambda node, *rest: node.name())  # type: ignore[method-assign]
+            _entered.append(self)
         return self
 
     def __exit__(self, *error: object) -> None:
         if self.enabled:
+            _entered.remove(self)
             Tensor.__tracecomp_apply__ = staticmethod(self._apply)  # type: ignore[method-assign]
             OpNode.backward = self._backward  # type: ignore[method-assign]
 
@@ -88,6 +115,17 @@ class profile:
     def key_averages(self, **options: Any) -> EventList:
         """One entry per operator."""
         return EventList(sorted(self._events.values(), key=lambda e: -e.self_cpu_time_total))
+
+    def events(self) -> list[Event]:
+        """Every call, in the order in which they ended."""
+        return list(self._calls)
+
+    def export_chrome_trace(self, path: str) -> None:
+        """Write every call to ``path``, as Chrome's trace viewer reads it."""
+        calls = [
+            {"name": e.name, "ph": "X", "pid": 0, "tid": 0, "ts": e.start, "dur": e.cpu_time_total} for e in self._calls
+        ]
+        Path(path).write_text(json.dumps({"traceEvents": calls}))
 
     def table(self, sort_by: str | None = None, row_limit: int = 100, **options: Any) -> str:
         return self.key_averages().table(sort_by, row_limit)
@@ -110,13 +148,43 @@ class _Span:
         self.owner, self.key = owner, key
 
     def __enter__(self) -> None:
-        self.owner._inner.append(0.0)
+        self.inner = self.owner._inner
+        self.inner.append(0.0)
         self.start = time.perf_counter()
 
     def __exit__(self, *error: object) -> None:
+        if self.owner._inner is not self.inner:
+            return  # the owner has begun anew
         spent = (time.perf_counter() - self.start) * 1e6
+        self.owner._calls.append(Event(self.key, self.start * 1e6, spent))
         event = self.owner._events.setdefault(self.key, EventAvg(self.key))
         event.count += 1
         event.cpu_time_total += spent
-        event.self_cpu_time_total += spent - self.owner._inner.pop()
-        self.owner._inner[-1] += spent
+        event.self_cpu_time_total += spent - self.inner.pop()
+        self.inner[-1] += spent
+
+
+class record_function:
+    """Context and decorator: what runs inside is an entry ``name`` of the profiles that are entered."""
+
+    def __init__(self, name: str, args: str | None = None) -> None:
+        self.name = name
+        self._spans: list[_Span] = []
+
+    def __enter__(self) -> record_function:
+        self._spans = [_Span(owner, self.name) for owner in _entered]
+        for span in self._spans:
+            span.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for span in reversed(self._spans):
+            span.__exit__()
+
+    def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(fn)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with record_function(self.name):
+                return fn(*args, **kwargs)
+
+        return run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from tracecomp import linalg
 from tracecomp.functional import names as T
@@ -10,11 +11,13 @@ from tracecomp.tensor import Tensor
 
 
 class Constraint:
-    """A set; ``check(x)`` tells for every event whether it lies inside."""
+    """A set; ``check(x)`` tells for every event whether it lies inside. ``bounds`` are shown in its text."""
 
     def __init__(
-        self, name: str, check: Callable[[Tensor], Tensor], discrete: bool = False, event_dim: int = 0
-    ) -> None:
+        self, name: str, check: Callable[[Tensor], Tensor], discrete: bool = False, event_dim: int = 0,
+        bounds: dict[str, Any] | None = None,
+    ) -> None:  # fmt: skip
+        self._bounds = bounds
         self._name = name
         self._check = check
         self.is_discrete = discrete
@@ -24,7 +27,23 @@ class Constraint:
         return self._check(value)
 
     def __repr__(self) -> str:
-        return self._name
+        if not self._bounds:
+            return self._name
+        return f"{self._name}({', '.join(f'{name}={value}' for name, value in self._bounds.items())})"
+
+
+class _Independent(Constraint):
+    """``base`` for all elements of the last ``dims`` dimensions."""
+
+    def __init__(self, base: Constraint, dims: int) -> None:
+        super().__init__("IndependentConstraint", base.check, base.is_discrete, base.event_dim + dims)
+        self.base, self.dims = base, dims
+
+    def check(self, value: Tensor) -> Tensor:
+        return self.base.check(value).flatten(-self.dims).all(-1)
+
+    def __repr__(self) -> str:
+        return f"IndependentConstraint({self.base}, {self.dims})"
 
 
 def _whole(x: Tensor) -> Tensor:
@@ -36,32 +55,28 @@ def _everything(x: Tensor) -> Tensor:
 
 
 def greater_than(lower_bound: float) -> Constraint:
-    return Constraint(f"GreaterThan(lower_bound={lower_bound})", lambda x: x > lower_bound)
+    return Constraint("GreaterThan", lambda x: x > lower_bound, bounds={"lower_bound": lower_bound})
 
 
 def greater_than_eq(lower_bound: float) -> Constraint:
-    return Constraint(f"GreaterThanEq(lower_bound={lower_bound})", lambda x: x >= lower_bound)
+    return Constraint("GreaterThanEq", lambda x: x >= lower_bound, bounds={"lower_bound": lower_bound})
 
 
 def interval(lower_bound: Tensor | float, upper_bound: Tensor | float) -> Constraint:
-    name = f"Interval(lower_bound={lower_bound}, upper_bound={upper_bound})"
-    return Constraint(name, lambda x: (x >= lower_bound) & (x <= upper_bound))
+    bounds = {"lower_bound": lower_bound, "upper_bound": upper_bound}
+    return Constraint("Interval", lambda x: (x >= lower_bound) & (x <= upper_bound), bounds=bounds)
 
 
 def integer_interval(lower_bound: Tensor | int, upper_bound: Tensor | int) -> Constraint:
-    name = f"IntegerInterval(lower_bound={lower_bound}, upper_bound={upper_bound})"
-    return Constraint(name, lambda x: _whole(x) & (x >= lower_bound) & (x <= upper_bound), discrete=True)
+    bounds = {"lower_bound": lower_bound, "upper_bound": upper_bound}
+    return Constraint(
+        "IntegerInterval", lambda x: _whole(x) & (x >= lower_bound) & (x <= upper_bound), discrete=True, bounds=bounds
+    )
 
 
 def independent(base: Constraint, dims: int) -> Constraint:
     """``base`` for all elements of the last ``dims`` dimensions."""
-    if not dims:
-        return base
-
-    def check(x: Tensor) -> Tensor:
-        return base.check(x).flatten(-dims).all(-1)
-
-    return Constraint(f"IndependentConstraint({base}, {dims})", check, base.is_discrete, base.event_dim + dims)
+    return _Independent(base, dims) if dims else base
 
 
 def _in_simplex(x: Tensor) -> Tensor:

@@ -1,13 +1,14 @@
-"""Modules as functions of their parameters: ``functional_call``, ``stack_module_state``."""
+"""Modules as functions of their parameters: ``functional_call``, ``stack_module_state``; modules without state."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from tracecomp.functional import names as T
 from tracecomp.modes import ModuleChanges, modes
+from tracecomp.nn.norm import _BatchNorm
 from tracecomp.tensor import Tensor
 
 
@@ -75,7 +76,7 @@ def _swapped(module: Any, given: Mapping[str, Tensor]) -> Iterator[None]:
     try:
         for name, value in given.items():
             if name not in slots:
-                raise AttributeError(f"{type(module).__name__} has no attribute `{name}`")
+                continue  # as in PyTorch, unless ``strict``
             table, key = slots[name]
             before.append((table, key, table[key]))
             table[key] = value
@@ -103,3 +104,22 @@ def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Tensor], dict[s
         name: T.stack([dict(m.named_buffers())[name] for m in models]) for name in dict(models[0].named_buffers())
     }
     return params, buffers
+
+
+def replace_all_batch_norm_modules_(root: Any) -> Any:
+    """``root``, whose batch norms use the statistics of their batch alone from now on and keep none."""
+    for module in root.modules():
+        if isinstance(module, _BatchNorm):
+            module.running_mean = module.running_var = module.num_batches_tracked = None
+            module.track_running_stats = False
+    return root
+
+
+def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Callable[..., Any]:
+    """``func``: recorded graphs hold no writes in place, whatever the program does."""
+    if remove not in ("mutations", "mutations_and_views"):
+        raise RuntimeError(
+            "functionalize(f, remove='mutations'): Valid options for remove are: remove='mutations', "
+            "remove='mutations_and_views'"
+        )
+    return func

@@ -9,7 +9,7 @@ import numpy as np
 
 from tracecomp.aliasing import several_views
 from tracecomp.functional.dims import as_index, as_shape, wrap_dim
-from tracecomp.functional.method import function
+from tracecomp.functional.method import function, publish
 from tracecomp.functional.promotion import cast, result_dtype
 from tracecomp.functional.shaping import cut_range, flatten, select
 from tracecomp.ir.types import broadcast_shapes
@@ -110,7 +110,7 @@ def column_stack(tensors: Sequence[Tensor]) -> Tensor:
     return hstack([prim.reshape(x, shape=(x.numel(), 1)) if x.ndim <= 1 else x for x in parts])
 
 
-@function()
+@function(method=False)
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of a size (the last may be smaller), or of the listed sizes, as views."""
     if not isinstance(split_size_or_sections, int) and not hasattr(split_size_or_sections, "__index__"):
@@ -129,6 +129,14 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
     count = max(-(-extent // size), 1) if size else 1
     pieces = (cut_range(tensor, axis, min(i * size, extent), min((i + 1) * size, extent)) for i in range(count))
     return several_views(pieces, "Split")
+
+
+def _split_method(self: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """:func:`split`, whose second parameter has another name as a method."""
+    return split(self, split_size, dim)
+
+
+publish("split", _split_method, only_method=True)
 
 
 @function()

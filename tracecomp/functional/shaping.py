@@ -8,13 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.errors import user_source
 from tracecomp.functional.dims import as_shape, infer_size, wrap_dim, wrap_dims
 from tracecomp.functional.method import function, publish
 from tracecomp.ir.types import DType, broadcast_shapes, int64
-from tracecomp.modes import modes
 from tracecomp.ops.prim import prim
-from tracecomp.tensor import Tensor, wrap
+from tracecomp.tensor import Tensor
 
 
 def to_shape(x: Tensor, shape: Sequence[int]) -> Tensor:
@@ -32,7 +30,7 @@ def reshape(input: Tensor, *shape: Any) -> Tensor:
 def view(input: Tensor, *size: Any, dtype: DType | None = None) -> Tensor:
     """A view under another shape or, with a dtype, of the same bytes. RuntimeError when memory does not allow it.
 
-    CaptureError for a view of the bytes in a compiled function.
+    A view of the bytes has no derivative, except between complex numbers and their parts.
     """
     if dtype is not None or (len(size) == 1 and isinstance(size[0], DType)):
         return _view_dtype(input, dtype or size[0])
@@ -50,18 +48,31 @@ def view(input: Tensor, *size: Any, dtype: DType | None = None) -> Tensor:
 def _view_dtype(x: Tensor, dtype: DType) -> Tensor:
     if x.dtype is dtype:
         return prim.reshape(x, shape=tuple(x.shape))
-    if x.dtype.itemsize != dtype.itemsize and x.ndim == 0:
+    sizes_differ = x.dtype.itemsize != dtype.itemsize
+    complex_to_or_from = x.dtype.is_complex or dtype.is_complex
+    if x.ndim and (sizes_differ or complex_to_or_from) and x.shape[-1] > 1 and x._data.strides[-1] != x.dtype.itemsize:
+        raise RuntimeError(
+            f"self.stride(-1) must be 1 to view {x.dtype.name} as {dtype.name} (different element sizes), but got "
+            f"{x.stride(-1)}"
+        )
+    if not complex_to_or_from:
+        return prim.reinterpret(x, dtype=dtype)
+    if sizes_differ and x.ndim == 0:
         raise RuntimeError(
             f"self.dim() cannot be 0 to view {x.dtype.name} as {dtype.name} (different element sizes)"
         )
-    if modes.recorder is not None:
-        modes.recorder.refuse(
-            f"view({dtype.name}) at {user_source()}: a graph has no value for the bytes of another one. Make the view "
-            "outside of the compiled function, or compile with fullgraph=False."
-        )
-    found = wrap(x._data.view(dtype.numpy))
-    found._storage = x._shared_storage()
-    return found
+    parts = prim.view_as_real(x) if x.dtype.is_complex else prim.reshape(x, shape=(*x.shape, 1))
+    flat = prim.reshape(parts, shape=(*x.shape[:-1], parts.numel() // max(math.prod(x.shape[:-1]), 1)))
+    if flat.dtype is not dtype.to_real():
+        flat = prim.reinterpret(flat, dtype=dtype.to_real())
+    if dtype.is_complex:
+        if flat.shape[-1] % 2:
+            raise RuntimeError(
+                f"self.size(-1) must be divisible by 2 to view {x.dtype.name} as {dtype.name} (different element "
+                f"sizes), but got {x.shape[-1]}"
+            )
+        flat = prim.view_as_complex(prim.reshape(flat, shape=(*flat.shape[:-1], flat.shape[-1] // 2, 2)))
+    return prim.reshape(flat, shape=()) if x.ndim == 0 else flat
 
 
 @function(only_method=True)

@@ -1,6 +1,7 @@
 """Every primitive operator, one record each; importing this package fills the registry ``ir.op.OPS``."""
 
 from tracecomp.ops import (
+    bits,
     cholesky,
     complexes,
     contraction,
@@ -28,6 +29,7 @@ from tracecomp.ops import (
 )
 
 __all__ = [
+    "bits",
     "cholesky",
     "complexes",
     "contraction",

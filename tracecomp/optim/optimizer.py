@@ -10,7 +10,7 @@ from typing import Any
 from tracecomp.functional import names as T
 from tracecomp.functional.defaults import default_dtype
 from tracecomp.ir.types import float32, float64
-from tracecomp.modes import enable_grad, no_grad, scope
+from tracecomp.modes import ModuleChanges, enable_grad, modes, no_grad, scope
 from tracecomp.optim.options import active
 from tracecomp.tensor import Tensor
 from tracecomp.utils.hooks import RemovableHandle, register
@@ -75,6 +75,11 @@ class Optimizer:
         for group in groups:
             self.add_param_group(dict(group))
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name == "state":
+            ModuleChanges.epoch += 1
+
     def _tables(self) -> None:
         for name in ("_pre_hooks", "_post_hooks", "_save_pre", "_save_post", "_load_pre", "_load_post"):
             setattr(self, name, OrderedDict())
@@ -126,6 +131,7 @@ class Optimizer:
         if any(id(p) in known for p in listed):
             raise ValueError("some parameters appear in more than one parameter group")
         self.param_groups.append(param_group)
+        ModuleChanges.epoch += 1
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients of all parameters, or set them to zero."""
@@ -156,6 +162,8 @@ class Optimizer:
                 loss = closure()
         with no_grad(), scope(type(self).__name__):
             self._step_count += 1
+            if modes.recorder is not None:
+                modes.recorder.optimizer_ran(self)
             for group in self.param_groups:
                 options = self._group(group)
                 down = not active(group, "maximize") if "maximize" in group else True

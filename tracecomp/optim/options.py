@@ -28,6 +28,23 @@ class _Derived(Mapping[str, Any]):
         return 1
 
 
+class _Active(Mapping[str, bool]):
+    """Which options of a parameter group are active. Read at every call, so it does no more than that."""
+
+    def __init__(self, group: dict[str, Any]) -> None:
+        self.group = group
+
+    def __getitem__(self, key: str) -> bool:
+        value = self.group[key]
+        return value is not None and value is not False and bool(value != 0)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.group)
+
+    def __len__(self) -> int:
+        return len(self.group)
+
+
 def number(group: dict[str, Any], key: str) -> Any:
     """``group[key]``; in a recording a 0-d float64 tensor that every call reads again."""
     return group[key] if modes.recorder is None else host(group, key)
@@ -44,10 +61,9 @@ def pair(group: dict[str, Any], key: str) -> tuple[Any, Any]:
 
 def active(group: dict[str, Any], key: str) -> bool:
     """Whether ``group[key]`` is neither 0 nor off; a recording holds only while that stays so."""
-    if modes.recorder is None:
-        return _is_active(group[key])
-    return bool(host(_Derived(key, group, lambda: _is_active(group[key])), key))
-
-
-def _is_active(value: Any) -> bool:
-    return value is not None and value is not False and bool(value != 0)
+    options = _Active(group)
+    found = options[key]
+    if modes.recorder is not None:
+        number_in_use = found and not isinstance(group[key], bool)
+        modes.recorder.watch(options if number_in_use else group, key)
+    return found

@@ -197,7 +197,7 @@ class Finish:
         leaf = v.grad_fn is None and v.requires_grad
         number = self._output(v, f"out{len(self.outputs)}", "result")
         grad = None if v._grad is None else self._output(v._grad, f"grad{len(self.outputs)}", "result")
-        return Made(number, root, freed, leaf, grad)
+        return Made(number, root, freed, leaf, grad, type(v))
 
     def _rebound(self, roots: Sequence[Tensor]) -> list[Rebound]:
         """What the places hold at the end, where that is something else than before."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from copy import copy
 from typing import Any
 
@@ -23,6 +23,7 @@ from tracecomp.record.snapshots import (
     freeze,
     module_change,
     module_snapshot,
+    optimizer_snapshot,
     short,
 )
 from tracecomp.tensor import Tensor
@@ -35,7 +36,7 @@ class Names:
     """
 
     def __init__(self, known: Set[tuple[int, str]]) -> None:
-        self.entries: list[tuple[MutableMapping[str, Any], str, Any, str]] = []
+        self.entries: list[tuple[Any, str, Any, str]] = []
         self.asks_types = False  # whether the program calls type()
         self._known = known
         self._seen: set[tuple[int, str]] = set()
@@ -52,7 +53,7 @@ class Names:
                 return f"{where} {name} is new"
         return None
 
-    def add(self, mapping: MutableMapping[str, Any], key: str, where: str) -> None:
+    def add(self, mapping: Mapping[str, Any], key: str, where: str) -> None:
         where_id = place_id(mapping, key)
         if where_id in self._seen or where_id in self._known:
             return
@@ -166,8 +167,10 @@ class Guards:
         self.pinned: list[tuple[Place, list[Tensor]]] = []
         self._known = {place.id for place in places}
         self.names = Names(self._known)
+        self.options = Names(frozenset())  # options of optimizers, which are never followed
         self.epoch = ModuleChanges.epoch
         self.module_state: list[tuple[Any, Any]] = []
+        self.optimizers: list[tuple[Any, list[ById]]] = []
         self.state: list[tuple[Tensor, Any, tuple[int, ...], bool, str]] = []
         self.grads: list[tuple[Binding, bool, str]] = []
         self.written_state: list[Tensor] = []
@@ -191,6 +194,9 @@ class Guards:
                 before = flags[key] if key in flags else recorder.requires_grad[key]
                 name = used.get(key) or recorder.names.get(key, "a tensor")
                 self.state.append((t, t._data.dtype, t._data.shape, before, name))
+        for owner, option in recorder.watched.values():
+            self.options.add(owner if isinstance(owner, Mapping) else vars(owner), option, "option")
+        self.optimizers = [(o, optimizer_snapshot(o)) for o in recorder.optimizers.values()]
         self.pinned = [
             (held.place, held.tensors) for held in self.places
             if any(id(t) in recorder.grads or id(t) in flagged for t in held.tensors)
@@ -312,8 +318,11 @@ class Guards:
                 changed_attribute = module_change(module, snapshot, self._known)
                 if changed_attribute is not None:
                     return changed_attribute
+            for optimizer, tensors in self.optimizers:
+                if optimizer_snapshot(optimizer) != tensors:
+                    return f"the state of {type(optimizer).__name__} consists of other tensors"
             self.epoch = ModuleChanges.epoch
-        return self.names.miss()
+        return self.names.miss() or self.options.miss()
 
     def _places_miss(self, leaves: Sequence[Any]) -> str | None:
         for held in self.places:
@@ -351,7 +360,13 @@ class Guards:
         return found
 
     def watch_module(self, module: Any) -> None:
-        self.module_state.append((module, module_snapshot(module, self._known)))
+        """Compare attributes of ``module`` when one was assigned, and the contents of its lists and dicts always."""
+        snapshot = module_snapshot(module, self._known)
+        self.module_state.append((module, snapshot))
+        for name, frozen in snapshot.items():
+            contents = frozen[1] if type(frozen) is tuple and frozen[0] in (list, dict) else None
+            if isinstance(contents, tuple) and not name.startswith("_"):
+                self.names.add(vars(module), name, f"attribute of {type(module).__name__}:")
 
     def changed(self) -> str | None:
         """Which watched value of names and modules is another than when it was first seen."""

@@ -94,9 +94,10 @@ class Recorder:
         self.host_values: dict[tuple[int, str], float] = {}
         self.effects: list[Callable[[], Any]] = []
         self.stepped: set[int] = set()
-        self.watched: dict[tuple[int, str], tuple[Any, str, Any]] = {}
+        self.watched: dict[tuple[int, str], tuple[Any, str]] = {}
         self.predicates: list[Predicate] = []
         self.modules: dict[int, Any] = {}
+        self.optimizers: dict[int, Any] = {}
         self.names: dict[int, str] = {}
         self.on_module: Callable[[Any], None] = lambda module: None
         self.made: list[tuple[weakref.ref[Tensor], Source | None]] = []
@@ -285,7 +286,7 @@ class Recorder:
                 f"reads {key}, at {user_source()}, after a schedule's step in the same call. Step the schedule last."
             )
         if isinstance(value, bool) or not isinstance(value, int | float):
-            self.watched.setdefault((id(owner), key), (owner, key, value))
+            self.watch(owner, key)
             return value
         found = self.hosts.get((id(owner), key))
         if found is None:
@@ -295,6 +296,10 @@ class Recorder:
             found = self.hosts[id(owner), key] = (owner, key, t)
             self.host_values[id(owner), key] = value
         return found[2]
+
+    def watch(self, owner: Any, key: str) -> None:
+        """Guard ``owner[key]``, or the attribute ``key`` of ``owner``."""
+        self.watched.setdefault((id(owner), key), (owner, key))
 
     def effect(
         self, step: Callable[..., Any], owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any], groups: Sequence[Any]
@@ -322,6 +327,10 @@ class Recorder:
             for name, t in (*module.named_parameters(), *module.named_buffers()):
                 self.names.setdefault(id(t), name)
             self.on_module(module)
+
+    def optimizer_ran(self, optimizer: Any) -> None:
+        """Note an optimizer whose state the program has used."""
+        self.optimizers[id(optimizer)] = optimizer
 
     # ---- values
 

@@ -15,6 +15,7 @@ from tracecomp.record.extent import Range
 from tracecomp.record.guards import Guards
 from tracecomp.record.places import Place
 from tracecomp.record.template import Template
+from tracecomp.tensor import Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class Made:
     """A result that is output ``number`` of the graph; ``root`` is its number among the differentiable results.
 
     ``freed``: its history was used up in the call, or cannot be run any more. ``leaf``: it requires grad without a
-    history. ``grad`` is the number of the output that is its gradient.
+    history. ``grad`` is the number of the output that is its gradient. ``kind`` is its class, such as ``Parameter``.
     """
 
     number: int
@@ -30,6 +31,7 @@ class Made:
     freed: bool = False
     leaf: bool = False
     grad: int | None = None
+    kind: type[Tensor] = Tensor
 
 
 @dataclass(frozen=True, slots=True)

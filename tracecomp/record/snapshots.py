@@ -135,6 +135,13 @@ def module_snapshot(module: Any, known: Set[tuple[int, str]]) -> dict[str, Any]:
     return snapshot
 
 
+def optimizer_snapshot(optimizer: Any) -> list[ById]:
+    """The tensors that an optimizer moves, and those that are its state."""
+    kept = [held for held in optimizer.state.values() if isinstance(held, dict)]
+    moved = [ById(t) for group in optimizer.param_groups for t in group["params"]]
+    return moved + [ById(t) for held in kept for t in held.values() if isinstance(t, Tensor)]
+
+
 def module_change(module: Any, before: dict[str, Any], known: Set[tuple[int, str]]) -> str | None:
     """Which attribute differs from the snapshot ``before``, in words."""
     now = module_snapshot(module, known)

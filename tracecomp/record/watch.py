@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import dis
 import sys
 import sysconfig
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from types import CodeType, FrameType, FunctionType, MethodType
+from types import CodeType, FrameType, FunctionType, MethodType, SimpleNamespace
 from typing import Any
 
 from tracecomp.errors import is_user_file
@@ -20,6 +21,8 @@ from tracecomp.record.recorder import Recorder
 _LIBRARIES = tuple(
     str(Path(sysconfig.get_path(name)).resolve()) for name in ("stdlib", "platstdlib", "purelib", "platlib")
 )
+
+_NAMESPACES = (argparse.Namespace, SimpleNamespace)  # of the standard library, but for values of the program
 
 
 @cache
@@ -75,7 +78,7 @@ class Watch:
         if _is_module(owner):
             for module in owner.modules():
                 self.recorder.module_ran(module)
-        elif not isinstance(owner, type) and _is_user_class(kind):
+        elif not isinstance(owner, type) and (_is_user_class(kind) or kind in _NAMESPACES):
             if existed:
                 self.names.own(attributes, f"attribute of {kind.__name__}:")
             for name, value in list(attributes.items()):
@@ -127,7 +130,7 @@ class Watch:
     def _consider(self, value: Any) -> None:
         if isinstance(value, FunctionType | MethodType):
             self.function(value)
-        elif _is_user_class(type(value)) or _is_module(value):
+        elif _is_user_class(type(value)) or type(value) in _NAMESPACES or _is_module(value):
             self.object(value)
 
 

@@ -90,6 +90,9 @@ def multi_head_attention_forward(
     embed = query.shape[2]
     if embed != embed_dim_to_check:
         raise AssertionError(f"was expecting embedding dimension of {embed_dim_to_check}, but got {embed}")
+    alike = key.shape[:2] == value.shape[:2] if use_separate_proj_weight else key.shape == value.shape
+    if not alike:
+        raise AssertionError(f"key shape {key.shape} does not match value shape {value.shape}")
     if is_causal and attn_mask is None:
         raise RuntimeError("Need attn_mask if specifying the is_causal hint.")
     if use_separate_proj_weight:

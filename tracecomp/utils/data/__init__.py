@@ -14,6 +14,7 @@ from tracecomp.utils.data.dataset import (
 )
 from tracecomp.utils.data.sampler import (
     BatchSampler,
+    DistributedSampler,
     RandomSampler,
     Sampler,
     SequentialSampler,
@@ -23,8 +24,8 @@ from tracecomp.utils.data.sampler import (
 from tracecomp.utils.data.worker import WorkerInfo, get_worker_info
 
 __all__ = [
-    "BatchSampler", "ChainDataset", "ConcatDataset", "DataLoader", "Dataset", "IterableDataset", "RandomSampler",
-    "Sampler", "SequentialSampler", "StackDataset", "Subset", "SubsetRandomSampler", "TensorDataset",
+    "BatchSampler", "ChainDataset", "ConcatDataset", "DataLoader", "Dataset", "DistributedSampler", "IterableDataset",
+    "RandomSampler", "Sampler", "SequentialSampler", "StackDataset", "Subset", "SubsetRandomSampler", "TensorDataset",
     "WeightedRandomSampler", "WorkerInfo", "collate", "default_collate", "default_collate_fn_map", "default_convert",
     "get_worker_info", "random_split",
 ]  # fmt: skip

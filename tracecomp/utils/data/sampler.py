@@ -104,6 +104,39 @@ class SubsetRandomSampler(Sampler[int]):
         return len(self.indices)
 
 
+class DistributedSampler(Sampler[int]):
+    """The share of the indices that process ``rank`` of ``num_replicas`` takes; ``set_epoch`` before every pass.
+
+    Shares are equal: indices are repeated, or with ``drop_last`` left out. There is one process unless told otherwise.
+    """
+
+    def __init__(
+        self, dataset: Sized, num_replicas: int | None = None, rank: int | None = None, shuffle: bool = True,
+        seed: int = 0, drop_last: bool = False,
+    ) -> None:  # fmt: skip
+        self.dataset = dataset
+        self.num_replicas = 1 if num_replicas is None else num_replicas
+        self.rank = 0 if rank is None else rank
+        if not 0 <= self.rank < self.num_replicas:
+            raise ValueError(f"Invalid rank {rank}, rank should be in the interval [0, {self.num_replicas - 1}]")
+        self.shuffle, self.seed, self.drop_last, self.epoch = shuffle, seed, drop_last, 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Shuffle otherwise from now on."""
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[int]:
+        count, total = len(self.dataset), len(self) * self.num_replicas
+        generator = Generator().manual_seed(self.seed + self.epoch)
+        order = T.randperm(count, generator=generator).tolist() if self.shuffle else list(range(count))
+        repeated = itertools.islice(itertools.cycle(order), total)
+        return itertools.islice(repeated, self.rank, None, self.num_replicas)
+
+    def __len__(self) -> int:
+        count = len(self.dataset)
+        return count // self.num_replicas if self.drop_last else -(-count // self.num_replicas)
+
+
 class WeightedRandomSampler(Sampler[int]):
     """Draws with given weights."""
 
