@@ -52,12 +52,6 @@ def operand(value: Any, name: str, argument: str = "other") -> Operand:
     raise TypeError(f"{name}(): argument '{argument}' must be Tensor, not {type(value).__name__}")
 
 
-def tensor_operand(value: Any, name: str, argument: str = "input") -> Tensor:
-    if not isinstance(value, Tensor):
-        raise TypeError(f"{name}(): argument '{argument}' (position 1) must be Tensor, not {type(value).__name__}")
-    return value
-
-
 _PYTHON_TYPES = {bool: bool_, int: int64, float: float64, complex: complex128}
 
 

@@ -122,7 +122,6 @@ def from_numpy_dtype(dtype: np.dtype[Any]) -> DType:
 
 
 _INT_ORDER = (int8, int16, int32, int64)
-_FLOAT_ORDER = (float16, float32, float64)
 
 
 @cache
@@ -200,11 +199,3 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
                 )
             result[offset + axis] = size
     return tuple(result)
-
-
-def row_major_strides(shape: Shape) -> Shape:
-    """Strides, in elements, of a dense row-major array."""
-    strides = [1] * len(shape)
-    for axis in range(len(shape) - 2, -1, -1):
-        strides[axis] = strides[axis + 1] * shape[axis + 1]
-    return tuple(strides)

@@ -29,8 +29,6 @@ from tracecomp.record.number import Number, dtype_of, followed
 from tracecomp.record.places import Place
 from tracecomp.tensor import Size, Tensor, gradient_edge
 
-Array = np.ndarray[Any, Any]
-
 
 class Cell:
     """What a tensor is worth in one recording. ``stamp``: writes to its root (or, for a view, those it has seen)."""
