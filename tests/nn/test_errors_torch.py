@@ -39,6 +39,8 @@ WRONG: dict[str, Callable[[Any], Any]] = {
     "batch norm rank": lambda t: t.nn.BatchNorm2d(3)(t.ones(2, 3)),
     "batch norm channels": lambda t: t.nn.BatchNorm1d(3)(t.ones(2, 4)),
     "batch norm of one": lambda t: t.nn.BatchNorm1d(3)(t.ones(1, 3)),
+    "layer norm of an int": lambda t: t.nn.functional.layer_norm(t.ones(2, 3), 3),
+    "cell features": lambda t: t.nn.LSTMCell(2, 3)(t.ones(4, 3)),
     "layer norm shape": lambda t: t.nn.LayerNorm(3)(t.ones(2, 4)),
     "group norm groups": lambda t: t.nn.GroupNorm(2, 3),
     "embedding range": lambda t: t.nn.Embedding(3, 2)(t.tensor([3])),

@@ -34,9 +34,9 @@ def two(name: str, a: Any, b: Any, numbers: bool = False) -> tuple[Operand, Oper
     return operand(a, name, "input"), operand(b, name, "other")
 
 
-def _scaled(name: str, other: Operand, alpha: Number, *operands: Operand) -> Operand:
+def _scaled(name: str, other: Operand, alpha: Any, *operands: Operand) -> Operand:
     """``alpha * other`` in the dtype of the result."""
-    dtype = result_dtype(*operands)
+    dtype, alpha = result_dtype(*operands), operand(alpha, name, "alpha")
     if not dtype.differentiable and isinstance(alpha, float):
         raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
     if dtype.kind != "bool" and isinstance(alpha, bool):
@@ -252,7 +252,7 @@ def lerp(input: Tensor, end: Tensor, weight: Tensor | Number) -> Tensor:
     """``input + weight * (end - input)``, accurate at both ends."""
     if input.dtype is not end.dtype:
         raise RuntimeError(f"expected dtype {input.dtype} for `end` but got dtype {end.dtype}")
-    w = weight
+    w = operand(weight, "lerp", "weight")
     if isinstance(w, Tensor):
         if w.dtype is not input.dtype and w.ndim:
             raise RuntimeError(f"expected dtype {input.dtype} for `weight` but got dtype {w.dtype}")

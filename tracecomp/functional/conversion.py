@@ -205,13 +205,13 @@ def result_type(tensor1: Any, tensor2: Any) -> DType:
 @function(method=False)
 def promote_types(type1: DType, type2: DType) -> DType:
     """The smallest dtype that holds both."""
-    return promote(type1, type2)
+    return promote(dtype_argument(type1, "promote_types"), dtype_argument(type2, "promote_types"))
 
 
 @function(method=False)
 def can_cast(from_: DType, to: DType) -> bool:
     """Whether in-place results of ``from_`` may be stored in ``to``."""
-    return _can_cast(from_, to)
+    return _can_cast(dtype_argument(from_, "can_cast"), dtype_argument(to, "can_cast"))
 
 
 @function(method=False)

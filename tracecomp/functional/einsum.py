@@ -40,7 +40,7 @@ def _parse(equation: str, operands: Sequence[Tensor]) -> tuple[list[str], str, t
     for i, (term, x) in enumerate(zip(terms, operands, strict=True)):
         named = term.replace("...", "", 1)
         if any(c not in string.ascii_letters for c in named):
-            raise RuntimeError(f"einsum(): invalid subscript given at index in the equation string: {equation!r}")
+            raise RuntimeError(f"einsum(): invalid subscript {named!r} in {equation!r}, subscripts must be in [a-zA-Z]")
         extra = x.ndim - len(named)
         if extra < 0 or (extra and "..." not in term):
             raise RuntimeError(

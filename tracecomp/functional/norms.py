@@ -142,6 +142,8 @@ def norm(
     x = input if dtype is None else cast(input, dtype)
     if p == "nuc":
         return matrix_norm(x, "nuc", (0, 1) if dim is None else dim, keepdim)
+    if isinstance(p, str) and p != "fro":
+        raise RuntimeError(f"linalg.matrix_norm: Order {p} not supported.")
     order = 2.0 if p in ("fro", None) else float(p)
     axes = reduce_axes(dim, x.ndim)
     return power_norm(x, order, axes, keepdim)

@@ -49,7 +49,7 @@ def operand(value: Any, name: str, argument: str = "other") -> Operand:
         return number
     if hasattr(value, "__index__"):
         return int(value)
-    raise TypeError(f"{name}(): argument '{argument}' must be Tensor, not {type(value).__name__}")
+    raise TypeError(f"{name}(): argument '{argument}' must be Tensor or Number, not {type(value).__name__}")
 
 
 _PYTHON_TYPES = {bool: bool_, int: int64, float: float64, complex: complex128}

@@ -11,7 +11,7 @@ from tracecomp.functional.arithmetic import div, mul, sub
 from tracecomp.functional.creation import constant
 from tracecomp.functional.matmul import distance, matmul
 from tracecomp.functional.method import function
-from tracecomp.functional.promotion import Number, as_float, cast, common, type_word
+from tracecomp.functional.promotion import Number, as_float, cast, common, not_implemented, type_word
 from tracecomp.functional.results import HistogramResult
 from tracecomp.functional.sequences import linspace
 from tracecomp.functional.shaping import matrix_transpose, to_shape
@@ -23,7 +23,9 @@ from tracecomp.tensor import Tensor, create
 @function(composite=True)
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
     """How often each non-negative integer occurs, or the sums of ``weights`` there."""
-    if input.ndim != 1 or input.dtype.kind != "int":
+    if input.dtype.kind != "int":
+        raise not_implemented("bincount_cpu", input.dtype)
+    if input.ndim != 1:
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")

@@ -138,6 +138,11 @@ def rms_norm(
 def _trailing(
     name: str, input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None, bias: Tensor | None
 ) -> tuple[int, ...]:
+    if not isinstance(normalized_shape, Sequence):
+        raise TypeError(
+            f"{name}(): argument 'normalized_shape' (position 2) must be tuple of ints, not "
+            f"{type(normalized_shape).__name__}"
+        )
     shape = tuple(normalized_shape)
     if not shape:
         raise RuntimeError(
