@@ -42,7 +42,8 @@ CALLS = [
     "T.cartesian_prod(T.ones(2, 2))", "T.einsum('i1', T.ones(2, 3))", "T.set_grad_enabled('a')", "T.device('cpu', -5)",
     "T.promote_types(T.float32, 3)", "T.can_cast(3, 4)", "T.ones(3).view(T.float64)", "T.ones(2).copy_('a')",
     "T.ones(2).masked_scatter(T.tensor([True, True]), T.ones(1))", "T.ones(3)[1.5]", "T.ones(2).copy_(3)",
-    "T.func.jacrev(lambda x: 3)(T.ones(2))",
+    "T.func.jacrev(lambda x: 3)(T.ones(2))", "T.einsum('i,j->ij', T.ones(2), T.ones(3, dtype=T.float64))",
+    "T.linalg.lu_solve(T.eye(2), T.tensor([1., 2.]), T.ones(2, 2))", "T.ormqr(T.eye(2), T.ones(2).double(), T.eye(2))",
 ]  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from tracecomp.functional.method import function, namespaced
 from tracecomp.functional.results import result_type_named
 from tracecomp.functional.shaping import matrix_transpose, movedim, to_shape
 from tracecomp.functional.triangles import tril, triu
-from tracecomp.ir.types import broadcast_shapes
+from tracecomp.ir.types import broadcast_shapes, int32
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor
 
@@ -150,6 +150,8 @@ def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoin
     """The solution of A X = B from :func:`lu_factor` of A."""
     b = B if left else matrix_transpose(B)
     _fitting("linalg.lu_solve", LU, b)
+    if pivots.dtype is not int32:
+        raise RuntimeError(f"linalg.lu_solve: pivots should be a Tensor of scalar type torch.int32, got {pivots.dtype}")
     if tuple(pivots.shape) != tuple(LU.shape[:-1]):
         raise RuntimeError(
             "linalg.lu_solve: Number of pivots per batch should be same as the dimension of the matrix, got pivots "
