@@ -15,9 +15,9 @@ import numpy as np
 from tracecomp.functional.creation import array_of, constant
 from tracecomp.functional.dims import Shape, as_index, is_index
 from tracecomp.functional.method import function, publish
-from tracecomp.functional.promotion import bring_exact, cast, type_word
+from tracecomp.functional.promotion import bring_exact, cast
 from tracecomp.functional.shaping import row_major, to_shape
-from tracecomp.ir.types import bool_, broadcast_shapes, int64, uint8
+from tracecomp.ir.types import bool_, broadcast_shapes, int64, type_word, uint8
 from tracecomp.modes import modes
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor, assign_, create, wrap

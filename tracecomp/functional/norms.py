@@ -12,7 +12,7 @@ from tracecomp.functional.method import function, namespaced
 from tracecomp.functional.promotion import cast, common, not_implemented, with_zero_gradient
 from tracecomp.functional.reduction import any_zero, reduced, safe_sqrt
 from tracecomp.functional.shaping import cut_range, movedim, to_shape
-from tracecomp.ir.types import DType, broadcast_shapes
+from tracecomp.ir.types import DType, broadcast_shapes, type_word
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor
 
@@ -45,7 +45,7 @@ def vector_norm(
     x = x.abs() if x.dtype.is_complex else x
     if not x.dtype.is_floating_point:
         raise RuntimeError(
-            f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {x.dtype.name.capitalize()}"
+            f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {type_word(x.dtype)}"
         )
     x = x if dtype is None else cast(x, dtype)
     axes = reduce_axes(dim, x.ndim)
@@ -137,7 +137,7 @@ def norm(
     if not input.dtype.is_floating_point and dtype is None:
         raise RuntimeError(
             "linalg.vector_norm: Expected a floating point or complex tensor as input. Got "
-            + input.dtype.name.capitalize()
+            + type_word(input.dtype)
         )
     x = input if dtype is None else cast(input, dtype)
     if p == "nuc":

@@ -9,17 +9,8 @@ from typing import Any
 from tracecomp.functional.complexes import of_complex
 from tracecomp.functional.creation import constant
 from tracecomp.functional.method import function, publish
-from tracecomp.functional.promotion import (
-    Operand,
-    as_float,
-    bring_exact,
-    cast,
-    not_implemented,
-    operand,
-    result_dtype,
-    type_word,
-)
-from tracecomp.ir.types import DType, bool_, int64, uint8
+from tracecomp.functional.promotion import Operand, as_float, bring_exact, cast, not_implemented, operand, result_dtype
+from tracecomp.ir.types import DType, bool_, int64, type_word, uint8
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor, create
 

@@ -10,10 +10,10 @@ from typing import Any
 from tracecomp.functional import arithmetic, logic
 from tracecomp.functional.dims import Shape, keep_dims, one_axis, reduce_axes, wrap_dim
 from tracecomp.functional.method import function
-from tracecomp.functional.promotion import Number, as_float, cast, not_implemented, operand, rounded, type_word, wide
+from tracecomp.functional.promotion import Number, as_float, cast, not_implemented, operand, rounded, wide
 from tracecomp.functional.results import AminmaxResult, MaxResult, MinResult
 from tracecomp.functional.shaping import row_major, to_shape
-from tracecomp.ir.types import DType, bool_, int64, uint8
+from tracecomp.ir.types import DType, bool_, int64, type_word, uint8
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor, create
 

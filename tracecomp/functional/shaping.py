@@ -11,8 +11,7 @@ import numpy as np
 from tracecomp.errors import user_source
 from tracecomp.functional.dims import as_shape, infer_size, wrap_dim, wrap_dims
 from tracecomp.functional.method import function, publish
-from tracecomp.functional.promotion import type_word
-from tracecomp.ir.types import DType, broadcast_shapes, int64
+from tracecomp.ir.types import DType, broadcast_shapes, int64, type_word
 from tracecomp.modes import modes
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor, wrap

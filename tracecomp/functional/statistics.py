@@ -11,11 +11,11 @@ from tracecomp.functional.arithmetic import div, mul, sub
 from tracecomp.functional.creation import constant
 from tracecomp.functional.matmul import distance, matmul
 from tracecomp.functional.method import function
-from tracecomp.functional.promotion import Number, as_float, cast, common, not_implemented, type_word
+from tracecomp.functional.promotion import Number, as_float, cast, common, not_implemented
 from tracecomp.functional.results import HistogramResult
 from tracecomp.functional.sequences import linspace
 from tracecomp.functional.shaping import matrix_transpose, to_shape
-from tracecomp.ir.types import float64, int64
+from tracecomp.ir.types import float64, int64, type_word
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor, create
 

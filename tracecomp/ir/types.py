@@ -91,6 +91,18 @@ _REAL = {c: r for r, c in _COMPLEX.items()}
 _BY_NAME = {t.name: t for t in DTYPES} | {t.short: t for t in DTYPES}
 
 
+_WORDS = {
+    "bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long",
+    "float16": "Half", "bfloat16": "BFloat16", "float32": "Float", "float64": "Double",
+    "complex64": "ComplexFloat", "complex128": "ComplexDouble",
+}  # fmt: skip
+
+
+def type_word(dtype: DType) -> str:
+    """PyTorch's word for an element type in messages: ``Float``, ``Long``, ..."""
+    return _WORDS[dtype.name]
+
+
 def dtype_named(name: str) -> DType:
     """The DType called ``name`` (``"float32"`` or ``"f32"``); KeyError when there is none."""
     return _BY_NAME[name]

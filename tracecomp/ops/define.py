@@ -10,13 +10,7 @@ from tracecomp.errors import at_user_line
 from tracecomp.ir import scalars
 from tracecomp.ir.loops import Expr
 from tracecomp.ir.op import BadInput, Op, Pointwise, Sample, register
-from tracecomp.ir.types import DTYPES, DType, TensorType, broadcast_shapes, dtype_named, float32, float64
-
-_TORCH_NAMES = {
-    "bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long",
-    "float16": "Half", "bfloat16": "BFloat16", "float32": "Float", "float64": "Double",
-    "complex64": "ComplexFloat", "complex128": "ComplexDouble",
-}  # fmt: skip
+from tracecomp.ir.types import DTYPES, DType, TensorType, broadcast_shapes, dtype_named, float32, float64, type_word
 
 _KINDS: dict[str, tuple[str, ...]] = {
     "bool": ("bool",),
@@ -63,7 +57,7 @@ def check_dtype(name: str, types: Sequence[TensorType], allowed: str) -> DType:
         if t.dtype is not dtype:
             require(False, RuntimeError, f"{name}: expected operands of one dtype, got {_listed(types)}")
     if dtype not in CLASSES[allowed]:
-        require(False, NotImplementedError, f"\"{name}\" not implemented for '{_TORCH_NAMES[dtype.name]}'")
+        require(False, NotImplementedError, f"\"{name}\" not implemented for '{type_word(dtype)}'")
     return dtype
 
 
