@@ -9,9 +9,9 @@ from typing import Any
 
 from tracecomp.functional.arithmetic import div, mul, sub
 from tracecomp.functional.creation import constant
-from tracecomp.functional.matmul import distance, matmul
+from tracecomp.functional.matmul import matmul
 from tracecomp.functional.method import function
-from tracecomp.functional.promotion import Number, as_float, cast, common, not_implemented
+from tracecomp.functional.promotion import Number, as_float, cast, not_implemented
 from tracecomp.functional.results import HistogramResult
 from tracecomp.functional.sequences import linspace
 from tracecomp.functional.shaping import matrix_transpose, to_shape
@@ -209,11 +209,3 @@ def corrcoef(input: Tensor) -> Tensor:
     d = prim.sqrt(c.diagonal())
     ratio = prim.div(prim.div(c, to_shape(d, (d.numel(), 1))), d)
     return ratio.clamp(-1, 1)
-
-
-@function(composite=True)
-def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
-    """The p-norm of ``input - other``."""
-    a, b = common(input, other)
-    difference = prim.sub(a, b)
-    return distance(to_shape(difference, (difference.numel(),)), float(p))
