@@ -12,8 +12,9 @@ from tracecomp.ir.index import index
 from tracecomp.ir.op import Indexed, Op
 from tracecomp.modes import ModuleChanges, host, modes
 from tracecomp.random import default_generator
+from tracecomp.record.cells import Cell
 from tracecomp.record.pytree import flatten
-from tracecomp.record.recorder import Cell, Recorder
+from tracecomp.record.recorder import Recorder
 from tracecomp.tensor import Tensor
 
 # Marks in a trace where a history ends; never part of any other graph.
