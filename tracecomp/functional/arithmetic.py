@@ -252,7 +252,7 @@ def lerp(input: Tensor, end: Tensor, weight: Tensor | Number) -> Tensor:
     """``input + weight * (end - input)``, accurate at both ends."""
     if input.dtype is not end.dtype:
         raise RuntimeError(f"expected dtype {input.dtype} for `end` but got dtype {end.dtype}")
-    w = operand(weight, "lerp", "weight")
+    w = weight
     if isinstance(w, Tensor):
         if w.dtype is not input.dtype and w.ndim:
             raise RuntimeError(f"expected dtype {input.dtype} for `weight` but got dtype {w.dtype}")

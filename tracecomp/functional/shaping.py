@@ -11,7 +11,7 @@ import numpy as np
 from tracecomp.errors import user_source
 from tracecomp.functional.dims import as_shape, infer_size, wrap_dim, wrap_dims
 from tracecomp.functional.method import function, publish
-from tracecomp.ir.types import DType, broadcast_shapes, int64, type_word
+from tracecomp.ir.types import DType, broadcast_shapes, int64
 from tracecomp.modes import modes
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor, wrap
@@ -53,11 +53,6 @@ def _view_dtype(x: Tensor, dtype: DType) -> Tensor:
     if x.dtype.itemsize != dtype.itemsize and x.ndim == 0:
         raise RuntimeError(
             f"self.dim() cannot be 0 to view {x.dtype.name} as {dtype.name} (different element sizes)"
-        )
-    if x.ndim and x.shape[-1] * x.dtype.itemsize % dtype.itemsize:
-        raise RuntimeError(
-            f"self.size(-1) must be divisible by {dtype.itemsize // x.dtype.itemsize} to view {type_word(x.dtype)} as "
-            f"{type_word(dtype)} (different element sizes), but got {x.shape[-1]}"
         )
     if modes.recorder is not None:
         modes.recorder.refuse(
