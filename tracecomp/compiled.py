@@ -160,7 +160,7 @@ class Compiled:
 
     def explain(self) -> str:
         """What was recorded and why again, what each pass decided, what fused and why the rest did not."""
-        lines = [f"{self._name}: {self.recordings} recordings, {len(self.entries)} in use"]
+        lines = [f"{self._name}: recordings {self.recordings}, in use {len(self.entries)}"]
         lines += [f"recorded again: {reason}" for reason in self.misses]
         if self.eager_because is not None:
             lines.append(f"runs eagerly: {self.eager_because}")
