@@ -40,12 +40,6 @@ def contract(a: Tensor, b: Tensor, spec: str) -> Tensor:
     return prim.contract(a, b, spec=spec)
 
 
-def _need_dims(name: str, x: Tensor, ndim: int, argument: str) -> None:
-    if x.ndim != ndim:
-        kind = {1: "a vector", 2: "a matrix", 3: "a 3D tensor"}[ndim]
-        raise RuntimeError(f"{name}: expected {argument} to be {kind}, but got a {x.ndim}D tensor")
-
-
 def _mismatch(a: Sequence[int], b: Sequence[int]) -> RuntimeError:
     left, right = ("x".join(map(str, s)) for s in (a, b))
     return RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({left} and {right})")
@@ -54,8 +48,9 @@ def _mismatch(a: Sequence[int], b: Sequence[int]) -> RuntimeError:
 @function()
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
     """Product of two matrices, without broadcasting."""
-    _need_dims("mm", input, 2, "self")
-    _need_dims("mm", mat2, 2, "mat2")
+    for argument, x in (("self", input), ("mat2", mat2)):
+        if x.ndim != 2:
+            raise RuntimeError(f"mm: expected {argument} to be a matrix, but got a {x.ndim}D tensor")
     if input.shape[1] != mat2.shape[0]:
         raise _mismatch(input.shape, mat2.shape)
     same_dtype("mm", input, mat2)

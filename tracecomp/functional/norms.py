@@ -178,13 +178,13 @@ def cross_of(a: Tensor, b: Tensor, axis: int) -> Tensor:
     return prim.concat(*pieces, axis=axis)
 
 
-def _cross(a: Tensor, b: Tensor, dim: int, name: str) -> Tensor:
+def _cross(a: Tensor, b: Tensor, dim: int) -> Tensor:
     if a.ndim != b.ndim:
-        raise RuntimeError(f"{name}: inputs must have the same number of dimensions.")
+        raise RuntimeError("linalg.cross: inputs must have the same number of dimensions.")
     axis = wrap_dim(dim, a.ndim)
     if a.shape[axis] != 3 or b.shape[axis] != 3:
         raise RuntimeError(
-            f"{name}: inputs dimension {dim} must have length 3. Got {a.shape[axis]} and {b.shape[axis]}"
+            f"linalg.cross: inputs dimension {dim} must have length 3. Got {a.shape[axis]} and {b.shape[axis]}"
         )
     x, y = common(a, b)
     shape = broadcast_shapes(tuple(a.shape), tuple(b.shape))
@@ -194,7 +194,7 @@ def _cross(a: Tensor, b: Tensor, dim: int, name: str) -> Tensor:
 @namespaced("linalg")
 def cross_(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
     """Cross product of 3-vectors along ``dim``."""
-    return _cross(input, other, dim, "linalg.cross")
+    return _cross(input, other, dim)
 
 
 @function(composite=True)
@@ -204,7 +204,7 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
         dim = next((i for i, n in enumerate(input.shape) if n == 3), -1)
         if dim == -1:
             raise RuntimeError("no dimension of size 3 in input")
-    return _cross(input, other, dim, "linalg.cross")
+    return _cross(input, other, dim)
 
 
 @namespaced("linalg")
