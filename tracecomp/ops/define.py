@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from tracecomp.errors import at_user_line
@@ -127,9 +127,8 @@ def elementwise(
         return TensorType(result or dtype, broadcast(name, types))
 
     if isinstance(scalar, str):
-        scalar_name = scalar
         impl = impl or scalars.SCALARS[scalar].numpy
-        fn: Callable[..., Expr] = lambda *xs: scalars.call(scalar_name, *xs)  # noqa: E731
+        fn: Callable[..., Expr] = partial(scalars.call, scalar)
     else:
         fn = scalar
     assert impl is not None
