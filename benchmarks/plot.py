@@ -38,6 +38,7 @@ def draw(results: Results, path: Path) -> None:
             axis.plot(values, places, ".", color=f"C{n}", alpha=0.35, markersize=6)
             axis.plot(means, rows, "D", color=f"C{n}", label=peer, markersize=6)
         axis.set_xscale("log")
+        axis.xaxis.set_major_formatter("{x:g}")
         axis.axvline(1, color="black", linewidth=1)
         axis.set_yticks(range(len(kinds)), kinds)
         axis.set_title(f"threads: {threads}")

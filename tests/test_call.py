@@ -564,7 +564,7 @@ def test_methods_attributes_and_reset() -> None:
     assert isinstance(compiled, Compiled) and callable(compiled)
     assert compiled.__name__ == "method" and compiled.__doc__ == "Doubles." and served(compiled) == 2
     owner.method(x)
-    assert f"run {compiled.entries[0].recording.calls + 1} times" in compiled.explain()
+    assert f"calls since {compiled.entries[0].recording.calls + 1}" in compiled.explain()
     compiled.reset()
     assert owner.method(x).tolist() == [2.0, 2.0] and compiled.recordings == 2
 

@@ -668,7 +668,7 @@ def test_explain_names_everything() -> None:
     c = compiled(step)
     c(torch.ones(2))
     c(torch.ones(2))
-    assert "step: 1 recordings, 1 in use" in c.explain()
+    assert "step: recordings 1, in use 1" in c.explain()
     assert "state written" in c.explain()
 
 

@@ -36,6 +36,13 @@ def test_an_example_is_one_graph_with_the_eager_losses(name: str, amount: int, c
     assert min(eager[-5:]) < eager[0]
 
 
+@pytest.mark.parametrize("options", [("--epochs", "0"), ("--batch", "0"), ("--batch", "5000")])
+def test_the_demo_refuses_to_time_nothing(options: tuple[str, str], capsys: Any) -> None:
+    with pytest.raises(SystemExit):
+        demo.demo(options)
+    assert "no more than 3 steps" in capsys.readouterr().err
+
+
 def test_the_demo_prints_its_table_and_writes_its_dumps(tmp_path: Path, capsys: Any) -> None:
     demo.demo(["--epochs", "1", "--batch", "128", "--dump", str(tmp_path / "dump")])
     printed = capsys.readouterr().out

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import tracecomp.ops  # noqa: F401 - fills the registry
 from tests.samples import concrete, draw, samples_of, type_of
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.op import OPS, Composed, Op

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import tracecomp.ops  # noqa: F401 - fills the registry
 from tests.samples import type_of
 from tracecomp.ir.graph import Graph
 from tracecomp.ops.autodiff import vjp

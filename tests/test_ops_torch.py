@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import tracecomp.ops  # noqa: F401 - fills the registry
 from tests.samples import Case, samples_of
 from tests.test_ops_vjp import gradient_graph, random_like
 from tracecomp.ir.op import OPS, Op

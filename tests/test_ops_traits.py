@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import tracecomp.ops  # noqa: F401 - fills the registry
 from tests.samples import Case, samples_of
 from tracecomp.ir.op import OPS, Op
 

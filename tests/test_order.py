@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import tracecomp.ops  # noqa: F401 - fills the registry
 from tracecomp.ops.order import first_ordered, ordered
 
 

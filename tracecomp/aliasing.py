@@ -11,7 +11,7 @@ import numpy as np
 from tracecomp.ir.op import OPS, Op
 from tracecomp.ir.types import TensorType, from_numpy_dtype
 from tracecomp.modes import modes
-from tracecomp.node import AccumulateGrad, CopySlices, Edge, OpNode, View, op_node
+from tracecomp.node import NUMBERS, AccumulateGrad, CopySlices, Edge, OpNode, View, op_node
 
 if TYPE_CHECKING:
     from tracecomp.tensor import Tensor
@@ -60,6 +60,43 @@ def gradient_edge(t: Tensor) -> Edge:
         node = AccumulateGrad(t)
         t._accumulator = weakref.ref(node)
     return (node, 0)
+
+
+def track(op: Op, operands: tuple[Any, ...], attrs: dict[str, Any], arrays: list[Any], outs: list[Tensor]) -> None:
+    """Give the results a node when some operand requires grad."""
+    edges: list[Edge] = []
+    tracked = inference = False
+    dtype = None
+    for x, a in zip(operands, arrays, strict=True):
+        edge = None
+        if hasattr(x, "_data"):
+            dtype = a.dtype
+            inference = inference or x._inference
+            if x._grad_fn is not None or x._requires_grad or x._linked:
+                edge = gradient_edge(x)
+                tracked = tracked or edge is not None
+        edges.append(edge)
+    if not tracked:
+        return
+    if inference:
+        raise RuntimeError(
+            "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in "
+            "computation tracked by autograd. To work around this, you can make a clone to get a normal tensor and use "
+            "it in autograd, or use `torch.no_grad()` instead of `torch.inference_mode()`."
+        )
+    if all(t._data.dtype.kind in "biu" for t in outs):
+        return
+    types = [(dtype, ()) if isinstance(a, NUMBERS) else (a.dtype, a.shape) for a in arrays]
+    out_types = tuple([(t._data.dtype, t._data.shape) for t in outs])
+    recorder = modes.recorder
+    sized = recorder is not None and recorder.sized
+    given = recorder.without_sizes(attrs) if sized else attrs
+    node = op_node(op, given, operands, types, tuple(edges), outs, out_types)
+    if sized:
+        recorder.note_node(node, attrs, operands, outs)
+    for i, t in enumerate(outs):
+        if t._data.dtype.kind not in "biu":
+            t._grad_fn, t._output_nr = node, i
 
 
 def own(t: Tensor) -> Tensor:

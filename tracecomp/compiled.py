@@ -18,7 +18,7 @@ from tracecomp.ir.graph import Graph
 from tracecomp.locks import Lock
 from tracecomp.modes import modes
 from tracecomp.padded import SizedPlan
-from tracecomp.plan import Plan, same_value
+from tracecomp.plan import Plan
 from tracecomp.profile import Profile
 from tracecomp.record.capture import record
 from tracecomp.record.describe import describe_recording
@@ -108,9 +108,9 @@ class Compiled:
             if miss is not None:
                 reason = reason or miss
                 continue
-            if known and not _compatible(recording, known):
+            if known and not recording.allows(known):
                 continue
-            if entry.plan is None and not self._follow and _reads_floats(recording):
+            if entry.plan is None and not self._follow and recording.reads_floats():
                 self._follow = True  # they are as good as certain to differ, and compiling takes longer than recording
                 reason = reason or "the numbers that it reads are followed"
                 continue
@@ -160,7 +160,7 @@ class Compiled:
 
     def explain(self) -> str:
         """What was recorded and why again, what each pass decided, what fused and why the rest did not."""
-        lines = [f"{self._name}: {self.recordings} recordings, {len(self.entries)} in use"]
+        lines = [f"{self._name}: recordings {self.recordings}, in use {len(self.entries)}"]
         lines += [f"recorded again: {reason}" for reason in self.misses]
         if self.eager_because is not None:
             lines.append(f"runs eagerly: {self.eager_because}")
@@ -321,7 +321,7 @@ class Compiled:
         """Take over what has moved since ``recording``: later ones read it from its place. Whether there was any."""
         moved = [p for p in recording.guards.moved() if p.id not in self._places]
         self._places.update({p.id: p for p in moved[: MAX_PLACES - len(self._places)]})
-        if _reads_floats(recording) or any(followed(x) for p in moved for x in p.leaves()):
+        if recording.reads_floats() or any(followed(x) for p in moved for x in p.leaves()):
             self._follow = True
         return bool(moved) and len(self._places) < MAX_PLACES
 
@@ -329,8 +329,8 @@ class Compiled:
         """The entries without those that depend on numbers which ``new`` follows."""
         if not self._follow:
             return self.entries
-        observed = _observed_at(new)
-        return [e for e in self.entries if e.follows or _observed_at(e.recording) <= observed]
+        observed = new.observed_at()
+        return [e for e in self.entries if e.follows or e.recording.observed_at() <= observed]
 
     @property
     def _place(self) -> str:
@@ -353,22 +353,6 @@ class Compiled:
         self.eager_because = reason
         self._chain.clear()
         warnings.warn(f"{self._name} runs eagerly from now on: {reason}", UserWarning, stacklevel=5)
-
-
-def _observed_at(recording: Recording) -> set[Source | None]:
-    """The lines whose numbers the recording depends on."""
-    return {source for _, seen, source in recording.predicates if followed(seen)}
-
-
-def _reads_floats(recording: Recording) -> bool:
-    return any(type(seen) is float for _, seen, _ in recording.predicates)
-
-
-def _compatible(recording: Recording, known: dict[int, Any]) -> bool:
-    """Whether the recording's path can be the one whose first predicates are ``known``."""
-    return all(
-        n < len(recording.predicates) and same_value(recording.predicates[n][1], seen) for n, seen in known.items()
-    )
 
 
 def compile(

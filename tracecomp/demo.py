@@ -168,6 +168,8 @@ def demo(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--batch", type=int, default=64, help="images per step (default 64)")
     parser.add_argument("--dump", type=Path, help="folder for the stages of every graph (default: a temporary one)")
     options = parser.parse_args(arguments)
+    if options.batch < 1 or options.epochs * (len(digits()[0]) // options.batch) <= WARM_UP:
+        parser.error(f"{options.epochs} epochs with batches of {options.batch} make no more than {WARM_UP} steps")
     folder = options.dump or Path(tempfile.mkdtemp(prefix="tracecomp-demo-"))
     rows = [["network", "last loss", "held-out accuracy", "step", "speed", "first calls"]]
     good = True

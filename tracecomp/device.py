@@ -28,6 +28,8 @@ class device:
             raise RuntimeError(
                 f"Expected one of {', '.join(self._TYPES)} device type at start of device string: {type}"
             )
+        if index is not None and index < 0:
+            raise RuntimeError(f"Device index must not be negative, got {index}")
         self.type = name
         self.index = int(number) if number else index
 

@@ -86,14 +86,6 @@ def native_failure(word: int, labels: Sequence[str]) -> Exception:
     return failure(kind, labels[(word & 0xFFFFFFFF) - 1], word >> 40)
 
 
-def user_frame(depth: int = 1) -> FrameType | None:
-    """The innermost frame outside this package and Python's own start-up code, or None when there is none."""
-    frame: FrameType | None = sys._getframe(depth)
-    while frame is not None and not is_user_file(frame.f_code.co_filename):
-        frame = frame.f_back
-    return frame
-
-
 @cache
 def is_user_file(name: str) -> bool:
     """Whether code from the file ``name`` is neither this package's nor frozen into Python."""
@@ -102,7 +94,9 @@ def is_user_file(name: str) -> bool:
 
 def user_source() -> Source | None:
     """File, line and function of the innermost frame outside this package."""
-    frame = user_frame(2)
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not is_user_file(frame.f_code.co_filename):
+        frame = frame.f_back
     if frame is None:
         return None
     return Source(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)

@@ -115,8 +115,10 @@ class set_grad_enabled(_ContextDecorator):
     """Set the gradient mode now; as a context manager, restore it at the end."""
 
     def __init__(self, mode: bool) -> None:
+        if not isinstance(mode, bool):
+            raise TypeError(f"set_grad_enabled(): argument 'mode' (position 1) must be bool, not {type(mode).__name__}")
         self._before = modes.grad
-        self._mode = modes.grad = bool(mode)
+        self._mode = modes.grad = mode
 
     def __enter__(self) -> None:
         modes.grad = self._mode

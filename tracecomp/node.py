@@ -12,7 +12,7 @@ import numpy as np
 from tracecomp.derivative import Derivative, derivative
 from tracecomp.errors import Source, user_source
 from tracecomp.ir.op import Op
-from tracecomp.ir.types import from_numpy_dtype
+from tracecomp.ir.types import from_numpy_dtype, type_word
 from tracecomp.modes import modes
 from tracecomp.ops.view import write_places
 
@@ -187,7 +187,7 @@ class SavedOut:
 
 
 _SaveRule = tuple[bool, frozenset[int], bool]
-_NUMBERS = (bool, int, float, complex)
+NUMBERS = (bool, int, float, complex)
 _save_rules: dict[str, _SaveRule] = {}
 _classes: dict[str, type[OpNode]] = {}
 
@@ -219,9 +219,9 @@ class OpNode(Node):
         if every:
             self.ins = operands
         else:
-            self.ins = tuple([x if i in positions or type(x) in _NUMBERS else None for i, x in enumerate(operands)])
+            self.ins = tuple([x if i in positions or type(x) in NUMBERS else None for i, x in enumerate(operands)])
         self.versions = [
-            0 if x is None or type(x) in _NUMBERS or x._storage is None else x._storage.version for x in self.ins
+            0 if x is None or type(x) in NUMBERS or x._storage is None else x._storage.version for x in self.ins
         ]
         self.outs: tuple[Any, ...] = tuple([SavedOut(t) for t in outs]) if keep else ()
         if modes.save_hooks:
@@ -289,7 +289,7 @@ class OpNode(Node):
             x, version = self.ins[slot], self.versions[slot]
             if isinstance(x, Packed):
                 return x.unpacked()
-            if isinstance(x, _NUMBERS):
+            if isinstance(x, NUMBERS):
                 return like._create("full", value=x, shape=(), dtype=from_numpy_dtype(self.types[slot][0]))
             if x._version != version:
                 raise RuntimeError(modified(x, version))
@@ -386,15 +386,8 @@ def _run_on_arrays(op: Op, operands: tuple[Any, ...], attrs: dict[str, Any]) -> 
     return op.impl(*operands, **attrs)
 
 
-_TYPE_WORDS = {
-    "bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long",
-    "float16": "Half", "bfloat16": "BFloat16", "float32": "Float", "float64": "Double",
-    "complex64": "ComplexFloat", "complex128": "ComplexDouble",
-}  # fmt: skip
-
-
 def modified(x: Any, expected: int | None, node: Node | None = None, number: int = 0) -> str:
-    word = _TYPE_WORDS[x._data.dtype.name]
+    word = type_word(x.dtype)
     node, number = (x._grad_fn, x._output_nr) if node is None else (node, number)
     made = f", which is output {number} of {node.name()}," if node is not None else ""
     return (

@@ -18,7 +18,7 @@ from tracecomp.outside import CompiledNode, Freed, Kept, differentiable
 from tracecomp.profile import Profile, profile_backend
 from tracecomp.record.binding import read, reader, tensor_of
 from tracecomp.record.pytree import LEAF, unflatten
-from tracecomp.record.recording import Followed, Given, Made, Plain, Recording, Result
+from tracecomp.record.recording import Followed, Given, Made, Plain, Recording, Result, same_value
 from tracecomp.runner import Backend, Make
 from tracecomp.runtime.fresh import maker
 from tracecomp.spare import Spare, fits, kept_outputs
@@ -306,10 +306,3 @@ def _made(made: dict[int, Tensor], outputs: Sequence[Array], number: int) -> Ten
     if t is None:
         t = made[number] = _new(outputs[number])
     return t
-
-
-def same_value(now: Any, seen: Any) -> bool:
-    """Whether a predicate has the value that was seen."""
-    if isinstance(seen, list):
-        return all(same_value(a, b) for a, b in zip(now, seen, strict=True))
-    return bool(now == seen) or (isinstance(seen, float) and math.isnan(seen) and math.isnan(now))

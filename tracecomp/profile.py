@@ -57,8 +57,8 @@ class Profile:
             )
         if len(self.kernels) > rows:
             lines.append(f"and {len(self.kernels) - rows} more")
-        count = f"{self.threads} thread{'s' if self.threads > 1 else ''}"
-        return "\n".join([*lines, f"{1e6 * self.seconds:.1f} us in {len(self.kernels)} kernels, {count}"])
+        counts = f"kernels {len(self.kernels)}, threads {self.threads}"
+        return "\n".join([*lines, f"{1e6 * self.seconds:.1f} us: {counts}"])
 
     def __str__(self) -> str:
         return self.table()

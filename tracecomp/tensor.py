@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from tracecomp.aliasing import (
     own,
     refresh,
     several_views,
+    track,
 )
 from tracecomp.fields import TensorFields, blank
 from tracecomp.interface import TensorInterface
@@ -40,7 +41,7 @@ from tracecomp.modes import (
     scope,
     set_grad_enabled,
 )
-from tracecomp.node import AccumulateGrad, Edge, Handle, Node, View, add_hook, op_node
+from tracecomp.node import NUMBERS, AccumulateGrad, Handle, Node, View, add_hook
 from tracecomp.size import Size
 
 __all__ = [
@@ -50,7 +51,6 @@ __all__ = [
 ]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
-_SCALARS = (bool, int, float, complex)
 _KEEPS_ORDER = ("elementwise", "view")  # results of others lie in row-major order, as PyTorch's do
 _ARITHMETIC = frozenset(
     ("elementwise", "reduction", "contraction", "convolution", "window", "cumulative", "scatter", "control")
@@ -79,34 +79,6 @@ class Tensor(TensorFields, TensorInterface):
     _value: Any = None
     __array_priority__ = 1000
 
-    if TYPE_CHECKING:  # what tracecomp.functional attaches
-
-        def __getattr__(self, name: str) -> Any: ...
-        def __getitem__(self, key: Any) -> Tensor: ...
-        def __setitem__(self, key: Any, value: Any) -> None: ...
-        def __add__(self, other: Any) -> Tensor: ...
-        def __radd__(self, other: Any) -> Tensor: ...
-        def __sub__(self, other: Any) -> Tensor: ...
-        def __rsub__(self, other: Any) -> Tensor: ...
-        def __mul__(self, other: Any) -> Tensor: ...
-        def __rmul__(self, other: Any) -> Tensor: ...
-        def __truediv__(self, other: Any) -> Tensor: ...
-        def __rtruediv__(self, other: Any) -> Tensor: ...
-        def __floordiv__(self, other: Any) -> Tensor: ...
-        def __mod__(self, other: Any) -> Tensor: ...
-        def __pow__(self, other: Any) -> Tensor: ...
-        def __matmul__(self, other: Any) -> Tensor: ...
-        def __and__(self, other: Any) -> Tensor: ...
-        def __or__(self, other: Any) -> Tensor: ...
-        def __invert__(self) -> Tensor: ...
-        def __neg__(self) -> Tensor: ...
-        def __lt__(self, other: Any) -> Tensor: ...
-        def __le__(self, other: Any) -> Tensor: ...
-        def __gt__(self, other: Any) -> Tensor: ...
-        def __ge__(self, other: Any) -> Tensor: ...
-        def __eq__(self, other: Any) -> Any: ...
-        def __ne__(self, other: Any) -> Any: ...
-
     @staticmethod
     def __tracecomp_apply__(op: Op, operands: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
         """Run a primitive: numpy result, recorded node, autograd node, view relation."""
@@ -120,7 +92,7 @@ class Tensor(TensorFields, TensorInterface):
             check_types(op, operands, attrs)
         try:
             if op.kind in _ARITHMETIC:
-                if len(arrays) > 1 and any(type(a) in _SCALARS for a in arrays):
+                if len(arrays) > 1 and any(type(a) in NUMBERS for a in arrays):
                     arrays = _strong(arrays)
                 with np.errstate(all="ignore"):
                     result = op.impl(*arrays, **attrs)
@@ -140,7 +112,7 @@ class Tensor(TensorFields, TensorInterface):
             recorder.node(op, operands, attrs, outs)
         if modes.grad:
             if op.vjp is not None:
-                _track(op, operands, attrs, arrays, outs)
+                track(op, operands, attrs, arrays, outs)
         elif modes.inference:
             for t in outs:
                 t._inference = True
@@ -340,12 +312,6 @@ class Tensor(TensorFields, TensorInterface):
     def __hash__(self) -> int:
         return id(self)
 
-    def __dlpack__(self, **options: Any) -> Any:
-        return self.numpy().__dlpack__(**options)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return (1, 0)
-
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         if not self.is_leaf:
             raise RuntimeError(
@@ -402,47 +368,10 @@ def set_grad(t: Tensor, value: Tensor | None) -> None:
     t._grad = value
 
 
-def _track(op: Op, operands: tuple[Any, ...], attrs: dict[str, Any], arrays: list[Any], outs: list[Tensor]) -> None:
-    """Give the results a node when some operand requires grad."""
-    edges: list[Edge] = []
-    tracked = inference = False
-    dtype = None
-    for x, a in zip(operands, arrays, strict=True):
-        edge = None
-        if isinstance(x, Tensor):
-            dtype = a.dtype
-            inference = inference or x._inference
-            if x._grad_fn is not None or x._requires_grad or x._linked:
-                edge = gradient_edge(x)
-                tracked = tracked or edge is not None
-        edges.append(edge)
-    if not tracked:
-        return
-    if inference:
-        raise RuntimeError(
-            "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in "
-            "computation tracked by autograd. To work around this, you can make a clone to get a normal tensor and use "
-            "it in autograd, or use `torch.no_grad()` instead of `torch.inference_mode()`."
-        )
-    if all(t._data.dtype.kind in "biu" for t in outs):
-        return
-    types = [(dtype, ()) if isinstance(a, _SCALARS) else (a.dtype, a.shape) for a in arrays]
-    out_types = tuple([(t._data.dtype, t._data.shape) for t in outs])
-    recorder = modes.recorder
-    sized = recorder is not None and recorder.sized
-    given = recorder.without_sizes(attrs) if sized else attrs
-    node = op_node(op, given, operands, types, tuple(edges), outs, out_types)
-    if sized:
-        recorder.note_node(node, attrs, operands, outs)
-    for i, t in enumerate(outs):
-        if t._data.dtype.kind not in "biu":
-            t._grad_fn, t._output_nr = node, i
-
-
 def _strong(arrays: list[Any]) -> list[Any]:
     """Operands for numpy, which takes Python numbers beside bfloat16, a type it does not know, for float64."""
     dtype = next((a.dtype for a in arrays if isinstance(a, np.ndarray) and a.dtype.kind == "V"), None)
-    return arrays if dtype is None else [np.asarray(a, dtype) if type(a) in _SCALARS else a for a in arrays]
+    return arrays if dtype is None else [np.asarray(a, dtype) if type(a) in NUMBERS else a for a in arrays]
 
 
 def _row(t: Tensor, i: int) -> Tensor:

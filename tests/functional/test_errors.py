@@ -32,6 +32,18 @@ CALLS = [
     "T.ones(2, 3).unflatten(1, (2, 2))", "T.searchsorted(T.ones(2, 2), T.ones(3, 3))", "len(T.tensor(1))",
     "T.ones(2).requires_grad_().numpy()", "T.set_default_dtype(T.int64)", "T.iinfo(T.float32)", "T.finfo(T.int64)",
     "T.from_numpy([1])", "T.ones(2, 3).size(2)", "T.allclose(T.ones(2), T.ones(2, dtype=T.float64))",
+    "T.linalg.solve_triangular(T.ones(2, 2), T.ones(3, 3), upper=True)", "T.cholesky_solve(T.ones(3, 2), T.ones(2, 2))",
+    "T.cholesky_solve(T.ones(2, 2).double(), T.ones(2, 2))", "T.triangular_solve(T.ones(3, 3), T.ones(2, 2))",
+    "T.linalg.lu_solve(T.ones(2, 2), T.tensor([1, 2], dtype=T.int32), T.ones(3, 2))",
+    "T.linalg.lu_solve(T.ones(2, 2), T.tensor([1, 2, 2], dtype=T.int32), T.ones(2, 2))",
+    "T.linalg.solve_triangular(T.ones(2, 2), T.ones(2), upper=True)", "T.linalg.lstsq(T.ones(3, 2), T.ones(2, 1))",
+    "T.bincount(T.ones(3))", "T.ones(3).add(1, alpha='a')", "T.full((2,), 'a')",
+    "T.full(2, 1)", "T.arange('a')", "T.ones(2, 3).var(0, correction='a')", "T.ones(2, 3).norm(p='x')",
+    "T.cartesian_prod(T.ones(2, 2))", "T.einsum('i1', T.ones(2, 3))", "T.set_grad_enabled('a')", "T.device('cpu', -5)",
+    "T.promote_types(T.float32, 3)", "T.can_cast(3, 4)", "T.ones(2).copy_('a')",
+    "T.ones(2).masked_scatter(T.tensor([True, True]), T.ones(1))", "T.ones(3)[1.5]", "T.ones(2).copy_(3)",
+    "T.func.jacrev(lambda x: 3)(T.ones(2))", "T.einsum('i,j->ij', T.ones(2), T.ones(3, dtype=T.float64))",
+    "T.linalg.lu_solve(T.eye(2), T.tensor([1., 2.]), T.ones(2, 2))", "T.ormqr(T.eye(2), T.ones(2).double(), T.eye(2))",
 ]  # fmt: skip
 
 

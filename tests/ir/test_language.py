@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import tracecomp.ops  # noqa: F401 - fills the registry
 from tests.samples import samples_of
 from tracecomp.errors import Source, VerifyError
 from tracecomp.ir.graph import Graph, Node, Origin

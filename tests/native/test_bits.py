@@ -7,7 +7,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-import tracecomp.ops  # noqa: F401 - fills the registry
 from tests.native.random_graphs import Maker
 from tests.native.running import compile_graph, run_built, run_native, same_bits
 from tracecomp.ir.interpret import Interpreter

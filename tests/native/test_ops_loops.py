@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import tracecomp.ops  # noqa: F401 - fills the registry
 from tests.native.running import compile_graph, graph_of, run_built
 from tests.samples import samples_of
 from tracecomp.ir.loop_interp import interpret_program

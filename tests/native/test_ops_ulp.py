@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import tracecomp.ops  # noqa: F401 - fills the registry
 from tests.native.test_ops_native import agree_complex
 from tests.samples import Case, samples_of
 from tracecomp.ir.graph import Graph

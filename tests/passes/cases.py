@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp import ops  # noqa: F401 - registers the operators that the texts name
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.interpret import interpret
 from tracecomp.ir.parser import parse_graph

@@ -42,7 +42,7 @@ def _candidates() -> Iterator[tuple[Any, ...]]:
     yield from ((x, 0, i, 1.0), (b,), (i,), (i, i), (i, 1), (x > 0.5, x, x), (m, [3, 3]), (m, (1, 0)))
     yield from ((m, (0,), (1,)), ([m, m],), ([x, x],), (image,), (image, 2), (image, (2, 2)), (image, kernel))
     yield from ((image[0], 2), (image[:, :, 0], 2), (image[:, :, 0], kernel[:, :, 0]), (image.unsqueeze(2), 2))
-    yield from ((image.unsqueeze(4), kernel.unsqueeze(4)), (m, m > 0.5), (m, m > 0.5, 1.0), (m, m > 0.5, x))
+    yield from ((image.unsqueeze(4), kernel.unsqueeze(4)), (m, m > 0.5), (m, m > 0.5, 1.0), (m, m > 0.5, m))
     yield from ((x, m.shape), (3,), (3, 3), (0, 3), (0.0, 1.0, 3), ((2, 3),), ((2, 3), 1.0), (m, m, i))
     yield from ((m[None], m[None]), (m[None], m[None], m[None]), (m, m[None], m[None]))
     yield from ((m, x, (x, x)), (x, x, 0.5), (m, 0.5), (m, 0, 0, 1))

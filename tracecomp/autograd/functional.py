@@ -56,7 +56,7 @@ def vjp(func: Func, inputs: Inputs, v: Any = None, create_graph: bool = False, s
     with enable_grad():
         ins = _prepared(inputs, create_graph)
         outs, many = _listed(func(*ins))
-        cotangents = _vectors(v, outs, "v")
+        cotangents = _vectors(v, outs)
         back = _gradients(outs, ins, create_graph, strict, cotangents)
         found = [_zeros(x) if g is None else g for x, g in zip(ins, back, strict=True)]
     return _result(outs, many, create_graph), _result(found, not isinstance(inputs, Tensor), create_graph)
@@ -67,7 +67,7 @@ def jvp(func: Func, inputs: Inputs, v: Any = None, create_graph: bool = False, s
     with enable_grad():
         ins = _prepared(inputs, create_graph)
         outs, many = _listed(func(*ins))
-        tangents = _vectors(v, ins, "v")
+        tangents = _vectors(v, ins)
         dummies = [_zeros(o).requires_grad_() for o in outs]
         back = _gradients(outs, ins, True, strict, dummies)
         pairs = [(g, t) for g, t in zip(back, tangents, strict=True) if g is not None]
@@ -81,7 +81,7 @@ def vhp(func: Func, inputs: Inputs, v: Any = None, create_graph: bool = False, s
     with enable_grad():
         ins = _prepared(inputs, create_graph)
         out = _scalar(func(*ins))
-        tangents = _vectors(v, ins, "v")
+        tangents = _vectors(v, ins)
         first = [_zeros(x) if g is None else g for x, g in zip(ins, _gradients(out, ins, True, strict), strict=True)]
         second = _gradients(first, ins, create_graph, strict, tangents)
         found = [_zeros(x) if g is None else g for x, g in zip(ins, second, strict=True)]
@@ -146,17 +146,17 @@ def _check_strict(strict: bool, outs: tuple[list[Tensor], bool]) -> None:
         raise RuntimeError("The output of the user-provided function does not require gradients in strict mode.")
 
 
-def _vectors(v: Any, like: Sequence[Tensor], name: str) -> list[Tensor]:
+def _vectors(v: Any, like: Sequence[Tensor]) -> list[Tensor]:
     if v is None:
         if len(like) != 1 or like[0].numel() != 1:
-            raise RuntimeError(f"The vector {name} can only be None if there is a single value with a single element.")
+            raise RuntimeError("The vector v can only be None if there is a single value with a single element.")
         return [create("full", value=1.0, shape=tuple(like[0].shape), dtype=like[0].dtype)]
     vectors = _listed(v)[0]
     if len(vectors) != len(like):
-        raise RuntimeError(f"{name} has {len(vectors)} elements where {len(like)} are expected")
+        raise RuntimeError(f"v has {len(vectors)} elements where {len(like)} are expected")
     for i, (t, x) in enumerate(zip(vectors, like, strict=True)):
         if t.shape != x.shape:
-            raise RuntimeError(f"Entry {i} in {name} has invalid size: should be {x.shape} but got {t.shape}")
+            raise RuntimeError(f"Entry {i} in v has invalid size: should be {x.shape} but got {t.shape}")
     return vectors
 
 

@@ -281,9 +281,8 @@ class _CallStub(CallGuards):
 
     # ---- the builtin
 
-    def _call(self) -> str:
-        a = Assembler()
-        argument = a.let("alloca ptr")
+    def _found(self, a: Assembler) -> tuple[str, str, str]:
+        """The record that fits the call, who holds it, and its objects, in block ``hit``; ``general`` returns."""
         a.need(a.same("%names", "null"), "general")
         chain = a.load("ptr", "%self", TUPLE_ITEMS + 8)
         first = a.load("ptr", chain, LIST_ITEMS)
@@ -302,6 +301,12 @@ class _CallStub(CallGuards):
         general = a.load("ptr", "%self", TUPLE_ITEMS)
         a.do(f"ret ptr {a.let(f'call ptr @PyObject_Vectorcall(ptr {general}, ptr %args, i64 %count, ptr %names)')}")
         a.block("hit")
+        return record, holder, objects
+
+    def _call(self) -> str:
+        a = Assembler()
+        argument = a.let("alloca ptr")
+        record, holder, objects = self._found(a)
         a.do(f"call void @Py_IncRef(ptr {holder})")
         a.store("i64", "1", record, header("busy"))
         ready = a.let(f"call i64 @tc.memory(ptr {objects}, ptr {record})")

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from tracecomp.codegen import math_exponential as exponential
 from tracecomp.codegen import math_fast as fast
+from tracecomp.codegen import math_power as power
 from tracecomp.codegen import math_remainder as remainders
 from tracecomp.codegen import math_special as special
 from tracecomp.codegen import math_trigonometric as trigonometric
@@ -48,7 +49,7 @@ _OF_BOTH: dict[str, Callable[..., Number]] = {
     "log2": exponential.log2,
     "log10": exponential.log10,
     "log1p": exponential.log1p,
-    "pow": exponential.power,
+    "pow": power.power,
     "sinh": exponential.sinh,
     "atanh": exponential.atanh,
     "sin": trigonometric.sin,

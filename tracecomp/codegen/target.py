@@ -24,11 +24,6 @@ class Target:
         """Whether multiplying by a power of two is one instruction."""
         return self.is_x86 and self.vector_bits == 512
 
-    @property
-    def has_half(self) -> bool:
-        """Whether conversions between half and float are instructions."""
-        return "+f16c" in self.features or "+fullfp16" in self.features
-
 
 def vector_bits_of(features: str) -> int:
     """The widest vectors that ``features`` (LLVM's comma separated list) offers."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from tracecomp.distributions import constraints
 from tracecomp.distributions.constraints import Constraint
-from tracecomp.distributions.discrete import Binary, Binomial, Categorical, softplus
-from tracecomp.distributions.distribution import Distribution
+from tracecomp.distributions.discrete import Binary, Binomial, Categorical, OfCategorical, softplus
 from tracecomp.distributions.gamma import Gamma
 from tracecomp.functional import names as T
 from tracecomp.modes import no_grad
@@ -59,10 +58,8 @@ class NegativeBinomial(Binary):
         return weight + T.where(n + value == 0, 0, ways)
 
 
-class Multinomial(Distribution):
+class Multinomial(OfCategorical):
     """How often each class was drawn in ``total_count`` draws."""
-
-    arg_constraints: ClassVar[dict[str, Constraint]] = Categorical.arg_constraints
 
     def __init__(
         self, total_count: int = 1, probs: Any = None, logits: Any = None, validate_args: bool | None = None
@@ -73,18 +70,6 @@ class Multinomial(Distribution):
         self._categorical = Categorical(probs, logits, validate_args=False)
         shape = self._categorical.param_shape
         super().__init__(shape[:-1], shape[-1:], validate_args)
-
-    @property
-    def probs(self) -> Any:
-        return self._categorical.probs
-
-    @property
-    def logits(self) -> Any:
-        return self._categorical.logits
-
-    @property
-    def param_shape(self) -> Any:
-        return self._categorical.param_shape
 
     @property
     def support(self) -> Constraint:

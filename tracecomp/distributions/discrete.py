@@ -283,15 +283,11 @@ class Categorical(Distribution):
         return values.expand(-1, *self._batch_shape) if expand else values
 
 
-class OneHotCategorical(Distribution):
-    """A class as a vector with a single 1."""
+class OfCategorical(Distribution):
+    """What is made of draws of a :class:`Categorical`, and has its parameters."""
 
     arg_constraints: ClassVar[dict[str, Constraint]] = Categorical.arg_constraints
-    has_enumerate_support = True
-
-    def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
-        self._categorical = Categorical(probs, logits, validate_args)
-        super().__init__(self._categorical.batch_shape, self._categorical.param_shape[-1:], validate_args)
+    _categorical: Categorical
 
     @property
     def probs(self) -> Any:
@@ -300,6 +296,20 @@ class OneHotCategorical(Distribution):
     @property
     def logits(self) -> Any:
         return self._categorical.logits
+
+    @property
+    def param_shape(self) -> Any:
+        return self._categorical.param_shape
+
+
+class OneHotCategorical(OfCategorical):
+    """A class as a vector with a single 1."""
+
+    has_enumerate_support = True
+
+    def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
+        self._categorical = Categorical(probs, logits, validate_args)
+        super().__init__(self._categorical.batch_shape, self._categorical.param_shape[-1:], validate_args)
 
     @property
     def support(self) -> Constraint:

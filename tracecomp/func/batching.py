@@ -55,11 +55,9 @@ def _to_front(x: Any, axis: int) -> Any:
     return x if axis == 0 else prim.permute(x, dims=order)
 
 
-def _to_axis(x: Any, axis: int) -> Any:
-    """The leading axis moved to ``axis``."""
-    order = [i for i in range(x.ndim) if i != 0]
-    order.insert(axis, 0)
-    return x if axis == 0 else prim.permute(x, dims=tuple(order))
+def _second(x: Any) -> Any:
+    """The leading axis made the second."""
+    return prim.permute(x, dims=(1, 0, *range(2, x.ndim)))
 
 
 def _rank(x: Any) -> int:
@@ -224,7 +222,7 @@ def _scan(size: int, node: Node, operands: list[Any]) -> Any:
     a = node.attrs
     carries, xs = a["carries"], a["xs"]
     given = [whole(size, x) for x in operands]
-    given[carries : carries + xs] = [_to_axis(x, 1) for x in given[carries : carries + xs]]
+    given[carries : carries + xs] = [_second(x) for x in given[carries : carries + xs]]
     found = prim.scan(*given, **{**a, "body": batched_body(size, a["body"])})
     return [*found[:carries], *(_to_front(y, 1) for y in found[carries:])]
 

@@ -110,6 +110,12 @@ def grad(func: Func, argnums: Argnums = 0, has_aux: bool = False) -> Func:
     return run
 
 
+def _only_tensors(name: str, outs: list[Any]) -> None:
+    for out in outs:
+        if not isinstance(out, Tensor):
+            raise RuntimeError(f"{name}: expected f(*primals) to return only tensors, got unsupported type {type(out)}")
+
+
 def vjp(func: Func, *primals: Any, has_aux: bool = False) -> Any:
     """``(func(*primals), vjp_fn)``: ``vjp_fn(cotangents)`` is the tuple of vector-Jacobian products."""
     with enable_grad():
@@ -118,6 +124,7 @@ def vjp(func: Func, *primals: Any, has_aux: bool = False) -> Any:
         output, aux = output if has_aux else (output, None)
         outs: list[Any] = []
         structure = flatten(output, outs)
+        _only_tensors("vjp(f, *primals)", outs)
 
     def vjp_fn(*cotangents: Any) -> Any:
         given: list[Any] = []
@@ -144,6 +151,7 @@ def jvp(func: Func, primals: tuple[Any, ...], tangents: tuple[Any, ...], *, has_
         output, aux = output if has_aux else (output, None)
         outs: list[Any] = []
         structure = flatten(output, outs)
+        _only_tensors("jvp(f, primals, tangents)", outs)
         pushed = [level.without(t) for t in _pushed(level, outs, given)]
     value = unflatten(structure, [level.without(o) for o in outs])
     tangent = unflatten(structure, pushed)

@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.errors import CaptureError, user_source
 from tracecomp.ir.graph import Value
 from tracecomp.ir.index import index
 from tracecomp.ir.op import Indexed, Op
 from tracecomp.modes import ModuleChanges, host, modes
 from tracecomp.random import default_generator
+from tracecomp.record.cells import Cell
 from tracecomp.record.pytree import flatten
-from tracecomp.record.recorder import Cell, Recorder
+from tracecomp.record.recorder import Recorder
 from tracecomp.tensor import Tensor
 
 # Marks in a trace where a history ends; never part of any other graph.
@@ -63,6 +65,13 @@ class Trace(Recorder):
                 ModuleChanges.ran(module)
             finally:
                 modes.recorder = self
+
+    def leave(self, t: Tensor, how: str) -> None:
+        """Refuse that an example leaves the graph."""
+        raise CaptureError(
+            f"{how} at {user_source()}: the function runs once for all values, as {self.graph.name}, so they cannot "
+            "leave for numpy. Use tensor operations."
+        )
 
     def written(self) -> list[Tensor]:
         """Tensors that existed before and were written."""

@@ -18,7 +18,8 @@ _ONLY_FLOATS = """
     adaptive_max_pool3d gaussian_nll_loss glu grid_sample hardshrink hardsigmoid hardswish histc histogram histogramdd
     huber_loss hypot kl_div leaky_relu lerp logcumsumexp logsigmoid lu_solve max_pool1d max_unpool1d max_unpool2d
     max_unpool3d mish multi_margin_loss multilabel_margin_loss multilabel_soft_margin_loss nextafter nll_loss ormqr
-    pdist poisson prelu renorm rrelu selu silu smooth_l1_loss softplus softshrink vecdot
+    pdist poisson prelu renorm rms_norm rrelu selu silu smooth_l1_loss softplus softshrink
+    vecdot
 """
 _NO_BOOLS = """
     addbmm addcmul addmm addmv avg_pool1d avg_pool2d avg_pool3d baddbmm bilinear bmm bucketize conv1d conv2d conv3d

@@ -36,9 +36,9 @@ def two(name: str, a: Any, b: Any, numbers: bool = False) -> tuple[Operand, Oper
     return operand(a, name, "input"), operand(b, name, "other")
 
 
-def _scaled(name: str, other: Operand, alpha: Number, *operands: Operand) -> Operand:
+def _scaled(name: str, other: Operand, alpha: Any, *operands: Operand) -> Operand:
     """``alpha * other`` in the dtype of the result."""
-    dtype = result_dtype(*operands)
+    dtype, alpha = result_dtype(*operands), operand(alpha, name, "alpha")
     if not dtype.differentiable and isinstance(alpha, float):
         raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
     if dtype.kind != "bool" and isinstance(alpha, bool):

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tracecomp.functional.method import function, publish
-from tracecomp.functional.promotion import cast, not_implemented, type_word
-from tracecomp.ir.types import DType, float32, float64
+from tracecomp.functional.promotion import cast, not_implemented
+from tracecomp.ir.types import DType, float32, float64, type_word
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor
 

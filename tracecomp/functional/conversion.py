@@ -14,7 +14,7 @@ from tracecomp.functional.promotion import can_cast as _can_cast
 from tracecomp.functional.promotion import cast, dtype_argument, operand
 from tracecomp.functional.promotion import result_dtype as _result_dtype
 from tracecomp.ir import types
-from tracecomp.ir.types import DType, promote
+from tracecomp.ir.types import DType, promote, type_word
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor
 
@@ -70,12 +70,7 @@ def type_as(input: Tensor, other: Tensor) -> Tensor:
     return cast(input, other.dtype)
 
 
-_TYPE_WORDS = {
-    "FloatTensor": types.float32, "DoubleTensor": types.float64, "HalfTensor": types.float16,
-    "BFloat16Tensor": types.bfloat16, "IntTensor": types.int32, "LongTensor": types.int64,
-    "ShortTensor": types.int16, "CharTensor": types.int8, "ByteTensor": types.uint8, "BoolTensor": types.bool_,
-    "ComplexFloatTensor": types.complex64, "ComplexDoubleTensor": types.complex128,
-}  # fmt: skip
+_TYPES = {f"{type_word(t)}Tensor": t for t in types.DTYPES}
 
 
 def dtype_of_type(kind: Any) -> DType:
@@ -85,7 +80,7 @@ def dtype_of_type(kind: Any) -> DType:
     found = getattr(kind, "dtype", None)
     if isinstance(found, DType):
         return found
-    dtype = _TYPE_WORDS.get(str(kind).rpartition(".")[2])
+    dtype = _TYPES.get(str(kind).rpartition(".")[2])
     if dtype is None:
         raise ValueError(f"invalid type: {kind!r}")
     return dtype
@@ -95,7 +90,7 @@ def dtype_of_type(kind: Any) -> DType:
 def type_(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     """The type's name, as ``torch.FloatTensor``; with an argument, a conversion."""
     if dtype is None:
-        return "torch." + next(word for word, t in _TYPE_WORDS.items() if t is input.dtype)
+        return f"torch.{type_word(input.dtype)}Tensor"
     return cast(input, dtype_of_type(dtype))
 
 
@@ -205,13 +200,13 @@ def result_type(tensor1: Any, tensor2: Any) -> DType:
 @function(method=False)
 def promote_types(type1: DType, type2: DType) -> DType:
     """The smallest dtype that holds both."""
-    return promote(type1, type2)
+    return promote(dtype_argument(type1, "promote_types"), dtype_argument(type2, "promote_types"))
 
 
 @function(method=False)
 def can_cast(from_: DType, to: DType) -> bool:
     """Whether in-place results of ``from_`` may be stored in ``to``."""
-    return _can_cast(from_, to)
+    return _can_cast(dtype_argument(from_, "can_cast"), dtype_argument(to, "can_cast"))
 
 
 @function(method=False)

@@ -13,7 +13,7 @@ from tracecomp.device import check_device
 from tracecomp.functional.defaults import default_dtype
 from tracecomp.functional.dims import new_shape
 from tracecomp.functional.method import function
-from tracecomp.functional.promotion import Number, bring_exact, cast, check_range, scalar_dtype
+from tracecomp.functional.promotion import Number, bring_exact, cast, check_range, operand, scalar_dtype
 from tracecomp.ir.arrays import at_line, new_array
 from tracecomp.ir.types import DType, from_numpy_dtype, promote
 from tracecomp.modes import modes
@@ -221,6 +221,8 @@ def full(
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """A tensor of ``fill_value``, in its own dtype unless given."""
+    if not isinstance(size, Sequence):
+        raise TypeError(f"full(): argument 'size' (position 1) must be tuple of ints, not {type(size).__name__}")
     return finish(_filled(new_shape((size,)), fill_value, dtype), requires_grad, device)
 
 
@@ -229,7 +231,7 @@ def _filled(shape: tuple[int, ...], fill_value: Any, dtype: DType | None) -> Ten
         if fill_value.ndim:
             raise RuntimeError(f"fill_value must be a number or a 0-d tensor, not of shape {list(fill_value.shape)}")
         return prim.expand(cast(fill_value, dtype or fill_value.dtype), shape=shape).clone()
-    number = fill_value.item() if isinstance(fill_value, np.generic) else fill_value
+    number: Any = operand(fill_value, "full", "fill_value")
     return constant(shape, number, dtype or scalar_dtype(number))
 
 

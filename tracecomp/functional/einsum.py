@@ -8,6 +8,7 @@ from typing import Any
 
 from tracecomp.functional.matmul import contract
 from tracecomp.functional.method import function
+from tracecomp.functional.promotion import cast, result_dtype
 from tracecomp.functional.shaping import diagonal, to_shape
 from tracecomp.ir.types import broadcast_shapes
 from tracecomp.ops.prim import prim
@@ -40,7 +41,7 @@ def _parse(equation: str, operands: Sequence[Tensor]) -> tuple[list[str], str, t
     for i, (term, x) in enumerate(zip(terms, operands, strict=True)):
         named = term.replace("...", "", 1)
         if any(c not in string.ascii_letters for c in named):
-            raise RuntimeError(f"einsum(): invalid subscript given at index in the equation string: {equation!r}")
+            raise RuntimeError(f"einsum(): invalid subscript {named!r} in {equation!r}, subscripts must be in [a-zA-Z]")
         extra = x.ndim - len(named)
         if extra < 0 or (extra and "..." not in term):
             raise RuntimeError(
@@ -123,6 +124,9 @@ def einsum(*args: Any) -> Tensor:
         equation, operands = _from_sublists(args)
     if not operands:
         raise ValueError("einsum(): must provide at least one operand")
+    if len(operands) > 1:
+        dtype = result_dtype(*operands)
+        operands = [cast(x, dtype) for x in operands]
     terms, out, _ = _parse(equation, operands)
     pairs = [_without_repeats(x, t) for x, t in zip(operands, terms, strict=True)]
     sizes = _sizes([x for x, _ in pairs], [t for _, t in pairs])

@@ -280,6 +280,11 @@ publish("orgqr", householder_product, method=True)
 
 def _fitting(name: str, input: Tensor, tau: Tensor, other: Tensor | None = None) -> None:
     """Reflections, their factors and what they are applied to belong together."""
+    for what, given in (("tau", tau), ("other", other)):
+        if given is not None and given.dtype is not input.dtype:
+            raise RuntimeError(
+                f"{name}: Expected input and {what} to have the same dtype, but got {input.dtype} and {given.dtype}"
+            )
     if tau.ndim != input.ndim - 1:
         raise RuntimeError(
             f"{name}: Expected tau to have one dimension less than input, but got tau.ndim equal to {tau.ndim} and "

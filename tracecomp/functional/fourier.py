@@ -7,9 +7,9 @@ from typing import Any
 
 from tracecomp.functional.dims import wrap_dim
 from tracecomp.functional.method import namespaced
-from tracecomp.functional.promotion import as_float, cast, type_word
+from tracecomp.functional.promotion import as_float, cast
 from tracecomp.functional.shaping import cut_range
-from tracecomp.ir.types import float32, float64
+from tracecomp.ir.types import float32, float64, type_word
 from tracecomp.ops.fourier import ADJOINT, NORMS
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor

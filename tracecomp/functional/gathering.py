@@ -12,9 +12,9 @@ from tracecomp.functional.creation import constant
 from tracecomp.functional.dims import wrap_dim
 from tracecomp.functional.indexing import normal_index
 from tracecomp.functional.method import function
-from tracecomp.functional.promotion import Number, bring_exact, cast, scalar, type_word
+from tracecomp.functional.promotion import Number, bring_exact, cast, scalar
 from tracecomp.functional.shaping import to_shape
-from tracecomp.ir.types import DType, bool_, broadcast_shapes, int8, int16, int32, int64, uint8
+from tracecomp.ir.types import DType, bool_, broadcast_shapes, int8, int16, int32, int64, type_word, uint8
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor, create, wrap
 

@@ -15,9 +15,9 @@ import numpy as np
 from tracecomp.functional.creation import array_of, constant
 from tracecomp.functional.dims import Shape, as_index, is_index
 from tracecomp.functional.method import function, publish
-from tracecomp.functional.promotion import bring_exact, cast, type_word
+from tracecomp.functional.promotion import bring_exact, cast
 from tracecomp.functional.shaping import row_major, to_shape
-from tracecomp.ir.types import bool_, broadcast_shapes, int64, uint8
+from tracecomp.ir.types import bool_, broadcast_shapes, int64, type_word, uint8
 from tracecomp.modes import modes
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor, assign_, create, wrap
@@ -67,6 +67,9 @@ def _index_tensor(item: Any) -> Tensor:
         return cast(item, bool_) if item.dtype is uint8 else item
     if isinstance(item, Sequence) and not len(item):
         return wrap(np.zeros((0,), np.int64))
+    if isinstance(item, float | complex):
+        kind = type(item).__name__
+        raise IndexError(f"only integers, slices, `...`, None and tensors of integers or bools index (got {kind})")
     array = array_of(list(item) if isinstance(item, range) else item, None)
     if array.dtype.kind not in "iub":
         raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
@@ -387,6 +390,10 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     if source.numel() == 0 or count == 0:
         return prim.cast(x, dtype=x.dtype)
     order = prim.sub(prim.cumsum(cast(to_shape(m, (count,)), int64), axis=0), 1)
+    if source.numel() < count and int(order[-1]) >= source.numel():
+        raise RuntimeError(
+            f"masked_scatter: expected source to have at least as many elements ({source.numel()}) as the mask has ones"
+        )
     order = prim.maximum(prim.minimum(order, source.numel() - 1), 0)
     taken = prim.take(to_shape(source, (source.numel(),)), order, axis=0)
     return prim.where(m, to_shape(taken, shape), x)

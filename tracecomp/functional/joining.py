@@ -269,6 +269,9 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
 @function(method=False)
 def cartesian_prod(*tensors: Any) -> Tensor:
     """Every combination of one element of each tensor, as rows."""
+    for x in tensors:
+        if isinstance(x, Tensor) and x.ndim != 1:
+            raise RuntimeError(f"Expect a 1D vector, but got shape {list(x.shape)}")
     if len(tensors) == 1 and isinstance(tensors[0], Tensor):
         return tensors[0]
     return stack([flatten(g) for g in meshgrid(*tensors)], 1)

@@ -52,11 +52,7 @@ class _TypedMeta(type):
         return legacy_tensor(cls.dtype, args)
 
 
-for _name, _dtype in (
-    ("FloatTensor", types.float32), ("DoubleTensor", types.float64), ("HalfTensor", types.float16),
-    ("BFloat16Tensor", types.bfloat16), ("IntTensor", types.int32), ("LongTensor", types.int64),
-    ("ShortTensor", types.int16), ("CharTensor", types.int8), ("ByteTensor", types.uint8),
-    ("BoolTensor", types.bool_),
-):  # fmt: skip
+for _dtype in (t for t in types.DTYPES if not t.is_complex):
+    _name = f"{types.type_word(_dtype)}Tensor"
     publish(_name, _TypedMeta(_name, (), {"dtype": _dtype, "__doc__": f"Constructor of {_dtype.name} tensors."}))
 

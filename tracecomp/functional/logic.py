@@ -10,7 +10,7 @@ from tracecomp.functional.arithmetic import install_operators
 from tracecomp.functional.complexes import modulus
 from tracecomp.functional.method import function, publish, store_inplace
 from tracecomp.functional.promotion import Operand, cast, common, not_implemented, operand, result_dtype
-from tracecomp.ir.types import bool_
+from tracecomp.ir.types import bool_, type_word
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor
 
@@ -145,7 +145,7 @@ def isclose(
     if not isinstance(other, Tensor):
         raise TypeError(f"isclose(): argument 'other' (position 2) must be Tensor, not {type(other).__name__}")
     if input.dtype is not other.dtype:
-        raise RuntimeError(f"{_word(input)} did not match {_word(other)}")
+        raise RuntimeError(f"{type_word(input.dtype)} did not match {type_word(other.dtype)}")
     if rtol < 0 or atol < 0:
         raise RuntimeError(f"rtol and atol must be greater than or equal to zero, but got {rtol} and {atol}")
     close = prim.eq(input, other)
@@ -169,10 +169,6 @@ def _isnan(x: Tensor) -> Tensor:
 
 def _float(x: Tensor) -> Any:
     return result_dtype(x, 1.0)
-
-
-def _word(x: Tensor) -> str:
-    return x.dtype.name.capitalize()
 
 
 @function(composite=True)

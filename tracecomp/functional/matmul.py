@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import string
 from collections.abc import Sequence
 from typing import Any
@@ -11,8 +10,7 @@ from tracecomp.functional.arithmetic import install_operators, mul
 from tracecomp.functional.dims import wrap_dims
 from tracecomp.functional.method import function
 from tracecomp.functional.promotion import Number, cast, result_dtype, scalar, with_zero_gradient
-from tracecomp.functional.reduction import safe_sqrt
-from tracecomp.functional.shaping import matrix_transpose, to_shape
+from tracecomp.functional.shaping import to_shape
 from tracecomp.ir.types import bool_, broadcast_shapes, int64, uint8
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor, create
@@ -42,12 +40,6 @@ def contract(a: Tensor, b: Tensor, spec: str) -> Tensor:
     return prim.contract(a, b, spec=spec)
 
 
-def _need_dims(name: str, x: Tensor, ndim: int, argument: str) -> None:
-    if x.ndim != ndim:
-        kind = {1: "a vector", 2: "a matrix", 3: "a 3D tensor"}[ndim]
-        raise RuntimeError(f"{name}: expected {argument} to be {kind}, but got a {x.ndim}D tensor")
-
-
 def _mismatch(a: Sequence[int], b: Sequence[int]) -> RuntimeError:
     left, right = ("x".join(map(str, s)) for s in (a, b))
     return RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({left} and {right})")
@@ -56,8 +48,9 @@ def _mismatch(a: Sequence[int], b: Sequence[int]) -> RuntimeError:
 @function()
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
     """Product of two matrices, without broadcasting."""
-    _need_dims("mm", input, 2, "self")
-    _need_dims("mm", mat2, 2, "mat2")
+    for argument, x in (("self", input), ("mat2", mat2)):
+        if x.ndim != 2:
+            raise RuntimeError(f"mm: expected {argument} to be a matrix, but got a {x.ndim}D tensor")
     if input.shape[1] != mat2.shape[0]:
         raise _mismatch(input.shape, mat2.shape)
     same_dtype("mm", input, mat2)
@@ -356,69 +349,6 @@ def identity(like: Tensor) -> Tensor:
     row = create("iota", shape=shape, axis=len(shape) - 2, dtype=int64)
     column = create("iota", shape=shape, axis=len(shape) - 1, dtype=int64)
     return cast(prim.eq(row, column), like.dtype)
-
-
-@function(method=False, composite=True)
-def cdist(
-    x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary"
-) -> Tensor:
-    """Distances in the p-norm between every row of ``x1`` and every row of ``x2``.
-
-    Euclidean ones of more than 25 rows come from products of matrices, as in PyTorch (``compute_mode`` says when):
-    faster, with fewer digits where rows are nearly equal.
-    """
-    if compute_mode not in _MODES:
-        raise ValueError(f"{compute_mode} is not a valid value for compute_mode")
-    if x1.ndim < 2 or x2.ndim < 2:
-        which, bad = ("X1", x1) if x1.ndim < 2 else ("X2", x2)
-        raise RuntimeError(f"cdist only supports at least 2D tensors, {which} got: {bad.ndim}D")
-    if x1.shape[-1] != x2.shape[-1]:
-        raise RuntimeError(f"X1 and X2 must have the same number of columns. X1: {x1.shape[-1]} X2: {x2.shape[-1]}")
-    if p < 0:
-        raise RuntimeError("cdist only supports non-negative p values")
-    a, b = tuple(x1.shape), tuple(x2.shape)
-    if p == 2 and max(a[-2], b[-2]) >= _MODES[compute_mode]:
-        return _euclidean(x1, x2)
-    left = prim.reshape(x1, shape=(*a[:-1], 1, a[-1]))
-    right = prim.reshape(x2, shape=(*b[:-2], 1, *b[-2:]))
-    return distance(prim.sub(left, right), p)
-
-
-_MODES = {
-    "use_mm_for_euclid_dist_if_necessary": 26, "use_mm_for_euclid_dist": 0, "donot_use_mm_for_euclid_dist": math.inf
-}  # fmt: skip
-"""From how many rows on Euclidean distances come from products."""
-
-
-def _euclidean(x1: Tensor, x2: Tensor) -> Tensor:
-    """sqrt(|x|^2 - 2 x y + |y|^2)"""
-    squares = [prim.sum(prim.mul(x, x), axes=(x.ndim - 1,)) for x in (x1, x2)]
-    first = prim.reshape(squares[0], shape=(*x1.shape[:-1], 1))
-    second = prim.reshape(squares[1], shape=(*x2.shape[:-2], 1, x2.shape[-2]))
-    total = prim.add(prim.sub(first, prim.mul(matmul(x1, matrix_transpose(x2)), 2.0)), second)
-    return safe_sqrt(prim.maximum(total, 0.0))
-
-
-def distance(difference: Tensor, p: float) -> Tensor:
-    """The p-norm over the last dimension; its gradient at zero is zero."""
-    size = prim.abs(difference)
-    axes = (difference.ndim - 1,)
-    if p == 0:
-        counted = cast(prim.ne(difference, 0.0), difference.dtype)
-        return prim.sum(with_zero_gradient(counted, difference), axes=axes)
-    if p == 1:
-        return prim.sum(size, axes=axes)
-    if math.isinf(p):
-        if difference.shape[-1] == 0:
-            return prim.sum(size, axes=axes)
-        return prim.max(size, axes=axes)
-    if p == 2:
-        return safe_sqrt(prim.sum(prim.mul(difference, difference), axes=axes))
-    zero = prim.eq(size, 0.0)
-    powers = prim.where(zero, 0.0, prim.pow(prim.where(zero, 1.0, size), float(p)))
-    total = prim.sum(powers, axes=axes)
-    empty = prim.eq(total, 0.0)
-    return prim.where(empty, 0.0, prim.pow(prim.where(empty, 1.0, total), 1.0 / p))
 
 
 @function(composite=True)

@@ -14,7 +14,8 @@ from typing import Any
 
 from tracecomp.functional.accepted import accepting, refuse_complex, takes_complex
 from tracecomp.functional.autocast import casts
-from tracecomp.functional.promotion import can_cast, dtype_argument, type_word
+from tracecomp.functional.promotion import can_cast, dtype_argument
+from tracecomp.ir.types import type_word
 from tracecomp.modes import grad_enabled, modes, no_grad, scope
 from tracecomp.tensor import Tensor, assign_, before_write
 

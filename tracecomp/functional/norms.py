@@ -12,7 +12,7 @@ from tracecomp.functional.method import function, namespaced
 from tracecomp.functional.promotion import cast, common, not_implemented, with_zero_gradient
 from tracecomp.functional.reduction import any_zero, reduced, safe_sqrt
 from tracecomp.functional.shaping import cut_range, movedim, to_shape
-from tracecomp.ir.types import DType, broadcast_shapes
+from tracecomp.ir.types import DType, broadcast_shapes, type_word
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor
 
@@ -45,7 +45,7 @@ def vector_norm(
     x = x.abs() if x.dtype.is_complex else x
     if not x.dtype.is_floating_point:
         raise RuntimeError(
-            f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {x.dtype.name.capitalize()}"
+            f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {type_word(x.dtype)}"
         )
     x = x if dtype is None else cast(x, dtype)
     axes = reduce_axes(dim, x.ndim)
@@ -137,11 +137,13 @@ def norm(
     if not input.dtype.is_floating_point and dtype is None:
         raise RuntimeError(
             "linalg.vector_norm: Expected a floating point or complex tensor as input. Got "
-            + input.dtype.name.capitalize()
+            + type_word(input.dtype)
         )
     x = input if dtype is None else cast(input, dtype)
     if p == "nuc":
         return matrix_norm(x, "nuc", (0, 1) if dim is None else dim, keepdim)
+    if isinstance(p, str) and p != "fro":
+        raise RuntimeError(f"linalg.matrix_norm: Order {p} not supported.")
     order = 2.0 if p in ("fro", None) else float(p)
     axes = reduce_axes(dim, x.ndim)
     return power_norm(x, order, axes, keepdim)
@@ -176,13 +178,13 @@ def cross_of(a: Tensor, b: Tensor, axis: int) -> Tensor:
     return prim.concat(*pieces, axis=axis)
 
 
-def _cross(a: Tensor, b: Tensor, dim: int, name: str) -> Tensor:
+def _cross(a: Tensor, b: Tensor, dim: int) -> Tensor:
     if a.ndim != b.ndim:
-        raise RuntimeError(f"{name}: inputs must have the same number of dimensions.")
+        raise RuntimeError("linalg.cross: inputs must have the same number of dimensions.")
     axis = wrap_dim(dim, a.ndim)
     if a.shape[axis] != 3 or b.shape[axis] != 3:
         raise RuntimeError(
-            f"{name}: inputs dimension {dim} must have length 3. Got {a.shape[axis]} and {b.shape[axis]}"
+            f"linalg.cross: inputs dimension {dim} must have length 3. Got {a.shape[axis]} and {b.shape[axis]}"
         )
     x, y = common(a, b)
     shape = broadcast_shapes(tuple(a.shape), tuple(b.shape))
@@ -192,7 +194,7 @@ def _cross(a: Tensor, b: Tensor, dim: int, name: str) -> Tensor:
 @namespaced("linalg")
 def cross_(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
     """Cross product of 3-vectors along ``dim``."""
-    return _cross(input, other, dim, "linalg.cross")
+    return _cross(input, other, dim)
 
 
 @function(composite=True)
@@ -202,7 +204,7 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
         dim = next((i for i, n in enumerate(input.shape) if n == 3), -1)
         if dim == -1:
             raise RuntimeError("no dimension of size 3 in input")
-    return _cross(input, other, dim, "linalg.cross")
+    return _cross(input, other, dim)
 
 
 @namespaced("linalg")

@@ -9,17 +9,8 @@ from typing import Any
 from tracecomp.functional.complexes import of_complex
 from tracecomp.functional.creation import constant
 from tracecomp.functional.method import function, publish
-from tracecomp.functional.promotion import (
-    Operand,
-    as_float,
-    bring_exact,
-    cast,
-    not_implemented,
-    operand,
-    result_dtype,
-    type_word,
-)
-from tracecomp.ir.types import DType, bool_, int64, uint8
+from tracecomp.functional.promotion import Operand, as_float, bring_exact, cast, not_implemented, operand, result_dtype
+from tracecomp.ir.types import DType, bool_, int64, type_word, uint8
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor, create
 
@@ -90,13 +81,13 @@ def positive(input: Tensor) -> Tensor:
     return input
 
 
-def _same_or_copy(name: str, doc: str, *aliases: str, integers: str = "copy") -> None:
-    """Publish a primitive that is the identity on integers (and on bools when ``integers`` says so)."""
+def _rounding(name: str, doc: str, *aliases: str) -> None:
+    """Publish a primitive that is the identity on integers."""
 
     def apply(input: Tensor) -> Tensor:
-        if not input.dtype.is_floating_point and integers == "copy":
-            if input.dtype is bool_:
-                raise not_implemented(name, bool_)
+        if input.dtype is bool_:
+            raise not_implemented(name, bool_)
+        if not input.dtype.is_floating_point:
             return prim.cast(input, dtype=input.dtype)
         return getattr(prim, name)(input)
 
@@ -104,9 +95,9 @@ def _same_or_copy(name: str, doc: str, *aliases: str, integers: str = "copy") ->
     function(*aliases, inplace=True)(apply)
 
 
-_same_or_copy("floor", "Rounded down.")
-_same_or_copy("ceil", "Rounded up.")
-_same_or_copy("trunc", "Rounded towards zero.", "fix")
+_rounding("floor", "Rounded down.")
+_rounding("ceil", "Rounded up.")
+_rounding("trunc", "Rounded towards zero.", "fix")
 
 
 @function("absolute", inplace=True)

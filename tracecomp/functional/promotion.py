@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tracecomp.functional.defaults import default_dtype
-from tracecomp.ir.types import DType, bool_, complex128, compute_dtype, float32, float64, int64, promote
+from tracecomp.ir.types import DType, bool_, complex128, compute_dtype, float32, float64, int64, promote, type_word
 from tracecomp.modes import modes
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor, create
@@ -21,18 +21,6 @@ Number = bool | int | float
 Operand = Tensor | bool | int | float | complex
 
 _CATEGORY = {"bool": 0, "int": 1, "float": 2, "complex": 3}
-
-
-_WORDS = {
-    "bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long",
-    "float16": "Half", "bfloat16": "BFloat16", "float32": "Float", "float64": "Double",
-    "complex64": "ComplexFloat", "complex128": "ComplexDouble",
-}  # fmt: skip
-
-
-def type_word(dtype: DType) -> str:
-    """PyTorch's word for an element type in messages: ``Float``, ``Long``, ..."""
-    return _WORDS[dtype.name]
 
 
 def not_implemented(kernel: str, dtype: DType) -> NotImplementedError:
@@ -49,13 +37,7 @@ def operand(value: Any, name: str, argument: str = "other") -> Operand:
         return number
     if hasattr(value, "__index__"):
         return int(value)
-    raise TypeError(f"{name}(): argument '{argument}' must be Tensor, not {type(value).__name__}")
-
-
-def tensor_operand(value: Any, name: str, argument: str = "input") -> Tensor:
-    if not isinstance(value, Tensor):
-        raise TypeError(f"{name}(): argument '{argument}' (position 1) must be Tensor, not {type(value).__name__}")
-    return value
+    raise TypeError(f"{name}(): argument '{argument}' must be Tensor or Number, not {type(value).__name__}")
 
 
 _PYTHON_TYPES = {bool: bool_, int: int64, float: float64, complex: complex128}

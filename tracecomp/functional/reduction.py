@@ -10,10 +10,10 @@ from typing import Any
 from tracecomp.functional import arithmetic, logic
 from tracecomp.functional.dims import Shape, keep_dims, one_axis, reduce_axes, wrap_dim
 from tracecomp.functional.method import function
-from tracecomp.functional.promotion import Number, as_float, cast, not_implemented, rounded, type_word, wide
+from tracecomp.functional.promotion import Number, as_float, cast, not_implemented, operand, rounded, wide
 from tracecomp.functional.results import AminmaxResult, MaxResult, MinResult
 from tracecomp.functional.shaping import row_major, to_shape
-from tracecomp.ir.types import DType, bool_, int64, uint8
+from tracecomp.ir.types import DType, bool_, int64, type_word, uint8
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor, create
 
@@ -282,12 +282,12 @@ def _moments(
     return prim.div(total, builtins.max(count - correction, 0)), average
 
 
-def _correction(dim: Any, unbiased: Any, correction: Any) -> tuple[Dim, Number]:
+def _correction(dim: Any, unbiased: Any, correction: Any, name: str) -> tuple[Dim, Any]:
     """``var(x, unbiased)`` gives a bool where ``dim`` stands."""
     if isinstance(dim, bool):
         dim, unbiased = None, dim
     if correction is not None:
-        return dim, correction
+        return dim, operand(correction, name, "correction")
     return dim, 1 if unbiased is None else int(unbiased)
 
 
@@ -296,7 +296,7 @@ def _publish_moments(name: str, root: bool, with_mean: bool) -> None:
         input: Tensor, dim: Dim | bool = None, unbiased: bool | None = None, keepdim: bool = False, *,
         correction: Number | None = None,
     ) -> Any:  # fmt: skip
-        axes, n = _correction(dim, unbiased, correction)
+        axes, n = _correction(dim, unbiased, correction, name)
         spread, average = _moments(input, axes, n, keepdim, name)
         spread = safe_sqrt(spread) if root else spread
         return (spread, average) if with_mean else spread

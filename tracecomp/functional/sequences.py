@@ -11,7 +11,7 @@ from tracecomp.functional.creation import constant, finish
 from tracecomp.functional.defaults import default_dtype
 from tracecomp.functional.dims import is_index
 from tracecomp.functional.method import function
-from tracecomp.functional.promotion import Number, cast, scalar
+from tracecomp.functional.promotion import Number, cast, operand, scalar
 from tracecomp.ir.types import DType, float64, int64
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor, create, wrap
@@ -25,7 +25,8 @@ def arange(
     """start, start + step, ... below ``end``; ``arange(end)`` starts at 0."""
     if end is None:
         start, end = 0, start
-    start, end, step = (x.item() if hasattr(x, "item") else x for x in (start, end, step))
+    bounds: list[Any] = [operand(x, "arange", name) for x, name in ((start, "start"), (end, "end"), (step, "step"))]
+    start, end, step = (x.item() if isinstance(x, Tensor) else x for x in bounds)
     if step == 0:
         raise RuntimeError("step must be nonzero")
     if (step > 0 and start > end) or (step < 0 and start < end):

@@ -7,8 +7,9 @@ import warnings
 from tracecomp.functional.fourier import sized
 from tracecomp.functional.joining import cat
 from tracecomp.functional.method import function
-from tracecomp.functional.promotion import cast, type_word
+from tracecomp.functional.promotion import cast
 from tracecomp.functional.shaping import cut_range
+from tracecomp.ir.types import type_word
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor, create
 

@@ -9,13 +9,13 @@ from typing import Any
 
 from tracecomp.functional.arithmetic import div, mul, sub
 from tracecomp.functional.creation import constant
-from tracecomp.functional.matmul import distance, matmul
+from tracecomp.functional.matmul import matmul
 from tracecomp.functional.method import function
-from tracecomp.functional.promotion import Number, as_float, cast, common, type_word
+from tracecomp.functional.promotion import Number, as_float, cast, not_implemented
 from tracecomp.functional.results import HistogramResult
 from tracecomp.functional.sequences import linspace
 from tracecomp.functional.shaping import matrix_transpose, to_shape
-from tracecomp.ir.types import float64, int64
+from tracecomp.ir.types import float64, int64, type_word
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor, create
 
@@ -23,7 +23,9 @@ from tracecomp.tensor import Tensor, create
 @function(composite=True)
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
     """How often each non-negative integer occurs, or the sums of ``weights`` there."""
-    if input.ndim != 1 or input.dtype.kind != "int":
+    if input.dtype.kind != "int":
+        raise not_implemented("bincount_cpu", input.dtype)
+    if input.ndim != 1:
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")
@@ -207,11 +209,3 @@ def corrcoef(input: Tensor) -> Tensor:
     d = prim.sqrt(c.diagonal())
     ratio = prim.div(prim.div(c, to_shape(d, (d.numel(), 1))), d)
     return ratio.clamp(-1, 1)
-
-
-@function(composite=True)
-def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
-    """The p-norm of ``input - other``."""
-    a, b = common(input, other)
-    difference = prim.sub(a, b)
-    return distance(to_shape(difference, (difference.numel(),)), float(p))

@@ -10,18 +10,19 @@ import numpy as np
 from tracecomp.functional.creation import constant
 from tracecomp.functional.method import function, publish
 from tracecomp.functional.pointwise import abs, neg, positive
-from tracecomp.functional.promotion import Number, cast, with_zero_gradient
+from tracecomp.functional.promotion import Number, Operand, cast, operand, with_zero_gradient
 from tracecomp.functional.shaping import clone
 from tracecomp.ops.prim import prim
 from tracecomp.tensor import Tensor, assign_, wrap
 
 
 @function(only_method=True)
-def copy__(input: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
-    """Elements of ``src`` (broadcast, converted) written into this tensor."""
-    if not isinstance(src, Tensor):
-        raise TypeError(f"copy_(): argument 'other' (position 1) must be Tensor, not {type(src).__name__}")
-    assign_(input, prim.expand(cast(src, input.dtype), shape=tuple(input.shape)))
+def copy__(input: Tensor, src: Operand, non_blocking: bool = False) -> Tensor:
+    """Elements of ``src`` (broadcast, converted), or a number, written into this tensor."""
+    value = operand(src, "copy_", "src")
+    if not isinstance(value, Tensor):
+        value = constant((), value, input.dtype)
+    assign_(input, prim.expand(cast(value, input.dtype), shape=tuple(input.shape)))
     return input
 
 

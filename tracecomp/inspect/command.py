@@ -106,7 +106,7 @@ def program(options: argparse.Namespace) -> tuple[Callable[..., Any], Operands]:
     """The function that the options name, and its operands. UsageError says what is wrong with them."""
     fn = load(options.target)
     if not callable(fn):
-        raise UsageError(f"{options.target} is a {type(fn).__name__}, not a function or module")
+        raise UsageError(f"{options.target} is a {type(fn).__name__}, not a function or nn.Module")
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
     rng = np.random.default_rng(options.seed)

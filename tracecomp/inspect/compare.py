@@ -74,7 +74,7 @@ class Comparison:
         return self.divergence is None and all(s.worst.agrees(self.tolerance) for s in self.stages)
 
     def __str__(self) -> str:
-        lines = [f"compare {self.name}: {len(self.outputs)} outputs, {self.kernels} kernels"]
+        lines = [f"compare {self.name}: outputs {len(self.outputs)}, kernels {self.kernels}"]
         width = max((len(s.name) for s in self.stages), default=0)
         lines += [f"  {s.name:<{width}}  {self._mark(s.worst)}  {s.worst}" for s in self.stages]
         if self.native:

@@ -23,71 +23,68 @@ _BACKENDS = "einops._backends"
 _LAYERS = "einops.layers.tracecomp"
 
 
-def _make_backend(abstract: Any) -> type:
-    class TracecompBackend(abstract):  # type: ignore[misc]
-        """What einops needs of a framework, in torch's names."""
+class Backend:
+    """What einops needs of a framework, in torch's names: a subclass of its ``AbstractBackend`` once that is there."""
 
-        framework_name = "tracecomp"
+    framework_name = "tracecomp"
 
-        def is_appropriate_type(self, tensor: Any) -> bool:
-            return isinstance(tensor, Tensor)
+    def is_appropriate_type(self, tensor: Any) -> bool:
+        return isinstance(tensor, Tensor)
 
-        def from_numpy(self, x: np.ndarray[Any, Any]) -> Tensor:
-            result: Tensor = T.from_numpy(x)
-            return result.requires_grad_() if self.is_float_type(result) else result
+    def from_numpy(self, x: np.ndarray[Any, Any]) -> Tensor:
+        result: Tensor = T.from_numpy(x)
+        return result.requires_grad_() if self.is_float_type(result) else result
 
-        def to_numpy(self, x: Tensor) -> np.ndarray[Any, Any]:
-            return x.detach().numpy()
+    def to_numpy(self, x: Tensor) -> np.ndarray[Any, Any]:
+        return x.detach().numpy()
 
-        def arange(self, start: int, stop: int) -> Tensor:
-            return T.arange(start, stop, dtype=int64)
+    def arange(self, start: int, stop: int) -> Tensor:
+        return T.arange(start, stop, dtype=int64)
 
-        def reshape(self, x: Tensor, shape: Sequence[int]) -> Tensor:
-            return T.reshape(x, tuple(shape))
+    def reshape(self, x: Tensor, shape: Sequence[int]) -> Tensor:
+        return T.reshape(x, tuple(shape))
 
-        def transpose(self, x: Tensor, axes: Sequence[int]) -> Tensor:
-            return T.permute(x, tuple(axes))
+    def transpose(self, x: Tensor, axes: Sequence[int]) -> Tensor:
+        return T.permute(x, tuple(axes))
 
-        def reduce(self, x: Tensor, operation: str, axes: Sequence[int]) -> Tensor:
-            if operation in ("min", "max"):
-                return T.amin(x, tuple(axes)) if operation == "min" else T.amax(x, tuple(axes))
-            if operation in ("sum", "mean"):
-                return T.sum(x, tuple(axes)) if operation == "sum" else T.mean(x, tuple(axes))
-            if operation not in ("any", "all", "prod"):
-                raise NotImplementedError(f"Unknown reduction {operation}")
-            for axis in sorted(axes, reverse=True):
-                x = getattr(T, operation)(x, axis)
-            return x
+    def reduce(self, x: Tensor, operation: str, axes: Sequence[int]) -> Tensor:
+        if operation in ("min", "max"):
+            return T.amin(x, tuple(axes)) if operation == "min" else T.amax(x, tuple(axes))
+        if operation in ("sum", "mean"):
+            return T.sum(x, tuple(axes)) if operation == "sum" else T.mean(x, tuple(axes))
+        if operation not in ("any", "all", "prod"):
+            raise NotImplementedError(f"Unknown reduction {operation}")
+        for axis in sorted(axes, reverse=True):
+            x = getattr(T, operation)(x, axis)
+        return x
 
-        def stack_on_zeroth_dimension(self, tensors: list[Tensor]) -> Tensor:
-            return T.stack(tensors)
+    def stack_on_zeroth_dimension(self, tensors: list[Tensor]) -> Tensor:
+        return T.stack(tensors)
 
-        def add_axes(self, x: Tensor, n_axes: int, pos2len: dict[int, int]) -> Tensor:
-            sizes = [-1] * n_axes
-            for position, length in pos2len.items():
-                x = self.add_axis(x, position)
-                sizes[position] = length
-            return T.broadcast_to(x, [x.shape[i] if n == -1 else n for i, n in enumerate(sizes)])
+    def add_axes(self, x: Tensor, n_axes: int, pos2len: dict[int, int]) -> Tensor:
+        sizes = [-1] * n_axes
+        for position, length in pos2len.items():
+            x = self.add_axis(x, position)
+            sizes[position] = length
+        return T.broadcast_to(x, [x.shape[i] if n == -1 else n for i, n in enumerate(sizes)])
 
-        def add_axis(self, x: Tensor, new_position: int) -> Tensor:
-            return T.unsqueeze(x, new_position)
+    def add_axis(self, x: Tensor, new_position: int) -> Tensor:
+        return T.unsqueeze(x, new_position)
 
-        def tile(self, x: Tensor, repeats: Sequence[int]) -> Tensor:
-            return T.tile(x, tuple(repeats))
+    def tile(self, x: Tensor, repeats: Sequence[int]) -> Tensor:
+        return T.tile(x, tuple(repeats))
 
-        def concat(self, tensors: list[Tensor], axis: int) -> Tensor:
-            return T.cat(tensors, axis)
+    def concat(self, tensors: list[Tensor], axis: int) -> Tensor:
+        return T.cat(tensors, axis)
 
-        def is_float_type(self, x: Tensor) -> bool:
-            return x.dtype.is_floating_point
+    def is_float_type(self, x: Tensor) -> bool:
+        return x.dtype.is_floating_point
 
-        def layers(self) -> ModuleType:
-            return importlib.import_module(_LAYERS)
+    def layers(self) -> ModuleType:
+        return importlib.import_module(_LAYERS)
 
-        def einsum(self, pattern: str, *x: Tensor) -> Tensor:
-            return T.einsum(pattern, *x)
-
-    return TracecompBackend
+    def einsum(self, pattern: str, *x: Tensor) -> Tensor:
+        return T.einsum(pattern, *x)
 
 
 class _Finder:
@@ -111,7 +108,7 @@ class _Finder:
 
     def add(self, module: Any) -> None:
         # einops holds subclasses weakly.
-        self.backend = _make_backend(module.AbstractBackend)
+        self.backend = type("TracecompBackend", (Backend, module.AbstractBackend), {})
 
 
 class _Loader:

@@ -1,10 +1,12 @@
-"""Arrays of numpy's that begin at a cache line, as numpy's own large ones do not.
+"""numpy's arrays and the caches: new ones begin at a line, long ones are worked on in pieces.
 
-A vector that lies across two lines takes two reads: sums and transposes take a tenth to a half longer then.
+numpy's own large ones do not begin at a line. A vector that lies across two takes two reads: sums and transposes take a
+tenth to a half longer then.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import prod
 from typing import Any
 
@@ -15,6 +17,7 @@ from tracecomp.ir.loops import LINE
 Array = np.ndarray[Any, Any]
 SMALL_BYTES = 65536
 """What ``malloc`` gives without asking the system; smaller arrays lie anywhere."""
+PIECE = 8192
 
 
 def new_array(shape: tuple[int, ...], dtype: Any) -> Array:
@@ -36,3 +39,9 @@ def at_line(array: Array) -> Array:
     placed = new_array(array.shape, array.dtype)
     np.copyto(placed, array)
     return placed
+
+
+def pieces(size: int) -> Iterator[slice]:
+    """Slices that cover ``size`` elements, so short that a few temporaries of one stay in cache."""
+    for start in range(0, size, PIECE):
+        yield slice(start, start + PIECE)

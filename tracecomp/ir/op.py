@@ -19,7 +19,6 @@ KINDS = (
 )  # fmt: skip
 
 Infer = Callable[..., Any]
-Reader = Callable[..., Expr]
 
 
 @immutable

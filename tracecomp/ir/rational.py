@@ -1,4 +1,4 @@
-"""Functions of flat float64 arrays, a chunk at a time, and polynomials."""
+"""Functions of flat float64 arrays, a piece at a time, and polynomials."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.ir.arrays import pieces
+
 Array = Any
-_CHUNK = 8192
 
 
 def in_float64(fn: Callable[[Array], Array]) -> Callable[[Array], Array]:
@@ -18,9 +19,7 @@ def in_float64(fn: Callable[[Array], Array]) -> Callable[[Array], Array]:
         x = np.asarray(x)
         flat = x.reshape(-1)
         result = np.empty(flat.shape, x.dtype)
-        # chunks keep the many temporaries of a rational function in cache
-        for start in range(0, flat.size, _CHUNK):
-            part = slice(start, start + _CHUNK)
+        for part in pieces(flat.size):
             result[part] = fn(flat[part].astype(np.float64))
         return result.reshape(x.shape)[()]
 

@@ -91,6 +91,18 @@ _REAL = {c: r for r, c in _COMPLEX.items()}
 _BY_NAME = {t.name: t for t in DTYPES} | {t.short: t for t in DTYPES}
 
 
+_WORDS = {
+    "bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long",
+    "float16": "Half", "bfloat16": "BFloat16", "float32": "Float", "float64": "Double",
+    "complex64": "ComplexFloat", "complex128": "ComplexDouble",
+}  # fmt: skip
+
+
+def type_word(dtype: DType) -> str:
+    """PyTorch's word for an element type in messages: ``Float``, ``Long``, ..."""
+    return _WORDS[dtype.name]
+
+
 def dtype_named(name: str) -> DType:
     """The DType called ``name`` (``"float32"`` or ``"f32"``); KeyError when there is none."""
     return _BY_NAME[name]
@@ -122,7 +134,6 @@ def from_numpy_dtype(dtype: np.dtype[Any]) -> DType:
 
 
 _INT_ORDER = (int8, int16, int32, int64)
-_FLOAT_ORDER = (float16, float32, float64)
 
 
 @cache
@@ -200,11 +211,3 @@ def broadcast_shapes(*shapes: Shape) -> Shape:
                 )
             result[offset + axis] = size
     return tuple(result)
-
-
-def row_major_strides(shape: Shape) -> Shape:
-    """Strides, in elements, of a dense row-major array."""
-    strides = [1] * len(shape)
-    for axis in range(len(shape) - 2, -1, -1):
-        strides[axis] = strides[axis + 1] * shape[axis + 1]
-    return tuple(strides)

@@ -266,6 +266,8 @@ class RNNCellBase(Module):
         single = input.ndim == 1
         x = input.unsqueeze(0) if single else input
         count = 2 if mode == "LSTM" else 1
+        if x.shape[1] != self.input_size:
+            raise RuntimeError(f"input has inconsistent input_size: got {x.shape[1]} expected {self.input_size}")
         if hx is None:
             states: State = (T.zeros(x.shape[0], self.hidden_size, dtype=x.dtype),) * count
         else:

@@ -209,28 +209,24 @@ def _zeros_or_none(x: Any) -> Any:
     return prim.full(like=x, value=0.0, shape=tuple(x.shape), dtype=x.dtype)
 
 
-def _branch_types(name: str, predicate: TensorType, types: Types, branches: Sequence[Graph]) -> Types:
+def _cond_infer(predicate: TensorType, *types: TensorType, then: Graph, orelse: Graph) -> Types:
     require(
         predicate == TensorType(bool_, ()),
         RuntimeError,
-        f"{name}: pred must be a bool tensor of no axes, got {predicate}",
+        f"cond: pred must be a bool tensor of no axes, got {predicate}",
     )
-    for graph in branches:
+    for graph in (then, orelse):
         require(
             input_types(graph) == types,
             RuntimeError,
-            f"{name}: {graph.name} takes ({_listed(input_types(graph))}), but is given ({_listed(types)})",
+            f"cond: {graph.name} takes ({_listed(input_types(graph))}), but is given ({_listed(types)})",
         )
         require(
-            output_types(graph) == output_types(branches[0]),
+            output_types(graph) == output_types(then),
             RuntimeError,
-            f"{name}: branches return ({_listed(output_types(branches[0]))}) and ({_listed(output_types(graph))})",
+            f"cond: branches return ({_listed(output_types(then))}) and ({_listed(output_types(graph))})",
         )
-    return output_types(branches[0])
-
-
-def _cond_infer(predicate: TensorType, *types: TensorType, then: Graph, orelse: Graph) -> Types:
-    return _branch_types("cond", predicate, types, (then, orelse))
+    return output_types(then)
 
 
 def _cond_impl(predicate: Any, *arrays: Any, then: Graph, orelse: Graph) -> Any:

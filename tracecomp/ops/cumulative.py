@@ -270,68 +270,80 @@ def _extreme_impl(ufunc: Any) -> Callable[..., Any]:
     return impl
 
 
-def _extreme_loop(better: str) -> Imperative:
-    """The later of equal extremes is taken; after a NaN only another NaN is."""
+class _Extremes:
+    """The loops of cummax and cummin. The later of equal extremes is taken; after a NaN only another NaN is."""
 
+    def __init__(self, better: str, ins: Sequence[Buffer], outs: Sequence[Buffer], dtype: DType) -> None:
+        self.better, self.dtype, self.names = better, dtype, Names()
+        self.x, (self.values, self.places) = ins[0], outs
+        self.value, self.place = self.names.let(), self.names.let()
+        self.best, self.found = Read(self.value, dtype), Read(self.place, int64)
+
+    def takes(self, x: Expr) -> Expr:
+        """Whether ``x`` is a new extreme."""
+        take: Expr = call(self.better, x, self.best)
+        if self.dtype.kind == "float":
+            take = call("or", call("isnan", x), call("and", call("not", call("isnan", self.best)), take))
+        return take
+
+    def keep(self, at: Index) -> tuple[Stmt, ...]:
+        return Store(self.values, at, self.best), Store(self.places, at, self.found)
+
+    def running(self, first: Index, body: Sequence[Stmt]) -> Accumulate:
+        """``body`` with the extreme so far, which begins as the element at ``first``."""
+        value = Acc(self.value, "set", self.dtype, Load(self.x, first))
+        return Accumulate((value, Acc(self.place, "set", int64, const(0, int64))), tuple(body))
+
+    def line(self, at: Callable[[Index], Index], size: int) -> list[Stmt]:
+        """One line, step by step."""
+        k = self.names.var(size)
+        x = Load(self.x, at(index(k)))
+        step = (
+            Update(self.place, (call("select", self.takes(x), IndexValue(index(k)), self.found),)),
+            Update(self.value, (call("select", self.takes(x), x, self.best),)),
+            *self.keep(at(index(k))),
+        )
+        return [self.running(at(Index()), [Loop("serial", k, step)])]
+
+    def row(self, start: Index, size: int) -> list[Stmt]:
+        """One line whose elements are neighbours, a piece after the other."""
+        whole, rest = divmod(size, PIECE)
+        pieces: list[Stmt] = []
+        if whole:
+            number = self.names.var(whole)
+            pieces.append(Loop("serial", number, tuple(self._piece(start, index(number) * PIECE, PIECE))))
+        pieces.extend(self._piece(start, Index(const=whole * PIECE), rest) if rest else [])
+        return [self.running(start, pieces)]
+
+    def _piece(self, start: Index, first: Index, count: int) -> list[Stmt]:
+        """Elements of a row: all at once where none of them is an extreme, as most are not, else step by step."""
+        lane, i, other = (self.names.var(count) for _ in range(3))
+        some = self.names.let()
+        x = Load(self.x, start + first + index(i))
+        test = Loop("vector", lane, (Update(some, (self.takes(Load(self.x, start + first + index(lane))),)),))
+        taken = (Update(self.place, (IndexValue(first + index(i)),)), Update(self.value, (x,)))
+        steps = Loop("serial", i, (If(self.takes(x), taken), *self.keep(start + first + index(i))))
+        lanes = 1 << (count - 1).bit_length()
+        same = Loop("vector", other, self.keep(start + first + index(other)))
+        return [
+            Accumulate((Acc(some, "or", bool_, Const(False, bool_), lanes),), (test,)),
+            If(Read(some, bool_), (steps,)),
+            If(call("not", Read(some, bool_)), (same,)),
+        ]
+
+
+def _extreme_loop(better: str) -> Imperative:
     def statements(
         ins: Sequence[Buffer], outs: Sequence[Buffer], in_types: Sequence[TensorType], out_types: Any, *, axis: int
     ) -> list[Stmt]:
-        names, dtype, shape = Names(), in_types[0].dtype, in_types[0].shape
-        value, place = names.let(), names.let()
-        best, found = Read(value, dtype), Read(place, int64)
-
-        def takes(x: Expr) -> Expr:
-            take: Expr = call(better, x, best)
-            if dtype.kind == "float":
-                take = call("or", call("isnan", x), call("and", call("not", call("isnan", best)), take))
-            return take
-
-        def keep(at: Index) -> tuple[Stmt, ...]:
-            return Store(outs[0], at, best), Store(outs[1], at, found)
-
-        def line(at: Callable[[Index], Index]) -> list[Stmt]:
-            k = names.var(shape[axis])
-            x = Load(ins[0], at(index(k)))
-            step = (
-                Update(place, (call("select", takes(x), IndexValue(index(k)), found),)),
-                Update(value, (call("select", takes(x), x, best),)),
-                *keep(at(index(k))),
-            )
-            return [running(at, [Loop("serial", k, step)])]
-
-        def running(at: Callable[[Index], Index], body: Sequence[Stmt]) -> Accumulate:
-            first = Acc(value, "set", dtype, Load(ins[0], at(Index()))), Acc(place, "set", int64, const(0, int64))
-            return Accumulate(first, tuple(body))
-
-        def piece(start: Index, first: Index, count: int) -> list[Stmt]:
-            """Elements of one row: all at once where none of them is an extreme, as most are not, else step by step."""
-            lane, i, other, some = names.var(count), names.var(count), names.var(count), names.let()
-            x = Load(ins[0], start + first + index(i))
-            test = Loop("vector", lane, (Update(some, (takes(Load(ins[0], start + first + index(lane))),)),))
-            taken = (Update(place, (IndexValue(first + index(i)),)), Update(value, (x,)))
-            steps = Loop("serial", i, (If(takes(x), taken), *keep(start + first + index(i))))
-            lanes = 1 << (count - 1).bit_length()
-            return [
-                Accumulate((Acc(some, "or", bool_, Const(False, bool_), lanes),), (test,)),
-                If(Read(some, bool_), (steps,)),
-                If(call("not", Read(some, bool_)), (Loop("vector", other, keep(start + first + index(other))),)),
-            ]
-
-        def row(start: Index) -> list[Stmt]:
-            whole, rest = divmod(shape[axis], PIECE)
-            pieces: list[Stmt] = []
-            if whole:
-                number = names.var(whole)
-                pieces.append(Loop("serial", number, tuple(piece(start, index(number) * PIECE, PIECE))))
-            pieces.extend(piece(start, Index(const=whole * PIECE), rest) if rest else [])
-            return [running(lambda k: start + k, pieces)]
-
+        shape = in_types[0].shape
         if not in_types[0].numel:
             return []
+        loops = _Extremes(better, ins, outs, in_types[0].dtype)
         if math.prod(shape[axis + 1 :]) > 1 or shape[axis] < PIECE:
-            return lines(names, shape, axis, line)
-        number = names.var(math.prod(shape[:axis]))
-        return [Loop("parallel", number, tuple(row(index(number) * shape[axis])))]
+            return lines(loops.names, shape, axis, lambda at: loops.line(at, shape[axis]))
+        number = loops.names.var(math.prod(shape[:axis]))
+        return [Loop("parallel", number, tuple(loops.row(index(number) * shape[axis], shape[axis])))]
 
     return Imperative(statements)
 

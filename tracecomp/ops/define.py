@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from tracecomp.errors import at_user_line
 from tracecomp.ir import scalars
 from tracecomp.ir.loops import Expr
 from tracecomp.ir.op import BadInput, Op, Pointwise, Sample, register
-from tracecomp.ir.types import DTYPES, DType, TensorType, broadcast_shapes, dtype_named, float32, float64
-
-_TORCH_NAMES = {
-    "bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long",
-    "float16": "Half", "bfloat16": "BFloat16", "float32": "Float", "float64": "Double",
-    "complex64": "ComplexFloat", "complex128": "ComplexDouble",
-}  # fmt: skip
+from tracecomp.ir.types import DTYPES, DType, TensorType, broadcast_shapes, dtype_named, float32, float64, type_word
 
 _KINDS: dict[str, tuple[str, ...]] = {
     "bool": ("bool",),
@@ -63,7 +57,7 @@ def check_dtype(name: str, types: Sequence[TensorType], allowed: str) -> DType:
         if t.dtype is not dtype:
             require(False, RuntimeError, f"{name}: expected operands of one dtype, got {_listed(types)}")
     if dtype not in CLASSES[allowed]:
-        require(False, NotImplementedError, f"\"{name}\" not implemented for '{_TORCH_NAMES[dtype.name]}'")
+        require(False, NotImplementedError, f"\"{name}\" not implemented for '{type_word(dtype)}'")
     return dtype
 
 
@@ -133,9 +127,8 @@ def elementwise(
         return TensorType(result or dtype, broadcast(name, types))
 
     if isinstance(scalar, str):
-        scalar_name = scalar
         impl = impl or scalars.SCALARS[scalar].numpy
-        fn: Callable[..., Expr] = lambda *xs: scalars.call(scalar_name, *xs)  # noqa: E731
+        fn: Callable[..., Expr] = partial(scalars.call, scalar)
     else:
         fn = scalar
     assert impl is not None

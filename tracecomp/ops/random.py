@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.ir.arrays import pieces
 from tracecomp.ir.index import Index, index
 from tracecomp.ir.loops import Buffer, Expr, IndexValue, Let, Load, Read, Stmt, Store, cast, in_range
 from tracecomp.ir.op import Imperative, Op, Sample, register
@@ -19,7 +20,6 @@ from tracecomp.ops.statements import Names, vectors
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS = 10
-_CHUNK = 8192
 
 
 def blocks(count: int) -> int:
@@ -54,9 +54,7 @@ def _impl(state: Any, *, shape: Shape) -> Any:
     seed, offset = int(state[0]), int(state[1])
     counters = (np.arange(blocks(count), dtype=np.int64) + np.int64(offset)).view(np.uint64)
     words = np.empty((4, counters.size), np.uint32)
-    # chunks keep what the rounds compute in cache
-    for start in range(0, counters.size, _CHUNK):
-        part = slice(start, start + _CHUNK)
+    for part in pieces(counters.size):
         words[:, part] = philox(counters[part], seed)
     return words.reshape(-1)[:count].view(np.int32).reshape(shape)
 

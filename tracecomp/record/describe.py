@@ -21,7 +21,7 @@ def describe_recording(recording: Recording) -> str:
     """The border of a recorded graph, role by role, and its most frequent operators."""
     graph = recording.graph
     nodes = list(graph.live_nodes())
-    lines = [f"captured {graph.name}: {len(nodes)} nodes, run {recording.calls} times since"]
+    lines = [f"captured {graph.name}: nodes {len(nodes)}, calls since {recording.calls}"]
     for role, title in _INPUTS.items():
         lines += _listed(title, [f"{i.name}: {i.value.type}" for i in graph.inputs if i.role == role])
     for role, title in _OUTPUTS.items():

@@ -12,9 +12,10 @@ from tracecomp.aliasing import refresh
 from tracecomp.functional.defaults import default_dtype
 from tracecomp.modes import ModuleChanges, modes
 from tracecomp.record.binding import Binding, tensor_of
+from tracecomp.record.cells import GradSlot
 from tracecomp.record.number import followed
 from tracecomp.record.places import Place, leaves_of, place_id, tensors_in
-from tracecomp.record.recorder import GradSlot, Recorder
+from tracecomp.record.recorder import Recorder
 from tracecomp.record.snapshots import (
     MISSING,
     MODULE_INTERNALS,

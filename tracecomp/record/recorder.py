@@ -16,70 +16,30 @@ from typing import Any
 import numpy as np
 
 from tracecomp.aliasing import above
-from tracecomp.derivative import ArrayType
 from tracecomp.errors import CaptureError, Source, user_source
 from tracecomp.ir.graph import Graph, Origin, Value
 from tracecomp.ir.op import Op
-from tracecomp.ir.types import TensorType, float64, from_numpy_dtype, int64
+from tracecomp.ir.types import TensorType, float64, from_numpy_dtype
 from tracecomp.modes import modes, no_grad, unrecorded
 from tracecomp.node import Node, View, look, node_count, write
 from tracecomp.ops.autodiff import Sym, scalar_of
-from tracecomp.record.extent import Extent, Range, SizedGraph, without
+from tracecomp.record.cells import Cell, GradSlot, Predicate
+from tracecomp.record.extent import Extent, SizedGraph
+from tracecomp.record.leading import LeadingSizes
 from tracecomp.record.number import Number, dtype_of, followed
 from tracecomp.record.places import Place
 from tracecomp.tensor import Size, Tensor, gradient_edge
 
-Array = np.ndarray[Any, Any]
 
-
-class Cell:
-    """What a tensor is worth in one recording. ``stamp``: writes to its root (or, for a view, those it has seen)."""
-
-    __slots__ = ("recorder", "stamp", "value")
-
-    def __init__(self, recorder: Recorder, value: Value, stamp: int = 0) -> None:
-        self.recorder = recorder
-        self.value = value
-        self.stamp = stamp
-
-
-class GradSlot:
-    """The ``.grad`` of a tensor from outside. ``read`` is whether the program looked at it before writing it."""
-
-    __slots__ = ("initial", "read", "tensor", "written")
-
-    def __init__(self, tensor: Tensor) -> None:
-        self.tensor = tensor
-        self.initial = tensor._grad
-        self.read = False
-        self.written = False
-
-
-class Predicate:
-    """A value that steered Python: ``bool(t)``, ``t.item()``."""
-
-    __slots__ = ("seen", "source", "value")
-
-    def __init__(self, value: Value, seen: Any, source: Source | None) -> None:
-        self.value = value
-        self.seen = seen
-        self.source = source
-
-
-class Recorder:
+class Recorder(LeadingSizes):
     """One recording in progress; ``modes.recorder`` of the thread that runs it."""
 
     def __init__(self, name: str, strict: bool = True, follow: bool = False, sized: bool = False) -> None:
+        super().__init__(SizedGraph(name) if sized else Graph(name))
         self.strict = strict
         self.follow = follow
         self.sized = sized
-        self.open = True
         self.numbers: list[Number] = []
-        self.graph = SizedGraph(name) if sized else Graph(name)
-        self.ranges: dict[int, Range] = {}
-        self.leading: dict[int, list[int]] = {}
-        self.sizes: dict[int, Tensor] = {}
-        self.sized_nodes: dict[Any, tuple[dict[str, Any], list[ArrayType], list[ArrayType]]] = {}
         self.cells: dict[int, Cell] = {}
         self.outside: dict[int, Tensor] = {}
         self.initial: dict[int, Value] = {}
@@ -166,61 +126,6 @@ class Recorder:
             return value
         with no_grad():
             return Number(self, t.detach().reshape(()).to(dtype_of(value)), value)
-
-    # ---- sizes that calls may change
-
-    def note_size(self, size: int, leaf: int) -> None:
-        """Note that argument ``leaf`` has the first size ``size``; arguments with the same one share it."""
-        same = self._leaf_of(size)
-        if same is None:
-            self.ranges[leaf] = Range(size)
-        self.leading.setdefault(leaf if same is None else same, []).append(leaf)
-
-    def _leaf_of(self, size: int) -> int | None:
-        """The argument whose first size ``size`` is."""
-        return next((i for i, r in self.ranges.items() if r.value == size), None)
-
-    def argument_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape of an argument, its first size being one that calls may change."""
-        leaf = self._leaf_of(shape[0]) if shape else None
-        return shape if leaf is None else (Extent(self, leaf, 1, 0), *shape[1:])
-
-    def shape_of(self, t: Tensor) -> tuple[int, ...]:
-        """The shape of ``t``, with Extents where calls may change it."""
-        shape: tuple[int, ...] = t._data.shape
-        cell = self._cell(t) if self.open and isinstance(self.graph, SizedGraph) else None
-        if cell is None or cell.value.shape != shape or not isinstance(self.graph, SizedGraph):
-            return shape
-        return self.graph.shape(cell.value)
-
-    def size_tensor(self, leaf: int) -> Tensor:
-        """The size in ``leaf`` as an input of the graph."""
-        if leaf not in self.sizes:
-            t = Tensor._wrap(np.array(self.ranges[leaf].value))
-            name = f"size{len(self.sizes) or ''}"
-            t._value = Cell(self, self.graph.add_input(TensorType(int64, ()), name, "host"))
-            self.sizes[leaf] = t
-        return self.sizes[leaf]
-
-    def sized_operands(self, operands: tuple[Any, ...]) -> tuple[Any, ...]:
-        """``operands`` with tensors in place of sizes."""
-        if not any(type(x) is Extent for x in operands):
-            return operands
-        dtype = next((x.dtype for x in reversed(operands) if isinstance(x, Tensor)), int64)
-        return tuple(x.tensor.to(dtype) if type(x) is Extent and x.live else x for x in operands)
-
-    @staticmethod
-    def without_sizes(attrs: dict[str, Any]) -> dict[str, Any]:
-        """``attrs`` with plain numbers in place of sizes."""
-        return {k: without(v) for k, v in attrs.items()}
-
-    def note_node(
-        self, node: Any, attrs: dict[str, Any], operands: Sequence[Any], outs: Sequence[Tensor]
-    ) -> None:
-        """Note how what a derivative rule sees depends on sizes."""
-        shapes = [self.shape_of(x) if isinstance(x, Tensor) else () for x in operands]
-        types = [(dtype, shape) for (dtype, _), shape in zip(node.types, shapes, strict=True)]
-        self.sized_nodes[node] = (attrs, types, [(t._data.dtype, self.shape_of(t)) for t in outs])
 
     def plain(self, value: Any) -> Any:
         """``value`` with plain numbers in place of followed ones, also in tuples and lists."""
@@ -376,6 +281,11 @@ class Recorder:
         if role == "argument":
             self.arguments[id(t)] = t
         return cell
+
+    def argument_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of an argument, its first size being one that calls may change."""
+        leaf = self.leaf_of(shape[0]) if shape else None
+        return shape if leaf is None else (Extent(self, leaf, 1, 0), *shape[1:])
 
     def bind_place(self, place: Place) -> None:
         """Add inputs that stand for the tensors a place holds, read from there at every call."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from tracecomp.node import View
 from tracecomp.record.binding import Binding
 from tracecomp.record.extent import Range
 from tracecomp.record.guards import Guards
+from tracecomp.record.number import followed
 from tracecomp.record.places import Place
 from tracecomp.record.template import Template
 from tracecomp.tensor import Tensor
@@ -92,6 +94,17 @@ class Recording:
     unsettled: str | None = None
     calls: int = 0
 
+    def observed_at(self) -> set[Source | None]:
+        """The lines whose numbers the recording depends on."""
+        return {source for _, seen, source in self.predicates if followed(seen)}
+
+    def reads_floats(self) -> bool:
+        return any(type(seen) is float for _, seen, _ in self.predicates)
+
+    def allows(self, known: dict[int, Any]) -> bool:
+        """Whether this can be the path of a call whose first predicates are ``known``."""
+        return all(n < len(self.predicates) and same_value(self.predicates[n][1], seen) for n, seen in known.items())
+
 
 @dataclass
 class Sizes:
@@ -125,3 +138,8 @@ class Split:
     sizes: Sizes | None = None
 
 
+def same_value(now: Any, seen: Any) -> bool:
+    """Whether a predicate has the value that was seen."""
+    if isinstance(seen, list):
+        return all(same_value(a, b) for a, b in zip(now, seen, strict=True))
+    return bool(now == seen) or (isinstance(seen, float) and math.isnan(seen) and math.isnan(now))

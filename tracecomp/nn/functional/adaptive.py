@@ -69,14 +69,23 @@ def _equal(target: Ints, length: Ints) -> bool:
     return all(want and have % want == 0 for want, have in zip(target, length, strict=True))
 
 
-def adaptive_avg_pool(n: int, input: Tensor, output_size: Any) -> Tensor:
-    """Mean over the regions that divide the input into ``output_size``."""
-    name = f"adaptive_avg_pool{n}d"
+def _regular(n: int, name: str, input: Tensor, output_size: Any) -> tuple[Tensor, bool, Ints]:
+    """The input with a batch axis, whether that was added, and the size wanted."""
     if n > 1 and input.ndim <= n:
         raise ValueError(f"Input dimension should be at least {n + 1}")
     x, single = batched(input, n, name)
+    if 0 in x.shape[2:]:
+        raise RuntimeError(
+            f"{name}(): Expected input to have non-zero size for non-batch dimensions, but got {list(input.shape)}"
+        )
+    return x, single, _target(output_size, tuple(x.shape[2:]))
+
+
+def adaptive_avg_pool(n: int, input: Tensor, output_size: Any) -> Tensor:
+    """Mean over the regions that divide the input into ``output_size``."""
+    name = f"adaptive_avg_pool{n}d"
+    x, single, target = _regular(n, name, input, output_size)
     length = tuple(x.shape[2:])
-    target = _target(output_size, length)
     with scope(name):
         if _equal(target, length):
             kernel = tuple(have // want for want, have in zip(target, length, strict=True))
@@ -95,11 +104,8 @@ def adaptive_avg_pool(n: int, input: Tensor, output_size: Any) -> Tensor:
 def adaptive_max_pool(n: int, input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """Maximum over the regions that divide the input into ``output_size``."""
     name = f"adaptive_max_pool{n}d"
-    if n > 1 and input.ndim <= n:
-        raise ValueError(f"Input dimension should be at least {n + 1}")
-    x, single = batched(input, n, name)
+    x, single, target = _regular(n, name, input, output_size)
     length = tuple(x.shape[2:])
-    target = _target(output_size, length)
     with scope(name):
         if _equal(target, length):
             kernel = tuple(have // want for want, have in zip(target, length, strict=True))

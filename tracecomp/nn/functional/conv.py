@@ -63,13 +63,15 @@ def _check(name: str, input: Tensor, weight: Tensor, bias: Tensor | None, channe
             f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, "
             f"but got weight of size {list(weight.shape)} instead"
         )
+    if 0 in input.shape[2:]:
+        raise RuntimeError(f"Only zero batch or zero channel inputs are supported, but got input {list(input.shape)}")
     if input.dtype is not weight.dtype:
         raise RuntimeError(f"Input type ({input.dtype}) and weight type ({weight.dtype}) should be the same ({name})")
     if bias is not None and bias.dtype is not input.dtype:
         raise RuntimeError(f"Input type ({input.dtype}) and bias type ({bias.dtype}) should be the same")
 
 
-def _positive(**values: tuple[int, ...]) -> None:
+def _positive(**values: Sequence[int]) -> None:
     for name, value in values.items():
         if any(v <= 0 for v in value):
             raise RuntimeError(f"non-positive {name} is not supported")
@@ -103,8 +105,8 @@ def convolution(
     x, single = batched(input, n, name)
     _check(name, x, weight, bias, weight.shape[1] * groups if weight.ndim > 1 else 0, groups, n)
     strides, dilations = ntuple(stride, n, "stride"), ntuple(dilation, n, "dilation")
-    _positive(stride=strides, dilation=dilations)
     kernel = weight.shape[2:]
+    _positive(stride=strides, dilation=dilations, kernel=kernel)
     pads = _paddings(padding, kernel, strides, dilations)
     padded = [size + low + high for size, (low, high) in zip(x.shape[2:], pads, strict=True)]
     spans = [d * (k - 1) + 1 for k, d in zip(kernel, dilations, strict=True)]
@@ -163,7 +165,7 @@ def transposed(
     x, single = batched(input, n, name)
     _check(name, x, weight, bias, weight.shape[0], groups, n)
     strides, dilations = ntuple(stride, n, "stride"), ntuple(dilation, n, "dilation")
-    _positive(stride=strides, dilation=dilations)
+    _positive(stride=strides, dilation=dilations, kernel=weight.shape[2:])
     pads, extras = ntuple(padding, n, "padding"), ntuple(output_padding, n, "output_padding")
     size, attr_pads, after = [], [], []
     for s, p, e, d, k, length in zip(strides, pads, extras, dilations, weight.shape[2:], x.shape[2:], strict=True):

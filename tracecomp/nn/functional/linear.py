@@ -140,27 +140,9 @@ def embedding_bag(
     if per_sample_weights is not None and per_sample_weights.shape != input.shape:
         raise ValueError(
             f"embedding_bag: If per_sample_weights ({tuple(per_sample_weights.shape)}) is not None, then it must have "
-            f"the "
-            f"same shape as the input ({tuple(input.shape)})"
+            f"the same shape as the input ({tuple(input.shape)})"
         )
-    if input.ndim == 2:
-        if offsets is not None:
-            raise ValueError(
-                "if input is 2D, then offsets has to be None, as input is treated is a mini-batch of fixed length "
-                "sequences."
-            )
-        bag = None
-        bags = input.shape[0]
-    elif input.ndim == 1:
-        if offsets is None:
-            raise ValueError("offsets has to be a 1D Tensor but got None")
-        if offsets.ndim != 1:
-            raise ValueError("offsets has to be a 1D Tensor")
-        bags = offsets.shape[0] - int(include_last_offset)
-        begun = T.zeros(input.shape[0] + 1, dtype=int64)
-        bag = begun.index_add(0, offsets[:bags], T.ones(bags, dtype=int64)).cumsum(0)[:-1] - 1
-    else:
-        raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.ndim}")
+    bag, bags = _bags(input, offsets, include_last_offset)
     flat = input.reshape(-1)
     rows = embedding(flat, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq)
     if per_sample_weights is not None:
@@ -170,6 +152,26 @@ def embedding_bag(
         shape = tuple(input.shape)
         return _combine_equal_bags(rows.reshape(*shape, -1), kept.reshape(*shape, 1), padding_idx is None, mode)
     return _combine_bags(rows, bag, kept, bags, mode)
+
+
+def _bags(input: Tensor, offsets: Tensor | None, last: bool) -> tuple[Tensor | None, int]:
+    """The bag of each index, None where each row is one, and how many bags there are."""
+    if input.ndim == 2:
+        if offsets is not None:
+            raise ValueError(
+                "if input is 2D, then offsets has to be None, as input is treated is a mini-batch of fixed length "
+                "sequences."
+            )
+        return None, input.shape[0]
+    if input.ndim != 1:
+        raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {input.ndim}")
+    if offsets is None:
+        raise ValueError("offsets has to be a 1D Tensor but got None")
+    if offsets.ndim != 1:
+        raise ValueError("offsets has to be a 1D Tensor")
+    bags = offsets.shape[0] - int(last)
+    begun = T.zeros(input.shape[0] + 1, dtype=int64)
+    return begun.index_add(0, offsets[:bags], T.ones(bags, dtype=int64)).cumsum(0)[:-1] - 1, bags
 
 
 def _combine_equal_bags(rows: Tensor, kept: Tensor, all_kept: bool, mode: str) -> Tensor:

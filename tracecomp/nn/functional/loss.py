@@ -10,7 +10,7 @@ from typing import Any
 from tracecomp.functional import names as T
 from tracecomp.functional.autocast import casts
 from tracecomp.functional.pointwise import magnitude
-from tracecomp.functional.promotion import type_word
+from tracecomp.ir.types import type_word
 from tracecomp.modes import scope
 from tracecomp.nn.functional.activation import logsigmoid
 from tracecomp.nn.functional.linear import pairwise_distance

@@ -138,6 +138,11 @@ def rms_norm(
 def _trailing(
     name: str, input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None, bias: Tensor | None
 ) -> tuple[int, ...]:
+    if not isinstance(normalized_shape, Sequence):
+        raise TypeError(
+            f"{name}(): argument 'normalized_shape' (position 2) must be tuple of ints, not "
+            f"{type(normalized_shape).__name__}"
+        )
     shape = tuple(normalized_shape)
     if not shape:
         raise RuntimeError(
@@ -170,6 +175,12 @@ def group_norm(
             "Expected number of channels in input to be divisible by num_groups, "
             f"but got input of shape {list(input.shape)} and num_groups={num_groups}"
         )
+    for word, value in (("weight", weight), ("bias", bias)):
+        if value is not None and tuple(value.shape) != (channels,):
+            raise RuntimeError(
+                f"Expected {word} to be a vector of size equal to the number of channels in input, but got {word} of "
+                f"shape {list(value.shape)} and input of shape {list(input.shape)}"
+            )
     with scope("group_norm"):
         members = channels // num_groups
         grouped = input.reshape(n, num_groups, members, math.prod(input.shape[2:]))

@@ -28,8 +28,7 @@ def _sizes(input: Tensor, size: Any, factor: Any) -> tuple[list[int], list[float
         if isinstance(value, list | tuple) and len(value) != n:
             raise ValueError(
                 "Input and output must have the same number of spatial dimensions, but got input with spatial "
-                "dimensions "
-                f"of {list(input.shape[2:])} and output {word} of {value}. Please provide input tensor in "
+                f"dimensions of {list(input.shape[2:])} and output {word} of {value}. Please provide input tensor in "
                 "(N, C, d1, d2, ...,dK) format."
             )
     if size is not None:
@@ -128,6 +127,7 @@ def interpolate(
         raise ValueError(
             "Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D tensor as input"
         )
+    sizes, factors = _sizes(input, size, scale_factor)
     if input.ndim not in _RANKS.get(mode, ()):
         raise NotImplementedError(
             "Input Error: Only 3D, 4D and 5D input Tensors supported "
@@ -137,7 +137,6 @@ def interpolate(
         )
     if not input.is_floating_point() and input.dtype is not uint8:
         raise not_implemented("upsample_cpu", input.dtype)
-    sizes, factors = _sizes(input, size, scale_factor)
     if recompute_scale_factor:
         if size is not None:
             raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")

@@ -6,7 +6,8 @@ from typing import Any
 
 from tracecomp.functional import names as T
 from tracecomp.functional.factors import geqrf, householder_product, qr
-from tracecomp.functional.linalg import matrix_exp, solve
+from tracecomp.functional.linalg import matrix_exp
+from tracecomp.functional.solving import solve
 from tracecomp.modes import no_grad
 from tracecomp.nn import functional as F
 from tracecomp.nn.module import Module
