@@ -25,9 +25,9 @@ from tracecomp.ir.types import DType, float32, float64
 from tracecomp.passes import build
 from tracecomp.passes.machine import Machine
 from tracecomp.passes.place import lower
-from tracecomp.runtime.memory import aligned_bytes
 from tracecomp.runtime.executable import Executable
 from tracecomp.runtime.fresh import maker
+from tracecomp.runtime.memory import aligned_bytes
 
 Array = np.ndarray[Any, Any]
 x86 = pytest.mark.skipif(not host_target().is_x86, reason="stores past the caches are spelled for x86 only")
