@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import FrameType
 
-from tracecomp.ir.immutable import immutable
-
 _PACKAGE = str(Path(__file__).parent)
 
 
-@immutable
+@dataclass(frozen=True, slots=True)
 class Source:
     """A place in the user's program: file, line and the function around it."""
 

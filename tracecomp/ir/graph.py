@@ -12,6 +12,7 @@ from tracecomp.errors import Source
 from tracecomp.ir.immutable import immutable
 from tracecomp.ir.interpret import Observer, interpret
 from tracecomp.ir.op import OPS, Op
+from tracecomp.ir.printer import print_graph
 from tracecomp.ir.types import DType, TensorType
 
 
@@ -160,8 +161,6 @@ class Graph:
         return interpret(self, arrays, observer)
 
     def __str__(self) -> str:
-        from tracecomp.ir.printer import print_graph  # what it loads would slow importing the package down
-
         return print_graph(self, comments=True, short=True)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import re
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -23,6 +21,12 @@ def print_graph(graph: Graph, *, comments: bool = False, short: bool = False) ->
     return "\n".join(_Printer(graph, comments, short).lines("graph ")) + "\n"
 
 
+def _json(value: Any) -> str:
+    import json  # loaded when something is printed, as base64 is: importing the package stays quick
+
+    return json.dumps(value)
+
+
 class _Printer:
     def __init__(self, graph: Graph, comments: bool, short: bool) -> None:
         self.graph = graph
@@ -36,8 +40,8 @@ class _Printer:
         body = [self.input_line(i) for i in self.graph.inputs]
         for node in self.graph.nodes:
             body += self.node_lines(node)
-        body += [f"{o.role} {json.dumps(o.name)} = {self.ref(o.value)}" for o in self.graph.outputs]
-        return [f"{head}{json.dumps(self.graph.name)} {{", *(f"  {line}" for line in body), "}"]
+        body += [f"{o.role} {_json(o.name)} = {self.ref(o.value)}" for o in self.graph.outputs]
+        return [f"{head}{_json(self.graph.name)} {{", *(f"  {line}" for line in body), "}"]
 
     def input_line(self, given: Input) -> str:
         name = re.sub(r"\W+", "_", given.name)
@@ -48,14 +52,16 @@ class _Printer:
             n += 1
             unique = f"{name}_{n}"
         self.names[given.value] = unique
-        line = f"%{unique}: {given.value.type} = {given.role} {json.dumps(given.name)}"
+        line = f"%{unique}: {given.value.type} = {given.role} {_json(given.name)}"
         return f"{line} {self.data(given.data)}" if given.role == "constant" else line
 
     def data(self, array: np.ndarray[Any, Any] | None) -> str:
         if array is None or (self.short and array.size > SHORT):
             return "..."
         if array.size > SHORT or array.dtype.name == "bfloat16":
-            return "base64 " + json.dumps(base64.b64encode(np.ascontiguousarray(array).tobytes()).decode())
+            import base64
+
+            return "base64 " + _json(base64.b64encode(np.ascontiguousarray(array).tobytes()).decode())
         return "[" + ", ".join(_literal(v) for v in array.reshape(-1)) + "]"
 
     def node_lines(self, node: Node) -> list[str]:
@@ -106,7 +112,7 @@ def _literal(value: Any) -> str:
     if isinstance(value, int | float | np.integer):
         return repr(value.item() if isinstance(value, np.integer) else value)
     if isinstance(value, str):
-        return json.dumps(value)
+        return _json(value)
     if isinstance(value, DType):
         return value.short
     if isinstance(value, tuple | list):
