@@ -72,11 +72,11 @@ def _erf_wide(x: Array) -> Array:
         return _piecewise(x, np.abs(x) <= 0.46875, _erf_small, large)
 
 
-# erf(x) / x for |x| up to 4 as a quotient of polynomials in x * x, fitted to a relative error of 2e-9.
-_WHOLE_P = (-2.0917922921868214e-4, 7.422983056663474e-2, 6.01510248256812, 6.100151024233024e1, 8.607015201880114e2,
-            2.9347480476007017e3, 1.7880193060952413e4)  # fmt: skip
-_WHOLE_Q = (1.0, 2.071962548616076e1, 2.4501219766610157e2, 1.805785544799643e3, 7.8828235084024745e3,
-            1.5845908491051197e4)  # fmt: skip
+# erf(x) / x for |x| up to 4 as a quotient of polynomials in x * x, fitted to a relative error of 3e-10.
+_WHOLE_P = (-2.3644904095208267e-4, 7.637235935505486e-2, 6.054922529431315, 7.714245254801446e1,
+            1.0204483596380469e3, 5.928547884420166e3, 2.7628412151567813e4, 6.879185038546786e4)  # fmt: skip
+_WHOLE_Q = (1.0, 2.276907414852372e1, 3.013088157960716e2, 2.57290850244178e3, 1.4093116488978028e4,
+            4.4806772112140454e4, 6.096519007513536e4)  # fmt: skip
 
 
 @in_float64
