@@ -180,6 +180,7 @@ def test_checkpoints_run_again_with_the_autocast_of_the_first_run(inside: bool) 
 @pytest.mark.parametrize("cast_inputs", [None, "float32"])
 def test_functions_marked_for_autocast(cast_inputs: str | None) -> None:
     torch = pytest.importorskip("torch")
+    pytest.importorskip("ml_dtypes")
 
     def run(t: Any) -> Any:
         seen = []
