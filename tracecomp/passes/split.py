@@ -142,9 +142,15 @@ def _in_blocks(g: Rewriter, op: str, x: Value, axis: int, target: int) -> Value:
 
 
 def _block(extent: int, target: int) -> int:
-    """The largest divisor of ``extent`` up to ``target`` if it is not much smaller, else ``target``."""
-    divisor = next(b for b in range(min(target, extent), 0, -1) if extent % b == 0)
-    return divisor if divisor * 4 >= target else target
+    """The largest divisor of ``extent`` up to ``target`` if it is not much smaller, else ``target``.
+
+    One that makes an even number of blocks is taken first: of three, one of two threads would have two.
+    """
+    for count in (2, 1):
+        divisor = next((b for b in range(min(target, extent), 0, -1) if extent % (count * b) == 0), 1)
+        if divisor * 4 >= target:
+            return divisor
+    return target
 
 
 def _part(g: Rewriter, x: Value, axis: int, start: int, stop: int) -> Value:
