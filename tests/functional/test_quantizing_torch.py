@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ def test_values_and_gradients(fn: Any, compiled: bool) -> None:
         y = fn(t, x)
         return y, t.autograd.grad((y * t.arange(5.0)).sum(), x)[0]
 
-    ours = lambda x: run(tracecomp, x)  # noqa: E731
+    ours = partial(run, tracecomp)
     ours = tracecomp.compile(ours) if compiled else ours
     expected = run(torch, torch.tensor(X, requires_grad=True))
     for _ in range(3):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 
 from tracecomp.ir.index import Index, Var, computed, index, unravel
-from tracecomp.ir.loops import LINE, Const, IndexValue, Let, Load, Loop, Prefetch, Stmt, Store, ToLine, expressions
+from tracecomp.ir.loops import LINE, Const, IndexValue, Let, Load, Loop, Prefetch, Stmt, Store, ToLine
 from tracecomp.ir.scalars import call
 from tracecomp.ir.types import int64
 from tracecomp.passes.machine import Machine
@@ -84,7 +84,7 @@ def transposed(nest: Nest, load: Var, store: Var, shared: str, machine: Machine)
     itemsize = max(x.dtype.itemsize for x in reads)
     dense = any(abs(s.offset.coefficient(load) or 0) * itemsize < DENSE_BYTES for s in streams)
     ahead = () if dense else tuple(x for x in reads if _unforeseen(x, load, store, machine))
-    lines = next((x for x in ahead if _in_lines(x, load)), None) if _repeatable(nest) else None
+    lines = next((x for x in ahead if _in_lines(x, load)), None)
     height = max(BLOCK, (2 if streams and ahead else 1) * LINE // itemsize)
     others = tuple(v for v in nest.rows if v not in (load, store))
     width = STRIPE_BYTES // itemsize
@@ -116,12 +116,6 @@ def _in_lines(x: Load, load: Var) -> bool:
 
 def _step(x: Load) -> int:
     return min(LINE // x.dtype.itemsize, BLOCK)
-
-
-def _repeatable(nest: Nest) -> bool:
-    """Whether storing an element twice changes nothing: what is read is not overwritten."""
-    stores = {s.offset for s in nest.stmts if isinstance(s, Store)}
-    return not any(isinstance(x, Load) and x.offset in stores for x in expressions(nest.stmts))
 
 
 @dataclass(frozen=True)
@@ -187,7 +181,11 @@ class _Panels:
         return tuple(result)
 
     def _blocks(self) -> list[_Pieces]:
-        """The columns in blocks; those that begin at lines overlap at both ends."""
+        """The columns in blocks; those that begin at lines overlap at both ends.
+
+        What they store twice is the same: nothing is read along the variable that is stored along (`transposed_pair`),
+        so nothing that is read is overwritten.
+        """
         columns = Var(f"{self.columns.var.name}c", self.columns.length)
         if self.lines is None or columns.extent < BLOCK:
             return _cut(columns, BLOCK)
