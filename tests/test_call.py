@@ -15,10 +15,11 @@ import numpy as np
 import pytest
 
 import tracecomp as tc
-from tracecomp import config, nn
-from tracecomp.compiled import Compiled
-from tracecomp.plan import Plan
-from tracecomp.runner import Native
+from tracecomp import nn
+from tracecomp.base import config
+from tracecomp.compiled.backends import Native
+from tracecomp.compiled.function import Compiled
+from tracecomp.compiled.replay import Plan
 from tracecomp.runtime import threads
 from tracecomp.runtime.call import take_calls
 

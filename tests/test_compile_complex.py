@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import tracecomp
-from tracecomp.passes.pairs import split_complex
-from tracecomp.passes.rewrite import Log
+from tracecomp.passes.graph.complex_to_real import split_complex
+from tracecomp.passes.graph.rewrite import Log
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.filterwarnings("ignore:A window was not provided")

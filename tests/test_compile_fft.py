@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import tracecomp
-from tracecomp.ops.butterflies import LARGEST, roots_of_unity
-from tracecomp.ops.dft_plan import blocks, fast_size, plan, radices
+from tracecomp.ops.fourier.butterflies import LARGEST, roots_of_unity
+from tracecomp.ops.fourier.dft_plan import blocks, fast_size, plan, radices
 from tracecomp.passes import build
-from tracecomp.passes.pairs import split_complex
-from tracecomp.passes.rewrite import Log
-from tracecomp.passes.segments import has_external
+from tracecomp.passes.graph.complex_to_real import split_complex
+from tracecomp.passes.graph.host_segments import has_external
+from tracecomp.passes.graph.rewrite import Log
 
 Array = np.ndarray[Any, Any]
 SINGLE, DOUBLE = 1.2e-7, 2.3e-16

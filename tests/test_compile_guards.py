@@ -19,7 +19,7 @@ import pytest
 
 import tracecomp as torch
 from tracecomp import nn, optim
-from tracecomp.errors import CaptureError
+from tracecomp.base.errors import CaptureError
 
 FACTOR = 2.0
 OPTIONS = {"scale": 1.0}

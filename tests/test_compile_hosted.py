@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import tracecomp
-from tracecomp.errors import CompileError
+from tracecomp.base.errors import CompileError
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.parser import parse_graph
-from tracecomp.passes.segments import has_external, segments
+from tracecomp.passes.graph.host_segments import has_external, segments
 
 TEXT = """\
 graph "step" {

@@ -12,8 +12,8 @@ import pytest
 
 import tracecomp as torch
 from tracecomp import nn
-from tracecomp.errors import CaptureError
-from tracecomp.plan import Plan
+from tracecomp.base.errors import CaptureError
+from tracecomp.compiled.replay import Plan
 
 
 class Meter:

@@ -10,7 +10,7 @@ import pytest
 
 import tracecomp as torch
 from tracecomp import nn
-from tracecomp.errors import CaptureError
+from tracecomp.base.errors import CaptureError
 
 shared = torch.zeros(3)
 

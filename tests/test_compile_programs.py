@@ -15,7 +15,7 @@ from tests.table import Table
 from tests.test_compile import BACKENDS, batches, pairs, rand
 from tests.test_compile_training import check
 from tracecomp import nn, optim
-from tracecomp.errors import CaptureError
+from tracecomp.base.errors import CaptureError
 
 F = nn.functional
 program = Table()

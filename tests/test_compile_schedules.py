@@ -9,7 +9,7 @@ import pytest
 
 import tracecomp as torch
 from tracecomp import nn
-from tracecomp.errors import CaptureError
+from tracecomp.base.errors import CaptureError
 from tracecomp.optim import lr_scheduler
 
 SCHEDULES: dict[str, Callable[[Any], Any]] = {

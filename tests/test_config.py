@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from tracecomp import config
+from tracecomp.base import config
 
 
 def test_environment_is_typed() -> None:

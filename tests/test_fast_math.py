@@ -11,7 +11,7 @@ import pytest
 
 import tracecomp as tc
 from tracecomp import nn
-from tracecomp.codegen.math import FAST_ULP
+from tracecomp.codegen.math.functions import FAST_ULP
 
 
 def compiled(f: Any, *args: Any, **options: Any) -> Any:

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 import tracecomp
-from tracecomp import config, passes
-from tracecomp.record.garbage import Pause, pause
+from tracecomp import passes
+from tracecomp.base import config
+from tracecomp.record.gc_pause import Pause, pause
 
 
 @pytest.fixture(autouse=True)

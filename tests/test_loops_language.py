@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.codegen.programs import elementwise, program, scalar_op
-from tracecomp.errors import VerifyError
+from tracecomp.base.errors import VerifyError
 from tracecomp.ir.index import Index, Var, computed, index
 from tracecomp.ir.loop_interp import interpret_program
 from tracecomp.ir.loop_printer import kernel_key, print_kernel, print_program

@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 
 import tracecomp as tc
-from tracecomp import config, nn
-from tracecomp.compiled import Compiled
-from tracecomp.padded import SizedPlan
-from tracecomp.plan import Plan
+from tracecomp import nn
+from tracecomp.base import config
+from tracecomp.compiled.dynamic_shapes import SizedPlan
+from tracecomp.compiled.function import Compiled
+from tracecomp.compiled.replay import Plan
 
 Change = Callable[[nn.Module], Any]
 
@@ -321,7 +322,7 @@ def test_results_have_the_same_bits_with_and_without_preparation(
     for make in INPUT:
         net, x = make(), INPUT[make]()
         found.append((warm(net, x)(x), net, x))
-    monkeypatch.setattr("tracecomp.passes.place.steady_values", lambda graph, inputs: frozenset())
+    monkeypatch.setattr("tracecomp.passes.program.lower.steady_values", lambda graph, inputs: frozenset())
     with config.override(cache_dir=str(tmp_path)):
         for result, net, x in found:
             plain = warm(net, x)
@@ -333,7 +334,7 @@ def test_a_later_process_finds_the_preparation_on_disk(monkeypatch: pytest.Monke
     net, x = layers(), INPUT[layers]()
     with config.override(cache_dir=str(tmp_path)):
         warm(net, x)
-        monkeypatch.setattr("tracecomp.runner.build", None)
+        monkeypatch.setattr("tracecomp.compiled.backends.build", None)
         again = warm(net, x)
     before = again(x)
     weight(net)._data[:] *= 3

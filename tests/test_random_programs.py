@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import tracecomp
-from tracecomp.errors import CaptureError
+from tracecomp.base.errors import CaptureError
 
 EXAMPLES = int(os.environ.get("TRACECOMP_RANDOM_PROGRAMS", "150"))
 EXPLORE = "TRACECOMP_RANDOM_PROGRAMS" in os.environ  # other programs at each run

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tracecomp as tc
-from tracecomp.spare import KEPT_BYTES, Spare, kept_outputs
+from tracecomp.runtime.result_pool import KEPT_BYTES, Spare, kept_outputs
 
 SIZE = 100_000
 LOOKS: dict[str, Callable[[tc.Tensor], Any]] = {

@@ -7,7 +7,8 @@ from typing import Any
 
 import tracecomp.ops
 from tracecomp import autograd, functional
-from tracecomp.device import (
+from tracecomp.base.lazy_names import later as _later
+from tracecomp.eager.device import (
     channels_last,
     channels_last_3d,
     contiguous_format,
@@ -18,6 +19,25 @@ from tracecomp.device import (
     sparse_coo,
     strided,
 )
+from tracecomp.eager.modes import (
+    enable_grad,
+    inference_mode,
+    is_inference_mode_enabled,
+    no_grad,
+    set_grad_enabled,
+)
+from tracecomp.eager.modes import grad_enabled as is_grad_enabled
+from tracecomp.eager.rng import (
+    Generator,
+    default_generator,
+    get_rng_state,
+    initial_seed,
+    manual_seed,
+    seed,
+    set_rng_state,
+)
+from tracecomp.eager.size import Size
+from tracecomp.eager.tensor import Tensor
 from tracecomp.interop import einops as _einops
 from tracecomp.ir.types import DType as dtype
 from tracecomp.ir.types import (
@@ -34,19 +54,7 @@ from tracecomp.ir.types import (
     uint8,
 )
 from tracecomp.ir.types import bool_ as bool
-from tracecomp.later import later as _later
-from tracecomp.modes import (
-    enable_grad,
-    inference_mode,
-    is_inference_mode_enabled,
-    no_grad,
-    set_grad_enabled,
-)
-from tracecomp.modes import grad_enabled as is_grad_enabled
-from tracecomp.random import Generator, default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state
-from tracecomp.runtime.memory import keep_freed
-from tracecomp.size import Size
-from tracecomp.tensor import Tensor
+from tracecomp.runtime.malloc import keep_freed
 
 globals().update(functional.PUBLIC)
 keep_freed()
@@ -54,7 +62,8 @@ keep_freed()
 # Loaded when first used, so that importing the package and running eagerly stays cheap.
 _LATER = {
     "compiled": "compiled", "Compiled": "compiled", "compile": "compiled", "compare": "inspect", "explain": "inspect",
-    "save": "utils.serialization", "load": "utils.serialization", "nn": "nn", "optim": "optim", "utils": "utils",
+    "save": "serialization", "load": "serialization",
+    "config": "base.config", "random": "random", "nn": "nn", "optim": "optim", "utils": "utils",
     "special": "special", "linalg": "linalg", "fft": "fft",
     "signal": "signal", "masked": "masked", "cuda": "cuda", "backends": "backends",
     "accelerator": "accelerator", "jit": "jit", "fx": "fx", "serialization": "serialization",

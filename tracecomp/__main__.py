@@ -7,9 +7,9 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from tracecomp import config
+from tracecomp.base import config
+from tracecomp.base.errors import TracecompError, is_user_file
 from tracecomp.demo import demo
-from tracecomp.errors import TracecompError, is_user_file
 from tracecomp.inspect.command import UsageError, subcommands
 
 

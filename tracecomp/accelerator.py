@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from tracecomp.errors import at_user_line
+from tracecomp.base.errors import at_user_line
 
 
 def is_available() -> bool:

@@ -1,115 +1,19 @@
-"""Random state: counter-based, so that a generator is two integers and compiled code draws the eager numbers."""
+"""The names of ``torch.random``."""
 
 from __future__ import annotations
 
-import math
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from tracecomp.eager.rng import (
+    Generator,
+    default_generator,
+    fork_rng,
+    get_rng_state,
+    initial_seed,
+    manual_seed,
+    seed,
+    set_rng_state,
+)
 
-import numpy as np
-
-from tracecomp.ir.types import int64
-from tracecomp.ops.prim import prim
-from tracecomp.tensor import Tensor, assign_, create, no_grad, own, wrap
-
-_MASK = (1 << 64) - 1
-
-
-class Generator:
-    """A stream of random bits: ``state`` is an int64 tensor (seed, offset), where the offset counts Philox blocks."""
-
-    def __init__(self, device: Any = "cpu") -> None:
-        self.device = device
-        self.state = wrap(np.array([_DEFAULT_SEED, 0], np.int64))
-
-    def manual_seed(self, seed: int) -> Generator:
-        """Restart the stream at ``seed``, an integer of 64 bits."""
-        seed = int(seed)
-        if not -(1 << 63) <= seed <= _MASK:
-            raise ValueError("Overflow when unpacking long long")
-        signed = seed - (1 << 64) if seed >= 1 << 63 else seed
-        with no_grad():
-            assign_(self.state, wrap(np.array([signed, 0], np.int64)))
-        return self
-
-    def seed(self) -> int:
-        """Restart the stream at a seed from the operating system, and return it."""
-        seed = int.from_bytes(os.urandom(8), "little") >> 1
-        self.manual_seed(seed)
-        return seed
-
-    def initial_seed(self) -> int:
-        return int(self.state._data[0]) & _MASK
-
-    def get_state(self) -> Tensor:
-        """A copy of the state."""
-        with no_grad():
-            return own(self.state)
-
-    def set_state(self, state: Tensor) -> Generator:
-        """Continue from a state that ``get_state`` gave; TypeError for anything else."""
-        if not isinstance(state, Tensor) or state.dtype is not int64 or tuple(state.shape) != (2,):
-            raise TypeError("expected a state made by get_state: an int64 tensor of 2 elements")
-        with no_grad():
-            assign_(self.state, own(state))
-        return self
-
-    def clone_state(self) -> Generator:
-        """A generator of its own that continues where this one is."""
-        return Generator(self.device).set_state(self.state)
-
-    def bits(self, shape: tuple[int, ...]) -> Tensor:
-        """32 random bits per element, as int32; the stream advances."""
-        with no_grad():
-            result: Tensor = prim.random_bits(self.state, shape=tuple(shape))
-            blocks = -(-math.prod(shape) // 4)
-            step = prim.mul(create("iota", shape=(2,), axis=0, dtype=int64), blocks)
-            assign_(self.state, prim.add(self.state, step))
-        return result
-
-
-_DEFAULT_SEED = 67280421310721
-default_generator = Generator()
-
-
-def bits(shape: tuple[int, ...], generator: Generator | None = None) -> Tensor:
-    """32 random bits per element from ``generator`` (the default one), as int32."""
-    return (generator or default_generator).bits(shape)
-
-
-def manual_seed(seed: int) -> Generator:
-    """Seed the default generator."""
-    return default_generator.manual_seed(seed)
-
-
-def seed() -> int:
-    """Seed the default generator from the operating system."""
-    return default_generator.seed()
-
-
-def initial_seed() -> int:
-    """The seed of the default generator."""
-    return default_generator.initial_seed()
-
-
-def get_rng_state() -> Tensor:
-    """A copy of the default generator's state."""
-    return default_generator.get_state()
-
-
-def set_rng_state(state: Tensor) -> None:
-    """Continue the default generator from ``state``."""
-    default_generator.set_state(state)
-
-
-@contextmanager
-def fork_rng(devices: Any = None, enabled: bool = True) -> Iterator[None]:
-    """What is drawn inside leaves the default generator as it was."""
-    before = get_rng_state() if enabled else None
-    try:
-        yield
-    finally:
-        if before is not None:
-            set_rng_state(before)
+__all__ = [
+    "Generator", "default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed",
+    "set_rng_state",
+]  # fmt: skip

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.ir.types import DType, bool_, int64
-from tracecomp.tensor import Tensor
 
 # Relative and absolute tolerance, PyTorch's table; integers and bools have to be equal.
 _TOLERANCES = {"float16": (1e-3, 1e-5), "bfloat16": (0.016, 1e-5), "float32": (1.3e-6, 1e-5), "float64": (1e-7, 1e-7)}

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.codegen.programs import elementwise, scalar_op
-from tracecomp.codegen.math import ULP
+from tracecomp.codegen.math.functions import ULP
 from tracecomp.ir import error_functions, special
 from tracecomp.ir.scalars import SCALARS
 from tracecomp.ir.types import DType, float32, float64

@@ -11,9 +11,9 @@ import pytest
 import tracecomp as tc
 from tests.codegen.programs import program
 from tests.codegen.test_kernels import data, kernel
-from tracecomp.codegen.address import NONTEMPORAL
-from tracecomp.codegen.native import host_target
-from tracecomp.codegen.program import ENTRY, emit_program
+from tracecomp.codegen.kernels.address import NONTEMPORAL
+from tracecomp.codegen.kernels.program import ENTRY, emit_program
+from tracecomp.codegen.text.native import host_target
 from tracecomp.ir.arrays import SMALL_BYTES
 from tracecomp.ir.index import Var, index
 from tracecomp.ir.loop_interp import interpret_program
@@ -23,11 +23,11 @@ from tracecomp.ir.loops import Buffer, Load, Loop, Store, Stream
 from tracecomp.ir.program import Program
 from tracecomp.ir.types import DType, float32, float64
 from tracecomp.passes import build
-from tracecomp.passes.machine import Machine
-from tracecomp.passes.place import lower
+from tracecomp.passes.cost.machine import Machine
+from tracecomp.passes.program.lower import lower
+from tracecomp.runtime.aligned import maker
 from tracecomp.runtime.executable import Executable
-from tracecomp.runtime.fresh import maker
-from tracecomp.runtime.memory import aligned_bytes
+from tracecomp.runtime.malloc import aligned_bytes
 
 Array = np.ndarray[Any, Any]
 x86 = pytest.mark.skipif(not host_target().is_x86, reason="stores past the caches are spelled for x86 only")

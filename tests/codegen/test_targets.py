@@ -10,10 +10,10 @@ import pytest
 
 from tests.codegen.programs import elementwise, scalar_op
 from tests.codegen.test_kernels import data, reduced_rows
-from tracecomp.codegen import native
-from tracecomp.codegen.native import compile_object
-from tracecomp.codegen.program import emit_program
-from tracecomp.codegen.target import Target, vector_bits_of
+from tracecomp.codegen.kernels.program import emit_program
+from tracecomp.codegen.text import native
+from tracecomp.codegen.text.native import compile_object
+from tracecomp.codegen.text.target import Target, vector_bits_of
 from tracecomp.ir.program import Program
 from tracecomp.ir.types import DType, float16, float32, float64, int64
 from tracecomp.runtime.executable import Executable

@@ -10,7 +10,7 @@ import pytest
 
 import tracecomp
 from tracecomp import Tensor
-from tracecomp.codegen.modules import defined_in
+from tracecomp.codegen.text.modules import defined_in
 
 SHAPES = [
     ((1100, 1300), (1, 0)), ((1030, 2048), (1, 0)), ((1024, 1024), (1, 0)), ((40, 20000), (1, 0)),

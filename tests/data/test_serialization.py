@@ -14,8 +14,8 @@ import pytest
 
 import tracecomp as tc
 from tracecomp import nn, optim
-from tracecomp.utils import safetensors, serialization
-from tracecomp.utils.serialization import load, save
+from tracecomp.serialization import files, safetensors
+from tracecomp.serialization.files import load, save
 
 
 def model() -> nn.Module:
@@ -101,7 +101,7 @@ def test_no_code_runs_on_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         load("evil.pt")
     assert not Path("evil-was-here").exists()
     save(Harmless(), "harmless.pt")
-    with serialization.safe_globals([Harmless]):
+    with files.safe_globals([Harmless]):
         assert isinstance(load("harmless.pt"), Harmless)
     with pytest.raises(pickle.UnpicklingError):
         load("harmless.pt")
@@ -120,7 +120,7 @@ def test_damaged_files_are_errors(tmp_path: Path) -> None:
     with pytest.raises(pickle.UnpicklingError, match="not a zip archive"):
         load(tmp_path / "text.pt")
     with pytest.raises(pickle.UnpicklingError, match="does not fit"):
-        serialization._rebuild_tensor(serialization._Storage(tc.float32, bytearray(8), False), 0, (3,), (1,))
+        files._rebuild_tensor(files._Storage(tc.float32, bytearray(8), False), 0, (3,), (1,))
 
 
 def test_torch_reads_our_files(tmp_path: Path) -> None:

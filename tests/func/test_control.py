@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tracecomp
-from tracecomp.tensor import Tensor
+from tracecomp.eager.tensor import Tensor
 
 RNG = np.random.default_rng(3)
 X = RNG.standard_normal((5, 2, 3))

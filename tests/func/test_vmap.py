@@ -11,12 +11,12 @@ import pytest
 import tracecomp
 import tracecomp.nn.functional as F
 from tests.samples import samples_of, type_of
-from tracecomp.errors import CaptureError
+from tracecomp.base.errors import CaptureError
+from tracecomp.eager.tensor import Tensor
 from tracecomp.func.batching import Batch, batched_node
 from tracecomp.func.vmap import vmap
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.op import OPS
-from tracecomp.tensor import Tensor
 
 B = 3
 RNG = np.random.default_rng(0)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import tracecomp
+from tracecomp.eager.tensor import Tensor
 from tracecomp.ops.reversal import SLOTS
-from tracecomp.tensor import Tensor
 
 torch = pytest.importorskip("torch")
 RNG = np.random.default_rng(5)

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import tracecomp as torch
-from tracecomp.codegen import math, math_exponential
-from tracecomp.errors import CaptureError
+from tracecomp.base.errors import CaptureError
+from tracecomp.codegen.math import exponential, functions
 from tracecomp.inspect import compare, explain
 from tracecomp.inspect.errors_of import difference
-from tracecomp.passes import canonical, simplify
+from tracecomp.passes.graph import algebra, rule_sets
 
 HERE = Path(__file__).name
 
@@ -68,7 +68,7 @@ def test_agreement_leaves_state_as_one_call_does() -> None:
 
 
 def test_fault_in_a_pass_is_located(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simplify, "is_right_identity", lambda op, value, dtype: op.name == "mul" and value in (1, 2))
+    monkeypatch.setattr(algebra, "is_right_identity", lambda op, value, dtype: op.name == "mul" and value in (1, 2))
     result = compare(Step(), *operands())
     assert not result.ok and result.divergence is not None
     assert result.divergence.stage == "simplify"
@@ -78,7 +78,7 @@ def test_fault_in_a_pass_is_located(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_fault_in_codegen_is_located(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(math._IN_LINE, "exp", math_exponential.exp2)
+    monkeypatch.setitem(functions._IN_LINE, "exp", exponential.exp2)
     result = compare(Step(), *operands())
     assert not result.ok and result.divergence is not None
     assert result.divergence.stage == "kernels" and "exp" in result.divergence.kernel
@@ -94,7 +94,7 @@ def test_fault_in_the_derivative_is_located(monkeypatch: pytest.MonkeyPatch) -> 
 
     result = compare(forward, torch.linspace(-1, 1, 4))
     assert result.ok and {"kernels", "backward kernels", "backward native"} <= {s.name for s in result.stages}
-    monkeypatch.setitem(canonical.SIMPLIFICATION._by_op, "sign", [lambda g, a: g.apply("abs", a.inputs[0])])
+    monkeypatch.setitem(rule_sets.SIMPLIFICATION._by_op, "sign", [lambda g, a: g.apply("abs", a.inputs[0])])
     result = compare(forward, torch.linspace(-1, 1, 4))
     assert result.divergence is not None and result.divergence.stage == "backward simplify"
     assert result.divergence.node.startswith("sign(") and HERE in result.divergence.source

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.samples import samples_of
-from tracecomp.errors import Source, VerifyError
+from tracecomp.base.errors import Source, VerifyError
 from tracecomp.ir.graph import Graph, Node, Origin
 from tracecomp.ir.interpret import Interpreter
 from tracecomp.ir.op import OPS, Op

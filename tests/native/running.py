@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tests.samples import Case
-from tracecomp import config
+from tracecomp.base import config
 from tracecomp.ir.graph import Graph
 from tracecomp.passes import Built, build
 from tracecomp.runtime.executable import Executable

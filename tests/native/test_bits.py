@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from tests.native.random_graphs import Maker
 from tests.native.running import compile_graph, run_built, run_native, same_bits
 from tracecomp.ir.interpret import Interpreter
-from tracecomp.passes import schedule, schedule_bilinear
+from tracecomp.passes.contraction import register_tiles
+from tracecomp.passes.schedule import elementwise
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -22,8 +23,8 @@ def test_random_graphs(seed: int, nodes: int) -> None:
     for n, (a, b) in enumerate(zip(fused, alone, strict=True)):
         assert same_bits(a, b), f"output {n}: fused and unfused differ"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(schedule, "PARALLEL_WORK", 1)
-        patch.setattr(schedule_bilinear, "PARALLEL_WORK", 1)
+        patch.setattr(elementwise, "PARALLEL_WORK", 1)
+        patch.setattr(register_tiles, "PARALLEL_WORK", 1)
         built, executable = compile_graph(graph)
     for threads in (1, 2, 3, 4):
         shared = run_built(built, executable, graph, arrays, threads)

@@ -14,8 +14,9 @@ from tracecomp.ir.graph import Graph
 from tracecomp.ir.loop_printer import print_program
 from tracecomp.ir.op import OPS
 from tracecomp.ir.types import DType, TensorType, float16, float32
-from tracecomp.passes import dot_form, schedule_bilinear, stages, tile_plan
-from tracecomp.passes.machine import Machine, host
+from tracecomp.passes.contraction import dot_products, register_tiles, tile_choice
+from tracecomp.passes.cost.machine import Machine, host
+from tracecomp.passes.schedule import k_blocking
 
 Ints = tuple[int, ...]
 
@@ -108,19 +109,20 @@ def test_convolutions(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def same_however_cut(graph: Graph, arrays: list[Any], have: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the length of a stage, nor rows at a time, nor threads show in the result."""
-    monkeypatch.setattr(schedule_bilinear, "PARALLEL_WORK", 1)
+    monkeypatch.setattr(register_tiles, "PARALLEL_WORK", 1)
     for terms, rows, totals in ((100, 3, 1 << 12), (4096, 7, 1 << 24)):
-        monkeypatch.setattr(stages, "STAGE_TERMS", terms)
-        monkeypatch.setattr(dot_form, "SLIDING_ROWS", rows)
-        monkeypatch.setattr(schedule_bilinear, "TOTALS_BYTES", totals)
+        monkeypatch.setattr(k_blocking, "STAGE_TERMS", terms)
+        monkeypatch.setattr(dot_products, "SLIDING_ROWS", rows)
+        monkeypatch.setattr(register_tiles, "TOTALS_BYTES", totals)
         built, executable = compile_graph(graph)
         for threads in (1, 3):
             assert same_bits(run_built(built, executable, graph, arrays, threads)[0], have)
     for in_halves in (False, True):
-        monkeypatch.setattr("tracecomp.passes.place.host", lambda found=in_halves: replace(host(), in_halves=found))
+        machine = replace(host(), in_halves=in_halves)
+        monkeypatch.setattr("tracecomp.passes.program.lower.host", lambda machine=machine: machine)
         assert same_bits(run_native(graph, arrays)[0], have)
-    monkeypatch.setattr(tile_plan, "_stages", lambda *_: None)
-    monkeypatch.setattr(dot_form, "_sliding_rows", lambda *_: None)
+    monkeypatch.setattr(tile_choice, "_stages", lambda *_: None)
+    monkeypatch.setattr(dot_products, "_sliding_rows", lambda *_: None)
     assert same_bits(run_native(graph, arrays)[0], have)
 
 
@@ -137,8 +139,8 @@ def test_last_lanes_stand_by_themselves(spec: str, shapes: list[Ints], monkeypat
     results, texts = [], []
     for in_halves in (False, True):
         machine = Machine(64, 32, in_halves=in_halves)
-        monkeypatch.setattr("tracecomp.passes.place.host", lambda found=machine: found)
-        monkeypatch.setattr(schedule_bilinear, "PARALLEL_WORK", 1)
+        monkeypatch.setattr("tracecomp.passes.program.lower.host", lambda found=machine: found)
+        monkeypatch.setattr(register_tiles, "PARALLEL_WORK", 1)
         built, executable = compile_graph(graph)
         texts.append(print_program(built.program))
         results += [run_built(built, executable, graph, arrays, threads)[0] for threads in (1, 3)]
@@ -163,12 +165,12 @@ def test_half_precision_is_converted_once(name: str, monkeypatch: pytest.MonkeyP
     arrays = [a.astype(np.float16) for a in normal(shapes)]
     halves, singles = (contraction(spec, shapes, dtype) for dtype in (float16, float32))
     want = run_native(singles, [a.astype(np.float32) for a in arrays])[0].astype(np.float16)
-    monkeypatch.setattr(schedule_bilinear, "PARALLEL_WORK", 1)
+    monkeypatch.setattr(register_tiles, "PARALLEL_WORK", 1)
     built, executable = compile_graph(halves)
     assert "local computed" in print_program(built.program)
     for threads in (1, 3):
         assert same_bits(run_built(built, executable, halves, arrays, threads)[0], want)
-    monkeypatch.setattr(tile_plan, "COMPUTED_READS", 1 << 30)
+    monkeypatch.setattr(tile_choice, "COMPUTED_READS", 1 << 30)
     assert "local computed" not in print_program(compile_graph(halves)[0].program)
     assert same_bits(run_native(halves, arrays)[0], want)
 
@@ -185,14 +187,14 @@ def test_stages_of_a_weight_gradient_are_read_by_few_blocks(monkeypatch: pytest.
     x_shape, g_shape = (2, 3, 37, 37), (2, 32, 16, 16)
     graph = graph_of("conv_weight", [x_shape, g_shape], (7, 7), {"stride": (2, 2)})
     machine = replace(host(), l2_bytes=1 << 15, l3_bytes=1 << 16)
-    monkeypatch.setattr("tracecomp.passes.place.host", lambda: machine)
-    monkeypatch.setattr(schedule_bilinear, "PARALLEL_WORK", 1)
+    monkeypatch.setattr("tracecomp.passes.program.lower.host", lambda: machine)
+    monkeypatch.setattr(register_tiles, "PARALLEL_WORK", 1)
     x, g = normal([x_shape, g_shape])
     built, executable = compile_graph(graph)
     found = re.search(r"parallel block < (\d+):\n +local totals", print_program(built.program))
     assert found
     blocks = int(found[1])
-    assert schedule_bilinear.LEAST_BLOCKS <= blocks <= 2 * schedule_bilinear.LEAST_BLOCKS
+    assert register_tiles.LEAST_BLOCKS <= blocks <= 2 * register_tiles.LEAST_BLOCKS
     first, second = (run_built(built, executable, graph, [x, g], threads)[0] for threads in (1, 3))
     want = np.zeros(first.shape)
     for u, v in np.ndindex(7, 7):
@@ -208,10 +210,10 @@ def test_rows_far_apart_are_read_in_lanes(shapes: list[Ints], monkeypatch: pytes
     plans = []
 
     def noted(nest: Any, machine: Machine) -> Any:
-        plans.append(tile_plan.plan_of(nest, machine))
+        plans.append(tile_choice.plan_of(nest, machine))
         return plans[-1]
 
-    monkeypatch.setattr(schedule_bilinear, "plan_of", noted)
+    monkeypatch.setattr(register_tiles, "plan_of", noted)
     graph, arrays = contraction("km,kn->mn", shapes, float32), normal(shapes)
     found = run_native(graph, arrays)[0]
     assert [plan.vector.extent for plan in plans] == [600]
@@ -222,12 +224,12 @@ def test_terms_far_apart_are_copied_once(monkeypatch: pytest.MonkeyPatch) -> Non
     """Rows that would push each other out of the cache, stage by stage, have the bits of rows that lie together."""
     shapes: list[Ints] = [(2100, 1024), (2100, 1024)]
     graph, arrays = contraction("km,kn->mn", shapes, float32), normal(shapes)
-    monkeypatch.setattr(schedule_bilinear, "PARALLEL_WORK", 1)
+    monkeypatch.setattr(register_tiles, "PARALLEL_WORK", 1)
     built, executable = compile_graph(graph)
     assert "local computed_left" in print_program(built.program)
     found = [run_built(built, executable, graph, arrays, threads)[0] for threads in (1, 2, 3)]
     np.testing.assert_allclose(found[0], arrays[0].T.astype(np.float64) @ arrays[1], rtol=1e-4, atol=1e-3)
-    monkeypatch.setattr(tile_plan, "_turned", lambda *_: False)
+    monkeypatch.setattr(tile_choice, "_turned", lambda *_: False)
     apart = compile_graph(graph)[0]
     assert "local computed_left" not in print_program(apart.program)
     assert all(same_bits(f, run_native(graph, arrays)[0]) for f in found)
@@ -251,10 +253,10 @@ def test_few_rows_of_one_panel_are_shared(monkeypatch: pytest.MonkeyPatch) -> No
     """If the block that packs it read it alone, there would be nothing to share."""
     shapes: list[Ints] = [(120, 900), (64, 900)]
     graph, arrays = contraction("mk,nk->mn", shapes, float32), normal(shapes)
-    monkeypatch.setattr(schedule_bilinear, "PARALLEL_WORK", 1)
+    monkeypatch.setattr(register_tiles, "PARALLEL_WORK", 1)
     built, executable = compile_graph(graph)
     blocks = re.search(r"parallel \w+ < (\d+):\n[^=]*accumulate", print_program(built.program))
-    assert blocks and int(blocks[1]) >= schedule_bilinear.LEAST_BLOCKS
+    assert blocks and int(blocks[1]) >= register_tiles.LEAST_BLOCKS
     found = [run_built(built, executable, graph, arrays, threads)[0] for threads in (1, 2, 3)]
     np.testing.assert_allclose(found[0], arrays[0].astype(np.float64) @ arrays[1].T, rtol=1e-4, atol=1e-3)
     assert all(same_bits(other, found[0]) for other in found[1:])

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import tracecomp as tc
-from tracecomp import config
+from tracecomp.base import config
 from tracecomp.nn import functional as F
-from tracecomp.passes import column_sums, schedule
+from tracecomp.passes.schedule import column_reductions, elementwise
 
 
 def normal(*shape: int, seed: int = 0) -> tc.Tensor:
@@ -319,7 +319,7 @@ def test_sums_down_columns_of_large_memory(name: str, monkeypatch: pytest.Monkey
     """A few rows at a time have the bits of chunks of columns, whatever their width and however many threads."""
     shape, f = COLUMNS[name]
     x, chosen = normal(*shape), []
-    wide = schedule.column_sums
+    wide = elementwise.column_sums
 
     def noted(*args: Any) -> Any:
         chosen.append(args)
@@ -330,14 +330,14 @@ def test_sums_down_columns_of_large_memory(name: str, monkeypatch: pytest.Monkey
             found = compiled(f, x, threads=threads)
         return [r.numpy() for r in (found if isinstance(found, tuple) else (found,))]
 
-    monkeypatch.setattr(schedule, "column_sums", noted)
+    monkeypatch.setattr(elementwise, "column_sums", noted)
     have = results(1)
     first = len(chosen)
-    monkeypatch.setattr(schedule, "PARALLEL_WORK", 1)
-    monkeypatch.setattr(column_sums, "RUN_BYTES", 1000)
+    monkeypatch.setattr(elementwise, "PARALLEL_WORK", 1)
+    monkeypatch.setattr(column_reductions, "RUN_BYTES", 1000)
     again = results(2)
     second = len(chosen)
-    monkeypatch.setattr(schedule, "streams_columns", lambda *_: False)
+    monkeypatch.setattr(elementwise, "streams_columns", lambda *_: False)
     want = results(1)
     assert 0 < first < second == len(chosen)
     eager = f(x)
@@ -384,7 +384,7 @@ SHARED = {
 def test_rests_are_shared_like_the_rest(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     shape, f = SHARED[name]
     x = normal(*shape)
-    monkeypatch.setattr(schedule, "PARALLEL_WORK", 1)
+    monkeypatch.setattr(elementwise, "PARALLEL_WORK", 1)
     results = [compiled(f, x, threads=n).numpy() for n in (1, 2, 3)]
     np.testing.assert_allclose(results[0], f(x).numpy(), rtol=1e-4, atol=1e-4)
     assert all(np.array_equal(r, results[0]) for r in results)

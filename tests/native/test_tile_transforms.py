@@ -16,8 +16,8 @@ from tests.native.running import compile_graph, run_built, run_native, same_bits
 from tests.native.test_winograd import transforms
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.types import DType, TensorType, float16, float32, float64
-from tracecomp.passes import tile_products, winograd, winograd_gradient
-from tracecomp.passes.tile_transforms import form_of
+from tracecomp.passes.winograd import forward, products, weight_gradient
+from tracecomp.passes.winograd.transforms import form_of
 
 Ints = tuple[int, ...]
 
@@ -148,7 +148,7 @@ def test_threads_and_fusion_do_not_show_in_weight_gradients(case: Case, monkeypa
     graph, arrays = case.gradient(float32), case.gradient_arrays("f")
     have = run_native(graph, arrays)[0]
     assert same_bits(run_native(graph, arrays, fusion=False)[0], have)
-    for module in (tile_products, winograd_gradient):
+    for module in (products, weight_gradient):
         monkeypatch.setattr(module, "PARALLEL_WORK", 1)
     built, executable = compile_graph(graph)
     for threads in (1, 3):
@@ -159,9 +159,9 @@ def test_threads_and_fusion_do_not_show_in_weight_gradients(case: Case, monkeypa
 def test_blocks_and_threads_do_not_show(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     graph, arrays = case.graph(float32), case.arrays("f")
     have = run_native(graph, arrays)[0]
-    monkeypatch.setattr(tile_products, "PARALLEL_WORK", 1)
+    monkeypatch.setattr(products, "PARALLEL_WORK", 1)
     for wanted in (1, 50):
-        monkeypatch.setattr(winograd, "WANTED_BLOCKS", wanted)
+        monkeypatch.setattr(forward, "WANTED_BLOCKS", wanted)
         built, executable = compile_graph(graph)
         for threads in (1, 3):
             assert same_bits(run_built(built, executable, graph, arrays, threads)[0], have)

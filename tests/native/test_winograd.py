@@ -16,8 +16,9 @@ from tracecomp.ir.graph import Graph
 from tracecomp.ir.loop_printer import print_program
 from tracecomp.ir.types import DType, TensorType, float16, float32, float64
 from tracecomp.nn import functional as F
-from tracecomp.passes import place, small_windows, tile_products, winograd, winograd_gradient
-from tracecomp.passes.machine import host
+from tracecomp.passes.cost.machine import host
+from tracecomp.passes.program import lower
+from tracecomp.passes.winograd import forward, products, selection, weight_gradient
 
 Sizes = tuple[int, int, int, int, int]
 
@@ -77,9 +78,9 @@ def test_blocks_and_threads_do_not_show(sizes: Sizes, monkeypatch: pytest.Monkey
     graph, arrays = graph_of(sizes), operands(sizes)
     built, executable = compile_graph(graph)
     have = run_built(built, executable, graph, arrays)[0]
-    monkeypatch.setattr(tile_products, "PARALLEL_WORK", 1)
+    monkeypatch.setattr(products, "PARALLEL_WORK", 1)
     for wanted in (1, 3, 50):
-        monkeypatch.setattr(winograd, "WANTED_BLOCKS", wanted)
+        monkeypatch.setattr(forward, "WANTED_BLOCKS", wanted)
         built, executable = compile_graph(graph)
         for threads in (1, 3):
             assert same_bits(run_built(built, executable, graph, arrays, threads)[0], have)
@@ -179,12 +180,12 @@ def test_blocks_and_threads_do_not_show_in_weight_gradients(
     graph, arrays = gradient_of(sizes, first=first), gradient_operands(sizes, np.float32, first)
     built, executable = compile_graph(graph)
     have = run_built(built, executable, graph, arrays)[0]
-    monkeypatch.setattr(tile_products, "PARALLEL_WORK", 1)
-    monkeypatch.setattr(winograd_gradient, "PARALLEL_WORK", 1)
+    monkeypatch.setattr(products, "PARALLEL_WORK", 1)
+    monkeypatch.setattr(weight_gradient, "PARALLEL_WORK", 1)
     for most in (12 * 16, 1 << 12):
-        monkeypatch.setattr(winograd_gradient, "RUN_ROWS", most)
+        monkeypatch.setattr(weight_gradient, "RUN_ROWS", most)
         for l2_bytes in (1 << 16, 1 << 18):
-            monkeypatch.setattr(place, "host", lambda l2_bytes=l2_bytes: replace(host(), l2_bytes=l2_bytes))
+            monkeypatch.setattr(lower, "host", lambda l2_bytes=l2_bytes: replace(host(), l2_bytes=l2_bytes))
             built, executable = compile_graph(graph)
             for threads in (1, 3):
                 assert same_bits(run_built(built, executable, graph, arrays, threads)[0], have)
@@ -212,7 +213,7 @@ def test_totals_of_one_part_are_transformed_back_in_cache(first: bool) -> None:
 def test_lanes_of_weight_gradients_are_well_filled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three channels are no lanes, however near each other their results lie."""
     sizes = (1, 3, 12, 12, 32)
-    monkeypatch.setattr(small_windows, "speed", lambda *_: 2.0)
+    monkeypatch.setattr(selection, "speed", lambda *_: 2.0)
     graph, arrays = gradient_of(sizes, first=True), gradient_operands(sizes, np.float32, first=True)
     built, executable = compile_graph(graph)
     text = print_program(built.program)

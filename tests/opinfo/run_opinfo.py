@@ -21,7 +21,7 @@ import torch
 from torch.testing._internal.common_methods_invocations import op_db
 
 import tracecomp
-from tracecomp.functional.accepted import takes_complex
+from tracecomp.functional.dtype_support import takes_complex
 from tracecomp.ir.types import dtype_named
 
 # Importing the samples forbids setting flags of torch.backends, which other tests of the same process do.

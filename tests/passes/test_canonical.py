@@ -5,8 +5,15 @@ from __future__ import annotations
 import pytest
 
 from tests.passes.cases import Case, check
-from tracecomp.passes import canonical, contractions, convolutions, fold, reductions, split
-from tracecomp.passes.rewrite import Log
+from tracecomp.passes.graph import (
+    constant_folding,
+    contractions,
+    convolutions,
+    reductions,
+    rule_sets,
+    split_reductions,
+)
+from tracecomp.passes.graph.rewrite import Log
 
 CASES = [
     Case(
@@ -273,12 +280,12 @@ DECOMPOSED = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.rule)
 def test_canonical(case: Case) -> None:
-    check(case, canonical.canonicalise, exact=False)
+    check(case, rule_sets.canonicalise, exact=False)
 
 
 @pytest.mark.parametrize("case", SPLITS, ids=lambda c: c.rule)
 def test_split(case: Case) -> None:
-    check(case, split.split_reductions, exact=False)
+    check(case, split_reductions.split_reductions, exact=False)
 
 
 @pytest.mark.parametrize("rows, whole", [(600, True), (1200, False)])
@@ -288,18 +295,18 @@ def test_statistics_that_need_each_other_stay_whole_up_to_twice_the_length(rows:
         %2 = sub(%x, %1) : f32[{rows},200]
         %3 = sum(%2) {{axes=[0]}} : f32[200] """
     graph = Case("", inputs, body, "").graph(body)
-    after = split.split_reductions(graph, Log())
+    after = split_reductions.split_reductions(graph, Log())
     assert sum(node.op.name in ("max", "sum") for node in after.live_nodes()) == (2 if whole else 4)
 
 
 @pytest.mark.parametrize("case", FOLDS, ids=lambda c: c.rule)
 def test_fold(case: Case) -> None:
-    check(case, fold.fold_constants)
+    check(case, constant_folding.fold_constants)
 
 
 @pytest.mark.parametrize("case", DECOMPOSED, ids=lambda c: c.rule)
 def test_decompose(case: Case) -> None:
-    check(case, canonical.decompose, exact=False)
+    check(case, rule_sets.decompose, exact=False)
 
 
 def test_every_rule_has_a_case() -> None:

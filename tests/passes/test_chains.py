@@ -10,17 +10,18 @@ import numpy as np
 import pytest
 
 import tracecomp as torch
-from tracecomp.dump import Dump
+from tracecomp.base.dump import Dump
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.loop_interp import interpret_program
 from tracecomp.ir.loop_printer import print_program
 from tracecomp.ir.loop_verify import verify_program
 from tracecomp.ir.program import Program
 from tracecomp.nn import functional
-from tracecomp.passes import manager, schedule
+from tracecomp.passes import pipeline
+from tracecomp.passes.cost.machine import host
 from tracecomp.passes.explain import describe_partition
-from tracecomp.passes.machine import host
-from tracecomp.passes.place import Lowered, lower
+from tracecomp.passes.program.lower import Lowered, lower
+from tracecomp.passes.schedule import elementwise
 from tracecomp.runtime.executable import Executable
 
 BATCH, HEADS, QUERIES, KEYS, SIZE = 2, 4, 20, 28, 8
@@ -29,7 +30,7 @@ Function = Callable[..., Any]
 
 
 def optimised(fn: Function, *args: Any) -> Graph:
-    return manager.run(torch.trace(fn, *args), Dump("", enabled=False))[-1].graph
+    return pipeline.run(torch.trace(fn, *args), Dump("", enabled=False))[-1].graph
 
 
 def lowered(fn: Function, *args: Any) -> Lowered:
@@ -116,7 +117,7 @@ CASES: dict[str, tuple[Function, list[Any]]] = {
 @pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
 @pytest.mark.parametrize("case", CASES)
 def test_bits_stay(case: str, backward: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schedule, "PARALLEL_WORK", 1)
+    monkeypatch.setattr(elementwise, "PARALLEL_WORK", 1)
     fn, args = CASES[case]
     torch.manual_seed(0)
     graph = optimised(step(fn) if backward else fn, *args)

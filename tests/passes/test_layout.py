@@ -9,26 +9,28 @@ import pytest
 
 import tracecomp as tc
 from tests.passes.cases import samples
-from tracecomp import config, ops
-from tracecomp.dump import Dump
+from tracecomp import ops
+from tracecomp.base import config
+from tracecomp.base.dump import Dump
 from tracecomp.ir.graph import Graph, Value
 from tracecomp.ir.interpret import interpret
 from tracecomp.ir.op import OPS
 from tracecomp.ir.types import TensorType, float32, float64
-from tracecomp.passes import dead_code, layout, manager, orders
-from tracecomp.passes.rewrite import Log
+from tracecomp.passes import pipeline
+from tracecomp.passes.graph import axis_orders, dead_code, layout
+from tracecomp.passes.graph.rewrite import Log
 
 assert ops
 
 ONE: dict[str, Any] = {"stride": (1, 1), "padding": ((1, 1), (1, 1)), "dilation": (1, 1), "groups": 1}
 
 
-def run_all(graph: Graph) -> list[manager.Stage]:
+def run_all(graph: Graph) -> list[pipeline.Stage]:
     """Every pass, verified, each stage computing what the recorded graph computes."""
     [arrays] = samples([i.value.type for i in graph.inputs], special=False)
     want = interpret(graph, arrays)
     with config.override(verify=True):
-        stages = manager.run(graph, Dump("t"))
+        stages = pipeline.run(graph, Dump("t"))
     for stage in stages[1:]:
         for have, expected in zip(interpret(stage.graph, arrays), want, strict=True):
             np.testing.assert_allclose(have, expected, rtol=1e-9, atol=1e-9, err_msg=stage.name)
@@ -89,7 +91,7 @@ def test_channels_first_where_turning_costs_more() -> None:
     w = graph.add_input(TensorType(float32, (4, 4, 3, 3)), "w")
     graph.add_output(graph.apply("conv", x, w, **ONE))
     log = Log()
-    padded = next(s for s in manager.run(graph, Dump("t")) if s.name == "decompose").graph
+    padded = next(s for s in pipeline.run(graph, Dump("t")) if s.name == "decompose").graph
     layout.plan(padded, log)
     assert [c.chosen for c in log.choices] == ["channels first"]
 
@@ -105,10 +107,10 @@ def test_data_that_lie_channels_last_are_not_turned() -> None:
 
 
 def test_an_axis_of_one_place_stands_behind_the_axis_before_it() -> None:
-    last = orders.channels_last(4)
-    assert orders.reshaped((2, 8, 5, 6), (2, 8, 5, 6, 1), last) == (0, 2, 3, 4, 1)
-    assert orders.reshaped((2, 8, 5, 6), (2, 8, 5, 1, 6), last) == (0, 2, 3, 4, 1)
-    assert orders.reshaped((2, 8, 5, 6), (1, 2, 8, 5, 6), last) == (0, 1, 3, 4, 2)
+    last = axis_orders.channels_last(4)
+    assert axis_orders.reshaped((2, 8, 5, 6), (2, 8, 5, 6, 1), last) == (0, 2, 3, 4, 1)
+    assert axis_orders.reshaped((2, 8, 5, 6), (2, 8, 5, 1, 6), last) == (0, 2, 3, 4, 1)
+    assert axis_orders.reshaped((2, 8, 5, 6), (1, 2, 8, 5, 6), last) == (0, 1, 3, 4, 2)
 
 
 def test_sums_of_channels_read_them_as_they_are_kept() -> None:

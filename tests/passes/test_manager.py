@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from tests.passes.cases import Case
-from tracecomp import config
-from tracecomp.dump import Dump
-from tracecomp.errors import CompileError
+from tracecomp.base import config
+from tracecomp.base.dump import Dump
+from tracecomp.base.errors import CompileError
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.interpret import interpret
 from tracecomp.ir.parser import parse_graph
-from tracecomp.passes import manager
-from tracecomp.passes.manager import PIPELINE, Pass
-from tracecomp.passes.rewrite import Log
+from tracecomp.passes import pipeline
+from tracecomp.passes.graph.rewrite import Log
+from tracecomp.passes.pipeline import PIPELINE, Pass
 
 SMALL = Case("", "x:f32[3]", "%0 = neg(%x) : f32[3]\n%1 = neg(%0) : f32[3]\n%2 = mul(%1, 3.0:f32) : f32[3]", "")
 
@@ -27,12 +27,12 @@ def small() -> Graph:
     return SMALL.graph(SMALL.before)
 
 
-def names(stages: list[manager.Stage]) -> list[str]:
+def names(stages: list[pipeline.Stage]) -> list[str]:
     return [s.name for s in stages]
 
 
 def test_runs_every_pass_in_order() -> None:
-    stages = manager.run(small(), Dump("t"))
+    stages = pipeline.run(small(), Dump("t"))
     assert names(stages) == ["recorded", *(p.name for p in PIPELINE)]
     assert [n.op.name for n in stages[-1].graph.live_nodes()] == ["full", "mul"]
     assert stages[names(stages).index("simplify")].log.hits["involution"] == 1
@@ -40,19 +40,19 @@ def test_runs_every_pass_in_order() -> None:
 
 def test_skip_and_stop_after() -> None:
     with config.override(skip_passes=("simplify",), stop_after=3):
-        stages = manager.run(small(), Dump("t"))
+        stages = pipeline.run(small(), Dump("t"))
     assert names(stages) == ["recorded", *(p.name for p in PIPELINE[:3] if p.name != "simplify")]
 
 
 def test_unknown_pass_to_skip() -> None:
     with config.override(skip_passes=("simplfy",)), pytest.raises(ValueError, match="no pass called simplfy"):
-        manager.run(small(), Dump("t"))
+        pipeline.run(small(), Dump("t"))
 
 
 def test_dump_has_stable_names_and_reads_back(tmp_path: Path) -> None:
     with config.override(dump=str(tmp_path)):
         for _ in range(2):
-            manager.run(small(), Dump("t"))
+            pipeline.run(small(), Dump("t"))
     files = sorted(p.name for p in (tmp_path / "t").iterdir())
     assert files == [f"{n:02d}_{name}.ir" for n, name in enumerate(["recorded", *(p.name for p in PIPELINE)], 1)]
     assert (tmp_path / "t.2").is_dir()
@@ -68,14 +68,14 @@ def failing(graph: Graph, log: Log) -> Graph:
 
 def test_failure_names_the_pass_and_writes_a_reproduction(tmp_path: Path) -> None:
     with config.override(dump=str(tmp_path)), pytest.raises(CompileError, match="pass broken failed on graph case"):
-        manager.run(small(), Dump("t"), (Pass("broken", failing, ""),))
+        pipeline.run(small(), Dump("t"), (Pass("broken", failing, ""),))
     script = (tmp_path / "tracecomp_reproduce_broken.py").read_text()
     assert "neg" in script and "broken" in script
 
 
 def test_reproduction_runs_on_its_own(tmp_path: Path) -> None:
     with config.override(dump=str(tmp_path)):
-        path = manager.write_reproduction(PIPELINE[0], small())
+        path = pipeline.write_reproduction(PIPELINE[0], small())
     done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
 
@@ -92,4 +92,4 @@ def wrong_type(graph: Graph, log: Log) -> Graph:
 
 def test_verification_after_each_pass() -> None:
     with config.override(verify=True), pytest.raises(CompileError, match="pass lies failed"):
-        manager.run(small(), Dump("t"), (Pass("lies", wrong_type, ""),))
+        pipeline.run(small(), Dump("t"), (Pass("lies", wrong_type, ""),))

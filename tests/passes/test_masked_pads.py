@@ -12,8 +12,8 @@ from tests.passes.test_chains import Function, bits, interpreted, optimised, out
 from tracecomp.ir.loop_verify import verify_program
 from tracecomp.ir.program import Program
 from tracecomp.nn import functional
-from tracecomp.passes.machine import host
-from tracecomp.passes.place import lower
+from tracecomp.passes.cost.machine import host
+from tracecomp.passes.program.lower import lower
 from tracecomp.runtime.executable import Executable
 
 

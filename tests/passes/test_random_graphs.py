@@ -7,13 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.passes.random_graphs import Maker
-from tracecomp import config, ops
-from tracecomp.dump import Dump
+from tracecomp import ops
+from tracecomp.base import config
+from tracecomp.base.dump import Dump
 from tracecomp.inspect.locate import run_native
 from tracecomp.ir.interpret import interpret
 from tracecomp.ir.parser import parse_graph
 from tracecomp.ir.printer import print_graph
-from tracecomp.passes import manager
+from tracecomp.passes import pipeline
 
 assert ops
 
@@ -24,7 +25,7 @@ def test_passes_keep_exact_results(seed: int, nodes: int) -> None:
     graph, arrays = Maker(seed).make(nodes)
     want = interpret(graph, arrays)
     with config.override(verify=True):
-        stages = manager.run(graph, Dump("t", enabled=False))
+        stages = pipeline.run(graph, Dump("t", enabled=False))
     for stage in stages[1:]:
         for have, expected in zip(interpret(stage.graph, arrays), want, strict=True):
             np.testing.assert_array_equal(have, expected, err_msg=f"seed {seed}, {nodes} nodes: {stage.name}")
@@ -36,6 +37,6 @@ def test_passes_keep_exact_results(seed: int, nodes: int) -> None:
 @given(st.integers(0, 10**9), st.integers(2, 18))
 def test_native_code_keeps_exact_results(seed: int, nodes: int) -> None:
     graph, arrays = Maker(seed).make(nodes)
-    final = manager.run(graph, Dump("t", enabled=False))[-1].graph
+    final = pipeline.run(graph, Dump("t", enabled=False))[-1].graph
     for have, expected in zip(run_native(final, arrays), interpret(graph, arrays), strict=True):
         np.testing.assert_array_equal(have, expected, err_msg=f"seed {seed}, {nodes} nodes")

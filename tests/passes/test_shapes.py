@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.passes.cases import Case, check
-from tracecomp.passes import canonical, pads, reductions, repeated_indices, views
+from tracecomp.passes.graph import gathers, pads, reductions, rule_sets, views
 
 SHAPES = [
     Case(
@@ -263,9 +263,9 @@ SHAPES = [
 
 @pytest.mark.parametrize("case", SHAPES, ids=lambda c: c.rule)
 def test_rewrites(case: Case) -> None:
-    check(case, canonical.simplify)
+    check(case, rule_sets.simplify)
 
 
 def test_every_rule_has_a_case() -> None:
-    rules = (views.RULES, pads.RULES, reductions.EXACT_RULES, repeated_indices.RULES)
+    rules = (views.RULES, pads.RULES, reductions.EXACT_RULES, gathers.RULES)
     assert {c.rule for c in SHAPES} >= set().union(*(r.names() for r in rules))

@@ -9,7 +9,7 @@ import pytest
 
 import tracecomp
 from tracecomp.ir.parser import parse_graph
-from tracecomp.passes.fuse import Fuser
+from tracecomp.passes.fusion.fuse import Fuser
 
 F = tracecomp.nn.functional
 

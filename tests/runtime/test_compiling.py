@@ -12,10 +12,11 @@ import pytest
 
 import tracecomp as torch
 from tests.codegen.programs import elementwise, scalar_op
-from tracecomp import config
-from tracecomp.codegen import native, program
-from tracecomp.codegen.modules import joined
-from tracecomp.errors import CompileError
+from tracecomp.base import config
+from tracecomp.base.errors import CompileError
+from tracecomp.codegen.kernels import program
+from tracecomp.codegen.text import native
+from tracecomp.codegen.text.modules import joined
 from tracecomp.ir.program import CallStep, Program, Ref, Slot
 from tracecomp.ir.types import float32
 from tracecomp.runtime import compiling, threads

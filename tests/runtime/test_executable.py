@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from tests.codegen.programs import elementwise
-from tracecomp.codegen import native
+from tracecomp.codegen.text import native
 from tracecomp.ir.loops import Const
 from tracecomp.ir.program import Program
 from tracecomp.ir.scalars import call
 from tracecomp.ir.types import float32
-from tracecomp.runtime import cache, threads
+from tracecomp.runtime import object_cache, threads
 from tracecomp.runtime.executable import Executable
 
 SIZE = 100_000
@@ -36,7 +36,7 @@ def result(executable: Executable, x: Any, count: int | None = None) -> Any:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(cache, "directory", lambda: tmp_path)
+    monkeypatch.setattr(object_cache, "directory", lambda: tmp_path)
     return tmp_path
 
 
@@ -153,7 +153,7 @@ def test_damaged_objects_are_compiled_again(folder: Path, damage: str) -> None:
 def test_a_folder_that_cannot_be_written_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("in the way")
-    monkeypatch.setattr(cache, "directory", lambda: blocked / "sub")
+    monkeypatch.setattr(object_cache, "directory", lambda: blocked / "sub")
     assert result(Executable(adding(44.0)), np.zeros(SIZE, np.float32))[0] == 44.0
 
 
@@ -161,8 +161,8 @@ def test_the_least_recently_used_objects_go_first(folder: Path, monkeypatch: pyt
     Executable(adding(45.0))
     [old] = folder.glob("*.o")
     os.utime(old, (1, 1))
-    monkeypatch.setattr(cache, "LIMIT_BYTES", old.stat().st_size + 100)
-    monkeypatch.setattr(cache, "WRITES_PER_TRIM", 1)
+    monkeypatch.setattr(object_cache, "LIMIT_BYTES", old.stat().st_size + 100)
+    monkeypatch.setattr(object_cache, "WRITES_PER_TRIM", 1)
     Executable(adding(46.0))
     assert not old.exists() and len(list(folder.glob("*.o"))) == 1
 

@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 
-from tracecomp.runtime.memory import aligned_bytes
+from tracecomp.runtime.malloc import aligned_bytes
 
 FAULTS = """
 import resource, numpy as np, tracecomp

@@ -12,7 +12,7 @@ import pytest
 
 from tests.codegen.programs import program
 from tests.runtime.test_executable import adding, result
-from tracecomp.codegen.statements import STACK_LOCAL_BYTES
+from tracecomp.codegen.kernels.statements import STACK_LOCAL_BYTES
 from tracecomp.ir.index import Index, Var, index
 from tracecomp.ir.loops import Acc, Accumulate, Buffer, Const, Let, Load, Local, Loop, Read, Store, Update
 from tracecomp.ir.program import CallStep, Kernel, Program, Ref, Slot

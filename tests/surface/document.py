@@ -10,8 +10,8 @@ from typing import Any
 import tracecomp
 from tests.surface.probe import UNKNOWN, probe
 from tracecomp import functional
+from tracecomp.eager.tensor import Tensor
 from tracecomp.func import control
-from tracecomp.tensor import Tensor
 
 PATH = Path(__file__).parents[2] / "docs" / "surface.md"
 

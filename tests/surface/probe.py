@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import tracecomp
-from tracecomp.tensor import Tensor
+from tracecomp.eager.tensor import Tensor
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from tracecomp.eager.modes import modes
+from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.types import DType, bfloat16, float16
-from tracecomp.modes import modes
-from tracecomp.tensor import Tensor
 
 _DEVICES = ("cpu", "cuda", "mps", "xpu")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from tracecomp.device import device as Device
+from tracecomp.eager.device import device as Device
+from tracecomp.eager.modes import no_grad
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.ir.types import float32
-from tracecomp.modes import no_grad
-from tracecomp.tensor import Tensor
 
 READY, UNSCALED, STEPPED = "ready", "unscaled", "stepped"
 

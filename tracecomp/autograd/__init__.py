@@ -5,8 +5,8 @@ from tracecomp.autograd.api import backward, grad
 from tracecomp.autograd.function import Function, FunctionCtx, once_differentiable
 from tracecomp.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
 from tracecomp.autograd.variable import Variable
-from tracecomp.later import later as _later
-from tracecomp.modes import enable_grad, grad_enabled, inference_mode, no_grad, set_grad_enabled
+from tracecomp.base.lazy_names import later as _later
+from tracecomp.eager.modes import enable_grad, grad_enabled, inference_mode, no_grad, set_grad_enabled
 
 __getattr__ = _later(__name__, {name: name for name in ("forward_ad", "functional", "graph", "profiler")})
 

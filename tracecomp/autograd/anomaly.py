@@ -9,9 +9,9 @@ from types import TracebackType
 
 import numpy as np
 
-from tracecomp.modes import modes
-from tracecomp.node import Node
-from tracecomp.tensor import Tensor
+from tracecomp.eager.grad_fn import Node
+from tracecomp.eager.modes import modes
+from tracecomp.eager.tensor import Tensor
 
 
 class set_detect_anomaly:

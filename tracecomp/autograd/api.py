@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tracecomp.autograd.engine import Target, run_backward
+from tracecomp.eager.tensor import Tensor, create, gradient_edge
 from tracecomp.ir.op import OPS
-from tracecomp.tensor import Tensor, create, gradient_edge
 
 Tensors = Tensor | Sequence[Tensor]
 

@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from tracecomp.autograd.graph import saved_tensors_hooks
-from tracecomp.modes import enable_grad, modes
-from tracecomp.random import fork_rng, get_rng_state, set_rng_state
-from tracecomp.tensor import Tensor
+from tracecomp.eager.modes import enable_grad, modes
+from tracecomp.eager.rng import fork_rng, get_rng_state, set_rng_state
+from tracecomp.eager.tensor import Tensor
 
 Contexts = Callable[[], tuple[AbstractContextManager[Any], AbstractContextManager[Any]]]
 

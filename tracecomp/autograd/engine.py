@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from tracecomp.autograd.anomaly import check_nan, explained
+from tracecomp.eager.grad_fn import AccumulateGrad, CopySlices, Node, OpNode
+from tracecomp.eager.modes import modes
+from tracecomp.eager.tensor import Tensor, assign_, get_grad, own, set_grad
 from tracecomp.ir.op import OPS
 from tracecomp.ir.types import from_numpy_dtype
-from tracecomp.modes import modes
-from tracecomp.node import AccumulateGrad, CopySlices, Node, OpNode
 from tracecomp.ops.autodiff import sum_to
-from tracecomp.tensor import Tensor, assign_, get_grad, own, set_grad
 
 Target = tuple[Node, int]
 Buffers = dict[Node, list[Tensor | None]]

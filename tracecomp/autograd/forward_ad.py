@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tracecomp.autograd.api import grad
+from tracecomp.eager.grad_fn import AccumulateGrad
+from tracecomp.eager.modes import enable_grad
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.modes import enable_grad
-from tracecomp.node import AccumulateGrad
 from tracecomp.ops.prim import prim
-from tracecomp.tensor import Tensor
 
 _levels: list[dual_level] = []
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from types import FunctionType, ModuleType
 from typing import Any
 
+from tracecomp.eager.grad_fn import FREED, Edge, Grads, Node, Packed, SavedOut, modified
+from tracecomp.eager.modes import modes, no_grad
+from tracecomp.eager.tensor import Tensor, create, gradient_edge
 from tracecomp.ir.types import from_numpy_dtype
-from tracecomp.modes import modes, no_grad
-from tracecomp.node import FREED, Edge, Grads, Node, Packed, SavedOut, modified
-from tracecomp.tensor import Tensor, create, gradient_edge
 
 _HELD_LIMIT = 10_000
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tracecomp.autograd.api import grad
-from tracecomp.modes import enable_grad
+from tracecomp.eager.modes import enable_grad
+from tracecomp.eager.tensor import Tensor, create
 from tracecomp.ops.prim import prim
-from tracecomp.tensor import Tensor, create
 
 Inputs = Tensor | tuple[Tensor, ...]
 Func = Callable[..., Any]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from tracecomp.autograd.api import grad
+from tracecomp.eager.tensor import Tensor, wrap
 from tracecomp.ir.types import complex128, float64
-from tracecomp.tensor import Tensor, wrap
 
 Array = np.ndarray[Any, Any]
 

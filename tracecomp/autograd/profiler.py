@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from tracecomp.node import OpNode
-from tracecomp.tensor import Tensor
+from tracecomp.eager.grad_fn import OpNode
+from tracecomp.eager.tensor import Tensor
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracecomp.tensor import Tensor
+from tracecomp.eager.tensor import Tensor
 
 
 class _VariableMeta(type):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tracecomp.cuda import amp as amp
-from tracecomp.device import check_device
+from tracecomp.eager.device import check_device
 
 
 def is_available() -> bool:

@@ -12,10 +12,10 @@ from tracecomp.distributions.constraints import Constraint
 from tracecomp.distributions.continuous import EULER
 from tracecomp.distributions.discrete import clamp_probs, softplus
 from tracecomp.distributions.distribution import Distribution, broadcast_all
+from tracecomp.eager.modes import no_grad
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.ir.types import bool_
-from tracecomp.modes import no_grad
-from tracecomp.tensor import Tensor
 
 
 class Kumaraswamy(Distribution):

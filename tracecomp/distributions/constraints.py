@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tracecomp import linalg
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.tensor import Tensor
 
 
 class Constraint:

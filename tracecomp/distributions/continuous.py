@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 from tracecomp.distributions import constraints
 from tracecomp.distributions.constraints import Constraint
 from tracecomp.distributions.distribution import Distribution, broadcast_all
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.functional.conversion import finfo
-from tracecomp.tensor import Tensor
+from tracecomp.functional.elementwise.conversion import finfo
 
 EULER = 0.57721566490153286060
 

@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 from tracecomp.distributions import constraints
 from tracecomp.distributions.constraints import Constraint
 from tracecomp.distributions.distribution import Distribution, broadcast_all, one_hot
+from tracecomp.eager.modes import no_grad
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.functional.conversion import finfo
-from tracecomp.functional.pointwise import magnitude
-from tracecomp.modes import no_grad
-from tracecomp.tensor import Tensor
+from tracecomp.functional.elementwise.conversion import finfo
+from tracecomp.functional.elementwise.pointwise import magnitude
 
 
 def clamp_probs(probs: Any) -> Any:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from tracecomp.distributions.constraints import Constraint
+from tracecomp.eager.modes import modes, no_grad
+from tracecomp.eager.size import Size
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.functional.defaults import default_dtype
-from tracecomp.modes import modes, no_grad
-from tracecomp.size import Size
-from tracecomp.tensor import Tensor
+from tracecomp.functional.default_dtype import default_dtype
 
 
 def broadcast_all(*values: Any) -> list[Tensor]:

@@ -11,10 +11,10 @@ from tracecomp.autograd.function import Function
 from tracecomp.distributions import constraints
 from tracecomp.distributions.constraints import Constraint
 from tracecomp.distributions.distribution import Distribution, broadcast_all, one_hot
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.functional.conversion import finfo
+from tracecomp.functional.elementwise.conversion import finfo
 from tracecomp.ir.types import float64
-from tracecomp.tensor import Tensor
 
 # A proposal is accepted with probability above 0.95 for every shape from 1 on, so this many never all fail.
 PROPOSALS = 10

@@ -12,8 +12,8 @@ from tracecomp.distributions.discrete import Bernoulli, Binomial, Categorical, G
 from tracecomp.distributions.distribution import Distribution
 from tracecomp.distributions.gamma import Beta, Dirichlet, Gamma
 from tracecomp.distributions.transformed import Independent, LogNormal, MultivariateNormal
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.tensor import Tensor
 
 Rule = Callable[[Any, Any], Any]
 _RULES: dict[tuple[type, type], Rule] = {}

@@ -10,8 +10,8 @@ from tracecomp import linalg
 from tracecomp.distributions import constraints
 from tracecomp.distributions.constraints import Constraint
 from tracecomp.distributions.distribution import Distribution
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.tensor import Tensor
 
 
 class LowRankMultivariateNormal(Distribution):

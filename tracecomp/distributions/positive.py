@@ -11,8 +11,8 @@ from tracecomp.distributions.constraints import Constraint
 from tracecomp.distributions.continuous import EULER, Cauchy, Exponential, Half
 from tracecomp.distributions.distribution import Distribution, broadcast_all
 from tracecomp.distributions.gamma import Gamma
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.tensor import Tensor
 
 
 class Weibull(Distribution):

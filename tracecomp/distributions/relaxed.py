@@ -10,9 +10,9 @@ from tracecomp.distributions import constraints
 from tracecomp.distributions.constraints import Constraint
 from tracecomp.distributions.discrete import Bernoulli, Categorical, clamp_probs
 from tracecomp.distributions.distribution import Distribution
+from tracecomp.eager.modes import no_grad
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.modes import no_grad
-from tracecomp.tensor import Tensor
 
 
 class _Relaxed(Distribution):

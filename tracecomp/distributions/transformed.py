@@ -12,8 +12,8 @@ from tracecomp.distributions.constraints import Constraint
 from tracecomp.distributions.continuous import Normal
 from tracecomp.distributions.distribution import Distribution
 from tracecomp.distributions.transforms import ExpTransform, Transform
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.tensor import Tensor
 
 
 class TransformedDistribution(Distribution):

@@ -7,9 +7,9 @@ from typing import Any
 
 from tracecomp.distributions import constraints
 from tracecomp.distributions.constraints import Constraint
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.functional.pointwise import magnitude
-from tracecomp.tensor import Tensor
+from tracecomp.functional.elementwise.pointwise import magnitude
 
 
 class Transform:

@@ -12,18 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.aliasing import check_types
-from tracecomp.errors import at_user_line
+from tracecomp.base.errors import at_user_line
+from tracecomp.eager.aliasing import check_types
+from tracecomp.eager.modes import modes, unrecorded
+from tracecomp.eager.rng import default_generator
+from tracecomp.eager.tensor import Tensor
 from tracecomp.func.trace import DETACH, Trace, traced
 from tracecomp.functional import names as T
 from tracecomp.ir.graph import Graph, Origin, Value
 from tracecomp.ir.op import OPS
 from tracecomp.ir.types import TensorType
-from tracecomp.modes import modes, unrecorded
 from tracecomp.ops.prim import prim
-from tracecomp.random import default_generator
 from tracecomp.record.pytree import flatten, unflatten
-from tracecomp.tensor import Tensor
 
 Function = Callable[..., Any]
 

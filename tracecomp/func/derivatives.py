@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tracecomp.autograd.forward_ad import gradients, push_forward, without
+from tracecomp.eager.modes import enable_grad
+from tracecomp.eager.tensor import Tensor
 from tracecomp.func.vmap import vmap
 from tracecomp.functional import names as T
-from tracecomp.modes import enable_grad
 from tracecomp.ops.prim import prim
 from tracecomp.record.pytree import flatten, unflatten
-from tracecomp.tensor import Tensor
 
 Func = Callable[..., Any]
 Argnums = int | tuple[int, ...]

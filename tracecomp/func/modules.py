@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from tracecomp.eager.modes import ModuleChanges, modes
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.modes import ModuleChanges, modes
 from tracecomp.nn.norm import _BatchNorm
-from tracecomp.tensor import Tensor
 
 
 def functional_call(

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.errors import CaptureError, user_source
+from tracecomp.base.errors import CaptureError, user_source
+from tracecomp.eager.modes import ModuleChanges, host, modes
+from tracecomp.eager.rng import default_generator
+from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.graph import Value
 from tracecomp.ir.index import index
 from tracecomp.ir.op import Indexed, Op
-from tracecomp.modes import ModuleChanges, host, modes
-from tracecomp.random import default_generator
-from tracecomp.record.cells import Cell
 from tracecomp.record.pytree import flatten
 from tracecomp.record.recorder import Recorder
-from tracecomp.tensor import Tensor
+from tracecomp.record.traced_value import Cell
 
 # Marks in a trace where a history ends; never part of any other graph.
 DETACH = Op(

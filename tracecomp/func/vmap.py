@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.eager.modes import modes, unrecorded
+from tracecomp.eager.rng import default_generator
+from tracecomp.eager.tensor import Tensor
 from tracecomp.func.batching import Batch, batched_node, whole
 from tracecomp.func.trace import DETACH, Trace, traced
 from tracecomp.ir.graph import Node, Value
-from tracecomp.modes import modes, unrecorded
 from tracecomp.ops.prim import prim
-from tracecomp.random import default_generator
 from tracecomp.record.pytree import flatten, unflatten
-from tracecomp.tensor import Tensor
 
 RANDOMNESS = ("error", "different", "same")
 

@@ -4,51 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tracecomp.functional import (
-    arithmetic,
-    bessel,
-    complexes,
-    conversion,
-    copies,
-    creation,
-    cumulative,
-    distances,
-    einsum,
-    factors,
-    fourier,
-    gamma,
-    gathering,
-    indexing,
-    joining,
-    legacy,
-    linalg,
-    logic,
-    lowrank,
-    masking,
-    matmul,
-    norms,
-    pointwise,
-    polynomials,
-    printing,
-    quantizing,
-    rearranging,
-    reduction,
-    sampling,
-    sequences,
-    settings,
-    shaping,
-    solving,
-    sorting,
-    special,
-    spectra,
-    statistics,
-    storage,
-    strided,
-    triangles,
-    windows,
-    writing,
-)
-from tracecomp.functional.method import NAMESPACES, PUBLIC
+from tracecomp.functional import printing, settings, storage
+from tracecomp.functional.creation import creation, legacy, sampling, sequences
+from tracecomp.functional.elementwise import arithmetic, complexes, conversion, logic, pointwise, quantizing
+from tracecomp.functional.indexing import gathering, indexing, writing
+from tracecomp.functional.linalg import distances, einsum, factors, linalg, lowrank, matmul, norms, solving
+from tracecomp.functional.publish import NAMESPACES, PUBLIC
+from tracecomp.functional.reductions import cumulative, masking, reduction, sorting, statistics
+from tracecomp.functional.shape import copies, joining, rearranging, shaping, strided, triangles
+from tracecomp.functional.signal import fourier, spectra, windows
+from tracecomp.functional.special import bessel, gamma, polynomials, special
 
 __all__ = [
     "NAMESPACES",

@@ -9,10 +9,10 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from tracecomp.eager.modes import modes
+from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.types import DType, float32, float64
-from tracecomp.modes import modes
 from tracecomp.ops.prim import prim
-from tracecomp.tensor import Tensor
 
 LOWER, FULL, WIDEST = "lower", "float32", "widest"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracecomp.functional.method import PUBLIC
+from tracecomp.functional.publish import PUBLIC
 
 
 def __getattr__(name: str) -> Any:

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.functional.defaults import default_dtype
-from tracecomp.functional.method import publish
+from tracecomp.eager.modes import modes
+from tracecomp.eager.tensor import Tensor
+from tracecomp.functional.default_dtype import default_dtype
+from tracecomp.functional.publish import publish
 from tracecomp.ir.types import bool_, int64
-from tracecomp.modes import modes
-from tracecomp.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.functional.defaults import default_dtype
+from tracecomp.eager.modes import modes
+from tracecomp.eager.tensor import Tensor, create
+from tracecomp.functional.default_dtype import default_dtype
 from tracecomp.ir.types import DType, bool_, complex128, compute_dtype, float32, float64, int64, promote, type_word
-from tracecomp.modes import modes
 from tracecomp.ops.prim import prim
-from tracecomp.tensor import Tensor, create
 
 Number = bool | int | float
 Operand = Tensor | bool | int | float | complex

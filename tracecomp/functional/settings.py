@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp import device as devices
-from tracecomp.functional.method import function, publish
+from tracecomp.eager import device as devices
+from tracecomp.eager.tensor import Tensor, wrap_shared
+from tracecomp.functional.publish import function, publish
 from tracecomp.ir.types import DType
-from tracecomp.tensor import Tensor, wrap_shared
 
 _state: dict[str, Any] = {"deterministic": False, "warn_only": False, "precision": "highest"}
 

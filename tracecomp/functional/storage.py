@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.aliasing import owner
-from tracecomp.functional.method import publish
+from tracecomp.eager.aliasing import owner
+from tracecomp.eager.tensor import Tensor, wrap
+from tracecomp.functional.publish import publish
 from tracecomp.ir.types import DType
-from tracecomp.tensor import Tensor, wrap
 
 Array = np.ndarray[Any, Any]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.errors import CaptureError
+from tracecomp.base.errors import CaptureError
 from tracecomp.ir.graph import Graph
 from tracecomp.record.binding import read, tensor_of
 from tracecomp.record.capture import record

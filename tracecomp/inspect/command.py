@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.compiled import trace
+from tracecomp.compiled.function import trace
+from tracecomp.eager.tensor import Tensor
 from tracecomp.inspect.compare import compare
 from tracecomp.inspect.explain import explain
 from tracecomp.inspect.tensor_files import read_arrays
 from tracecomp.ir.printer import print_graph
 from tracecomp.ir.types import DType, dtype_named
-from tracecomp.tensor import Tensor
 
 Operands = tuple[list[Any], dict[str, Any]]
 

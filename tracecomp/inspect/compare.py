@@ -9,20 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp import config
-from tracecomp.dump import Dump
+from tracecomp.base import config
+from tracecomp.base.dump import Dump
 from tracecomp.inspect.capture import capture
 from tracecomp.inspect.errors_of import Difference, changed_in_the_last_place, difference, worst
 from tracecomp.inspect.locate import after_pass, every_value, first_bad_node, part_of, run_native
 from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.interpret import interpret
-from tracecomp.passes import manager
-from tracecomp.passes.fuse import Fuser
-from tracecomp.passes.groups import Group
-from tracecomp.passes.manager import PIPELINE, Stage
-from tracecomp.passes.pairs import in_parts, split_complex
-from tracecomp.passes.rewrite import Log
-from tracecomp.passes.segments import has_external, segments
+from tracecomp.passes import pipeline
+from tracecomp.passes.fusion.fuse import Fuser
+from tracecomp.passes.fusion.groups import Group
+from tracecomp.passes.graph.complex_to_real import in_parts, split_complex
+from tracecomp.passes.graph.host_segments import has_external, segments
+from tracecomp.passes.graph.rewrite import Log
+from tracecomp.passes.pipeline import PIPELINE, Stage
 
 Array = np.ndarray[Any, Any]
 Report = Callable[[str], None]
@@ -139,7 +139,7 @@ class _Comparing:
             result.divergence = self._at(graph, graph.outputs[bad].value.node, "recorded")
             return recorded
         self.report("running the passes")
-        stages = manager.run(graph, Dump("", enabled=False))
+        stages = pipeline.run(graph, Dump("", enabled=False))
         if self._passes(stages, recorded) and self._kernels(stages[-1].graph):
             self._native(stages[-1].graph, recorded)
         return recorded

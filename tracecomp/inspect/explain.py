@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tracecomp.compiled.backends import native
 from tracecomp.inspect.capture import settled
 from tracecomp.record.describe import describe_recording
-from tracecomp.runner import native
 
 
 def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> str:

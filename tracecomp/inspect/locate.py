@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp import config
+from tracecomp.base import config
 from tracecomp.inspect.errors_of import changed_in_the_last_place, difference
 from tracecomp.ir.graph import Graph, Input, Node, Output, Value
 from tracecomp.ir.interpret import interpret
-from tracecomp.passes.manager import Pass
-from tracecomp.passes.place import lower
-from tracecomp.passes.rewrite import Log
-from tracecomp.passes.segments import has_external, segments
-from tracecomp.record.extract import extract, needed_nodes
+from tracecomp.passes.graph.host_segments import has_external, segments
+from tracecomp.passes.graph.rewrite import Log
+from tracecomp.passes.pipeline import Pass
+from tracecomp.passes.program.lower import lower
+from tracecomp.record.backward.extract import extract, needed_nodes
 from tracecomp.runtime.executable import Executable
 
 Array = np.ndarray[Any, Any]

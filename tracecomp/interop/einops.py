@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.ir.types import int64
-from tracecomp.tensor import Tensor
 
 _BACKENDS = "einops._backends"
 _LAYERS = "einops.layers.tracecomp"

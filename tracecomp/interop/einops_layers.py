@@ -6,8 +6,8 @@ from importlib import import_module
 from typing import Any
 
 from tracecomp import nn
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.tensor import Tensor
 
 
 def layers() -> dict[str, type]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.errors import Source
+from tracecomp.base.errors import Source
 from tracecomp.ir.immutable import immutable
 from tracecomp.ir.interpret import Observer, interpret
 from tracecomp.ir.op import OPS, Op

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.errors import VerifyError, failure
+from tracecomp.base.errors import VerifyError, failure
 from tracecomp.ir.index import Atom, Computed, FloorDiv, Index, Mod, Var
 from tracecomp.ir.loops import (
     LINE,

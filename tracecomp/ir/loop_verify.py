@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tracecomp.errors import VerifyError
+from tracecomp.base.errors import VerifyError
 from tracecomp.ir.index import Computed, Index, Var
 from tracecomp.ir.loops import (
     SHARED,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracecomp.errors import VerifyError
+from tracecomp.base.errors import VerifyError
 from tracecomp.ir.graph import Graph, Input, Node, Value
 
 INPUT_ROLES = frozenset({"argument", "state", "host", "constant"})

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.nn import functional as F
 from tracecomp.nn.module import Module
 from tracecomp.nn.parameter import Parameter
-from tracecomp.tensor import Tensor
 
 
 def _inplace(module: Any) -> str:

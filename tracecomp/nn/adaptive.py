@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.nn import functional as F
 from tracecomp.nn.containers import ModuleList, Sequential
 from tracecomp.nn.linear import Linear
 from tracecomp.nn.module import Module
-from tracecomp.tensor import Tensor
 
 
 class ASMoutput(NamedTuple):

@@ -7,9 +7,9 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from tracecomp.eager.tensor import Tensor
 from tracecomp.nn.module import Module, typename
 from tracecomp.nn.parameter import Parameter
-from tracecomp.tensor import Tensor
 
 
 def _wrap_index(index: Any, length: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.nn import functional as F
 from tracecomp.nn import init
@@ -12,7 +13,6 @@ from tracecomp.nn.functional.conv import convolution, ntuple, transposed
 from tracecomp.nn.lazy import LazyModule
 from tracecomp.nn.module import Module
 from tracecomp.nn.parameter import Parameter, UninitializedParameter
-from tracecomp.tensor import Tensor
 
 
 class _ConvNd(Module):

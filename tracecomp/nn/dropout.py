@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tracecomp.eager.tensor import Tensor
 from tracecomp.nn import functional as F
 from tracecomp.nn.module import Module
-from tracecomp.tensor import Tensor
 
 
 class _Dropout(Module):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from tracecomp.eager.modes import no_grad
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.modes import no_grad
 from tracecomp.nn import functional as F
 from tracecomp.nn import init
 from tracecomp.nn.functional.linear import check_padding_idx
 from tracecomp.nn.module import Module
 from tracecomp.nn.parameter import Parameter
-from tracecomp.tensor import Tensor
 
 
 class Embedding(Module):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tracecomp.autograd import Function, grad_enabled
-from tracecomp.tensor import Tensor
+from tracecomp.eager.tensor import Tensor
 from tracecomp.utils.hooks import RemovableHandle, register
 
 Hook = Callable[..., Any]

@@ -8,10 +8,10 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from tracecomp.eager.modes import no_grad
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.functional.factors import qr
-from tracecomp.modes import no_grad
-from tracecomp.tensor import Tensor
+from tracecomp.functional.linalg.factors import qr
 
 _GAINS = {
     "linear": 1.0, "conv1d": 1.0, "conv2d": 1.0, "conv3d": 1.0, "conv_transpose1d": 1.0, "conv_transpose2d": 1.0,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tracecomp.eager.tensor import Tensor
 from tracecomp.nn import functional as F
 from tracecomp.nn.functional.loss import legacy_reduction
 from tracecomp.nn.module import Module
 from tracecomp.nn.shape import PairwiseDistance
-from tracecomp.tensor import Tensor
 
 Weight = Tensor | None
 

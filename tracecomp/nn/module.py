@@ -7,13 +7,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from tracecomp.compiled import compile
-from tracecomp.modes import ModuleChanges, modes, no_grad, scope
+from tracecomp.compiled.function import compile
+from tracecomp.eager.modes import ModuleChanges, modes, no_grad, scope
+from tracecomp.eager.tensor import Tensor
 from tracecomp.nn.hooks import ModuleHooks
 from tracecomp.nn.parameter import Buffer, Parameter, is_lazy
 from tracecomp.nn.state import ModuleState
 from tracecomp.nn.tree import ModuleTree
-from tracecomp.tensor import Tensor
 
 Self = TypeVar("Self", bound="Module")
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tracecomp.eager.modes import no_grad
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.ir.types import int64
-from tracecomp.modes import no_grad
 from tracecomp.nn import functional as F
 from tracecomp.nn import init
 from tracecomp.nn.lazy import LazyModule
 from tracecomp.nn.module import Module
 from tracecomp.nn.parameter import Parameter, UninitializedBuffer, UninitializedParameter
-from tracecomp.tensor import Tensor
 
 
 class _NormBase(Module):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from tracecomp.eager.modes import no_grad
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.modes import no_grad
-from tracecomp.tensor import Tensor
 
 
 class Parameter(Tensor):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from tracecomp.eager.tensor import Tensor
 from tracecomp.nn import functional as F
 from tracecomp.nn.functional.conv import ntuple
 from tracecomp.nn.module import Module
-from tracecomp.tensor import Tensor
 
 
 class _MaxPoolNd(Module):

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.types import TensorType
 from tracecomp.ops.autodiff import Sym
 from tracecomp.ops.prim import prim
-from tracecomp.tensor import Tensor
 
 State = tuple[Any, ...]
 

@@ -6,15 +6,15 @@ import math
 import warnings
 from typing import Any
 
+from tracecomp.eager.modes import scope
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.modes import scope
 from tracecomp.nn import functional as F
 from tracecomp.nn import init
 from tracecomp.nn.module import Module
 from tracecomp.nn.parameter import Parameter
 from tracecomp.nn.recurrence import scan, step
 from tracecomp.nn.utils.rnn import PackedSequence, pack_padded_sequence, unpack
-from tracecomp.tensor import Tensor
 
 State = tuple[Tensor, ...]
 _GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}

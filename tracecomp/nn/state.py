@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from tracecomp.autograd import no_grad
+from tracecomp.eager.tensor import Tensor
 from tracecomp.nn.parameter import Parameter, is_lazy
-from tracecomp.tensor import Tensor
 from tracecomp.utils.hooks import RemovableHandle, register
 
 _EXTRA_STATE = "_extra_state"

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.nn import functional as F
 from tracecomp.nn import init
@@ -16,7 +17,6 @@ from tracecomp.nn.linear import Linear, NonDynamicallyQuantizableLinear
 from tracecomp.nn.module import Module
 from tracecomp.nn.norm import LayerNorm
 from tracecomp.nn.parameter import Parameter
-from tracecomp.tensor import Tensor
 
 Mask = Tensor | None
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tracecomp.eager.tensor import Tensor
 from tracecomp.nn.parameter import Parameter
-from tracecomp.tensor import Tensor
 
 
 class ModuleTree:

@@ -2,31 +2,25 @@
 
 from tracecomp.ops import (
     bits,
-    cholesky,
     complexes,
     contraction,
     control,
     convolution,
     creation,
     cumulative,
-    dft,
     elementwise_binary,
     elementwise_unary,
-    factorization,
-    fourier,
     gather_scatter,
-    indefinite,
-    linalg,
-    orthogonal,
     pad_concat,
     random,
     reduction,
     search,
     sort,
-    triangular,
     view,
     window,
 )
+from tracecomp.ops.fourier import dft, fourier
+from tracecomp.ops.linalg import cholesky, factorization, indefinite, linalg, orthogonal, triangular
 
 __all__ = [
     "bits",

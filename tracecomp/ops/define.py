@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any
 
-from tracecomp.errors import at_user_line
+from tracecomp.base.errors import at_user_line
 from tracecomp.ir import scalars
 from tracecomp.ir.loops import Expr
 from tracecomp.ir.op import BadInput, Op, Pointwise, Sample, register

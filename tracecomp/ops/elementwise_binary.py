@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.errors import at_user_line
+from tracecomp.base.errors import at_user_line
 from tracecomp.ir import scalars, special
 from tracecomp.ir.loops import Expr
 from tracecomp.ir.op import Op, Pair, Pointwise, Sample, register

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from tracecomp.eager.modes import unrecorded
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.ir.types import float64
-from tracecomp.modes import unrecorded
 from tracecomp.optim.optimizer import Group, Optimizer, check_betas, non_negative, step_counter
 from tracecomp.optim.options import active, number, pair
-from tracecomp.tensor import Tensor
 
 
 def _first_state(param: Tensor, state: dict[str, Any], *names: str) -> Tensor:

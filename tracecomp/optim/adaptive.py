@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from tracecomp.eager.modes import unrecorded
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.ir.types import float32, float64
-from tracecomp.modes import unrecorded
 from tracecomp.optim.optimizer import Group, Optimizer, non_negative, step_counter
 from tracecomp.optim.options import active, number
-from tracecomp.tensor import Tensor
 
 
 def _decayed(param: Tensor, grad: Tensor, decay: Any) -> Tensor:

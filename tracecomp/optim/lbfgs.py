@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tracecomp.errors import user_source
+from tracecomp.base.errors import user_source
+from tracecomp.eager.modes import enable_grad, modes, no_grad
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.modes import enable_grad, modes, no_grad
 from tracecomp.optim.optimizer import Optimizer
-from tracecomp.tensor import Tensor
 
 Objective = Callable[[float], tuple[float, Tensor]]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tracecomp.eager.modes import unrecorded
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.functional.norms import vector_norm
-from tracecomp.modes import unrecorded
+from tracecomp.functional.linalg.norms import vector_norm
 from tracecomp.optim.optimizer import Group, Optimizer, non_negative
 from tracecomp.optim.options import active, number
-from tracecomp.tensor import Tensor
 
 Coefficients = tuple[float, float, float]
 

@@ -7,12 +7,12 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from tracecomp.eager.modes import ModuleChanges, enable_grad, modes, no_grad, scope
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.functional.defaults import default_dtype
+from tracecomp.functional.default_dtype import default_dtype
 from tracecomp.ir.types import float32, float64
-from tracecomp.modes import ModuleChanges, enable_grad, modes, no_grad, scope
 from tracecomp.optim.options import active
-from tracecomp.tensor import Tensor
 from tracecomp.utils.hooks import RemovableHandle, register
 
 Group = dict[str, Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from tracecomp.modes import host, modes
+from tracecomp.eager.modes import host, modes
 
 
 class _Derived(Mapping[str, Any]):

@@ -7,9 +7,9 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from tracecomp.modes import modes, no_grad
+from tracecomp.eager.modes import modes, no_grad
+from tracecomp.eager.tensor import Tensor
 from tracecomp.optim.optimizer import Optimizer
-from tracecomp.tensor import Tensor
 
 
 def host_step(step: Callable[..., Any]) -> Callable[..., Any]:

@@ -7,14 +7,14 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from tracecomp.eager.modes import no_grad
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.ir.types import int64
-from tracecomp.modes import no_grad
 from tracecomp.nn.module import Module
 from tracecomp.nn.norm import _BatchNorm
 from tracecomp.optim.optimizer import Optimizer
 from tracecomp.optim.schedule import LRScheduler, spread
-from tracecomp.tensor import Tensor
 
 Average = Callable[[Tensor, Tensor, Any], Tensor]
 

@@ -6,16 +6,16 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tracecomp import config
-from tracecomp.dump import Dump
+from tracecomp.base import config
+from tracecomp.base.dump import Dump
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.loop_printer import print_program
 from tracecomp.ir.loop_verify import verify_program
 from tracecomp.ir.program import Program
-from tracecomp.passes import manager
+from tracecomp.passes import pipeline
 from tracecomp.passes.explain import describe_partition
-from tracecomp.passes.manager import Stage
-from tracecomp.passes.place import Lowered, lower
+from tracecomp.passes.pipeline import Stage
+from tracecomp.passes.program.lower import Lowered, lower
 
 
 @dataclass
@@ -48,7 +48,7 @@ def build(
     Inputs and outputs keep their positions.
     """
     dump = dump or Dump(graph.name)
-    stages = manager.run(graph, dump)
+    stages = pipeline.run(graph, dump)
     settings = config.current()
     lowered = lower(stages[-1].graph, aliases, settings.fusion, steady=steady)
     lowered = replace(lowered, program=replace(lowered.program, fast_math=settings.fast_math))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tracecomp.ir.graph import Node
-from tracecomp.passes.groups import Chain, Partition
-from tracecomp.passes.manager import Stage
+from tracecomp.passes.fusion.groups import Chain, Partition
+from tracecomp.passes.pipeline import Stage
 
 
 def describe_partition(partition: Partition) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.tensor import Tensor
+from tracecomp.eager.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
 

@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.eager.modes import modes
+from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.graph import Value
 from tracecomp.ir.types import TensorType, from_numpy_dtype
-from tracecomp.modes import modes
-from tracecomp.record.extent import SizedGraph
 from tracecomp.record.finish import Finish, plain
-from tracecomp.record.guards import Guards
-from tracecomp.record.number import replace_left
-from tracecomp.record.places import Place
+from tracecomp.record.guards.guards import Guards
+from tracecomp.record.guards.slots import Place
+from tracecomp.record.guards.watch import Watch
 from tracecomp.record.pytree import direct, flatten_call, paths
 from tracecomp.record.recorder import Recorder
 from tracecomp.record.recording import Recording
-from tracecomp.record.watch import Watch
-from tracecomp.tensor import Tensor
+from tracecomp.record.symbolic.sym_int import SizedGraph
+from tracecomp.record.symbolic.sym_scalar import replace_left
 
 
 def record(

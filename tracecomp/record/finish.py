@@ -9,21 +9,21 @@ import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from tracecomp.autograd.engine import run_backward
+from tracecomp.eager.grad_fn import Node
+from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.graph import Graph, Input, Output, Value
 from tracecomp.ir.graph import Node as GraphNode
-from tracecomp.node import Node
+from tracecomp.record.backward.extract import extract, needed_nodes
+from tracecomp.record.backward.min_cut import choose_saved
+from tracecomp.record.backward.reach import edges, new_state, was_spent
+from tracecomp.record.backward.template import Template
 from tracecomp.record.binding import Binding
-from tracecomp.record.extent import Extent, SizedGraph
-from tracecomp.record.extract import extract, needed_nodes
-from tracecomp.record.guards import Guards
-from tracecomp.record.number import Number
+from tracecomp.record.guards.guards import Guards
 from tracecomp.record.pytree import flatten, unflatten
-from tracecomp.record.reach import edges, new_state, was_spent
 from tracecomp.record.recorder import Recorder
 from tracecomp.record.recording import Followed, Given, Made, Plain, Rebound, Recording, Result, Sizes, Split
-from tracecomp.record.saving import choose_saved
-from tracecomp.record.template import Template
-from tracecomp.tensor import Tensor
+from tracecomp.record.symbolic.sym_int import Extent, SizedGraph
+from tracecomp.record.symbolic.sym_scalar import Number
 
 KINDS = ("argument", "state", "place", "grad", "host", "size", "number")
 

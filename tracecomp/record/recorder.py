@@ -15,20 +15,20 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.aliasing import above
-from tracecomp.errors import CaptureError, Source, user_source
+from tracecomp.base.errors import CaptureError, Source, user_source
+from tracecomp.eager.aliasing import above
+from tracecomp.eager.grad_fn import Node, View, look, node_count, write
+from tracecomp.eager.modes import modes, no_grad, unrecorded
+from tracecomp.eager.tensor import Size, Tensor, gradient_edge
 from tracecomp.ir.graph import Graph, Origin, Value
 from tracecomp.ir.op import Op
 from tracecomp.ir.types import TensorType, float64, from_numpy_dtype
-from tracecomp.modes import modes, no_grad, unrecorded
-from tracecomp.node import Node, View, look, node_count, write
 from tracecomp.ops.autodiff import Sym, scalar_of
-from tracecomp.record.cells import Cell, GradSlot, Predicate
-from tracecomp.record.extent import Extent, SizedGraph
-from tracecomp.record.leading import LeadingSizes
-from tracecomp.record.number import Number, dtype_of, followed
-from tracecomp.record.places import Place
-from tracecomp.tensor import Size, Tensor, gradient_edge
+from tracecomp.record.guards.slots import Place
+from tracecomp.record.symbolic.leading_sizes import LeadingSizes
+from tracecomp.record.symbolic.sym_int import Extent, SizedGraph
+from tracecomp.record.symbolic.sym_scalar import Number, dtype_of, followed
+from tracecomp.record.traced_value import Cell, GradSlot, Predicate
 
 
 class Recorder(LeadingSizes):

@@ -7,17 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tracecomp.errors import Source
+from tracecomp.base.errors import Source
+from tracecomp.eager.grad_fn import View
+from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.graph import Graph, Value
 from tracecomp.ir.graph import Node as GraphNode
-from tracecomp.node import View
+from tracecomp.record.backward.template import Template
 from tracecomp.record.binding import Binding
-from tracecomp.record.extent import Range
-from tracecomp.record.guards import Guards
-from tracecomp.record.number import followed
-from tracecomp.record.places import Place
-from tracecomp.record.template import Template
-from tracecomp.tensor import Tensor
+from tracecomp.record.guards.guards import Guards
+from tracecomp.record.guards.slots import Place
+from tracecomp.record.symbolic.sym_int import Range
+from tracecomp.record.symbolic.sym_scalar import followed
 
 
 @dataclass(frozen=True, slots=True)

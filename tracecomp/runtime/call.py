@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.codegen import call_stub, call_tables, native
-from tracecomp.codegen.call_tables import GLOBALS, HEADER, TABLES
-from tracecomp.runtime import cache
+from tracecomp.codegen.calls import call_stub, call_tables
+from tracecomp.codegen.calls.call_tables import GLOBALS, HEADER, TABLES
+from tracecomp.codegen.text import native
+from tracecomp.runtime import object_cache
 from tracecomp.runtime.entry import MethodDef, load
-from tracecomp.runtime.memory import aligned_bytes
+from tracecomp.runtime.malloc import aligned_bytes
 from tracecomp.runtime.threadstate import MODES_KEY
 
 _METH_FASTCALL_KEYWORDS = 0x82
@@ -50,7 +51,7 @@ class Code:
             function = getattr(ctypes.pythonapi, name)
             native.add_symbol(name, ctypes.cast(function, ctypes.c_void_p).value or 0)
         text = call_stub.call_text(fields, counts) + "\nattributes #1 = { nounwind }\n"
-        self._library = load([cache.object_code(text, native.host_target())])
+        self._library = load([object_cache.object_code(text, native.host_target())])
         self._method = MethodDef(b"call", self._library.address(call_stub.FAST), _METH_FASTCALL_KEYWORDS, None)
         found = {
             "none": None, "false": False, "true": True, "zero": 0, "array_type": np.ndarray,

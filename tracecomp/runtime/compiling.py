@@ -11,9 +11,9 @@ from contextvars import copy_context
 from queue import SimpleQueue
 from threading import Thread
 
-from tracecomp.codegen.modules import ModuleText
-from tracecomp.codegen.target import Target
-from tracecomp.runtime import cache, threads
+from tracecomp.codegen.text.modules import ModuleText
+from tracecomp.codegen.text.target import Target
+from tracecomp.runtime import object_cache, threads
 
 
 class Compiling:
@@ -69,4 +69,4 @@ class Compiling:
             self._error = error
 
     def _compile(self, module: ModuleText) -> None:
-        self._objects.append(cache.object_code(str(module), self._target))
+        self._objects.append(object_cache.object_code(str(module), self._target))

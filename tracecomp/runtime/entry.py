@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.codegen import native, sync
-from tracecomp.codegen.native import Library
-from tracecomp.errors import CompileError
+from tracecomp.base.errors import CompileError
+from tracecomp.base.locks import Lock
+from tracecomp.codegen.text import native
+from tracecomp.codegen.text.native import Library
+from tracecomp.codegen.threads import sync
 from tracecomp.ir.loops import LINE
-from tracecomp.locks import Lock
-from tracecomp.runtime import cache as objects
-from tracecomp.runtime.memory import aligned_bytes
+from tracecomp.runtime import object_cache as objects
+from tracecomp.runtime.malloc import aligned_bytes
 
 _METH_FASTCALL = 0x80
 _making = Lock()  # one thread at a time fills the caches below: builtins keep pointers into what they hold

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.codegen import native
-from tracecomp.codegen.program import ENTRY, emit_program
-from tracecomp.errors import native_failure
+from tracecomp.base.errors import native_failure
+from tracecomp.codegen.kernels.program import ENTRY, emit_program
+from tracecomp.codegen.text import native
 from tracecomp.ir.program import Program
 from tracecomp.runtime import threads
 from tracecomp.runtime.entry import load, new_call

@@ -6,8 +6,8 @@ import json
 from dataclasses import asdict, dataclass
 from itertools import accumulate, pairwise
 
-from tracecomp.codegen import native
-from tracecomp.codegen.program import emit_program
+from tracecomp.codegen.kernels.program import emit_program
+from tracecomp.codegen.text import native
 from tracecomp.ir.program import Program, WhenStep, call_steps
 from tracecomp.runtime.compiling import Compiling
 

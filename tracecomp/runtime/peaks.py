@@ -10,7 +10,7 @@ from functools import cache
 
 import numpy as np
 
-from tracecomp.codegen import native
+from tracecomp.codegen.text import native
 
 _LOOPS = 4_000_000
 _CHAINS = 10

@@ -11,11 +11,11 @@ import os
 import threading
 from functools import cache
 
-from tracecomp import config
-from tracecomp.codegen import sync
-from tracecomp.locks import Lock
+from tracecomp.base import config
+from tracecomp.base.locks import Lock
+from tracecomp.codegen.threads import sync
 from tracecomp.runtime.entry import library
-from tracecomp.runtime.memory import aligned_bytes
+from tracecomp.runtime.malloc import aligned_bytes
 
 chosen: int | None = None
 """The number of threads that ``set_num_threads`` asked for."""

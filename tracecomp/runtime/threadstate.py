@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-MODES_KEY = "tracecomp.modes"
+MODES_KEY = "tracecomp.eager.modes"
 """The entry of a thread's dictionary that holds the dictionary of its modes."""
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
-from tracecomp.node import Handle as RemovableHandle
-from tracecomp.node import add_hook
+from tracecomp.eager.grad_fn import Handle as RemovableHandle
+from tracecomp.eager.grad_fn import add_hook
 
 __all__ = ["RemovableHandle", "register"]
 

@@ -1,6 +1,6 @@
 """The layers as functions, under the names of torch.nn.functional."""
 
-from tracecomp.functional.method import needs_tensors
+from tracecomp.functional.publish import needs_tensors
 from tracecomp.nn.functional.activation import (
     celu,
     celu_,

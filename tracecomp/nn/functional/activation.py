@@ -6,14 +6,14 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from tracecomp.aliasing import before_write
+from tracecomp.eager.aliasing import before_write
+from tracecomp.eager.modes import scope
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.functional.autocast import casts
-from tracecomp.functional.method import store_inplace
-from tracecomp.functional.pointwise import magnitude
+from tracecomp.functional.elementwise.pointwise import magnitude
 from tracecomp.functional.promotion import rounded, wide
-from tracecomp.modes import scope
-from tracecomp.tensor import Tensor
+from tracecomp.functional.publish import store_inplace
 
 _SQRT_HALF = math.sqrt(0.5)
 _SQRT_2_OVER_PI = math.sqrt(2.0 / math.pi)

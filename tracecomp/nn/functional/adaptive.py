@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tracecomp.eager.modes import scope
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.ir.types import int64
-from tracecomp.modes import scope
 from tracecomp.nn.functional.conv import batched, ntuple
 from tracecomp.nn.functional.pooling import avg_pool, divisor, lowest, max_pool, pick_max
 from tracecomp.ops.prim import prim
-from tracecomp.tensor import Tensor
 
 Ints = tuple[int, ...]
 

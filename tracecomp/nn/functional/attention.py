@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tracecomp.eager.modes import scope
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.functional.autocast import casts
 from tracecomp.ir.types import bool_
-from tracecomp.modes import scope
 from tracecomp.nn.functional.linear import dropout, linear
-from tracecomp.tensor import Tensor
 
 
 @casts

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tracecomp.eager.modes import scope
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.functional.autocast import casts
 from tracecomp.ir.types import int64
-from tracecomp.modes import scope
 from tracecomp.nn.functional.activation import log_softmax
 from tracecomp.nn.functional.linear import linear
 from tracecomp.nn.functional.loss import check_reduction, legacy_reduction, reduce
 from tracecomp.ops.prim import prim
-from tracecomp.tensor import Tensor
 
 _reduced = reduce
 

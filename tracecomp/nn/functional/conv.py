@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tracecomp.eager.modes import scope
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.autocast import casts
-from tracecomp.modes import scope
 from tracecomp.nn.functional.padding import constant_pad
 from tracecomp.ops.prim import prim
-from tracecomp.tensor import Tensor
 
 Size = int | Sequence[int]
 

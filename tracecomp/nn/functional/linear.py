@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from tracecomp.eager.modes import no_grad, scope
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.functional.autocast import casts
 from tracecomp.ir.types import int64
-from tracecomp.modes import no_grad, scope
-from tracecomp.tensor import Tensor
 
 
 @casts

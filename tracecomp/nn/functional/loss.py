@@ -7,14 +7,14 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from tracecomp.eager.modes import scope
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.functional.autocast import casts
-from tracecomp.functional.pointwise import magnitude
+from tracecomp.functional.elementwise.pointwise import magnitude
 from tracecomp.ir.types import type_word
-from tracecomp.modes import scope
 from tracecomp.nn.functional.activation import logsigmoid
 from tracecomp.nn.functional.linear import pairwise_distance
-from tracecomp.tensor import Tensor
 
 
 def check_reduction(reduction: str) -> None:

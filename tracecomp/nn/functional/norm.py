@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from tracecomp.eager.modes import no_grad, scope
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.functional.promotion import rounded, wide
-from tracecomp.modes import no_grad, scope
 from tracecomp.nn.functional.padding import constant_pad
 from tracecomp.nn.functional.pooling import avg_pool
-from tracecomp.tensor import Tensor
 
 
 def _standardize(input: Tensor, dims: Sequence[int], eps: float) -> tuple[Tensor, Tensor, Tensor]:

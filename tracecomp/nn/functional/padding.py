@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tracecomp.eager.modes import scope
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.functional.promotion import exact_scalar
-from tracecomp.modes import scope
 from tracecomp.ops.prim import prim
-from tracecomp.tensor import Tensor
 
 
 def constant_pad(input: Tensor, pad: Sequence[int], value: float = 0.0) -> Tensor:

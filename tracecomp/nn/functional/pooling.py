@@ -6,15 +6,15 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from tracecomp.eager.modes import scope
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.functional.autocast import casts
-from tracecomp.functional.factors import differentiated
+from tracecomp.functional.linalg.factors import differentiated
 from tracecomp.functional.promotion import not_implemented
 from tracecomp.ir.types import bool_, int32
-from tracecomp.modes import scope
 from tracecomp.nn.functional.conv import batched, ntuple
 from tracecomp.ops.prim import prim
-from tracecomp.tensor import Tensor
 
 Ints = tuple[int, ...]
 

@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from tracecomp.eager.modes import scope
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.functional.promotion import not_implemented
 from tracecomp.ir.types import uint8
-from tracecomp.modes import scope
 from tracecomp.nn.functional.adaptive import adaptive_avg_pool
 from tracecomp.ops.prim import prim
-from tracecomp.tensor import Tensor
 
 _RANKS = {"nearest": (3, 4, 5), "nearest-exact": (3, 4, 5), "area": (3, 4, 5), "linear": (3,), "bilinear": (4,),
           "bicubic": (4,), "trilinear": (5,)}  # fmt: skip

@@ -6,14 +6,14 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from tracecomp.eager.modes import scope
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.functional.autocast import casts
 from tracecomp.ir.types import int64
-from tracecomp.modes import scope
 from tracecomp.nn.functional.conv import ntuple
 from tracecomp.nn.functional.padding import constant_pad
 from tracecomp.ops.prim import prim
-from tracecomp.tensor import Tensor
 
 Ints = tuple[int, ...]
 

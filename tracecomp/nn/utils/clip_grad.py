@@ -6,10 +6,10 @@ import warnings
 from collections.abc import Iterable
 from typing import Any
 
+from tracecomp.eager.modes import no_grad
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.functional.norms import vector_norm
-from tracecomp.modes import no_grad
-from tracecomp.tensor import Tensor
+from tracecomp.functional.linalg.norms import vector_norm
 
 Tensors = Tensor | Iterable[Tensor]
 

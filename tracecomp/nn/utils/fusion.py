@@ -5,10 +5,10 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.nn.module import Module
 from tracecomp.nn.parameter import Parameter
-from tracecomp.tensor import Tensor
 
 Maybe = Tensor | None
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from tracecomp.eager.modes import no_grad
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.functional.factors import geqrf, householder_product, qr
-from tracecomp.functional.linalg import matrix_exp
-from tracecomp.functional.solving import solve
-from tracecomp.modes import no_grad
+from tracecomp.functional.linalg.factors import geqrf, householder_product, qr
+from tracecomp.functional.linalg.linalg import matrix_exp
+from tracecomp.functional.linalg.solving import solve
 from tracecomp.nn import functional as F
 from tracecomp.nn.module import Module
 from tracecomp.nn.utils.parametrize import register_parametrization
 from tracecomp.nn.utils.weight_norm import norm_except
-from tracecomp.tensor import Tensor
 
 
 class _WeightNorm(Module):

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tracecomp.modes import no_grad
+from tracecomp.eager.modes import no_grad
+from tracecomp.eager.tensor import Tensor
 from tracecomp.nn.containers import ModuleDict, ModuleList
 from tracecomp.nn.module import Module
 from tracecomp.nn.parameter import Parameter
-from tracecomp.tensor import Tensor
 
 _caching = 0
 _cache: dict[tuple[int, str], Tensor] = {}

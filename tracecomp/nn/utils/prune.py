@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.functional.norms import vector_norm
+from tracecomp.functional.linalg.norms import vector_norm
 from tracecomp.nn.module import Module
-from tracecomp.tensor import Tensor
 
 
 class BasePruningMethod:

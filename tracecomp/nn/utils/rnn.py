@@ -6,9 +6,9 @@ import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.ir.types import int64
-from tracecomp.tensor import Tensor
 
 
 class _Packed(NamedTuple):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from tracecomp.eager.modes import no_grad
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.functional.norms import vector_norm
-from tracecomp.modes import no_grad
+from tracecomp.functional.linalg.norms import vector_norm
 from tracecomp.nn import functional as F
 from tracecomp.nn.module import Module
 from tracecomp.nn.parameter import Parameter
-from tracecomp.tensor import Tensor
 
 
 def norm_except(v: Tensor, dim: int | None) -> Tensor:

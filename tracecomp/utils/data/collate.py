@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.ir.types import float64
-from tracecomp.tensor import Tensor
 
 Rules = Mapping[type | tuple[type, ...], Callable[..., Any]]
 

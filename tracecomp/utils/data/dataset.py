@@ -9,8 +9,8 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.tensor import Tensor
 
 Item = TypeVar("Item", covariant=True)
 

@@ -6,9 +6,9 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import Any, Generic, TypeVar
 
+from tracecomp.eager.rng import Generator
 from tracecomp.functional import names as T
 from tracecomp.ir.types import float64
-from tracecomp.random import Generator
 
 Index = TypeVar("Index", covariant=True)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.random import manual_seed
+from tracecomp.eager.rng import manual_seed
 
 
 @dataclass(frozen=True)

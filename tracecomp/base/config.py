@@ -1,0 +1,111 @@
+"""Every setting of tracecomp: one typed record, its environment variables, and a scoped override.
+
+``current()`` is what holds now; ``with override(verify=True): ...`` changes it for the block (and for this thread
+only). Settings marked ``code`` change what is compiled, so they belong to the key of every compiled object.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from tracecomp.base.locks import Lock
+
+
+def _knob(default: Any, env: str, parse: Callable[[str], Any], doc: str, code: bool = False) -> Any:
+    return field(default=default, metadata={"env": env, "parse": parse, "doc": doc, "code": code})
+
+
+def _flag(text: str) -> bool:
+    if text.lower() in ("1", "true", "yes", "on"):
+        return True
+    if text.lower() in ("0", "false", "no", "off", ""):
+        return False
+    raise ValueError("expected 0 or 1")
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """One value per knob; ``describe()`` prints them all."""
+
+    dump: str = _knob("", "TRACECOMP_DUMP", str, "Folder that receives every stage of every compiled graph as text.")
+    verify: bool = _knob(False, "TRACECOMP_VERIFY", _flag, "Verify the graph after every pass.")
+    skip_passes: tuple[str, ...] = _knob(
+        (), "TRACECOMP_SKIP", _names, "Comma-separated names of passes that are not run.", code=True
+    )
+    stop_after: int | None = _knob(
+        None, "TRACECOMP_STOP_AFTER", int, "Run only this many passes of the pipeline.", code=True
+    )
+    fusion: bool = _knob(True, "TRACECOMP_FUSION", _flag, "Let several nodes share a kernel.", code=True)
+    fast_math: bool = _knob(
+        False, "TRACECOMP_FAST_MATH", _flag, "Arithmetic may be fused and regrouped: see docs/numerics.md.", code=True
+    )
+    num_threads: int | None = _knob(
+        None, "TRACECOMP_NUM_THREADS", int, "Threads of compiled programs; by default the cores this process may use."
+    )
+    cache_dir: str = _knob("", "TRACECOMP_CACHE_DIR", str, "Folder of compiled objects; default ~/.cache/tracecomp.")
+
+
+def from_environment(environ: Mapping[str, str]) -> Settings:
+    """The settings that ``environ`` asks for; ValueError names the variable that cannot be read."""
+    found: dict[str, Any] = {}
+    for knob in fields(Settings):
+        text = environ.get(knob.metadata["env"])
+        if text is not None:
+            try:
+                found[knob.name] = knob.metadata["parse"](text)
+            except ValueError as error:
+                raise ValueError(f"environment variable {knob.metadata['env']}={text!r}: {error}") from None
+    return Settings(**found)
+
+
+_process = from_environment(os.environ)
+_override: ContextVar[Settings | None] = ContextVar("tracecomp_settings", default=None)
+_counting = Lock()
+thread_overrides = 0
+"""How many blocks are running, in any thread, that override the number of threads."""
+
+
+def current() -> Settings:
+    """The settings that hold in this thread now."""
+    return _override.get() or _process
+
+
+@contextmanager
+def override(**changes: Any) -> Iterator[Settings]:
+    """``current()`` with ``changes`` while the block runs; TypeError for a name that is no setting."""
+    token = _override.set(replace(current(), **changes))
+    _count_threads_override("num_threads" in changes)
+    try:
+        yield current()
+    finally:
+        _count_threads_override(-("num_threads" in changes))
+        _override.reset(token)
+
+
+def _count_threads_override(change: int) -> None:
+    global thread_overrides
+    with _counting:
+        thread_overrides += change
+
+
+def code_key() -> tuple[tuple[str, Any], ...]:
+    """The settings that change what is compiled, for the key of a compiled object."""
+    settings = current()
+    return tuple((k.name, getattr(settings, k.name)) for k in fields(Settings) if k.metadata["code"])
+
+
+def describe() -> str:
+    """One line per setting: environment variable, value, meaning."""
+    settings = current()
+    return "\n".join(
+        f"{k.metadata['env']:<24} {getattr(settings, k.name)!r:<10} {k.metadata['doc']}" for k in fields(Settings)
+    )

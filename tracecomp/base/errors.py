@@ -1,0 +1,107 @@
+"""Exceptions and the user's line.
+
+User mistakes raise the exception type that PyTorch raises (``TypeError``, ``ValueError``, ``IndexError``,
+``RuntimeError``); the classes here are for faults of the compiler itself and for refusals to capture.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import FrameType
+
+_PACKAGE = str(Path(__file__).parents[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A place in the user's program: file, line and the function around it."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+class TracecompError(RuntimeError):
+    """Base of every error that is not the user's mistake in a tensor operation."""
+
+
+class VerifyError(TracecompError):
+    """An IR breaks one of its rules; names the pass after which it was found."""
+
+
+class CaptureError(TracecompError):
+    """A program cannot be captured; says which line, why, and what to write instead."""
+
+
+class CompileError(TracecompError):
+    """A pass or codegen failed on a valid graph: a fault of the compiler."""
+
+
+class OutOfRange(IndexError, RuntimeError):
+    """An index at run time is out of range: PyTorch raises the one for ``x[i]``, the other for ``x.gather(0, i)``."""
+
+
+class LinAlgError(RuntimeError):
+    """A matrix has no such decomposition: singular, or not positive-definite."""
+
+
+FAILURES: dict[str, tuple[type[Exception], str]] = {
+    "index": (OutOfRange, "index out of range in {step}"),
+    "definite": (
+        LinAlgError,
+        "linalg.cholesky: The factorization could not be completed because the input is not positive-definite (the "
+        "leading minor of order {detail} is not positive-definite).",
+    ),
+    "singular": (LinAlgError, "linalg.solve: The solver failed because the input matrix is singular."),
+    "inverse": (
+        LinAlgError,
+        "linalg.inv: The diagonal element is zero, the inversion could not be completed because the input matrix is "
+        "singular.",
+    ),
+}
+"""What a check of native code can find, and the exception for it."""
+
+
+def failure(kind: str, step: str = "", detail: int = 0) -> Exception:
+    error, text = FAILURES[kind]
+    return error(text.format(step=step, detail=detail))
+
+
+def failure_word(kind: str) -> int:
+    """What is added to the number of a failed step, below 2**32; a detail is added times 2**40."""
+    return [*FAILURES].index(kind) << 32
+
+
+def native_failure(word: int, labels: Sequence[str]) -> Exception:
+    """The exception for what native code has reported."""
+    kind = [*FAILURES][word >> 32 & 0xFF]
+    return failure(kind, labels[(word & 0xFFFFFFFF) - 1], word >> 40)
+
+
+@cache
+def is_user_file(name: str) -> bool:
+    """Whether code from the file ``name`` is neither this package's nor frozen into Python."""
+    return not name.startswith((_PACKAGE, "<frozen"))
+
+
+def user_source() -> Source | None:
+    """File, line and function of the innermost frame outside this package."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not is_user_file(frame.f_code.co_filename):
+        frame = frame.f_back
+    if frame is None:
+        return None
+    return Source(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+
+
+def at_user_line(message: str) -> str:
+    """``message`` with the user's file and line appended, when there is one."""
+    source = user_source()
+    return f"{message} (at {source})" if source else message

@@ -1,0 +1,1 @@
+"""The native function that checks guards and calls a program."""

@@ -1,0 +1,282 @@
+"""LLVM text of the guards of a call: whether arguments and state are as they were, and where their memory is now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+
+from tracecomp.codegen.calls.call_tables import (
+    ALIGNED,
+    ARGUMENT,
+    ARRAY_DATA,
+    ARRAY_DESCR,
+    ARRAY_DIMS,
+    ARRAY_FLAGS,
+    ARRAY_ND,
+    ARRAY_WEAK,
+    C_CONTIGUOUS,
+    DICT_VERSION,
+    GLOBALS,
+    GRADIENT,
+    LAYOUT_BYTES,
+    LAYOUT_DIMS,
+    LAYOUT_ND,
+    LIST_ITEMS,
+    OWNED,
+    REFERENCES,
+    TABLES,
+    TYPE,
+    WRITEABLE,
+    header,
+    row,
+)
+from tracecomp.codegen.text.assembler import Assembler
+
+
+class CallGuards:
+    """Writes the functions that look and change nothing outside of the record.
+
+    ``fields`` are the offsets of a tensor's fields, ``counts`` those of its storage's version and memory and of a
+    memory's writes.
+    """
+
+    def __init__(self, fields: Mapping[str, int], counts: Mapping[str, int]) -> None:
+        self.fields = fields
+        self.counts = counts
+
+    def _table(self, a: Assembler, name: str) -> AbstractContextManager[str]:
+        first = a.load("ptr", "%record", header(f"{name}.first"))
+        end = a.load("ptr", "%record", header(f"{name}.end"))
+        return a.each(first, end, 8 * len(TABLES[name]))
+
+    def _word(self, a: Assembler, table: str, at: str, word: str, kind: str = "ptr") -> str:
+        return a.load(kind, at, row(table, word))
+
+    def _object(self, a: Assembler, name: str) -> str:
+        return a.load("ptr", "%objects", 8 * GLOBALS.index(name))
+
+    # ---- is this array laid out as wanted?
+
+    def _layout(self) -> str:
+        a = Assembler()
+        a.need(a.same(a.load("ptr", "%array", TYPE), self._object(a, "array_type")), "no")
+        a.need(a.same(a.load("ptr", "%array", ARRAY_DESCR), a.load("ptr", "%layout")), "no")
+        flags = a.let(f"and i32 {a.load('i32', '%array', ARRAY_FLAGS)}, %flags")
+        a.need(a.same(flags, "%flags", "i32"), "no")
+        nd = a.load("i64", "%layout", LAYOUT_ND)
+        a.need(a.same(a.let(f"sext i32 {a.load('i32', '%array', ARRAY_ND)} to i64"), nd, "i64"), "no")
+        dims = a.load("ptr", "%array", ARRAY_DIMS)
+        first = a.at("%layout", LAYOUT_DIMS)
+        end = a.at(first, a.let(f"shl i64 {nd}, 3"))
+        shift = a.let(f"sub i64 {a.let(f'ptrtoint ptr {dims} to i64')}, {a.let(f'ptrtoint ptr {first} to i64')}")
+        with a.each(first, end, 8) as dim:
+            a.need(a.same(a.load("i64", dim), a.load("i64", dim, shift), "i64"), "no")
+        a.do("ret i1 true")
+        a.block("no")
+        a.do("ret i1 false")
+        return a.text("define internal i1 @tc.layout(ptr %objects, ptr %array, ptr %layout, i32 %flags) #1")
+
+    # ---- guards that run no Python code
+
+    def _check(self) -> str:
+        a = Assembler()
+        a.need(a.same(a.load("i64", "%record", header("busy")), "0", "i64"), "no")
+        a.need(a.same(a.load("i64", "%record", header("count")), "%count", "i64"), "no")
+        with self._table(a, "arguments") as r:
+            given = a.load("ptr", a.at("%args", self._row_number(a, "arguments", r)))
+            kind, wanted = self._word(a, "arguments", r, "type"), self._word(a, "arguments", r, "object")
+            found = a.let(f"select i1 {a.same(kind, 'null')}, ptr {given}, ptr {a.load('ptr', given, TYPE)}")
+            a.need(a.same(found, a.let(f"select i1 {a.same(kind, 'null')}, ptr {wanted}, ptr {kind}")), "no")
+        with self._table(a, "pairs") as r:
+            first = a.load("ptr", "%args", self._word(a, "pairs", r, "first", "i64"))
+            second = a.load("ptr", "%args", self._word(a, "pairs", r, "second", "i64"))
+            same = a.let(f"zext i1 {a.same(first, second)} to i64")
+            a.need(a.same(same, self._word(a, "pairs", r, "same", "i64"), "i64"), "no")
+        self._check_modes(a)
+        self._check_names(a)
+        a.do("ret i1 true")
+        a.block("no")
+        a.do("ret i1 false")
+        return a.text("define internal i1 @tc.check(ptr %objects, ptr %record, ptr %args, i64 %count) #1")
+
+    def _row_number(self, a: Assembler, table: str, r: str) -> str:
+        """Eight times the number of row ``r``."""
+        first = a.let(f"ptrtoint ptr {a.load('ptr', '%record', header(f'{table}.first'))} to i64")
+        distance = a.let(f"sub i64 {a.let(f'ptrtoint ptr {r} to i64')}, {first}")
+        return a.let(f"udiv i64 {distance}, {len(TABLES[table])}")
+
+    def _check_modes(self, a: Assembler) -> None:
+        thread = a.let("call ptr @PyThreadState_GetDict()")
+        a.need(a.let(f"icmp ne ptr {thread}, null"), "no")
+        version, seen = a.load("i64", thread, DICT_VERSION), a.load("i64", "%record", header("thread_version"))
+        with a.when(a.let(f"icmp ne i64 {version}, {seen}")):
+            found = a.let(f"call ptr @PyDict_GetItem(ptr {thread}, ptr {self._object(a, 'modes_key')})")
+            a.need(a.let(f"icmp ne ptr {found}, null"), "no")
+            a.store("ptr", found, "%record", header("modes"))
+            a.store("i64", version, "%record", header("thread_version"))
+        modes = a.load("ptr", "%record", header("modes"))
+        version, seen = a.load("i64", modes, DICT_VERSION), a.load("i64", "%record", header("modes_version"))
+        with a.when(a.let(f"icmp ne i64 {version}, {seen}")):
+            self._check_each_mode(a, modes)
+            a.store("i64", version, "%record", header("modes_version"))
+
+    def _check_each_mode(self, a: Assembler, modes: str) -> None:
+        with self._table(a, "modes") as r:
+            key = self._word(a, "modes", r, "key")
+            found = a.let(f"call ptr @PyDict_GetItem(ptr {modes}, ptr {key})")
+            default = self._word(a, "modes", r, "default")
+            now = a.let(f"select i1 {a.same(found, 'null')}, ptr {default}, ptr {found}")
+            a.need(a.same(now, self._word(a, "modes", r, "value")), "no")
+
+    def _check_names(self, a: Assembler) -> None:
+        with self._table(a, "names") as r:
+            mapping = self._word(a, "names", r, "mapping")
+            version, seen = a.load("i64", mapping, DICT_VERSION), self._word(a, "names", r, "version", "i64")
+            with a.when(a.let(f"icmp ne i64 {version}, {seen}")):
+                key = self._word(a, "names", r, "key")
+                found = a.let(f"call ptr @PyDict_GetItem(ptr {mapping}, ptr {key})")
+                a.need(a.same(found, self._word(a, "names", r, "value")), "no")
+                a.store("i64", version, r, row("names", "version"))
+        with self._table(a, "fields") as r:
+            found = a.load("ptr", self._word(a, "fields", r, "object"), self._word(a, "fields", r, "offset", "i64"))
+            a.need(a.same(found, self._word(a, "fields", r, "value")), "no")
+        with self._table(a, "elements") as r:
+            items = a.load("ptr", self._word(a, "elements", r, "list"), LIST_ITEMS)
+            found = a.load("ptr", items, self._word(a, "elements", r, "offset", "i64"))
+            a.need(a.same(found, self._word(a, "elements", r, "value")), "no")
+        with self._table(a, "attributes") as r:
+            owner, key = self._word(a, "attributes", r, "object"), self._word(a, "attributes", r, "key")
+            found = a.let(f"call ptr @PyObject_GetAttr(ptr {owner}, ptr {key})")
+            a.need(a.let(f"icmp ne ptr {found}, null"), "error")
+            a.do(f"call void @Py_DecRef(ptr {found})")
+            a.need(a.same(found, self._word(a, "attributes", r, "value")), "no")
+        with self._table(a, "absent_grads") as r:
+            grad = a.load("ptr", self._word(a, "absent_grads", r, "tensor"), self.fields["_grad"])
+            absent = a.let(f"zext i1 {a.same(grad, self._object(a, 'none'))} to i64")
+            a.need(a.same(absent, self._word(a, "absent_grads", r, "absent", "i64"), "i64"), "no")
+        a.go("checked")
+        a.block("error")
+        a.do("call void @PyErr_Clear()")
+        a.go("no")
+        a.block("checked")
+
+    # ---- addresses of all operands, with the guards of the tensors that they belong to
+
+    def _fill(self) -> str:
+        a = Assembler()
+        with self._table(a, "sources") as r:
+            self._source(a, r)
+        with self._table(a, "storages") as r:
+            one, other = (
+                a.load("ptr", self._word(a, "storages", r, side), row("sources", "tensor"))
+                for side in ("argument", "written")
+            )
+            storages = [a.load("ptr", t, self.fields["_storage"]) for t in (one, other)]
+            apart = a.either(
+                a.let(f"icmp ne ptr {storages[0]}, {storages[1]}"), a.same(storages[0], self._object(a, "none"))
+            )
+            itself = a.let(f"icmp ne i64 {self._word(a, 'storages', r, 'itself', 'i64')}, 0")
+            a.need(a.either(apart, a.both(itself, a.same(one, other))), "no")
+        with self._table(a, "written") as r:
+            tensor = a.load("ptr", self._word(a, "written", r, "source"), row("sources", "tensor"))
+            storage = a.load("ptr", tensor, self.fields["_storage"])
+            a.need(a.let(f"icmp ne ptr {storage}, {self._object(a, 'none')}"), "no")
+        with self._table(a, "in_place") as r:
+            self._in_place(a, r)
+        a.do("ret i1 true")
+        a.block("no")
+        a.do("ret i1 false")
+        return a.text("define internal i1 @tc.fill(ptr %objects, ptr %record, ptr %args) #1")
+
+    def _source(self, a: Assembler, r: str) -> None:
+        tensor = self._resolve(a, r)
+        fields = {name: a.load("ptr", tensor, offset) for name, offset in self.fields.items()}
+        none, layout = self._object(a, "none"), self._word(a, "sources", r, "layout")
+        with a.when(a.let(f"icmp ne ptr {fields['_linked']}, {self._object(a, 'false')}")):
+            a.need(a.same(a.load("ptr", fields["_storage"], self.counts["version"]), fields["_seen"]), "no")
+        leaf = a.same(fields["_grad_fn"], none)
+        asks = a.either(a.same(fields["_requires_grad"], self._object(a, "true")), a.let(f"xor i1 {leaf}, true"))
+        wanted = self._word(a, "sources", r, "requires_grad", "i64")
+        right = a.same(a.let(f"zext i1 {asks} to i64"), wanted, "i64")
+        a.need(a.either(right, a.same(wanted, "2", "i64")), "no")
+        array = fields["_data"]
+        a.need(a.let(f"icmp ne ptr {array}, null"), "no")
+        flags = C_CONTIGUOUS | ALIGNED
+        a.need(a.let(f"call i1 @tc.layout(ptr %objects, ptr {array}, ptr {layout}, i32 {flags})"), "no")
+        with a.when(a.let(f"icmp ne i64 {self._word(a, 'sources', r, 'exclusive', 'i64')}, 0")):
+            held = a.let(f"or i64 {a.load('i64', tensor, REFERENCES)}, {a.load('i64', array, REFERENCES)}")
+            own = a.let(f"and i32 {a.load('i32', array, ARRAY_FLAGS)}, {OWNED | WRITEABLE}")
+            alone = a.both(a.same(held, "1", "i64"), a.same(own, str(OWNED | WRITEABLE), "i32"))
+            a.need(a.both(leaf, a.both(alone, a.same(a.load("ptr", array, ARRAY_WEAK), "null"))), "no")
+        a.store("ptr", tensor, r, row("sources", "tensor"))
+        a.store("ptr", array, r, row("sources", "array"))
+        a.store("ptr", a.load("ptr", array, ARRAY_DATA), self._word(a, "sources", r, "slot"))
+
+    # ---- may the preparation be used?
+
+    def _prepared(self) -> str:
+        """Sets the byte that tells, and remembers what the preparation is made from if it has to be made."""
+        a = Assembler()
+        flag = a.load("ptr", "%record", header("prepared"))
+        a.need(a.let(f"icmp ne ptr {flag}, null"), "done")
+        a.store("i8", "1", flag)
+        with self._table(a, "lasting") as r:
+            tensor = a.load("ptr", self._word(a, "lasting", r, "source"), row("sources", "tensor"))
+            storage = a.load("ptr", tensor, self.fields["_storage"])
+            changed, unknown, same = a.name("changed"), a.name("unknown"), a.name("same")
+            a.need(a.let(f"icmp ne ptr {storage}, {self._object(a, 'none')}"), unknown)
+            memory = a.load("ptr", storage, self.counts["memory"])
+            writes = a.load("ptr", memory, self.counts["writes"])
+            a.need(a.let(f"icmp ne ptr {writes}, {self._object(a, 'none')}"), unknown)
+            seen = self._word(a, "lasting", r, "seen")
+            before = [a.load("ptr", seen), a.load("ptr", seen, 8)]
+            a.choose(a.both(a.same(before[0], memory), a.same(before[1], writes)), same, changed)
+            a.block(changed)
+            for n, (old, new) in enumerate(zip(before, (memory, writes), strict=True)):
+                a.do(f"call void @Py_IncRef(ptr {new})")
+                a.store("ptr", new, seen, 8 * n)
+                a.do(f"call void @Py_DecRef(ptr {old})")
+            a.go(unknown)
+            a.block(unknown)
+            a.store("i8", "0", flag)
+            a.go(same)
+            a.block(same)
+        a.go("done")
+        a.block("done")
+        a.do("ret void")
+        return a.text("define internal void @tc.prepared(ptr %objects, ptr %record) #1")
+
+    def _resolve(self, a: Assembler, r: str) -> str:
+        """The tensor that a source is."""
+        kind, reference = self._word(a, "sources", r, "kind", "i64"), self._word(a, "sources", r, "reference")
+        argument, held, gradient, have = (a.name(n) for n in ("argument", "held", "gradient", "have"))
+        cases = f"i64 {ARGUMENT}, label %{argument} i64 {GRADIENT}, label %{gradient}"
+        a.do(f"switch i64 {kind}, label %{held} [ {cases} ]")
+        a.block(argument)
+        given = a.load("ptr", "%args", a.let(f"ptrtoint ptr {reference} to i64"))
+        a.go(have)
+        a.block(held)
+        a.go(have)
+        a.block(gradient)
+        grad = a.load("ptr", reference, self.fields["_grad"])
+        present = a.name("present")
+        a.choose(a.same(grad, self._object(a, "none")), "no", present)
+        a.block(present)
+        a.go(have)
+        a.block(have)
+        return a.let(f"phi ptr [ {given}, %{argument} ], [ {reference}, %{held} ], [ {grad}, %{present} ]")
+
+    def _in_place(self, a: Assembler, r: str) -> None:
+        source = self._word(a, "in_place", r, "source")
+        data = a.load("ptr", a.load("ptr", source, row("sources", "array")), ARRAY_DATA)
+        a.store("ptr", data, self._word(a, "in_place", r, "slot"))
+        with a.when(a.let(f"icmp ne i64 {self._word(a, 'in_place', r, 'apart', 'i64')}, 0")):
+            end = self._end(a, source, data)
+            with self._table(a, "sources") as s:
+                start = a.load("ptr", a.load("ptr", s, row("sources", "array")), ARRAY_DATA)
+                before = a.let(f"icmp ule ptr {self._end(a, s, start)}, {data}")
+                apart = a.either(before, a.let(f"icmp uge ptr {start}, {end}"))
+                a.need(a.either(apart, a.same(s, source)), "no")
+
+    def _end(self, a: Assembler, source: str, data: str) -> str:
+        return a.at(data, a.load("i64", self._word(a, "sources", source, "layout"), LAYOUT_BYTES))

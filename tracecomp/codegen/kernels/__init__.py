@@ -1,0 +1,1 @@
+"""Loop programs spelled as LLVM text."""

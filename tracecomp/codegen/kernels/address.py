@@ -1,0 +1,223 @@
+"""Index arithmetic and memory access: constant, scalar, unit-stride vector, or gather."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tracecomp.codegen.kernels import convert
+from tracecomp.codegen.text.emitter import Emitter, Value, type_suffix
+from tracecomp.ir.index import Atom, Computed, FloorDiv, Index, Mod, Var
+from tracecomp.ir.loops import Expr
+from tracecomp.ir.types import DType
+
+Position = int | tuple[int, int] | Value
+"""What a loop variable is here: a number, (first, lanes) consecutive numbers, or an SSA value."""
+
+
+@dataclass(slots=True)
+class Offset:
+    """An index taken apart: ``const + sum(scalar * factor) + stride * lane + vector``."""
+
+    const: int
+    scalars: list[tuple[Value, int]]
+    stride: int = 0
+    lanes: int = 0
+    vector: Value | None = None
+
+    @property
+    def width(self) -> int:
+        return self.vector.width if self.vector else self.lanes if self.stride else 0
+
+    def add(self, lanes: Offset, factor: int) -> None:
+        """Add ``factor`` times consecutive numbers from a scalar on."""
+        self.const += factor * lanes.const
+        self.scalars += [(value, factor * own) for value, own in lanes.scalars]
+        self.stride += factor * lanes.stride
+        self.lanes = lanes.lanes
+
+    def within(self, divisor: int) -> bool:
+        """Whether consecutive lanes are within one multiple of ``divisor``, whatever the scalars are."""
+        step = math.gcd(divisor, *(factor for _, factor in self.scalars))
+        return self.vector is None and self.stride == 1 and self.const % step + self.lanes <= step
+
+    def multiple_of(self, line: int, lanes: int) -> bool:
+        """Whether consecutive ``lanes`` from here on are whole vectors of lines of memory, ``line`` elements each."""
+        whole = self.const % lanes == 0 and all(factor % line == 0 for _, factor in self.scalars)
+        return whole and self.vector is None and line % lanes == 0
+
+
+class Indexer:
+    """Turns ``Index`` values into addresses, given what each loop variable is and how to evaluate expressions."""
+
+    def __init__(self, e: Emitter, position: Callable[[Var], Position], evaluate: Callable[[Expr], Value]) -> None:
+        self.e = e
+        self.position = position
+        self.evaluate = evaluate
+
+    def offset(self, index: Index) -> Offset:
+        result = Offset(index.const, [])
+        for atom, factor in index.terms:
+            value = self._atom(atom)
+            if isinstance(value, Offset):
+                result.add(value, factor)
+            elif isinstance(value, int):
+                result.const += factor * value
+            elif isinstance(value, tuple):
+                result.const += factor * value[0]
+                result.stride += factor
+                result.lanes = value[1]
+            elif value.width:
+                term = self._times(value, factor)
+                result.vector = self.e.binary("add", result.vector, term) if result.vector else term
+            else:
+                result.scalars.append((value, factor))
+        return result
+
+    def value(self, index: Index) -> Value:
+        """``index`` as an i64 scalar or vector."""
+        return self.join(self.offset(index))
+
+    def join(self, o: Offset) -> Value:
+        e = self.e
+        total: Value | None = None
+        for value, factor in sorted(o.scalars, key=lambda term: term[0].depth):
+            term = self._times(value, factor)
+            total = e.binary("add", total, term) if total else term
+        if o.width:
+            lanes = e.lanes("i64", [o.const + o.stride * k for k in range(o.width)])
+            parts = [p for p in (total, o.vector) if p is not None]
+            result = lanes if o.stride or o.const else e.const("i64", 0, o.width)
+            for part in parts:
+                result = e.binary("add", result, part)
+            return result
+        if total is None:
+            return e.const("i64", o.const)
+        return e.binary("add", total, e.const("i64", o.const)) if o.const else total
+
+    def _times(self, value: Value, factor: int) -> Value:
+        return value if factor == 1 else self.e.binary("mul", value, self.e.const("i64", factor))
+
+    def _atom(self, atom: Atom) -> Position | Offset:
+        if isinstance(atom, Var):
+            return self.position(atom)
+        if isinstance(atom, Computed):
+            return self._computed(atom)
+        inner = self.offset(atom.index)
+        if not inner.scalars and inner.vector is None:
+            return self._constant_atom(atom, inner)
+        narrow = _fits_i32(atom.index)
+        if inner.within(atom.divisor):
+            first = self._divide(atom, self.join(Offset(inner.const, inner.scalars)), narrow)
+            return first if isinstance(atom, FloorDiv) else Offset(0, [(first, 1)], 1, inner.lanes)
+        return self._divide(atom, self.join(inner), narrow)
+
+    def _computed(self, atom: Computed) -> Position:
+        value = self.evaluate(atom.expr)
+        if value.const is not None:
+            return int(value.const)
+        if value.elem == "i64":
+            return value
+        op = "sext" if atom.expr.dtype.signed and value.elem != "i1" else "zext"
+        return self.e.convert(op, value, "i64")
+
+    def _constant_atom(self, atom: FloorDiv | Mod, inner: Offset) -> Position:
+        """A division of known numbers: one number, or consecutive ones, or a constant vector."""
+        divide = isinstance(atom, FloorDiv)
+        count = inner.lanes if inner.stride else 1
+        numbers = [inner.const + inner.stride * k for k in range(count)]
+        results = [n // atom.divisor if divide else n % atom.divisor for n in numbers]
+        if all(r == results[0] for r in results):
+            return results[0]
+        if all(r == results[0] + k for k, r in enumerate(results)):
+            return (results[0], count)
+        return self.e.lanes("i64", results)
+
+    def _divide(self, atom: FloorDiv | Mod, value: Value, narrow: bool) -> Value:
+        """Division rounded down; in 32 bits where the operand is known to fit and not to be negative."""
+        e = self.e
+        divide = isinstance(atom, FloorDiv)
+        d = atom.divisor
+        if d & (d - 1) == 0:
+            amount = d.bit_length() - 1 if divide else d - 1
+            return e.binary("ashr" if divide else "and", value, e.const("i64", amount))
+        if narrow:
+            small = e.binary("udiv" if divide else "urem", e.convert("trunc", value, "i32"), e.const("i32", d))
+            return e.convert("zext", small, "i64")
+        rest = e.binary("srem", value, e.const("i64", d))
+        negative = e.compare("icmp slt", rest, e.const("i64", 0))
+        rest = e.select(negative, e.binary("add", rest, e.const("i64", d)), rest)
+        return e.binary("sdiv", e.binary("sub", value, rest), e.const("i64", d)) if divide else rest
+
+    # ---- memory
+
+    def address(self, base: Value, elem: str, o: Offset) -> Value:
+        """The address ``base[o]``; outer loops' terms are added first, so that they are added outside."""
+        e = self.e
+        pointer = base
+        for value, factor in sorted(o.scalars, key=lambda term: term[0].depth):
+            pointer = e.gep(elem, pointer, self._times(value, factor))
+        if o.const:
+            pointer = e.gep(elem, pointer, e.const("i64", o.const))
+        if o.vector is not None:
+            pointer = e.gep(elem, pointer, o.vector)
+        if o.stride and (o.stride != 1 or o.vector is not None):
+            pointer = e.gep(elem, pointer, e.lanes("i64", [o.stride * k for k in range(o.lanes)]))
+        return pointer
+
+
+def _fits_i32(i: Index) -> bool:
+    bounds = i.bounds
+    return bounds is not None and bounds[0] >= 0 and bounds[1] < 2**31
+
+
+NONTEMPORAL = "!nontemporal !1"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One load: its text and operands, for whoever decides where it may stand."""
+
+    rhs: str
+    elem: str
+    width: int
+    operands: tuple[Value, ...]
+
+
+def load_access(e: Emitter, dtype: DType, address: Value, o: Offset, mask: Value | None, align: int) -> Access:
+    """The load of ``dtype`` at ``address``: scalar, consecutive lanes, or gathered; zero where ``mask`` is false."""
+    elem = convert.memory_elem(dtype)
+    width = o.width
+    if not width:
+        return Access(f"load {elem}, {address}, align {align}", elem, 0, (address,))
+    vector = f"<{width} x {elem}>"
+    if not address.width and mask is None:
+        return Access(f"load {vector}, {address}, align {align}", elem, width, (address,))
+    full = mask or e.all_true(width)
+    suffix = type_suffix(elem, width)
+    name = f"@llvm.masked.gather.{suffix}.v{width}p0" if address.width else f"@llvm.masked.load.{suffix}.p0"
+    e.declare(name, f"declare {vector} {name}({address.type}, {full.type}, {vector})")
+    operand = f"{address.type} align {align} {address.text}"
+    return Access(f"call {vector} {name}({operand}, {full}, {vector} zeroinitializer)", elem, width, (address, full))
+
+
+def store_text(e: Emitter, value: Value, address: Value, mask: Value | None, align: int, stream: bool = False) -> str:
+    """The store of a vector or (without mask) a scalar. One that streams is of a whole vector, and aligned as such."""
+    if stream:
+        return f"  store {value}, {address}, align {align * value.width}, {NONTEMPORAL}"
+    if mask is None and not address.width:
+        return f"  store {value}, {address}, align {align}"
+    full = mask or e.all_true(value.width)
+    suffix = type_suffix(value.elem, value.width)
+    name = f"@llvm.masked.scatter.{suffix}.v{value.width}p0" if address.width else f"@llvm.masked.store.{suffix}.p0"
+    e.declare(name, f"declare void {name}({value.type}, {address.type}, {full.type})")
+    return f"  call void {name}({value}, {address.type} align {align} {address.text}, {full})"
+
+
+def tail_mask(e: Emitter, width: int, active: int) -> Value | None:
+    """True in the first ``active`` of ``width`` lanes; None when in all."""
+    return None if active >= width else e.lanes("i1", [int(k < active) for k in range(width)])
+
+
+__all__ = ["Access", "Indexer", "Offset", "Position", "load_access", "store_text", "tail_mask"]

@@ -1,0 +1,317 @@
+"""Expressions of a kernel, evaluated for each element of the surrounding tile and vector loops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import product
+
+from tracecomp.codegen.kernels import convert, operations
+from tracecomp.codegen.kernels.accumulate import State, zero
+from tracecomp.codegen.kernels.address import Indexer, Offset, Position, load_access, tail_mask
+from tracecomp.codegen.text.emitter import Emitter, Value, next_power_of_two
+from tracecomp.ir.index import Computed, Index, Var
+from tracecomp.ir.loops import LINE, Buffer, Call, Const, Expr, IndexValue, Load, Read, Stmt, ToLine
+
+Point = tuple[int, ...]
+_SHUFFLED_STRIDES = (-4, -3, -2, -1, 2, 3, 4)
+# Bytes over which lanes may lie apart and still be loaded one by one; of more, a gather instruction misses sooner.
+_NEAR = 1 << 18
+
+
+@dataclass(slots=True)
+class Binding:
+    """A name's values: one for every element of ``over``."""
+
+    over: tuple[Var, ...]
+    values: dict[Point, Value]
+
+
+@dataclass(slots=True)
+class Stores:
+    """Alias groups written in each open block, innermost last; versions change whenever a group is written."""
+
+    open: list[frozenset[str]] = field(default_factory=lambda: [frozenset()])
+    version: dict[str, int] = field(default_factory=dict)
+
+    def bump(self, groups: frozenset[str]) -> None:
+        for group in groups:
+            self.version[group] = self.version.get(group, 0) + 1
+
+
+class Elements:
+    """What surrounds a statement, what names mean there, and the values of expressions.
+
+    ``groups`` maps a parameter to its alias group. ``spmd`` are the open tile and vector loops, ``vector`` the vector
+    one, ``point`` the element (or chunk of elements) that is being evaluated. ``streaming``: buffers that are streamed
+    to begin at a line.
+    """
+
+    def __init__(
+        self, e: Emitter, width: int, bases: dict[str, Value], groups: dict[str, str], streaming: bool = False
+    ) -> None:
+        self.e = e
+        self.width = width
+        self.streaming = streaming
+        self.bases = bases
+        self.groups = groups
+        self.indexer = Indexer(e, self._position, self.eval)
+        self.scalars: dict[Var, Value | int] = {}
+        self.spmd: list[Var] = []
+        self.vector: Var | None = None
+        self.point: dict[Var, int] = {}
+        self.bindings: dict[str, Binding] = {}
+        self.states: dict[str, State] = {}
+        self.stores = Stores()
+        self._memo: dict[tuple[int, ...], Value] = {}
+        self._over: dict[int, frozenset[Var]] = {}
+
+    def body(self, body: tuple[Stmt, ...]) -> None:
+        """Emit statements."""
+        raise NotImplementedError
+
+    def forget(self) -> None:
+        """Values are remembered within one statement only: the next one may see other memory."""
+        self._memo.clear()
+        self._over.clear()
+
+    def points(self, over: tuple[Var, ...]) -> Iterator[Point]:
+        """Every element of ``over`` in loop order, set as the current one."""
+        ranges = [range(self.chunks(v)) for v in over]
+        for point in product(*ranges):
+            self.point.update(zip(over, point, strict=True))
+            yield point
+
+    def lanes_of(self, var: Var) -> int:
+        """SIMD lanes that the vector variable is cut into."""
+        return min(self.width, next_power_of_two(var.extent))
+
+    def chunks(self, var: Var) -> int:
+        return -(-var.extent // self.lanes_of(var)) if var == self.vector else var.extent
+
+    def active(self) -> Value | None:
+        """The lanes of the current chunk that exist; None when all do."""
+        return tail_mask(self.e, self.lanes_of(self.vector), self.active_lanes()) if self.vector else None
+
+    def active_lanes(self) -> int:
+        """How many lanes of the current chunk exist."""
+        assert self.vector is not None
+        lanes = self.lanes_of(self.vector)
+        return min(lanes, self.vector.extent - self.point[self.vector] * lanes)
+
+    def over(self, expr: Expr) -> frozenset[Var]:
+        """The surrounding tile and vector variables that ``expr`` changes with."""
+        known = self._over.get(id(expr))
+        if known is not None:
+            return known
+        match expr:
+            case Const() | ToLine():
+                result: frozenset[Var] = frozenset()
+            case IndexValue():
+                result = self.over_index(expr.index)
+            case Load():
+                result = self.over_index(expr.offset) | (self.over(expr.where) if expr.where else frozenset())
+            case Read():
+                result = frozenset(self._bound_over(expr.name))
+            case Call():
+                result = frozenset().union(*map(self.over, expr.args))
+        self._over[id(expr)] = result
+        return result
+
+    def over_index(self, index: Index) -> frozenset[Var]:
+        result: frozenset[Var] = frozenset()
+        for atom, _ in index.terms:
+            if isinstance(atom, Var):
+                result |= {atom} if atom in self.spmd else frozenset()
+            elif isinstance(atom, Computed):
+                result |= self.over(atom.expr)
+            else:
+                result |= self.over_index(atom.index)
+        return result
+
+    def _bound_over(self, name: str) -> tuple[Var, ...]:
+        if name in self.states:
+            return self.states[name].over
+        return self.bindings[name].over
+
+    def ordered(self, over: frozenset[Var]) -> tuple[Var, ...]:
+        return tuple(v for v in self.spmd if v in over)
+
+    def _position(self, var: Var) -> Position:
+        if var == self.vector:
+            lanes = self.lanes_of(var)
+            return (self.point[var] * lanes, lanes)
+        return self.point[var] if var in self.spmd else self.scalars[var]
+
+    # ---- expressions
+
+    def eval(self, expr: Expr) -> Value:
+        """The value of ``expr`` at the current element."""
+        over = self.over(expr)
+        key = (id(expr), *[self.point[v] if v in over else -1 for v in self.spmd])
+        found = self._memo.get(key)
+        if found is None:
+            found = self._memo[key] = self._eval(expr)
+        return found
+
+    def _eval(self, expr: Expr) -> Value:
+        match expr:
+            case Const():
+                return convert.constant(self.e, expr.value, expr.dtype)
+            case IndexValue():
+                return self.indexer.value(expr.index)
+            case Load():
+                return self._load(expr)
+            case Read():
+                return self._read(expr.name)
+            case ToLine():
+                return self._to_line(expr.buffer)
+            case Call():
+                args = [self.eval(a) for a in expr.args]
+                return operations.emit(self.e, expr.op, args, [a.dtype for a in expr.args], expr.dtype)
+
+    def _read(self, name: str) -> Value:
+        state = self.states.get(name)
+        if state is not None:
+            return state.values[tuple(self.point[v] for v in state.over), 0]
+        binding = self.bindings[name]
+        return binding.values[tuple(self.point[v] for v in binding.over)]
+
+    # ---- memory
+
+    def _to_line(self, buffer: Buffer) -> Value:
+        e = self.e
+        start = e.convert("ptrtoint", self.bases[buffer.name], "i64")
+        nbytes = e.binary("and", e.binary("sub", e.const("i64", 0), start), e.const("i64", LINE - 1))
+        return e.binary("lshr", nbytes, e.const("i64", buffer.dtype.itemsize.bit_length() - 1))
+
+    def _load(self, load: Load) -> Value:
+        e, buffer = self.e, load.buffer
+        if buffer.size == 0:
+            return zero(e, load.dtype, 0)
+        o = self.indexer.offset(load.offset)
+        where = self.eval(load.where) if load.where else None
+        if where is not None and where.const:
+            where = None
+        elif where is None and not inside(load.offset, buffer.size):
+            o = self.clamped(o, None, buffer.size)
+        elif where is not None and not o.width and not (inside(load.offset, buffer.size) and affine(load.offset)):
+            o = self.clamped(o, None if where.width else where, buffer.size)
+        if o.vector is None and o.stride in _SHUFFLED_STRIDES:
+            return convert.from_memory(e, self._load_strided(load, o, where), load.dtype)
+        if where is None and (o.vector is not None or o.stride not in (0, 1)) and self._near(load):
+            return convert.from_memory(e, self._load_apart(load, o), load.dtype)
+        masked = o.width > 0
+        mask = where
+        if masked:
+            mask = e.both(e.widen(where, o.width) if where else None, self.active())
+        address = self.indexer.address(self.bases[buffer.name], convert.memory_elem(load.dtype), o)
+        if masked and mask is not None and not address.width:
+            address = self._mapped(load, address, mask)
+        value = self._placed(load, address, o, mask if masked else None)
+        value = convert.from_memory(e, value, load.dtype)
+        if where is not None and not masked:
+            value = e.select(where, value, zero(e, load.dtype, 0), branchless=True)
+        return value
+
+    def _placed(self, load: Load, address: Value, o: Offset, mask: Value | None) -> Value:
+        """The loaded register, written outside of all loops that do not change the memory."""
+        access = load_access(self.e, load.dtype, address, o, mask, load.dtype.itemsize)
+        group = self.group(load.buffer)
+        depth = max([v.depth for v in access.operands] + [self._stable_depth(group)])
+        key = f"{access.rhs}@{self.stores.version.get(group, 0)}"
+        return self.e.place(access.rhs, access.elem, access.width, depth, key)
+
+    def _load_strided(self, load: Load, o: Offset, where: Value | None) -> Value:
+        """A small stride: the consecutive memory between the first and the last lane, and a shuffle."""
+        e, lanes, elem = self.e, o.lanes, convert.memory_elem(load.dtype)
+        active = self.active_lanes()
+        start = min(0, o.stride * (active - 1))
+        span = abs(o.stride) * (active - 1) + 1
+        wanted = [o.stride * min(lane, active - 1) - start for lane in range(lanes)]
+        result: Value | None = None
+        for first in range(0, span, lanes):
+            piece = Offset(o.const + start + first, o.scalars, 1, lanes)
+            address = self.indexer.address(self.bases[load.buffer.name], elem, piece)
+            here = [p - first if first <= p < first + lanes else -1 for p in wanted]
+            if where is None:
+                mask = tail_mask(e, lanes, span - first)
+            else:
+                mask = self._mask_apart(where, here, active)
+                address = self._mapped(load, address, mask)
+            loaded = self._placed(load, address, piece, mask)
+            if result is None:
+                result = e.shuffle(loaded, here)
+            else:
+                pairs = zip(wanted, here, strict=True)
+                merged = [lane if p < first else lanes + max(k, 0) for lane, (p, k) in enumerate(pairs)]
+                result = e.shuffle(result, merged, loaded)
+        assert result is not None
+        return result
+
+    def _mask_apart(self, where: Value, places: list[int], active: int) -> Value:
+        """The condition of lanes at ``places`` of consecutive memory; false where there is none."""
+        e, lanes = self.e, len(places)
+        lane_at = {p: lane for lane, p in enumerate(places[:active]) if p >= 0}
+        nowhere = e.lanes("i1", [0] * lanes)
+        return e.shuffle(e.widen(where, lanes), [lane_at.get(p, lanes) for p in range(lanes)], nowhere)
+
+    def _mapped(self, load: Load, address: Value, mask: Value) -> Value:
+        """The address, or one that is mapped where no lane is loaded, which is slow where no memory is mapped."""
+        if inside(load.offset, load.buffer.size):
+            return address
+        e = self.e
+        some = e.compare("icmp ne", e.mask_bits(mask), e.const(f"i{mask.width}", 0))
+        return e.select(some, address, self.bases[load.buffer.name])
+
+    def _near(self, load: Load) -> bool:
+        """Whether the lanes of one vector, and those of the next ones, are read from little memory."""
+        reach = 0
+        for atom, factor in load.offset.terms:
+            if self.over_index(Index(((atom, 1),))):
+                if atom.bounds is None:
+                    return False
+                reach += abs(factor) * (atom.bounds[1] - atom.bounds[0])
+        return reach * load.dtype.itemsize <= _NEAR
+
+    def _load_apart(self, load: Load, o: Offset) -> Value:
+        """Lane by lane, which from a near cache takes half the time of a gather instruction."""
+        e, elem = self.e, convert.memory_elem(load.dtype)
+        result = Value("poison", elem, o.width)
+        for lane in range(self.active_lanes()):
+            own = [(e.lane(o.vector, lane), 1)] if o.vector is not None else []
+            piece = Offset(o.const + o.stride * lane, [*o.scalars, *own])
+            address = self.indexer.address(self.bases[load.buffer.name], elem, piece)
+            result = e.insert(result, self._placed(load, address, piece, None), lane)
+        return result
+
+    def _stable_depth(self, group: str) -> int:
+        """The outermost block from which on nothing is stored to ``group``."""
+        depth = self.e.depth
+        while depth > 0 and group not in self.stores.open[depth]:
+            depth -= 1
+        return depth
+
+    def clamped(self, o: Offset, inside: Value | None, size: int) -> Offset:
+        """An offset that is 0 where it would be out of bounds (or where ``inside`` is false)."""
+        e = self.e
+        index = self.indexer.join(o)
+        if inside is None:
+            inside = e.compare("icmp ult", index, e.const("i64", size))
+        safe = e.select(inside, index, e.const("i64", 0))
+        return Offset(0, [], vector=safe) if safe.width else Offset(0, [(safe, 1)])
+
+    def group(self, buffer: Buffer) -> str:
+        """Buffers of one group may share memory."""
+        return self.groups.get(buffer.name, buffer.name)
+
+
+def affine(index: Index) -> bool:
+    """Whether ``index`` is made of loop variables alone, so that its bounds hold even where nothing is loaded."""
+    return not any(isinstance(a, Computed) or (not isinstance(a, Var) and not affine(a.index)) for a, _ in index.terms)
+
+
+def inside(index: Index, size: int) -> bool:
+    """Whether ``index`` is in ``range(size)`` whatever its variables are."""
+    bounds = index.bounds
+    return bounds is not None and bounds[0] >= 0 and bounds[1] < size

@@ -1,0 +1,157 @@
+"""One kernel as LLVM functions: itself, and its parallel loops, which any thread may run a part of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tracecomp.codegen.kernels.elements import Binding
+from tracecomp.codegen.kernels.statements import Statements
+from tracecomp.codegen.text.emitter import Emitter, Module, Value
+from tracecomp.codegen.threads import sync
+from tracecomp.ir.loops import SHARED, Accumulate, Let, Local, Loop, Store, walk
+from tracecomp.ir.program import Kernel
+
+
+@dataclass(slots=True)
+class KernelCode:
+    """The functions' text and the scratch memory they want: bytes shared by all threads, bytes for each.
+
+    ``streamed`` are the numbers of parameters that are stored to past the caches, by a second function whose name ends
+    in ``STREAMING``, which is for calls that give all of them memory at the beginning of lines; with ``alone`` for
+    calls on one thread only.
+    """
+
+    text: str
+    shared_bytes: int
+    private_bytes: int
+    parallel: bool
+    streamed: tuple[int, ...] = ()
+    alone: bool = False
+
+
+STREAMING = ".streaming"
+
+
+def emit_kernel(kernel: Kernel, name: str, module: Module, groups: dict[str, str]) -> KernelCode:
+    """The code of one kernel. ``groups`` maps a parameter to its alias group; those alone in theirs are noalias."""
+    code = KernelEmitter(kernel, name, module, groups, False).emit()
+    streams = {s.buffer.name: s.stream for s in walk(kernel.body) if isinstance(s, Store) and s.stream}
+    streamed = tuple(n for n, p in enumerate(kernel.params) if p.name in streams)
+    if not streamed or not module.target.is_x86:
+        return code
+    fast = KernelEmitter(kernel, name + STREAMING, module, groups, True).emit()
+    alone = "always" not in streams.values()
+    return replace(code, text=f"{code.text}\n{fast.text}", streamed=streamed, alone=alone)
+
+
+class KernelEmitter(Statements):
+    """Emits one kernel."""
+
+    def __init__(self, kernel: Kernel, name: str, module: Module, groups: dict[str, str], streaming: bool) -> None:
+        bases = {p.name: Value(f"%p{i}", "ptr") for i, p in enumerate(kernel.params)}
+        width = module.target.vector_bits // 8 // _lane_bytes(kernel)
+        super().__init__(Emitter(module), width, bases, groups, streaming)
+        self.kernel = kernel
+        self.name = name
+        self.parts: list[_Part] = []
+        self.buffers = [p.name for p in kernel.params]
+        self.names: list[str] = []
+
+    def emit(self) -> KernelCode:
+        for stmt in self.kernel.body:
+            if isinstance(stmt, Loop) and stmt.kind in SHARED and stmt.var.extent > 1:
+                self._share_out(stmt)
+                continue
+            self.stmt(stmt)
+            match stmt:
+                case Local(buffer):
+                    self.buffers.append(buffer.name)
+                case Let(name):
+                    self.names.append(name)
+                case Accumulate(accs):
+                    self.names.extend(a.name for a in accs)
+        self.finish_streams()
+        params = [f"{self.pointer(p.name)} %p{i}" for i, p in enumerate(self.kernel.params)]
+        rest = ["ptr %team", "ptr %failed", "i64 %step", "ptr %shared", "ptr %private"]
+        own = _function("void", self.name, [*params, *rest], self.e)
+        private_bytes = max([self.private_bytes, *(part.private_bytes for part in self.parts)])
+        text = "\n".join([own, *(part.text(private_bytes) for part in self.parts)])
+        return KernelCode(text, self.shared_bytes, private_bytes, bool(self.parts))
+
+    def pointer(self, buffer: str) -> str:
+        """The type of a parameter that points to ``buffer``."""
+        sharing = [name for name, group in self.groups.items() if group == self.groups.get(buffer)]
+        return "ptr" if len(sharing) > 1 else "ptr noalias"
+
+    def _share_out(self, loop: Loop) -> None:
+        """A loop as a job of all threads, or of those that are awake."""
+        e = self.e
+        part = _Part(self, loop)
+        self.parts.append(part)
+        memory = f"%args{len(self.parts)}"
+        e.allocas.append(f"  {memory} = alloca [{len(part.given)} x i64], align 8")
+        for n, value in enumerate(part.given):
+            e.line(f"  {memory}.{n} = getelementptr i64, ptr {memory}, i64 {n}")
+            e.line(f"  store {value}, ptr {memory}.{n}, align 8")
+        e.declare(sync.PARALLEL, sync.PARALLEL_DECLARATION)
+        given = f"ptr %team, ptr @{part.name}.run, ptr {memory}, i64 {loop.var.extent}, i1 {int(loop.kind == 'brief')}"
+        e.line(f"  call void @{sync.PARALLEL}({given})")
+        self.stores.bump(self.written(loop.body))
+
+
+class _Part(Statements):
+    """A parallel loop as a function over a range of its iterations.
+
+    ``given`` are values of the kernel around it: what a failing check needs, addresses of buffers and
+    values of names from the kernel's own statements. They are handed over in memory and taken out by a second function,
+    so that here they are parameters that are known not to alias.
+    """
+
+    def __init__(self, kernel: KernelEmitter, loop: Loop) -> None:
+        super().__init__(Emitter(kernel.e.module), kernel.width, {}, kernel.groups, kernel.streaming)
+        self.name = f"{kernel.name}.part{len(kernel.parts)}"
+        self.given = [Value("%private", "ptr"), Value("%failed", "ptr"), Value("%step", "i64")]
+        self.params = ["ptr %private", "ptr %failed", "i64 %step"]
+        for buffer in kernel.buffers:
+            self.bases[buffer] = self._take(kernel.bases[buffer], kernel.pointer(buffer))
+        for name in kernel.names:
+            value = kernel.bindings[name].values[()]
+            self.bindings[name] = Binding((), {(): value if value.const is not None else self._take(value, value.type)})
+        self.repeat(loop, Value("%start", "i64"), Value("%stop", "i64"))
+        self.finish_streams()
+
+    def _take(self, value: Value, spelled: str) -> Value:
+        taken = Value(f"%c{len(self.given)}", value.elem)
+        self.given.append(value)
+        self.params.append(f"{spelled} {taken.text}")
+        return taken
+
+    def text(self, private_bytes: int) -> str:
+        """Both functions. Every thread has ``private_bytes`` of scratch memory, by its number."""
+        span = ["i64 %start", "i64 %stop"]
+        lines = [f"define internal void @{self.name}.run(ptr %args, i64 %thread, i64 %start, i64 %stop) #0 {{"]
+        for n, value in enumerate(self.given):
+            lines.append(f"  %a{n} = getelementptr i64, ptr %args, i64 {n}")
+            lines.append(f"  %g{n} = load {value.type}, ptr %a{n}, align 8")
+        lines.append(f"  %before = mul i64 %thread, {private_bytes}")
+        lines.append("  %mine = getelementptr i8, ptr %g0, i64 %before")
+        given = [f"{value.type} %g{n}" for n, value in enumerate(self.given)]
+        lines.append(f"  call void @{self.name}({', '.join(['ptr %mine', *given[1:], *span])})")
+        run = "\n".join([*lines, "  ret void", "}"])
+        own = _function("internal void", self.name, [*self.params, *span], self.e)
+        return f"{own}\n{run}\n"
+
+
+def _function(kind: str, name: str, params: list[str], e: Emitter) -> str:
+    body = "\n".join([*e.allocas, *e.blocks[0].lines])
+    return f"define {kind} @{name}({', '.join(params)}) #0 {{\nentry:\n{body}\n  ret void\n}}\n"
+
+
+def _lane_bytes(kernel: Kernel) -> int:
+    """Element size that decides the number of lanes: the widest float, else the widest type of all."""
+    types = [p.dtype for p in kernel.params]
+    for s in walk(kernel.body):
+        if isinstance(s, Accumulate):
+            types += [a.dtype for a in s.accs]
+    floats = [max(t.itemsize, 4) for t in types if t.is_floating_point]
+    return max(floats or [t.itemsize for t in types], default=4)

@@ -1,0 +1,294 @@
+"""A program as LLVM modules: its kernels, each written once, and the entry that calls them in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from tracecomp.base.errors import CompileError
+from tracecomp.codegen.kernels.address import Indexer, Position
+from tracecomp.codegen.kernels.kernel import STREAMING, KernelCode, emit_kernel
+from tracecomp.codegen.kernels.overlap import overlapping
+from tracecomp.codegen.text.emitter import Emitter, Module, Value
+from tracecomp.codegen.text.modules import ModuleText, defined_in, joined
+from tracecomp.codegen.text.target import Target
+from tracecomp.ir.index import Index, Var
+from tracecomp.ir.loop_printer import kernel_key
+from tracecomp.ir.loops import LINE, Check, Expr, walk
+from tracecomp.ir.program import CallStep, Program, Ref, RepeatStep, Slot, Step, WhenStep, WhileStep, call_steps
+
+ALIGNMENT = 64
+ENTRY = "tc_entry"
+MODULE_LENGTH = 2**18
+"""Characters of kernels after which a module is complete: LLVM's work of a quarter of a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramCode:
+    """Modules, the last with the entry; scratch memory behind the arena; labels by step number (1-based)."""
+
+    modules: tuple[ModuleText, ...]
+    shared_bytes: int
+    private_bytes: int
+    labels: tuple[str, ...]
+    parallel: bool
+
+    @property
+    def text(self) -> str:
+        """Everything as one module."""
+        return str(joined(self.modules))
+
+
+def slot_places(program: Program) -> dict[tuple[str, int], int]:
+    """Where each input and output slot stands in the call table."""
+    return {(s.space, s.position): i for i, s in enumerate((*program.inputs, *program.outputs))}
+
+
+def emit_program(
+    program: Program, target: Target, profile: bool = False, complete: Callable[[ModuleText], None] | None = None
+) -> ProgramCode:
+    """The modules of ``program``. With ``profile`` the entry adds each step's nanoseconds to the last table entry.
+
+    ``complete`` is given every module but the last as soon as it is written.
+    """
+    return _ProgramEmitter(program, target, profile, complete).emit()
+
+
+class _ProgramEmitter:
+    def __init__(
+        self, program: Program, target: Target, profile: bool, complete: Callable[[ModuleText], None] | None
+    ) -> None:
+        self.program = program
+        self.target = target
+        self.profile = profile
+        self.complete = complete
+        self.modules: list[ModuleText] = []
+        self.functions: list[str] = []
+        self.places = slot_places(program)
+        self.module = Module(target, program.fast_math)
+        self.kernels: dict[tuple[str, tuple[str, ...]], tuple[str, KernelCode]] = {}
+        self.keys: dict[int, str] = {}
+        self.e = Emitter(self.module)
+        self.scalars: dict[Var, Value | int] = {}
+        self.indexer = Indexer(self.e, self._position, _no_expression)
+        self.step = 0
+        self.may_fail = False
+
+    def emit(self) -> ProgramCode:
+        calls = list(call_steps(self.program.steps))
+        chosen = [self._kernel(call) for call in calls]
+        self.codes = chosen
+        shared = max((code.shared_bytes for _, code in chosen), default=0)
+        private = max((code.private_bytes for _, code in chosen), default=0)
+        self._prologue(shared)
+        self._steps(self.program.steps)
+        entry = "\n".join(["entry:", *self.e.allocas, *self.e.blocks[0].lines, "  ret void"])
+        parallel = any(code.parallel for _, code in chosen)
+        self.functions.append(
+            f"define void @{ENTRY}(ptr %table, ptr %arena, ptr %team, ptr %failed) #0 {{\n{entry}\n}}"
+        )
+        modules = (*self.modules, self._module())
+        return ProgramCode(modules, shared, private, tuple(c.label or c.kernel.name for c in calls), parallel)
+
+    def _module(self) -> ModuleText:
+        return ModuleText(self.target, tuple(self.functions), dict(self.module.declarations))
+
+    def _next_module(self) -> None:
+        """Begin another module; what is defined so far can be called from it."""
+        done = self._module()
+        self.modules.append(done)
+        if self.complete:
+            self.complete(done)
+        self.module.elsewhere.update(defined_in((*self.functions, *self.module.declarations.values())))
+        self.module.declarations.clear()
+        self.functions.clear()
+
+    def _kernel(self, call: CallStep) -> tuple[str, KernelCode]:
+        """The function for a call; calls of equal kernels with equal aliasing share one."""
+        groups = overlapping(call)
+        printed = self.keys.setdefault(id(call.kernel), "") or kernel_key(call.kernel)
+        self.keys[id(call.kernel)] = printed
+        key = (printed, tuple(groups[p.name] for p in call.kernel.params))
+        found = self.kernels.get(key)
+        if found is None:
+            if sum(map(len, self.functions)) >= MODULE_LENGTH:
+                self._next_module()
+            name = f"k{len(self.kernels)}"
+            code = emit_kernel(call.kernel, name, self.module, groups)
+            self.functions.append(code.text)
+            found = self.kernels[key] = (name, code)
+        return found
+
+    # ---- the entry
+
+    def _prologue(self, shared: int) -> None:
+        e = self.e
+        start = -(-self.program.arena_bytes // ALIGNMENT) * ALIGNMENT
+        arena = Value("%arena", "ptr")
+        self.shared = e.gep("i8", arena, e.const("i64", start))
+        self.private = e.gep("i8", arena, e.const("i64", start + shared))
+
+    def _position(self, var: Var) -> Position:
+        return self.scalars[var]
+
+    def _steps(self, steps: Sequence[Step]) -> None:
+        for step in steps:
+            match step:
+                case RepeatStep():
+                    self._repeat(step)
+                case WhenStep():
+                    self._when(step)
+                case WhileStep():
+                    self._while(step)
+                case CallStep():
+                    self._call(step)
+
+    def _repeat(self, step: RepeatStep) -> None:
+        e, var = self.e, step.var
+        if var.extent <= 1:
+            self.scalars[var] = 0
+            if var.extent == 1:
+                self._steps(step.steps)
+            else:
+                self.step += sum(1 for _ in call_steps(step.steps))
+            return
+        before, head, after = e.label, e.fresh("loop"), e.fresh("after")
+        e.push()
+        e.label = head
+        counter = Value(e.fresh("%i"), "i64", 0, e.depth)
+        self.scalars[var] = counter
+        self._steps(step.steps)
+        e.line(f"  {counter.text}.next = add nuw nsw i64 {counter.text}, 1")
+        e.line(f"  {counter.text}.more = icmp ult i64 {counter.text}.next, {var.extent}")
+        e.line(f"  br i1 {counter.text}.more, label %{head}, label %{after}")
+        latch = e.label
+        lines = e.pop()
+        e.line(f"  br label %{head}")
+        e.line(f"{head}:")
+        e.line(f"  {counter.text} = phi i64 [ 0, %{before} ], [ {counter.text}.next, %{latch} ]")
+        e.blocks[-1].lines.extend(lines)
+        e.start_label(after)
+
+    def _when(self, step: WhenStep) -> None:
+        e = self.e
+        holds = self._decision(step.condition)
+        then, otherwise, after = e.fresh("then"), e.fresh("otherwise"), e.fresh("after")
+        e.line(f"  br {holds}, label %{then}, label %{otherwise}")
+        for label, steps in ((then, step.then), (otherwise, step.otherwise)):
+            self._branch(label, steps, after)
+        e.start_label(after)
+
+    def _while(self, step: WhileStep) -> None:
+        e = self.e
+        head, body, after = e.fresh("test"), e.fresh("body"), e.fresh("after")
+        e.line(f"  br label %{head}")
+        e.push(conditional=True)
+        e.start_label(head)
+        self._steps(step.test)
+        e.line(f"  br {self._decision(step.condition)}, label %{body}, label %{after}")
+        self._branch(body, step.steps, head)
+        lines = e.pop()
+        e.blocks[-1].lines.extend(lines)
+        e.start_label(after)
+
+    def _branch(self, label: str, steps: Sequence[Step], after: str) -> None:
+        e = self.e
+        e.push(conditional=True)
+        e.start_label(label)
+        self._steps(steps)
+        e.line(f"  br label %{after}")
+        lines = e.pop()
+        e.blocks[-1].lines.extend(lines)
+
+    def _decision(self, condition: Ref) -> Value:
+        """The bool at ``condition``."""
+        e = self.e
+        byte = e.effect(f"load i8, {self._slot_address(condition.slot, condition.offset)}, align 1", "i8")
+        holds = e.fresh()
+        e.line(f"  {holds} = icmp ne {byte}, 0")
+        return Value(holds, "i1", 0, e.depth)
+
+    def _call(self, call: CallStep) -> None:
+        number = self.step
+        self.step += 1
+        args = [self._slot_address(r.slot, r.offset) for r in call.args]
+        rest = ["ptr %team", "ptr %failed", f"i64 {number + 1}", str(self.shared), str(self.private)]
+        started = self._clock() if self.profile else None
+        after = self._unless_failed() if self.may_fail and _writes_outside(call) else None
+        self.e.line(f"  call void {self._callee(number, args)}({', '.join([*map(str, args), *rest])})")
+        if after:
+            self.e.line(f"  br label %{after}")
+            self.e.start_label(after)
+        self.may_fail = self.may_fail or any(isinstance(s, Check) for s in walk(call.kernel.body))
+        if started:
+            self._add_elapsed(number, started)
+
+    def _callee(self, number: int, args: Sequence[Value]) -> str:
+        """The function of a step, by where what it streams to begins, and by whether other threads help."""
+        e, (name, code) = self.e, self.codes[number]
+        for function in (name, f"{name}{STREAMING}"):
+            self.module.knows(f"@{function}")
+        if not code.streamed:
+            return f"@{name}"
+        starts = [e.convert("ptrtoint", args[n], "i64") for n in code.streamed]
+        both = reduce(lambda a, b: e.binary("or", a, b), starts)
+        whole = e.compare("icmp eq", e.binary("and", both, e.const("i64", LINE - 1)), e.const("i64", 0))
+        if code.alone:
+            whole = e.binary("and", whole, e.compare("icmp eq", Value("%team", "ptr"), Value("null", "ptr")))
+        return e.pure(f"select {whole}, ptr @{name}{STREAMING}, ptr @{name}", "ptr", 0, [whole]).text
+
+    def _unless_failed(self) -> str:
+        """Start a block that is left out once an index check failed, so that state stays as it was; its end label."""
+        e = self.e
+        failed = e.effect("load atomic i64, ptr %failed monotonic, align 8", "i64")
+        holds, run, after = e.fresh(), e.fresh("run"), e.fresh("after")
+        e.line(f"  {holds} = icmp eq {failed}, 0")
+        e.line(f"  br i1 {holds}, label %{run}, label %{after}")
+        e.start_label(run)
+        return after
+
+    def _slot_address(self, slot: Slot, offset: Index) -> Value:
+        e = self.e
+        o = self.indexer.offset(offset)
+        if slot.space == "arena":
+            o.const += slot.position
+            return self.indexer.address(Value("%arena", "ptr"), "i8", o)
+        place = self.places.get((slot.space, slot.position))
+        if place is None:
+            raise CompileError(f"program {self.program.name}: slot {slot.name} is in no call table")
+        cell = e.gep("ptr", Value("%table", "ptr"), e.const("i64", place))
+        return self.indexer.address(e.place(f"load ptr, {cell}, align 8", "ptr", 0, 0), "i8", o)
+
+    # ---- profiling
+
+    def _clock(self) -> Value:
+        """Nanoseconds of the monotonic clock."""
+        e = self.e
+        e.declare("clock_gettime", "declare i32 @clock_gettime(i32, ptr)")
+        if not e.allocas:
+            e.allocas.append("  %time = alloca [2 x i64], align 8")
+        e.effect("call i32 @clock_gettime(i32 1, ptr %time)", "i32")
+        seconds = e.effect("load i64, ptr %time, align 8", "i64")
+        fraction = e.gep("i8", Value("%time", "ptr"), e.const("i64", 8))
+        nanoseconds = e.effect(f"load i64, {fraction}, align 8", "i64")
+        return e.binary("add", e.binary("mul", seconds, e.const("i64", 10**9)), nanoseconds)
+
+    def _add_elapsed(self, number: int, started: Value) -> None:
+        e = self.e
+        elapsed = e.binary("sub", self._clock(), started)
+        cell = e.gep("ptr", Value("%table", "ptr"), e.const("i64", len(self.program.inputs + self.program.outputs)))
+        times = e.effect(f"load ptr, {cell}, align 8", "ptr")
+        place = e.gep("i64", times, e.const("i64", number))
+        total = e.binary("add", e.effect(f"load i64, {place}, align 8", "i64"), elapsed)
+        e.line(f"  store {total}, {place}, align 8")
+
+
+def _writes_outside(call: CallStep) -> bool:
+    """Whether the kernel writes memory that outlives the call."""
+    pairs = zip(call.kernel.params, call.args, strict=True)
+    return any(ref.slot.space != "arena" for param, ref in pairs if param.name in call.kernel.writes)
+
+
+def _no_expression(expr: Expr) -> Value:
+    raise CompileError("a slot's offset depends on memory")

@@ -1,0 +1,162 @@
+"""Stores: unit stride, scattered, transposed in registers, guarded; what many elements store, one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from tracecomp.codegen.kernels import convert
+from tracecomp.codegen.kernels.address import Offset, store_text
+from tracecomp.codegen.kernels.elements import Binding, Elements, Point, inside
+from tracecomp.codegen.kernels.transpose import store_transposed, tile_to_transpose
+from tracecomp.codegen.text.emitter import Value
+from tracecomp.ir.index import Index, Var
+from tracecomp.ir.loops import LINE, Let, Load, Store, expressions
+
+AT_ONCE = 8
+
+
+class Storing(Elements):
+    """Elements that can be written to memory."""
+
+    def store(self, stmt: Store) -> None:
+        elements = self._stored_over(stmt)
+        values = {p: self.eval(stmt.value) for p in self.points(elements)}
+        tile = self._transposed(stmt, elements)
+        if tile is not None:
+            self._store_transposed(stmt, tile, elements, values)
+        else:
+            for point in self.points(elements):
+                self._store_element(stmt, values[point])
+        self.stores.bump(frozenset([self.group(stmt.buffer)]))
+
+    def _stored_over(self, stmt: Store) -> tuple[Var, ...]:
+        over = self.over_index(stmt.offset) | self.over(stmt.value)
+        return self.ordered(over | (self.over(stmt.where) if stmt.where else frozenset()))
+
+    def _transposed(self, stmt: Store, elements: tuple[Var, ...]) -> Var | None:
+        """The tile variable along which memory is contiguous, where a tile of vectors is stored transposed."""
+        tile = tile_to_transpose(stmt.offset, self.vector, elements)
+        return tile if stmt.where is None and inside(stmt.offset, stmt.buffer.size) else None
+
+    # ---- element by element
+
+    def store_by_element(self, run: Sequence[Let | Store]) -> bool:
+        """All statements for one element, then for the next, so that registers suffice; False if not done.
+
+        Statements may so change places where what one element stores no other element reads.
+        """
+        if not any(isinstance(stmt, Store) for stmt in run):
+            return False
+        own = []
+        for stmt in run:
+            if isinstance(stmt, Let):
+                own.append(self.ordered(self.over(stmt.value)))
+                self.bindings[stmt.name] = Binding(own[-1], {})
+            else:
+                own.append(self._stored_over(stmt))
+        over = self.ordered(frozenset().union(*own))
+        if prod(map(self.chunks, over)) <= AT_ONCE or not self._apart(run, own, over):
+            return False
+        done: list[set[Point]] = [set() for _ in run]
+        for _ in self.points(over):
+            for stmt, variables, known in zip(run, own, done, strict=True):
+                place = tuple(self.point[v] for v in variables)
+                if place not in known:
+                    known.add(place)
+                    self._of_element(stmt, place)
+        self.forget()
+        return True
+
+    def _apart(self, run: Sequence[Let | Store], own: Sequence[tuple[Var, ...]], over: tuple[Var, ...]) -> bool:
+        """Whether no element reads or writes what another one stores, and none is stored together with others."""
+        loads = [(x.buffer, x.offset) for x in expressions(run) if isinstance(x, Load)]
+        accesses = [*loads, *((stmt.buffer, stmt.offset) for stmt in run if isinstance(stmt, Store))]
+        for stmt, elements in zip(run, own, strict=True):
+            if isinstance(stmt, Store):
+                if self._transposed(stmt, elements) is not None:
+                    return False
+                group = self.group(stmt.buffer)
+                if any(a != (stmt.buffer, stmt.offset) for a in accesses if self.group(a[0]) == group):
+                    return False
+                if elements != over and any(self.group(buffer) == group for buffer, _ in loads):
+                    return False
+        return True
+
+    def _of_element(self, stmt: Let | Store, place: Point) -> None:
+        value = self.eval(stmt.value)
+        if isinstance(stmt, Let):
+            self.bindings[stmt.name].values[place] = value
+        else:
+            self._store_element(stmt, value)
+            self.stores.bump(frozenset([self.group(stmt.buffer)]))
+        self._memo.clear()
+
+    def _store_transposed(
+        self, stmt: Store, tile: Var, elements: tuple[Var, ...], values: dict[tuple[int, ...], Value]
+    ) -> None:
+        """Store a tile of vectors whose memory is contiguous along the tile variable."""
+        e, vector, dtype = self.e, self.vector, stmt.buffer.dtype
+        assert vector is not None
+        lanes = self.lanes_of(vector)
+        for _ in self.points(tuple(v for v in elements if v != tile)):
+            rows = []
+            for row in range(tile.extent):
+                self.point[tile] = row
+                value = convert.to_memory(e, values[tuple(self.point[v] for v in elements)], dtype)
+                rows.append(e.widen(value, lanes))
+            lane = (self.point[vector] if vector in elements else 0) * lanes
+            at = stmt.offset.substitute({vector: Index((), lane), tile: Index()})
+            elem = convert.memory_elem(dtype)
+            first = self.indexer.offset(at)
+            base = self.indexer.address(self.bases[stmt.buffer.name], elem, first)
+            stride = stmt.offset.coefficient(vector)
+            assert stride is not None
+            stream = self._streams(stmt, first, lanes)
+            store_transposed(e, rows, base, stride, min(lanes, vector.extent - lane), dtype.itemsize, stream)
+
+    def _streams(self, stmt: Store, first: Offset, lanes: int) -> bool:
+        """Whether a vector stored from ``first`` on may pass the caches by."""
+        return self.streaming and stmt.stream != "" and first.multiple_of(LINE // stmt.buffer.dtype.itemsize, lanes)
+
+    def _store_element(self, stmt: Store, value: Value) -> None:
+        e, buffer = self.e, stmt.buffer
+        if buffer.size == 0:
+            return
+        o = self.indexer.offset(stmt.offset)
+        mask = self.eval(stmt.where) if stmt.where else None
+        if mask is None and not inside(stmt.offset, buffer.size):
+            mask = e.compare("icmp ult", self.indexer.join(o), e.const("i64", buffer.size))
+        value = convert.to_memory(e, value, buffer.dtype)
+        address = self.indexer.address(self.bases[buffer.name], convert.memory_elem(buffer.dtype), o)
+        align = buffer.dtype.itemsize
+        if o.width:
+            full = e.both(e.widen(mask, o.width) if mask else None, self.active())
+            stream = full is None and o.stride == 1 and self._streams(stmt, o, o.width)
+            e.line(store_text(e, e.widen(value, o.width), address, full, align, stream))
+            return
+        if not value.width and not (mask and mask.width):
+            self._store_scalar(value, address, mask, align)
+            return
+        assert self.vector is not None
+        lanes = self.lanes_of(self.vector)
+        for k in range(min(lanes, self.vector.extent - self.point[self.vector] * lanes)):
+            condition = e.lane(mask, k) if mask and mask.width else mask
+            self._store_scalar(e.lane(value, k) if value.width else value, address, condition, align)
+
+    def _store_scalar(self, value: Value, address: Value, condition: Value | None, align: int) -> None:
+        e = self.e
+        text = store_text(e, value, address, None, align)
+        if condition is None or condition.const:
+            e.line(text)
+        elif condition.const is None:
+            self._branch(condition, [text])
+
+    def _branch(self, condition: Value, lines: list[str]) -> None:
+        """Run effects under a condition."""
+        e = self.e
+        then, join = e.fresh("then"), e.fresh("join")
+        e.line(f"  br i1 {condition.text}, label %{then}, label %{join}")
+        e.start_label(then)
+        e.blocks[-1].lines.extend([*lines, f"  br label %{join}"])
+        e.start_label(join)

@@ -1,0 +1,112 @@
+"""Storing a tile of vectors whose memory runs along the tile: a transpose in registers, then unit-stride stores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tracecomp.codegen.kernels.address import store_text, tail_mask
+from tracecomp.codegen.text.emitter import Emitter, Value, next_power_of_two
+from tracecomp.ir.index import Index, Var
+
+MAX_TILE = 16
+FEW_ROWS = 2
+"""Of so few rows a transpose is as short as the call of a function."""
+
+
+def tile_to_transpose(offset: Index, vector: Var | None, tiles: Sequence[Var]) -> Var | None:
+    """The tile variable along which memory is contiguous, when the vector variable's stride is not one."""
+    if vector is None or vector.extent == 1:
+        return None
+    stride = offset.coefficient(vector)
+    if stride is None or abs(stride) < 2:
+        return None
+    for tile in tiles:
+        if tile != vector and offset.coefficient(tile) == 1 and 2 <= tile.extent <= min(MAX_TILE, abs(stride)):
+            return tile
+    return None
+
+
+def store_transposed(
+    e: Emitter, rows: Sequence[Value], base: Value, stride: int, active: int, align: int, stream: bool
+) -> None:
+    """Store the first ``active`` lanes of all rows: lane k of row r to element ``k * stride + r`` from ``base`` on.
+
+    A function of the program does it where there are many shuffles, as there are few shapes. With ``stream``, ``base``
+    begins a line, and whole vectors of whole lines pass the caches by.
+    """
+    first = rows[0]
+    stream = stream and stride % first.width == 0
+    if len(rows) <= FEW_ROWS:
+        _store_pieces(e, rows, base, stride, active, align, stream)
+        return
+    name = f"@tc.transpose{'.stream' * stream}.{len(rows)}x{first.width}.{first.elem}.{stride}.{active}"
+    if not e.module.knows(name):
+        inner = Emitter(e.module)
+        params = [Value(f"%r{i}", first.elem, first.width) for i in range(len(rows))]
+        _store_pieces(inner, params, Value("%base", "ptr"), stride, active, align, stream)
+        signature = ", ".join([*map(str, params), "ptr %base"])
+        lines = "\n".join(inner.blocks[0].lines)
+        e.declare(name, f"define void {name}({signature}) #0 {{\nentry:\n{lines}\n  ret void\n}}\n")
+    e.line(f"  call void {name}({', '.join(map(str, [*rows, base]))})")
+
+
+def _store_pieces(
+    e: Emitter, rows: Sequence[Value], base: Value, stride: int, active: int, align: int, stream: bool
+) -> None:
+    """The stores: of one lane each, or of as many lanes as fill a vector where memory goes on without a gap."""
+    lanes, extent = rows[0].width, len(rows)
+    columns, count = transpose(e, rows), next_power_of_two(extent)
+    joined = max(lanes // count, 1) if stride == count == extent else 1
+    for lane in range(0, active, joined):
+        for start in range(0, extent, lanes):
+            offset = e.const("i64", lane * stride + start)
+            address = e.gep(rows[0].elem, base, offset)
+            piece = pick(e, columns, lane * count + start, min(count * joined, lanes))
+            present = min(extent - start, count) + (min(joined, active - lane) - 1) * count
+            mask = tail_mask(e, piece.width, present)
+            e.line(store_text(e, piece, address, mask, align, stream and mask is None and piece.width == lanes))
+
+
+def transpose(e: Emitter, rows: Sequence[Value]) -> list[Value]:
+    """The elements of ``rows`` lane by lane: lane 0 of every row, lane 1 of every row, ..., as vectors of equal width.
+
+    Missing rows up to a power of two are poison.
+    """
+    width, elem = rows[0].width, rows[0].elem
+    count = next_power_of_two(len(rows))
+    padded = [*rows, *(Value("poison", elem, width) for _ in range(count - len(rows)))]
+    return _interleave(e, padded)
+
+
+def _interleave(e: Emitter, rows: Sequence[Value]) -> list[Value]:
+    if len(rows) == 1:
+        return list(rows)
+    even, odd = _interleave(e, rows[0::2]), _interleave(e, rows[1::2])
+    return [half for a, b in zip(even, odd, strict=True) for half in (_zip(e, a, b, 0), _zip(e, a, b, a.width // 2))]
+
+
+def _zip(e: Emitter, a: Value, b: Value, start: int) -> Value:
+    """Alternating elements of two vectors, from ``start`` on."""
+    width = a.width
+    order = [i for k in range(width // 2) for i in (start + k, width + start + k)]
+    return shuffle(e, a, b, order)
+
+
+def shuffle(e: Emitter, a: Value, b: Value, order: Sequence[int]) -> Value:
+    """Elements picked from ``a`` followed by ``b``."""
+    mask = ", ".join(f"i32 {i}" for i in order)
+    rhs = f"shufflevector {a}, {b}, <{len(order)} x i32> <{mask}>"
+    return e.pure(rhs, a.elem, len(order), [v for v in (a, b) if v.text != "poison"])
+
+
+def pick(e: Emitter, vectors: Sequence[Value], first: int, count: int) -> Value:
+    """``count`` consecutive elements, from element ``first``, of the concatenation of equally wide vectors.
+
+    They lie in one vector, or fill several of which the first is meant.
+    """
+    width = vectors[0].width
+    source = vectors[first // width]
+    start = first % width
+    if start == 0 and count == width:
+        return source
+    return shuffle(e, source, Value("poison", source.elem, width), [start + k for k in range(count)])

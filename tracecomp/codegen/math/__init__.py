@@ -1,0 +1,1 @@
+"""Math functions, spelled with LLVM's arithmetic alone."""

@@ -1,0 +1,1 @@
+"""LLVM text: the emitter, modules, targets, and machine code."""

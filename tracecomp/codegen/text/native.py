@@ -1,0 +1,122 @@
+"""LLVM text to machine code in this process: the only place that talks to llvmlite, which is loaded when needed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import cache, partial
+from itertools import count
+from typing import Any
+
+from tracecomp.base.errors import CompileError
+from tracecomp.codegen.text.target import Target, vector_bits_of
+
+CODE_LEVEL = 2
+_symbols: dict[str, int] = {}
+_numbers = count()
+
+
+@cache
+def _binding() -> Any:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    _finish_before_forks(llvm.ffi.lib._lock)
+    return llvm
+
+
+def _finish_before_forks(lock: Any) -> None:
+    """Let forks wait for calls of LLVM: a child could not go on with them, nor take the lock of a thread it lacks."""
+    if hasattr(os, "register_at_fork"):
+        release = partial(lock.__exit__, None, None, None)
+        os.register_at_fork(before=lock.__enter__, after_in_parent=release, after_in_child=release)
+
+
+@cache
+def compiler_version() -> str:
+    """Names everything that decides what machine code a text becomes."""
+    import llvmlite
+
+    return f"llvmlite {llvmlite.__version__}, LLVM {_binding().llvm_version_info}, level {CODE_LEVEL}"
+
+
+@cache
+def host_target() -> Target:
+    """This machine."""
+    llvm = _binding()
+    features = llvm.get_host_cpu_features().flatten()
+    return cross_target(llvm.get_process_triple(), llvm.get_host_cpu_name(), features)
+
+
+def cross_target(triple: str, cpu: str, features: str) -> Target:
+    """A machine by LLVM's names; RuntimeError when this LLVM has no code generator for it."""
+    machine = _machine(triple, cpu, features)
+    return Target(triple, str(machine.target_data), cpu, features, vector_bits_of(features))
+
+
+@cache
+def _machine(triple: str, cpu: str, features: str) -> Any:
+    target = _binding().Target.from_triple(triple)
+    return target.create_target_machine(cpu=cpu, features=features, opt=CODE_LEVEL, reloc="pic", codemodel="small")
+
+
+def target_machine(target: Target) -> Any:
+    return _machine(target.triple, target.cpu, target.features)
+
+
+def _parse(text: str, target: Target) -> Any:
+    llvm = _binding()
+    try:
+        module = llvm.parse_assembly(text)
+        module.triple = target.triple
+        module.data_layout = target.data_layout
+        module.verify()
+    except RuntimeError as error:
+        raise CompileError(f"LLVM refuses the emitted text: {error}") from error
+    return module
+
+
+def compile_object(text: str, target: Target) -> bytes:
+    """Object code of a module's text."""
+    return bytes(target_machine(target).emit_object(_parse(text, target)))
+
+
+def compile_assembly(text: str, target: Target) -> str:
+    """The same code for people."""
+    return str(target_machine(target).emit_assembly(_parse(text, target)))
+
+
+def add_symbol(name: str, address: int) -> None:
+    """Let code that is loaded from now on call the function ``name`` of this process."""
+    _symbols[name] = address
+
+
+class Library:
+    """Objects loaded into this process, which may call each other; addresses are valid while it lives.
+
+    Each is laid out in one piece of memory: in pieces found one by one, code and its constants could be too far apart.
+    """
+
+    def __init__(self, objects: Sequence[bytes], target: Target) -> None:
+        self._jit, self._name = _jit(target), f"tracecomp{next(_numbers)}"
+        builder = _binding().JITLibraryBuilder()
+        for code in objects:
+            builder.add_object_img(code)
+        for name, address in _symbols.items():
+            builder.import_symbol(name, address)
+        self._held = [builder.add_current_process().link(self._jit, self._name)]
+
+    def address(self, name: str) -> int:
+        try:
+            found = self._jit.lookup(self._name, name)
+        except RuntimeError as error:
+            raise CompileError(f"compiled object has no function {name}") from error
+        self._held.append(found)  # what has been looked up is unloaded with its first holder
+        return int(found[name])
+
+
+@cache
+def _jit(target: Target) -> Any:
+    """What loads objects, with LLVM's JITLink."""
+    return _binding().create_lljit_compiler(target_machine(target), use_jit_link=True, suppress_errors=True)

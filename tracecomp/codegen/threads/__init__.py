@@ -1,0 +1,1 @@
+"""Native code of threads and memory: barriers, waiting, allocation."""

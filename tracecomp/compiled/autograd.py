@@ -1,0 +1,135 @@
+"""Compiled calls differentiated from outside: the history of their results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tracecomp.compiled.backends import Backend
+from tracecomp.eager.grad_fn import FREED, Edge, Grads, Node, modified
+from tracecomp.eager.modes import modes
+from tracecomp.eager.tensor import Tensor, gradient_edge
+from tracecomp.record.binding import Binding, read, tensor_of
+from tracecomp.record.recording import Split
+
+Array = np.ndarray[Any, Any]
+
+
+class Freed(Node):
+    """History of a result whose backward pass ran inside the compiled call."""
+
+    __slots__ = ()
+
+    def backward(self, grads: Grads) -> Grads:
+        raise RuntimeError(FREED)
+
+
+class CompiledNode(Node):
+    """``grad_fn`` of the results of a compiled call.
+
+    ``derivative`` gives the compiled backward graph; ``again`` gives the backward pass as a compiled function, for when
+    it is to be differentiated itself.
+    """
+
+    __slots__ = ("again", "derivative", "history", "saved", "split")
+
+    def __init__(
+        self, derivative: Callable[[], Backend], again: Callable[[], Callable[..., Grads]], split: Split,
+        leaves: Sequence[Any], kept: Kept,
+    ) -> None:  # fmt: skip
+        tensors = [tensor_of(b, leaves) for b, _ in split.wanted]
+        edges: tuple[Edge, ...] = tuple([gradient_edge(t) for t in tensors])
+        super().__init__(edges, tuple([(kept.outputs[n].dtype, kept.outputs[n].shape) for n in split.roots]))
+        self.derivative = derivative
+        self.again = again
+        self.split = split
+        self.saved: list[_Kept] | None = [kept.of(s, leaves) for s in split.saved]
+        self.history = [kept.old(b) if overwritten else kept.of(b, leaves) for b, overwritten in split.history_inputs]
+
+    def release(self) -> None:
+        self.saved = None
+        self.history = []
+
+    def backward(self, grads: Grads) -> Grads:
+        if self.saved is None:
+            raise RuntimeError(FREED)
+        like = next(g for g in grads if g is not None)
+        if modes.grad:
+            ends = [None if e is None else _end(e) for e in self.edges]
+            return self.again()(ends, [s.tensor() for s in self.history], list(grads))
+        saved = [s.array() for s in self.saved]
+        given = [
+            np.zeros(shape, dtype) if g is None else g._data
+            for g, (dtype, shape) in zip(grads, self.out_types, strict=True)
+        ]
+        runner = self.derivative()
+        outputs = [np.empty(o.value.shape, o.value.dtype.numpy) for o in runner.graph.outputs]
+        runner.run([*saved, *given], outputs)
+        return [None if n is None else like._wrap(outputs[n]) for _, n in self.split.wanted]
+
+
+def differentiable(split: Split, name: str) -> Callable[..., Grads]:
+    """The backward pass as a function of tensors that stand for the ends, of what it reads, and of result gradients."""
+
+    def backward(ends: Sequence[Tensor | None], inputs: Sequence[Tensor], grads: Grads) -> Grads:
+        return split.history.backward([None if t is None else gradient_edge(t) for t in ends], inputs, grads)
+
+    backward.__name__ = f"{name}_backward"
+    return backward
+
+
+def _end(edge: tuple[Node, int]) -> Tensor:
+    """A tensor whose gradient goes to ``edge``; its values are not read."""
+    dtype, shape = edge[0].out_types[edge[1]]
+    t = Tensor._wrap(np.broadcast_to(np.zeros((), dtype), shape))
+    t._grad_fn, t._output_nr = edge
+    return t
+
+
+class Kept:
+    """The arrays of one call, for what backward will read."""
+
+    __slots__ = ("before", "outputs", "values")
+
+    def __init__(self, bindings: Sequence[Binding], arrays: Sequence[Array], before: dict[int, Array]) -> None:
+        self.values = {id(b): a for b, a in zip(bindings, arrays, strict=True)}
+        self.before = before
+        self.outputs: Sequence[Array] = ()
+
+    def of(self, source: Binding | int, leaves: Sequence[Any]) -> _Kept:
+        """An output of the call, or an input that it has not written."""
+        if isinstance(source, int):
+            return _Kept(self.outputs[source], None)
+        array = self.values.get(id(source))
+        if array is None:
+            array = read(source, leaves)
+        return _Kept(array, None if source.kind in ("host", "size", "number") else tensor_of(source, leaves))
+
+    def old(self, source: Binding | int) -> _Kept:
+        """An input as it was before the call."""
+        return _Kept(self.before[id(source)], None)
+
+
+class _Kept:
+    """What backward reads; the memory of ``tensor``, if one is given, unchanged since the call."""
+
+    __slots__ = ("_array", "_tensor", "_version")
+
+    def __init__(self, array: Array, tensor: Any) -> None:
+        self._array = array
+        self._tensor = tensor if isinstance(tensor, Tensor) else None
+        self._version = 0 if self._tensor is None else self._tensor._version
+
+    def array(self) -> Array:
+        if self._tensor is not None and self._tensor._version != self._version:
+            raise RuntimeError(modified(self._tensor, self._version))
+        return self._array
+
+    def tensor(self) -> Tensor:
+        """The array as a tensor, which shares the count of writes."""
+        t = Tensor._wrap(self.array())
+        if self._tensor is not None:
+            t._storage = self._tensor._shared_storage()
+        return t

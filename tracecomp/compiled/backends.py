@@ -1,0 +1,191 @@
+"""What runs a graph: the numpy interpreter, machine code, or machine code around routines of the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence, Set
+from functools import cached_property
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from tracecomp.base import config
+from tracecomp.base.dump import Dump
+from tracecomp.compiled import program_cache
+from tracecomp.ir.graph import Graph, Value
+from tracecomp.ir.interpret import Interpreter
+from tracecomp.ir.program import CallStep, call_steps
+from tracecomp.passes import Built, build
+from tracecomp.passes.explain import describe_built
+from tracecomp.passes.graph.complex_to_real import in_parts, split_complex
+from tracecomp.passes.graph.host_segments import has_external, segments
+from tracecomp.passes.graph.rewrite import Log
+from tracecomp.record.gc_pause import pause
+from tracecomp.runtime.executable import Executable
+
+Array = np.ndarray[Any, Any]
+
+
+def _write(outputs: Sequence[Array], found: Sequence[Array], arrays: Sequence[Array]) -> None:
+    """Copy results to outputs, some of which may be the memory of inputs that other results look at."""
+    inputs = {id(a) for a in arrays}
+
+    def is_inputs(result: Array) -> bool:
+        if result.base is None:  # memory of its own
+            return id(result) in inputs
+        return any(np.may_share_memory(result, a) for a in arrays)
+
+    kept = [f.copy() if is_inputs(f) else f for f in found]
+    for out, result in zip(outputs, kept, strict=True):
+        np.copyto(out, result)
+
+
+class Interpreted:
+    """A graph run by the numpy interpreter."""
+
+    lasting: Sequence[int] = ()
+
+    def __init__(self, graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int]) -> None:
+        self.graph = graph
+        self._interpreter = Interpreter(graph)
+
+    def run(self, arrays: Sequence[Array], outputs: Sequence[Array], seen: Any = None) -> None:
+        """Compute ``outputs`` from ``arrays``."""
+        _write(outputs, self._interpreter.run(arrays), arrays)
+
+    def explain(self) -> str:
+        """What was decided: nothing."""
+        return "runs in the numpy interpreter, as recorded"
+
+
+class Native:
+    """A graph compiled to machine code. ``aliases`` and ``steady`` as in ``passes.build``.
+
+    ``lasting`` are the numbers of inputs that calls need not look at again while they are known to be as before.
+    """
+
+    def __init__(self, graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int]) -> None:
+        self.graph = graph
+        self.threads = threads
+        self._aliases = aliases
+        self._steady = steady
+        self._fast_math = config.current().fast_math
+        self._dump = Dump(graph.name)
+        self.executable, self.places = self._prepare()
+        self._plain = all(isinstance(a, int) for a in self.places)
+        self.lasting = [a for a in (self.places[n] for n in self.executable.image.lasting) if isinstance(a, int)]
+
+    def _prepare(self) -> tuple[Executable, tuple[int | Array, ...]]:
+        """The executable and where its arguments come from; from the disk where another process left them."""
+        if self._dump.folder is not None or config.current().verify:
+            executable = self._compile()
+            self._dump.write("llvm", lambda: executable.llvm_ir, "ll")
+            self._dump.write("assembly", lambda: executable.assembly, "s")
+            return executable, self._argument_places()
+        key = program_cache.key_of(self.graph, self._aliases, self._steady)
+        found = program_cache.load(key)
+        if found is not None:
+            return Executable(lambda: self.built.program, found.image), found.arguments
+        executable = self._compile()
+        program_cache.save(key, executable.image, self._argument_places())
+        return executable, self._argument_places()
+
+    def _compile(self) -> Executable:
+        with pause:
+            return Executable(self.built.program)
+
+    @cached_property
+    def built(self) -> Built:
+        """The graph after every pass, and its program."""
+        with config.override(fast_math=self._fast_math):
+            return build(self.graph, self._aliases, self._dump, self._steady)
+
+    def _argument_places(self) -> tuple[int | Array, ...]:
+        given = count()
+        places = [next(given) if i.role != "constant" else _dense(i.data) for i in self.built.graph.inputs]
+        return (*places, *map(_dense, self.built.constants))
+
+    def run(self, arrays: Sequence[Array], outputs: Sequence[Array], seen: Any = None) -> None:
+        """Compute ``outputs`` from ``arrays``; IndexError when an index is out of range.
+
+        ``seen`` as in ``Executable.run``, for the inputs ``lasting``.
+        """
+        if not self._plain:
+            arrays = [arrays[a] if isinstance(a, int) else a for a in self.places]
+        self.executable.run(arrays, outputs, self.threads, seen)
+
+    def steps(self) -> list[CallStep]:
+        """Every kernel call, in order."""
+        return list(call_steps(self.built.program.steps))
+
+    def timed(self, arrays: Sequence[Array], outputs: Sequence[Array], seen: Any = None) -> list[float]:
+        """Run as ``run`` does; the seconds of each kernel call, in order."""
+        given = [*map(np.ascontiguousarray, (arrays[a] if isinstance(a, int) else a for a in self.places))]
+        return [seconds for _, seconds in self.executable.run_profiled(given, outputs, self.threads, seen)]
+
+    def explain(self) -> str:
+        """What the passes decided, what fused and why the rest did not."""
+        return describe_built(self.built.stages, self.built.lowered.partition)
+
+
+def _dense(array: Any) -> Array:
+    return np.ascontiguousarray(array)
+
+
+class Hosted:
+    """A graph some of whose operators the host runs, between parts compiled to machine code."""
+
+    lasting: Sequence[int] = ()
+
+    def __init__(self, graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int]) -> None:
+        self.graph = graph
+        split = split_complex(graph, Log())
+        self._open = [i.value for i in split.inputs if i.role != "constant"]
+        self._constants = {i.value: _dense(i.data) for i in split.inputs if i.role == "constant"}
+        self._outputs = [o.value for o in split.outputs]
+        self._parts = [
+            (Native(s.work, {}, threads, frozenset()) if isinstance(s.work, Graph) else s.work, s.reads, s.writes)
+            for s in segments(split)
+        ]
+
+    def run(self, arrays: Sequence[Array], outputs: Sequence[Array], seen: Any = None) -> None:
+        """Compute ``outputs`` from ``arrays``."""
+        arrays = [*map(in_parts, arrays)]
+        known: dict[Value, Array] = {**self._constants, **dict(zip(self._open, arrays, strict=True))}
+        for work, reads, writes in self._parts:
+            given = [known[v] for v in reads]
+            if isinstance(work, Native):
+                found = [np.empty(v.shape, v.dtype.numpy) for v in writes]
+                work.run(given, found)
+            else:
+                result = work.op.impl(*given, **work.attrs)
+                found = [*map(np.asarray, result)] if isinstance(result, tuple) else [np.asarray(result)]
+            known.update(zip(writes, found, strict=True))
+        _write([*map(in_parts, outputs)], [known[v] for v in self._outputs], arrays)
+
+    def explain(self) -> str:
+        """What was decided for each compiled part."""
+        return "\n".join(
+            work.explain() if isinstance(work, Native) else f"{work.op.name}: run by the host"
+            for work, *_ in self._parts
+        )
+
+
+Backend = Interpreted | Native | Hosted
+
+
+def native(graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int]) -> Backend:
+    """The graph as machine code, around what only the host can run."""
+    return (Hosted if has_external(graph) else Native)(graph, aliases, threads, steady)
+
+
+def with_fast_math(
+    make: Make, graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int]
+) -> Any:
+    """What ``make`` makes where arithmetic may be fast rather than exact."""
+    with config.override(fast_math=True):
+        return make(graph, aliases, threads, steady)
+
+
+Make = Callable[[Graph, Mapping[int, int], int | None, Set[int]], Any]
+BACKENDS: dict[str, Make] = {"native": native, "interpret": Interpreted}

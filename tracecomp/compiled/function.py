@@ -1,0 +1,396 @@
+"""``compile`` and ``trace``: the first call runs eagerly and is recorded; later calls that fit run the recording."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial, update_wrapper
+from itertools import takewhile
+from types import MethodType
+from typing import Any
+
+from tracecomp.base.errors import CaptureError, Source
+from tracecomp.base.locks import Lock
+from tracecomp.compiled.backends import BACKENDS, Make, with_fast_math
+from tracecomp.compiled.dynamic_shapes import SizedPlan
+from tracecomp.compiled.kernel_profile import Profile
+from tracecomp.compiled.native_call import call_code, fast_record
+from tracecomp.compiled.replay import Plan
+from tracecomp.eager.modes import modes
+from tracecomp.ir.graph import Graph
+from tracecomp.record.capture import record
+from tracecomp.record.describe import describe_recording
+from tracecomp.record.guards.slots import Place
+from tracecomp.record.guards.varying_numbers import Varying
+from tracecomp.record.pytree import flatten_call
+from tracecomp.record.recording import Recording
+from tracecomp.record.symbolic.generalize import sized
+from tracecomp.record.symbolic.padding import NotSized
+from tracecomp.record.symbolic.sym_scalar import followed
+from tracecomp.runtime.call import take_calls
+from tracecomp.runtime.malloc import return_unused
+
+MAX_RECORDINGS = 64
+MAX_UNSETTLED = 4
+MAX_PLACES = 256
+MAX_VALUES = 8
+NEEDED = (
+    "Python needs the value there, as if, float(), round(), an index, math.isnan(), and print() or an f-string of a "
+    "number do. Return the tensor and do that outside, or use tensor operations (isnan, where, cond, while_loop)."
+)
+
+
+@dataclass
+class Entry:
+    """A recording in use. ``follows``: numbers that Python read were followed where possible."""
+
+    recording: Recording
+    follows: bool
+    plan: Plan | SizedPlan | None = None
+    fast: tuple[Any, ...] | None = None
+    slow_calls: int = 0
+
+    def calls(self) -> int:
+        """How many calls the recording has served."""
+        if self.fast is not None:
+            self.recording.calls += take_calls(self.fast[0])
+        return self.recording.calls
+
+
+class Compiled:
+    """A function or module whose calls are recorded once per kind of call and then run from the recording."""
+
+    __slots__ = ("__call__", "__dict__", "__weakref__")  # what stands in a slot is called without Python
+    __call__: Callable[..., Any]
+
+    def __init__(
+        self, fn: Any, *, fullgraph: bool = True, threads: int | None = None, backend: str = "native",
+        dynamic: bool = False, fast_math: bool = False, disable: bool = False,
+    ) -> None:  # fmt: skip
+        if backend not in BACKENDS:
+            raise ValueError(f"compile(): backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
+        self.fn = fn
+        self.fullgraph = fullgraph
+        self.threads = threads
+        self.backend = backend
+        self.dynamic = dynamic
+        self.fast_math = fast_math
+        self.entries: list[Entry] = []
+        self.misses: list[str] = []
+        self.eager_because = "disable=True" if disable else None
+        self.recordings = 0
+        self._unsettled = 0
+        self._served = self._unserved = 0
+        self._follow = False
+        self._varying = Varying()
+        self._places: dict[tuple[int, str], Place] = {}
+        self._values: Counter[Source | None] = Counter()
+        self._lock = Lock()
+        self._chain: list[Any] = []
+        self.__call__ = self._general
+        if not hasattr(fn, "state_dict"):
+            update_wrapper(self, fn, updated=())
+
+    def _general(self, *args: Any, **kwargs: Any) -> Any:
+        """A call that native code alone cannot serve."""
+        if self.eager_because is not None or modes.recorder is not None:
+            return self.fn(*args, **kwargs)
+        structure, leaves = flatten_call(args, kwargs)
+        entries = self.entries
+        known: dict[int, Any] = {}
+        reason = new = None
+        for entry in entries:
+            recording = entry.recording
+            miss = recording.guards.miss(structure, leaves)
+            if miss is not None:
+                reason = reason or miss
+                continue
+            if known and not recording.allows(known):
+                continue
+            if entry.plan is None and not self._follow and recording.reads_floats():
+                self._follow = True  # they are as good as certain to differ, and compiling takes longer than recording
+                reason = reason or "the numbers that it reads are followed"
+                continue
+            held, found = (entry.plan or self._plan(entry)).call(leaves)
+            if held == len(recording.predicates):
+                self._fitted(entry, leaves)
+                return found
+            if held < 0:
+                reason = f"on a path seen before: {found}"
+                continue
+            known.update(enumerate([seen for _, seen, _ in recording.predicates[:held]]))
+            known[held] = found
+            self._follow = self._follow or followed(found)
+            new = (recording.predicates[held][2], found)
+            reason = f"the value at {new[0]} was {found}, a path not seen before"
+        if new is not None and followed(new[1]):
+            self._new_value(*new)
+        return self._record(args, kwargs, entries, reason)
+
+    def __get__(self, owner: Any, kind: type | None = None) -> Any:
+        return self if owner is None else MethodType(self, owner)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "fn":
+            raise AttributeError(name)
+        return getattr(self.fn, name)
+
+    def __reduce__(self) -> Any:
+        return self._alike(), (self.fn,)
+
+    def _alike(self) -> Callable[[Any], Compiled]:
+        """Compiles other functions with the options of this one."""
+        return partial(
+            Compiled, fullgraph=self.fullgraph, threads=self.threads, backend=self.backend, dynamic=self.dynamic,
+            fast_math=self.fast_math,
+        )  # fmt: skip
+
+    @property
+    def _orig_mod(self) -> Any:
+        """The module that was compiled, under PyTorch's name."""
+        return self.fn
+
+    @property
+    def graphs(self) -> list[Graph]:
+        """The graphs recorded so far, most recently used first."""
+        return [e.recording.graph for e in self.entries]
+
+    def explain(self) -> str:
+        """What was recorded and why again, what each pass decided, what fused and why the rest did not."""
+        lines = [f"{self._name}: recordings {self.recordings}, in use {len(self.entries)}"]
+        lines += [f"recorded again: {reason}" for reason in self.misses]
+        if self.eager_because is not None:
+            lines.append(f"runs eagerly: {self.eager_because}")
+        for e in self.entries:
+            e.calls()
+            lines.append(describe_recording(e.recording))
+            if e.plan is not None:
+                lines.append(e.plan.explain())
+        return "\n".join(lines)
+
+    def profile(self, *args: Any, calls: int = 10, **kwargs: Any) -> Profile:
+        """Where the time of a call goes: time, bytes, operations and share of the machine's peak for each kernel.
+
+        ``calls`` runs are timed, on copies of all state, so nothing changes; a call that is not compiled yet is made
+        first, as often as recording it takes. RuntimeError when it does not run as native kernels alone.
+        """
+        structure, leaves = flatten_call(args, kwargs)
+        for _ in range(MAX_UNSETTLED):
+            for entry in self.entries:
+                if entry.recording.guards.miss(structure, leaves) is None:
+                    return self._plan(entry).profile(leaves, calls)
+            self(*args, **kwargs)
+        raise RuntimeError(f"profile(): {self._name} was not compiled: {self.eager_because or self.misses[-1:]}")
+
+    def reset(self) -> None:
+        """Forget all recordings."""
+        self.entries = []
+        self._places = {}
+        self._varying = Varying()
+        self._follow = False
+        self._unsettled = 0
+        self._relink()
+
+    @property
+    def _name(self) -> str:
+        return getattr(self.fn, "__name__", type(self.fn).__name__)
+
+    def _how(self) -> tuple[Make, int | None, Callable[[Any], Compiled]]:
+        """What plans need beside recordings."""
+        make = BACKENDS[self.backend]
+        return partial(with_fast_math, make) if self.fast_math else make, self.threads, self._alike()
+
+    def _plan(self, entry: Entry) -> Plan | SizedPlan:
+        if entry.plan is None:
+            with self._lock:
+                if entry.plan is None:
+                    return_unused()
+                    entry.plan = Plan(entry.recording, *self._how())
+        return entry.plan
+
+    def _fitted(self, entry: Entry, leaves: Sequence[Any]) -> None:
+        """Try the entry that fitted last first, and without Python, if that is possible.
+
+        Its record is made again after 1, 2, 4, ... calls that Python had to serve.
+        """
+        entry.slow_calls += 1
+        again = entry.slow_calls & (entry.slow_calls - 1) == 0
+        if not again and self.entries and self.entries[0] is entry:
+            return
+        with self._lock:
+            self.entries = [entry, *(e for e in self.entries if e is not entry)]
+            code = call_code() if again and self.backend == "native" else None
+            if code is not None and isinstance(entry.plan, Plan):
+                entry.calls()
+                entry.fast = fast_record(entry.plan, leaves, code)
+                if self.__call__ == self._general:
+                    self.__call__ = code.builtin(self._general, self._chain)
+            self._relink()
+
+    def _relink(self) -> None:
+        """Let native code try the records in the order of entries, up to the first entry that needs Python."""
+        self._chain[:] = [e.fast for e in takewhile(lambda e: e.fast is not None, self.entries)]
+
+    def _record(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], tried: list[Entry], reason: str | None
+    ) -> Any:
+        with self._lock:
+            if len(self.entries) > len(tried):  # another thread has recorded meanwhile
+                return self(*args, **kwargs)
+            if reason is not None:
+                self.misses.append(reason)
+            if not self._make_room():
+                return self._give_up(
+                    f"{MAX_RECORDINGS} recordings were made in a row that no later call fitted: {reason}. {NEEDED}",
+                    args, kwargs,
+                )  # fmt: skip
+            self.entries = [e for e in self.entries if not self._learn_places(e.recording)]
+            places = list(self._places.values())
+            numbers = self._varying.of_call([e.recording.guards for e in self.entries], args, kwargs)
+            result, recording = record(
+                self.fn, args, kwargs, self._name, self.fullgraph, places=places, follow=self._follow,
+                sized=self.dynamic, numbers=numbers,
+            )  # fmt: skip
+            self.recordings += 1
+            if isinstance(recording, str):
+                self._to_eager(recording)
+            elif self._varying.asked(recording.guards):
+                pass  # the next call with this value is recorded
+            elif recording.unsettled is not None and self._learn_places(recording):
+                self._relink()
+            elif recording.unsettled is not None:
+                self._unsettled += 1
+                if self._unsettled >= MAX_UNSETTLED:
+                    self._unsettled_for_good(f"every call of {self._name} {recording.unsettled}{self._place}")
+            else:
+                self._unsettled = 0
+                entry = Entry(recording, follows=self._follow)
+                self.entries = [entry, *self._for_every_size(entry), *self._still_useful(recording)]
+                self._relink()
+            return result
+
+    def _for_every_size(self, new: Entry) -> list[Entry]:
+        """An entry that serves every size, when an earlier recording and ``new`` differ in nothing else."""
+        if not self.dynamic:
+            return []
+        reasons = []
+        for e in self.entries:
+            if isinstance(e.plan, SizedPlan):
+                continue
+            try:
+                plan = SizedPlan(sized(e.recording, new.recording), *self._how())
+            except NotSized as reason:
+                reasons.append(f"this size was compiled by itself: {reason}")
+                continue
+            self.entries = [e for e in self.entries if not self._covers(plan.recording, e)]
+            return [Entry(plan.recording, new.follows, plan)]
+        self.misses += reasons[:1]
+        return []
+
+    @staticmethod
+    def _covers(new: Recording, old: Entry) -> bool:
+        """Whether ``old`` serves every size of the same path too."""
+        paths = [[seen for _, seen, _ in r.predicates] for r in (new, old.recording)]
+        same_call = new.guards.structure == old.recording.guards.structure
+        return isinstance(old.plan, SizedPlan) and same_call and paths[0] == paths[1]
+
+    def _new_value(self, source: Source | None, value: Any) -> None:
+        """Warn, once, when one line asks for ever new numbers, each of which takes a recording."""
+        self._values[source] += 1
+        if self._values[source] == MAX_VALUES:
+            warnings.warn(
+                f"{self._name} was recorded {MAX_VALUES} times for the number at {source}, now {value}. {NEEDED}",
+                UserWarning, stacklevel=4,
+            )  # fmt: skip
+
+    def _make_room(self) -> bool:
+        """Whether another recording is worthwhile; of too many, the one that fitted longest ago is dropped."""
+        served = sum(e.calls() for e in self.entries)
+        self._unserved = self._unserved + 1 if served == self._served else 0
+        if len(self.entries) >= MAX_RECORDINGS:
+            if self._unserved >= MAX_RECORDINGS:
+                return False
+            served -= self.entries.pop().calls()
+        self._served = served
+        return True
+
+    def _learn_places(self, recording: Recording) -> bool:
+        """Take over what has moved since ``recording``: later ones read it from its place. Whether there was any."""
+        moved = [p for p in recording.guards.moved() if p.id not in self._places]
+        self._places.update({p.id: p for p in moved[: MAX_PLACES - len(self._places)]})
+        if recording.reads_floats() or any(followed(x) for p in moved for x in p.leaves()):
+            self._follow = True
+        return bool(moved) and len(self._places) < MAX_PLACES
+
+    def _still_useful(self, new: Recording) -> list[Entry]:
+        """The entries without those that depend on numbers which ``new`` follows."""
+        if not self._follow:
+            return self.entries
+        observed = new.observed_at()
+        return [e for e in self.entries if e.follows or e.recording.observed_at() <= observed]
+
+    @property
+    def _place(self) -> str:
+        """Where the function that was compiled stands, for messages."""
+        code = getattr(inspect.unwrap(getattr(self.fn, "forward", self.fn)), "__code__", None)
+        return "" if code is None else f" ({self._name} stands at {code.co_filename}:{code.co_firstlineno})"
+
+    def _unsettled_for_good(self, message: str) -> None:
+        if self.fullgraph:
+            raise CaptureError(message)
+        self._to_eager(message)
+
+    def _give_up(self, message: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self.fullgraph:
+            raise CaptureError(f"{self._name}: {message}")
+        self._to_eager(message)
+        return self.fn(*args, **kwargs)
+
+    def _to_eager(self, reason: str) -> None:
+        self.eager_because = reason
+        self._chain.clear()
+        warnings.warn(f"{self._name} runs eagerly from now on: {reason}", UserWarning, stacklevel=5)
+
+
+def compile(
+    model: Any = None,
+    *,
+    fullgraph: bool = True,
+    threads: int | None = None,
+    backend: str = "native",
+    dynamic: bool | None = None,
+    fast_math: bool = False,
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    disable: bool = False,
+) -> Any:
+    """``model`` (a function or module) recorded at its first call and run natively when a call fits; also a decorator.
+
+    With ``fullgraph=False``, what cannot be captured runs eagerly after a warning instead of raising CaptureError.
+    ``backend`` is ``"native"`` or ``"interpret"``. Every shape is recorded by itself; with ``dynamic=True``, two calls
+    that differ in the first size of their arguments make a recording for every size, where the program allows it.
+    ``fast_math=True`` allows other rounding: products and sums fused, sums regrouped, ``tanh`` and ``erf`` of floats to
+    5 ULP (docs/numerics.md). ``mode`` and ``options`` are PyTorch's and change nothing here.
+    """
+    if model is None:
+        return partial(
+            compile, fullgraph=fullgraph, threads=threads, backend=backend, dynamic=dynamic, fast_math=fast_math,
+            disable=disable,
+        )  # fmt: skip
+    return Compiled(
+        model, fullgraph=fullgraph, threads=threads, backend=backend, dynamic=bool(dynamic), fast_math=fast_math,
+        disable=disable,
+    )  # fmt: skip
+
+
+def trace(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Graph:
+    """The graph of ``fn(*args, **kwargs)``, which is run once. CaptureError when it cannot be captured."""
+    _, recording = record(fn, args, kwargs, getattr(fn, "__name__", type(fn).__name__), derive=False)
+    assert isinstance(recording, Recording)
+    return recording.graph
+
+
+__all__ = ["Compiled", "compile", "trace"]

@@ -1,0 +1,308 @@
+"""Running a recording: read inputs, run the graph, check predicates, write state, build results."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from sys import getrefcount
+from typing import Any
+
+import numpy as np
+
+from tracecomp.compiled.autograd import CompiledNode, Freed, Kept, differentiable
+from tracecomp.compiled.backends import Backend, Make
+from tracecomp.compiled.kernel_profile import Profile, profile_backend
+from tracecomp.eager.aliasing import check_places
+from tracecomp.eager.grad_fn import Node, look
+from tracecomp.eager.modes import modes
+from tracecomp.eager.tensor import Tensor
+from tracecomp.ir.arrays import SMALL_BYTES
+from tracecomp.record.binding import read, reader, tensor_of
+from tracecomp.record.pytree import LEAF, unflatten
+from tracecomp.record.recording import Followed, Given, Made, Plain, Recording, Result, same_value
+from tracecomp.runtime.aligned import maker
+from tracecomp.runtime.result_pool import Spare, fits, kept_outputs
+
+Array = np.ndarray[Any, Any]
+_new = Tensor._wrap
+
+
+class Plan:
+    """A recording made ready to run: ``make`` is one of ``BACKENDS``, ``compile`` compiles functions as its own was."""
+
+    def __init__(
+        self, recording: Recording, make: Make, threads: int | None, compile: Callable[[Any], Any]
+    ) -> None:
+        self.recording = recording
+        self._make = make
+        self._threads = threads
+        graph, inputs = recording.graph, recording.inputs
+        self._arguments = [b.ref for b in inputs if b.kind == "argument"]
+        self._array_arguments = bool(recording.guards.arrays)
+        self._states = [b.ref for b in inputs if b.kind == "state"]
+        self._others = [reader(b) for b in inputs if b.kind in ("place", "grad", "host", "size", "number")]
+        position = {id(b): i for i, b in enumerate(inputs)}
+        pairs = [(out, position.get(id(b))) for b, out in recording.updates]
+        self._aliases = [] if recording.predicates else [(out, i) for out, i in pairs if i is not None]
+        in_place = {out for out, _ in self._aliases}
+        self.types = [(o.value.shape, o.value.dtype.numpy) for o in graph.outputs]
+        self.kept = kept_outputs(self.types)
+        self._fresh = [(n, self._maker(n)) for n in range(len(self.types)) if n not in in_place]
+        self.reusable = self._reusable_grads()
+        self._lone = _lone_result(recording)
+        self.forward: Backend = self._make(graph, dict(self._aliases), threads, _steady(recording))
+        self.lasting: list[Tensor] = [inputs[n].ref for n in self.forward.lasting]
+        self._backward: Backend | None = None
+        self._compile = compile
+        self.again: Any = None
+
+    def _maker(self, n: int) -> Callable[[], Array]:
+        """What gives memory for output ``n``."""
+        shape, dtype = self.types[n]
+        nbytes = dtype.itemsize * math.prod(shape)
+        spare = nbytes > SMALL_BYTES and n in self.kept
+        return Spare(shape, dtype).take if spare else partial(maker(nbytes), shape, dtype)
+
+    def _reusable_grads(self) -> list[tuple[Tensor, int]]:
+        """Gradients of state that each call replaces and does not read.
+
+        Their memory may be written again if nobody holds it.
+        """
+        recording = self.recording
+        if recording.predicates:
+            return []
+        shown = {r.number for r in recording.results if isinstance(r, Made)}
+        read = {id(b.ref) for b in recording.inputs if b.kind == "grad"}
+        numbers = [n for _, n in recording.grads if isinstance(n, int)]
+        return [
+            (b.ref, n) for b, n in recording.grads
+            if b.kind == "state" and isinstance(n, int) and n not in shown and id(b) not in read
+            and numbers.count(n) == 1
+        ]  # fmt: skip
+
+    @property
+    def backends(self) -> list[Backend]:
+        """What runs the forward graph and, once it was needed, the backward graph."""
+        return [self.forward] if self._backward is None else [self.forward, self._backward]
+
+    def explain(self) -> str:
+        """What was decided for each graph."""
+        again = [] if self.again is None else [self.again.explain()]
+        return "\n".join([backend.explain() for backend in self.backends] + again)
+
+    def derivative(self) -> Backend:
+        """The compiled backward graph, compiled when first needed."""
+        if self._backward is None:
+            assert self.recording.split is not None
+            self._backward = self._make(self.recording.split.backward, {}, self._threads, frozenset())
+        return self._backward
+
+    def differentiable(self) -> Any:
+        """The backward pass as a compiled function, made when it is to be differentiated for the first time."""
+        if self.recording.guards.one_size:
+            raise RuntimeError(
+                f"the backward pass of {self.recording.graph.name}, compiled with dynamic=True, cannot be "
+                "differentiated. Compile it without, or take the gradients inside of the compiled function."
+            )
+        if self.again is None:
+            assert self.recording.split is not None
+            self.again = self._compile(differentiable(self.recording.split, self.recording.graph.name))
+        return self.again
+
+    def call(self, leaves: Sequence[Any]) -> tuple[int, Any]:
+        """Run on argument ``leaves``: how many predicates held, and the results.
+
+        When a predicate does not hold, its value takes the place of the results, and nothing outside was written. On a
+        path that may be another call's the program can also fail: then there is the error, and -1.
+        """
+        recording = self.recording
+        arrays = self._arrays(leaves)
+        outputs = self._outputs(arrays)
+        kept = None if recording.split is None else self._keep(leaves, arrays)
+        try:
+            self.forward.run(arrays, outputs, self._seen() if self.lasting else None)
+        except (IndexError, RuntimeError) as error:
+            if recording.predicates:
+                return -1, error
+            raise
+        for k, (out, seen, _) in enumerate(recording.predicates):
+            now = outputs[out].tolist()
+            if not same_value(now, seen):
+                return k, now
+        if recording.updates:
+            self._write(leaves, outputs)
+        recording.calls += 1
+        if self._lone is not None:
+            results: Any = _new(outputs[self._lone])
+        else:
+            results = self._results(leaves, outputs, kept)
+        for effect in recording.effects:
+            effect()
+        return len(recording.predicates), results
+
+    def _arrays(self, leaves: Sequence[Any]) -> list[Array]:
+        """What the graph's inputs are now."""
+        if self._array_arguments:
+            arrays = [leaves[i]._data if isinstance(leaves[i], Tensor) else leaves[i] for i in self._arguments]
+        else:
+            arrays = [leaves[i]._data for i in self._arguments]
+        if self._states:
+            arrays += [t._data for t in self._states]
+        if self._others:
+            arrays += [read_one(leaves) for read_one in self._others]
+        return arrays
+
+    def _seen(self) -> list[Any] | None:
+        """What tells states of the lasting inputs apart; None when they can change unnoticed."""
+        memories = [(t._storage or t._shared_storage()).memory for t in self.lasting]
+        counts = [m.writes for m in memories]
+        return None if None in counts else [*memories, *counts]
+
+    def profile(self, leaves: Sequence[Any], calls: int) -> Profile:
+        """The times of the forward graph's kernels, on copies: nothing outside is written."""
+        arrays = [a.copy() for a in self._arrays(leaves)]
+        outputs = [np.empty(*t) for t in self.types]
+        for n, i in self._aliases:
+            outputs[n] = arrays[i]
+        return profile_backend(self.forward, arrays, outputs, calls, self._seen() if self.lasting else None)
+
+    def _write(self, leaves: Sequence[Any], outputs: Sequence[Array]) -> None:
+        """Give the state that the program writes its new values."""
+        for b, out in self.recording.updates:
+            t = b.ref if b.kind == "state" else tensor_of(b, leaves)
+            if outputs[out] is not t._data:
+                check_places(t._data)
+                np.copyto(t._data, outputs[out])
+            (t._storage or t._shared_storage()).wrote()
+
+    def _outputs(self, arrays: list[Array]) -> list[Any]:
+        """Memory for the outputs: the state's own where it is updated in place, old gradients', or new.
+
+        Of state that does not lie in order, a copy in ``arrays`` is updated.
+        """
+        outputs: list[Any] = [None] * len(self.types)
+        for t, n in self.reusable:
+            outputs[n] = _unshared(t, *self.types[n])
+        for n, i in self._aliases:
+            if not arrays[i].flags.c_contiguous:
+                arrays[i] = arrays[i].copy()
+            outputs[n] = arrays[i]  # the program takes both for the same memory
+        for n, make in self._fresh:
+            if outputs[n] is None:
+                outputs[n] = make()
+        return outputs
+
+    def _keep(self, leaves: Sequence[Any], arrays: Sequence[Array]) -> Kept | None:
+        """What a backward pass from outside may need; copies of what this call is going to overwrite."""
+        split = self.recording.split
+        if split is None or not modes.grad:
+            return None
+        overwritten = [b for b, is_overwritten in split.history_inputs if is_overwritten and not isinstance(b, int)]
+        before = {id(b): read(b, leaves).copy() for b in overwritten}
+        return Kept(self.recording.inputs, arrays, before)
+
+    def _results(self, leaves: Sequence[Any], outputs: Sequence[Array], kept: Kept | None) -> Any:
+        recording = self.recording
+        made: dict[int, Tensor] = {}
+        node = None
+        for binding, flag in recording.requires_grad:
+            tensor_of(binding, leaves)._requires_grad = flag
+        if kept is not None and recording.split is not None:
+            kept.outputs = outputs
+            node = CompiledNode(self.derivative, self.differentiable, recording.split, leaves, kept)
+        for n, binding, root in recording.rebased if modes.grad else ():
+            _rebase(tensor_of(binding, leaves), outputs[n], node, root)
+        for holder, new in recording.grads:
+            t = tensor_of(holder, leaves)
+            if isinstance(new, int) and t._grad is not None and t._grad._data is outputs[new]:
+                continue
+            if isinstance(new, Given):
+                t._grad = _given(new, leaves)
+            else:
+                t._grad = None if new is None else _made(made, outputs, new)
+
+        def value(r: Result) -> Any:
+            if isinstance(r, Plain):
+                return r.value
+            if isinstance(r, Followed):
+                return outputs[r.number].item()
+            if isinstance(r, Given):
+                return _given(r, leaves)
+            t = _result(r, _made(made, outputs, r.number), node)
+            if r.grad is not None:
+                t._grad = _made(made, outputs, r.grad)
+            return t
+
+        rebound = [(r, unflatten(r.structure, list(map(value, r.results)))) for r in recording.rebound]
+        results = unflatten(recording.structure, list(map(value, recording.results)))
+        for r, held in rebound:
+            r.place.put(held, r.same_object)
+        return results
+
+
+def _steady(recording: Recording) -> frozenset[int]:
+    """The numbers of inputs that are likely to be the same in the next call: state, where nothing is trained."""
+    if recording.split is not None or recording.grads:
+        return frozenset()
+    written = {id(b.ref._shared_storage().memory) for b, _ in recording.updates if b.kind == "state"}
+    return frozenset(
+        n for n, b in enumerate(recording.inputs)
+        if b.kind == "state" and id(b.ref._shared_storage().memory) not in written
+    )  # fmt: skip
+
+
+def _result(r: Made, t: Tensor, node: Node | None) -> Tensor:
+    if r.root is not None or r.freed:
+        _rebase(t, t._data, node, r.root)
+    elif r.leaf:
+        t._requires_grad = True
+    if r.kind is not Tensor:
+        t.__class__ = r.kind
+    return t
+
+
+def _rebase(t: Tensor, array: Array, node: Node | None, root: int | None) -> None:
+    """Make result ``root`` of ``node`` the history of ``t``; without a root, a history that was used up."""
+    if root is None:
+        t._grad_fn, t._output_nr = Freed((), ((array.dtype, array.shape),)), 0
+    elif node is not None:
+        t._grad_fn, t._output_nr = node, root
+    t._requires_grad = False
+
+
+def _lone_result(recording: Recording) -> int | None:
+    """The output that is all there is to return, when that is so."""
+    if recording.grads or recording.requires_grad or recording.rebased or recording.rebound:
+        return None
+    if recording.split is not None or recording.structure is not LEAF:
+        return None
+    (only,) = recording.results
+    return only.number if isinstance(only, Made) and only == Made(only.number) else None
+
+
+def _unshared(t: Tensor, shape: tuple[int, ...], dtype: Any) -> Array | None:
+    """The memory of ``t.grad`` when nothing else refers to it."""
+    grad = t._grad
+    # References: the attribute, the local name, the argument of getrefcount; for the array, one name less.
+    if grad is None or getrefcount(grad) != 3 or getrefcount(grad._data) != 2:
+        return None
+    array = grad._data
+    return array if grad._grad_fn is None and fits(array, shape, dtype) else None
+
+
+def _given(r: Given, leaves: Sequence[Any]) -> Tensor:
+    t: Tensor = tensor_of(r.source, leaves)
+    if r.view:
+        t = look(t, r.chain)
+        if not r.linked:
+            t = t.detach()
+    return t
+
+
+def _made(made: dict[int, Tensor], outputs: Sequence[Array], number: int) -> Tensor:
+    """The tensor of output ``number``, one object per call."""
+    t = made.get(number)
+    if t is None:
+        t = made[number] = _new(outputs[number])
+    return t

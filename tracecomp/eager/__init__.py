@@ -1,0 +1,1 @@
+"""The eager tensor: memory, views, aliasing, autograd's nodes, modes."""

@@ -1,0 +1,273 @@
+"""The aliasing model: views and their bases, writes, and where gradients go. See ``docs/architecture.md``."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tracecomp.eager.grad_fn import NUMBERS, AccumulateGrad, CopySlices, Edge, OpNode, View, op_node
+from tracecomp.eager.modes import modes
+from tracecomp.ir.op import OPS, Op
+from tracecomp.ir.types import TensorType, from_numpy_dtype
+
+if TYPE_CHECKING:
+    from tracecomp.eager.tensor import Tensor
+
+
+class Memory:
+    """What all tensors over one memory share. ``writes`` counts all writes; None: others than tensors may write it."""
+
+    __slots__ = ("writes",)
+    writes: int | None
+
+    def __init__(self) -> None:
+        self.writes = 0
+
+
+class Storage:
+    """Shared by a tensor and all its views; ``version`` counts the writes that autograd sees."""
+
+    __slots__ = ("memory", "version")
+
+    def __init__(self, memory: Memory | None = None) -> None:
+        self.version = 0
+        self.memory = memory or Memory()
+
+    def wrote(self) -> None:
+        """Count a write."""
+        before, self.version = self.version, self.version + 1
+        if self.memory.writes is not None:
+            self.memory.writes = self.version if self.memory.writes is before else self.memory.writes + 1
+
+    def share(self) -> None:
+        """Note that the memory can from now on be written without a count."""
+        self.memory.writes = None
+
+
+def gradient_edge(t: Tensor) -> Edge:
+    """Where the gradient of ``t`` goes: its node and result number, its accumulator, or nowhere."""
+    if t._linked:
+        refresh(t)
+    if t._grad_fn is not None:
+        return (t._grad_fn, t._output_nr)
+    if not t._requires_grad:
+        return None
+    node = None if t._accumulator is None else t._accumulator()
+    if node is None:
+        node = AccumulateGrad(t)
+        t._accumulator = weakref.ref(node)
+    return (node, 0)
+
+
+def track(op: Op, operands: tuple[Any, ...], attrs: dict[str, Any], arrays: list[Any], outs: list[Tensor]) -> None:
+    """Give the results a node when some operand requires grad."""
+    edges: list[Edge] = []
+    tracked = inference = False
+    dtype = None
+    for x, a in zip(operands, arrays, strict=True):
+        edge = None
+        if hasattr(x, "_data"):
+            dtype = a.dtype
+            inference = inference or x._inference
+            if x._grad_fn is not None or x._requires_grad or x._linked:
+                edge = gradient_edge(x)
+                tracked = tracked or edge is not None
+        edges.append(edge)
+    if not tracked:
+        return
+    if inference:
+        raise RuntimeError(
+            "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in "
+            "computation tracked by autograd. To work around this, you can make a clone to get a normal tensor and use "
+            "it in autograd, or use `torch.no_grad()` instead of `torch.inference_mode()`."
+        )
+    if all(t._data.dtype.kind in "biu" for t in outs):
+        return
+    types = [(dtype, ()) if isinstance(a, NUMBERS) else (a.dtype, a.shape) for a in arrays]
+    out_types = tuple([(t._data.dtype, t._data.shape) for t in outs])
+    recorder = modes.recorder
+    sized = recorder is not None and recorder.sized
+    given = recorder.without_sizes(attrs) if sized else attrs
+    node = op_node(op, given, operands, types, tuple(edges), outs, out_types)
+    if sized:
+        recorder.note_node(node, attrs, operands, outs)
+    for i, t in enumerate(outs):
+        if t._data.dtype.kind not in "biu":
+            t._grad_fn, t._output_nr = node, i
+
+
+def own(t: Tensor) -> Tensor:
+    """A copy of ``t`` with memory of its own."""
+    result: Tensor = t.__tracecomp_apply__(OPS["cast"], (t,), {"dtype": t.dtype})
+    return result
+
+
+def before_write(target: Tensor, others: tuple[Any, ...]) -> Tensor:
+    """``target`` as an operand of the operation that overwrites it: a copy when derivatives may read it afterwards."""
+    if not modes.grad:
+        return target
+    if target.requires_grad:
+        return target if target.is_leaf else own(target)
+    return own(target) if any(getattr(x, "requires_grad", False) for x in others) else target
+
+
+def assign_(target: Tensor, value: Tensor) -> None:
+    """Replace ``target``'s elements by those of ``value``, a fresh result of its shape: the one way to write.
+
+    Memory is written, the storage's version counts, and the history of the base becomes "the base with the elements
+    seen through the view replaced by ``value``". RuntimeError where PyTorch forbids the write.
+    """
+    history = modes.grad and (value.requires_grad or target.requires_grad)
+    _check_write(target, history)
+    if value._data.shape != target._data.shape:
+        raise RuntimeError(
+            f"output with shape {list(target.shape)} doesn't match the broadcast shape {list(value.shape)}"
+        )
+    if value._data.dtype != target._data.dtype:
+        value = value.__tracecomp_apply__(OPS["cast"], (value,), {"dtype": target.dtype})
+    edge = gradient_edge(value) if history else None
+    before = gradient_edge(target._base if target._linked and target._base is not None else target) if history else None
+    np.copyto(target._data, value._data)
+    target._shared_storage().wrote()
+    if modes.recorder is not None:
+        modes.recorder.write(target, value)
+    if history:
+        _rebase(target, value, before, edge)
+
+
+def _rebase(target: Tensor, value: Tensor, before: Edge, edge: Edge) -> None:
+    if edge is not None and isinstance(edge[0], OpNode):
+        edge[0].result_moved(target)
+    base = target._base if target._linked else None
+    if base is None:
+        if edge is None or isinstance(edge[0], AccumulateGrad):
+            edge = (CopySlices(before, edge, (), target._data), 0)
+        target._grad_fn, target._output_nr = edge
+        target._requires_grad = False
+        target._seen = target._version
+        return
+    base._grad_fn, base._output_nr = CopySlices(before, edge, target._chain, base._data), 0
+    base._requires_grad = False
+
+
+def check_places(array: np.ndarray[Any, Any]) -> None:
+    """RuntimeError when ``array`` shows memory several times, so that it cannot be written."""
+    if array.size and any(s == 0 and n > 1 for s, n in zip(array.strides, array.shape, strict=True)):
+        raise RuntimeError(
+            "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+            "Please clone() the tensor before performing the operation."
+        )
+
+
+def _check_write(target: Tensor, history: bool) -> None:
+    check_places(target._data)
+    if target._inference and not modes.inference:
+        raise RuntimeError(
+            "Inplace update to inference tensor outside InferenceMode is not allowed."
+            "You can make a clone to get a normal tensor before doing inplace update."
+        )
+    if not history:
+        return
+    if target._requires_grad and target.grad_fn is None:
+        raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+    if target._base is not None:
+        if target._linked and target._base._requires_grad and target._base.grad_fn is None:
+            raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
+        if target._unwritable is not None:
+            raise RuntimeError(target._unwritable)
+
+
+NO_GRAD_VIEW = (
+    "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Given that this use case "
+    "is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view and the inplace "
+    "either both inside the no_grad block (if you don't want the inplace to be tracked) or both outside (if you want "
+    "the inplace to be tracked)."
+)
+
+
+def link(view: Tensor, source: Tensor, step: View) -> None:
+    """Make ``view`` a view of ``source``, when they share memory."""
+    if not np.may_share_memory(view._data, source._data):
+        return
+    view._storage = source._shared_storage()
+    view._seen = view._storage.version
+    if source._linked:
+        view._base, view._chain = source._base, (*source._chain, step)
+    else:
+        view._base, view._chain = source, (step,)
+    view._linked = modes.grad
+    view._unwritable = source._unwritable
+    if not modes.grad:
+        view._unwritable = NO_GRAD_VIEW
+    if source._inference:
+        view._inference = True
+
+
+def several_views(views: Iterable[Tensor], name: str) -> tuple[Tensor, ...]:
+    """The views that one function ``name`` returned together: autograd forbids writes to them, as PyTorch does."""
+    found = tuple(views)
+    for i, view in enumerate(found):
+        if view._base is not None:
+            view._unwritable = (
+                f"Output {i} of {name}Backward0 is a view and is being modified inplace. This view is the output of a "
+                "function that returns multiple views. Such functions do not allow the output views to be modified "
+                "inplace. You should replace the inplace operation by an out-of-place one."
+            )
+    return found
+
+
+def alias(source: Tensor) -> Tensor:
+    """The same memory, without history."""
+    alias = source._wrap(source._data)
+    alias._storage = source._shared_storage()
+    root, alias._chain = owner(source)
+    alias._source = weakref.ref(root)
+    if modes.recorder is not None:
+        modes.recorder.alias(alias, source)
+    return alias
+
+
+def above(t: Tensor) -> Tensor | None:
+    """The tensor that ``t`` is a view or an alias of."""
+    return t._base if t._base is not None or t._source is None else t._source()
+
+
+def owner(t: Tensor) -> tuple[Tensor, tuple[View, ...]]:
+    """The tensor whose memory ``t`` looks at, and the views that lead from there to ``t``."""
+    chain: tuple[View, ...] = ()
+    while (base := above(t)) is not None:
+        t, chain = base, (*t._chain, *chain)
+    return t, chain
+
+
+def refresh(view: Tensor) -> None:
+    """Take a linked view's history from its base again when the storage has been written since."""
+    base, storage = view._base, view._storage
+    assert base is not None and storage is not None
+    if view._seen == storage.version:
+        return
+    view._seen = storage.version
+    edge = gradient_edge(base)
+    if edge is None:
+        return
+    dtype, shape = base._data.dtype, base._data.shape
+    for op, attrs in view._chain:
+        out = op.infer(TensorType(from_numpy_dtype(dtype), shape), **attrs)
+        kind = out.dtype.numpy
+        node = op_node(op, attrs, (None,), [(dtype, shape)], (edge,), (), ((kind, out.shape),))
+        edge, dtype, shape = (node, 0), kind, out.shape
+    view._grad_fn, view._output_nr = edge
+    view._requires_grad = False
+
+
+def check_types(op: Op, operands: tuple[Any, ...], attrs: dict[str, Any]) -> None:
+    """Raise the operator's own error about operand types, if that is what is wrong."""
+    dtype = next((x.dtype for x in reversed(operands) if hasattr(x, "_data")), None)
+    types = [
+        TensorType(x.dtype, x._data.shape) if hasattr(x, "_data") else TensorType(dtype, ())  # type: ignore[arg-type]
+        for x in operands
+    ]
+    op.result_types(types, attrs)

@@ -1,0 +1,398 @@
+"""The Tensor: numpy memory with one aliasing model for gradients, in-place writes and recording.
+
+Every primitive goes through ``Tensor.__tracecomp_apply__``, every write through ``assign_``. Functions and methods
+with torch names are attached by ``tracecomp.functional`` and ``tracecomp.autograd``.
+"""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any, SupportsIndex
+
+import numpy as np
+
+from tracecomp.eager.aliasing import (
+    Storage,
+    alias,
+    assign_,
+    before_write,
+    check_types,
+    gradient_edge,
+    link,
+    own,
+    refresh,
+    several_views,
+    track,
+)
+from tracecomp.eager.fields import TensorFields, blank
+from tracecomp.eager.grad_fn import NUMBERS, AccumulateGrad, Handle, Node, View, add_hook
+from tracecomp.eager.modes import (
+    enable_grad,
+    grad_enabled,
+    host,
+    inference_mode,
+    is_inference_mode_enabled,
+    modes,
+    no_grad,
+    scope,
+    set_grad_enabled,
+)
+from tracecomp.eager.size import Size
+from tracecomp.eager.tensor_base import TensorInterface
+from tracecomp.ir.op import OPS, Op
+from tracecomp.ir.types import DType, from_numpy_dtype
+
+__all__ = [
+    "Size", "Storage", "Tensor", "assign_", "before_write", "create", "enable_grad", "get_grad", "grad_enabled",
+    "gradient_edge", "host", "inference_mode", "is_inference_mode_enabled", "no_grad", "own", "scope", "set_grad",
+    "set_grad_enabled", "wrap",
+]  # fmt: skip
+
+Array = np.ndarray[Any, Any]
+_KEEPS_ORDER = ("elementwise", "view")  # results of others lie in row-major order, as PyTorch's do
+_ARITHMETIC = frozenset(
+    ("elementwise", "reduction", "contraction", "convolution", "window", "cumulative", "scatter", "control")
+)
+
+
+class Tensor(TensorFields, TensorInterface):
+    """An n-dimensional array with PyTorch's interface.
+
+    A view holds the tensor it looks at (``_base``) and the chain of view primitives between them (``_chain``). It is
+    *linked* when its gradient history follows the base's. A linked view whose storage was written since it was last
+    looked at (``_seen``) takes its history from the base again. A detached alias only remembers, weakly, the tensor
+    whose memory it is (``_source``), and holds it (``_owner``) while a call is recorded.
+    """
+
+    _base: Tensor | None = None
+    _source: weakref.ref[Tensor] | None = None
+    _owner: Tensor | None = None
+    _chain: tuple[View, ...] = ()
+    _unwritable: str | None = None
+    _output_nr: int = 0
+    _accumulator: weakref.ref[AccumulateGrad] | None = None
+    _hooks: dict[int, Any] | None = None
+    _post_hooks: dict[int, Any] | None = None
+    _inference: bool = False
+    _value: Any = None
+    __array_priority__ = 1000
+
+    @staticmethod
+    def __tracecomp_apply__(op: Op, operands: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
+        """Run a primitive: numpy result, recorded node, autograd node, view relation."""
+        recorder = modes.recorder
+        if recorder is not None and recorder.numbers:
+            operands, attrs = recorder.plain(operands), {k: recorder.plain(v) for k, v in attrs.items()}
+        if recorder is not None and recorder.sized:
+            operands = recorder.sized_operands(operands)
+        arrays = [x._data if isinstance(x, Tensor) else x for x in operands]
+        if op.parts is None and any(a.dtype.kind == "c" for a in arrays if type(a) is np.ndarray):
+            check_types(op, operands, attrs)
+        try:
+            if op.kind in _ARITHMETIC:
+                if len(arrays) > 1 and any(type(a) in NUMBERS for a in arrays):
+                    arrays = _strong(arrays)
+                with np.errstate(all="ignore"):
+                    result = op.impl(*arrays, **attrs)
+            elif recorder is not None and recorder.sized:
+                result = op.impl(*arrays, **recorder.without_sizes(attrs))
+            else:
+                result = op.impl(*arrays, **attrs)
+        except Exception:
+            check_types(op, operands, attrs)
+            raise
+        order: Any = None if op.kind in _KEEPS_ORDER else "C"
+        results = result if type(result) is tuple else (result,)
+        outs = [_new(np.asarray(r, order=order)) for r in results]
+        if op.kind == "view":
+            link(outs[0], operands[0], (op, attrs))
+        if recorder is not None:
+            recorder.node(op, operands, attrs, outs)
+        if modes.grad:
+            if op.vjp is not None:
+                track(op, operands, attrs, arrays, outs)
+        elif modes.inference:
+            for t in outs:
+                t._inference = True
+        return tuple(outs) if type(result) is tuple else outs[0]
+
+    @staticmethod
+    def _wrap(array: Array) -> Tensor:
+        return _new(array)
+
+    @staticmethod
+    def _create(name: str, **attrs: Any) -> Tensor:
+        return create(name, **attrs)
+
+    # ---- attributes
+
+    @property
+    def shape(self) -> Size:
+        return Size(self._data.shape if modes.recorder is None else modes.recorder.shape_of(self))
+
+    @property
+    def ndim(self) -> int:
+        return self._data.ndim
+
+    @property
+    def dtype(self) -> DType:
+        return from_numpy_dtype(self._data.dtype)
+
+    @property
+    def requires_grad(self) -> bool:
+        if self._linked:
+            refresh(self)
+        return self._requires_grad or self._grad_fn is not None
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self.requires_grad_(value)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """Ask for gradients of this leaf; RuntimeError for integers and for results of operations."""
+        if self.grad_fn is not None:
+            if requires_grad:
+                return self
+            raise RuntimeError(
+                "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in "
+                "a subgraph that doesn't require differentiation use var_no_grad = var.detach()."
+            )
+        if requires_grad and self._data.dtype.kind in "biu":
+            raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
+        if requires_grad and self._inference and not modes.inference:
+            raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
+        before, self._requires_grad = self._requires_grad, bool(requires_grad)
+        recorder = modes.recorder
+        if recorder is not None and before is not self._requires_grad and not recorder.is_made(self):
+            recorder.set_requires_grad(self, before)
+        return self
+
+    @property
+    def grad_fn(self) -> Node | None:
+        if self._linked:
+            refresh(self)
+        return self._grad_fn
+
+    @property
+    def output_nr(self) -> int:
+        return self._output_nr if self.grad_fn is not None else 0
+
+    @property
+    def is_leaf(self) -> bool:
+        return self.grad_fn is None
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The accumulated gradient of a leaf (or of a tensor with ``retain_grad``), or None."""
+        if self._grad_fn is not None and self._grad is None and not self.retains_grad:
+            warnings.warn(
+                "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute "
+                "won't be populated during autograd.backward(). If you indeed want the .grad field to be populated for "
+                "a non-leaf Tensor, use .retain_grad() on the non-leaf Tensor.",
+                UserWarning,
+                stacklevel=2,
+            )
+        return get_grad(self)
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        if value is not None:
+            if not isinstance(value, Tensor):
+                raise TypeError(f"assigned grad expected to be a Tensor or None but got grad of type {type(value)}")
+            if value is self:
+                raise RuntimeError("can't assign Variable as its own grad")
+            if value._data.shape != self._data.shape:
+                raise RuntimeError(
+                    f"attempting to assign a gradient of size '{list(value.shape)}' to a tensor of size "
+                    f"'{list(self.shape)}'. Please ensure that the gradient and the tensor are the same size"
+                )
+            if value._data.dtype != self._data.dtype:
+                raise RuntimeError(
+                    f"attempting to assign a gradient with dtype '{value.dtype}' to a tensor with grad_dtype "
+                    f"'{self.dtype}'. The gradient must match the tensor's grad_dtype (defaults to the tensor's dtype)."
+                )
+        set_grad(self, value)
+
+    @grad.deleter
+    def grad(self) -> None:
+        set_grad(self, None)
+
+    @property
+    def data(self) -> Tensor:
+        """The same memory without history; writes through it are not seen by autograd."""
+        found = alias(self)
+        found._storage = Storage(self._shared_storage().memory)
+        return found
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        if not isinstance(value, Tensor):
+            raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
+        if modes.recorder is not None:
+            modes.recorder.replace(self, value)
+        storage = self._shared_storage()
+        storage.share()  # views keep the old memory, and this storage
+        storage.memory = value._shared_storage().memory
+        self._data = value._data
+        self._base, self._source, self._chain, self._linked = None, None, (), False
+        accumulator = None if self._accumulator is None else self._accumulator()
+        if accumulator is not None:
+            accumulator.look()
+
+    @property
+    def retains_grad(self) -> bool:
+        fn = self._grad_fn
+        return fn is not None and fn.retained is not None and self._output_nr in fn.retained
+
+    @property
+    def _version(self) -> int:
+        return 0 if self._storage is None else self._storage.version
+
+    def _shared_storage(self) -> Storage:
+        if self._storage is None:
+            self._storage = Storage()
+        return self._storage
+
+    def _is_view(self) -> bool:
+        return self._base is not None
+
+    def is_inference(self) -> bool:
+        return self._inference
+
+    # ---- gradient hooks
+
+    def detach(self) -> Tensor:
+        """The same memory without history; writes through it count for autograd."""
+        found = alias(self)
+        found._inference = self._inference
+        return found
+
+    def detach_(self) -> Tensor:
+        """Forget this tensor's history; RuntimeError for a view."""
+        if self._linked:
+            raise RuntimeError("Can't detach views in-place. Use detach() instead.")
+        self._grad_fn, self._output_nr, self._requires_grad = None, 0, False
+        return self
+
+    def retain_grad(self) -> None:
+        """Keep the gradient of this result in ``.grad``."""
+        if not self.requires_grad:
+            raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
+        fn = self.grad_fn
+        if fn is not None:
+            fn.retained = {} if fn.retained is None else fn.retained
+            fn.retained[self._output_nr] = weakref.ref(self)
+
+    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> Handle:
+        """Call ``hook(grad)`` when this tensor's gradient is known; what it returns replaces it."""
+        if not self.requires_grad:
+            raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+        fn = self.grad_fn
+        if fn is not None:
+            return fn.hook_tensor(self._output_nr, hook)
+        self._hooks = {} if self._hooks is None else self._hooks
+        return add_hook(self._hooks, hook)
+
+    def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> Handle:
+        """Call ``hook(self)`` after ``.grad`` of this leaf was updated."""
+        if not self.requires_grad:
+            raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+        if self.grad_fn is not None:
+            raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+        self._post_hooks = {} if self._post_hooks is None else self._post_hooks
+        return add_hook(self._post_hooks, hook)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if self._data.ndim == 0:
+            raise TypeError("iteration over a 0-d tensor")
+        return iter(several_views((_row(self, i) for i in range(self._data.shape[0])), "Unbind"))
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        if not self.is_leaf:
+            raise RuntimeError(
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the "
+                "moment. If you were attempting to deepcopy a module, this may be because of a weight_norm usage."
+            )
+        with no_grad():
+            copy = own(self)
+        result = blank(type(self))
+        result.__dict__.update({k: v for k, v in self.__dict__.items() if not k.startswith("_")})
+        result._data, result._value, result._requires_grad = copy._data, copy._value, self._requires_grad
+        memo[id(self)] = result
+        if self._grad is not None:
+            result._grad = self._grad.__deepcopy__(memo)
+        return result
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        extra = {k: v for k, v in self.__dict__.items() if not k.startswith("_")}
+        return _rebuild, (type(self), self._read("pickle"), self._requires_grad, extra)
+
+
+def _new(array: Array) -> Tensor:
+    t = blank(Tensor)
+    t._data = array
+    return t
+
+
+def wrap(array: Array, cls: type[Tensor] = Tensor) -> Tensor:
+    """A new leaf tensor over ``array``'s memory; in a recording, data that Python brought in."""
+    t = blank(cls)
+    t._data = array
+    if modes.inference:
+        t._inference = True
+    if modes.recorder is not None:
+        modes.recorder.constant(t)
+    return t
+
+
+def create(name: str, **attrs: Any) -> Tensor:
+    """The result of the primitive ``name`` that has no tensor operands (``full``, ``iota``)."""
+    result: Tensor = Tensor.__tracecomp_apply__(OPS[name], (), attrs)
+    return result
+
+
+def get_grad(t: Tensor) -> Tensor | None:
+    """``t.grad`` as autograd and optimizers see it."""
+    return t._grad if modes.recorder is None else modes.recorder.get_grad(t)
+
+
+def set_grad(t: Tensor, value: Tensor | None) -> None:
+    """Make ``value`` the gradient of ``t``."""
+    if modes.recorder is not None:
+        modes.recorder.set_grad(t, value)
+    t._grad = value
+
+
+def _strong(arrays: list[Any]) -> list[Any]:
+    """Operands for numpy, which takes Python numbers beside bfloat16, a type it does not know, for float64."""
+    dtype = next((a.dtype for a in arrays if isinstance(a, np.ndarray) and a.dtype.kind == "V"), None)
+    return arrays if dtype is None else [np.asarray(a, dtype) if type(a) in NUMBERS else a for a in arrays]
+
+
+def _row(t: Tensor, i: int) -> Tensor:
+    shape = t._data.shape
+    starts = (i,) + (0,) * (len(shape) - 1)
+    stops = (i + 1, *shape[1:])
+    row = Tensor.__tracecomp_apply__(OPS["slice"], (t,), {"starts": starts, "stops": stops, "steps": (1,) * len(shape)})
+    result: Tensor = Tensor.__tracecomp_apply__(OPS["reshape"], (row,), {"shape": shape[1:]})
+    return result
+
+
+def wrap_shared(array: Array) -> Tensor:
+    """A new leaf tensor over memory that others can write."""
+    t = wrap(array)
+    t._shared_storage().share()
+    return t
+
+
+def _rebuild(cls: type[Tensor], array: Array, requires_grad: bool, extra: dict[str, Any]) -> Tensor:
+    t = blank(cls)
+    t._data = array if array.flags.owndata else array.copy()  # others may write what was pickled out of band
+    t._requires_grad = requires_grad
+    t.__dict__.update(extra)
+    return t

@@ -1,0 +1,1 @@
+"""New tensors: filled, counted, drawn at random."""

@@ -1,0 +1,295 @@
+"""Making tensors: from data, filled, sequences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from tracecomp.eager.device import check_device
+from tracecomp.eager.modes import modes
+from tracecomp.eager.tensor import Tensor, create, wrap, wrap_shared
+from tracecomp.functional.default_dtype import default_dtype
+from tracecomp.functional.dims import new_shape
+from tracecomp.functional.promotion import Number, bring_exact, cast, check_range, operand, scalar_dtype
+from tracecomp.functional.publish import function
+from tracecomp.ir.arrays import at_line, new_array
+from tracecomp.ir.types import DType, from_numpy_dtype, promote
+from tracecomp.ops.prim import prim
+
+
+def finish(t: Tensor, requires_grad: bool = False, device: Any = None) -> Tensor:
+    """A factory's result with the arguments that all factories share."""
+    check_device(device)
+    return t.requires_grad_(True) if requires_grad else t
+
+
+def constant(shape: Sequence[int], value: Number | complex, dtype: DType) -> Tensor:
+    """A tensor of one value."""
+    number = bring_exact(value, dtype)
+    if isinstance(number, Tensor):
+        return prim.cast(prim.expand(number, shape=tuple(shape)), dtype=dtype)
+    return create("full", value=number, shape=tuple(shape), dtype=dtype)
+
+
+def _first_leaf(data: Any) -> Any:
+    while isinstance(data, list | tuple) and data:
+        data = data[0]
+    return data
+
+
+_NUMBERS = frozenset((bool, int, float, complex))
+
+
+def _plain(data: Any) -> Any:
+    """Nested data with tensors, which must have one element, replaced by numbers."""
+    if isinstance(data, Tensor):
+        if data._data.size != 1:
+            raise ValueError("only one element tensors can be converted to Python scalars")
+        return data.item()
+    if isinstance(data, Sequence) and not isinstance(data, str) and not _NUMBERS.issuperset(map(type, data)):
+        return [_plain(x) for x in data]
+    return data
+
+
+def _type_of(data: Any) -> DType:
+    """The type of an element, or that to which the elements of nested sequences promote."""
+    if isinstance(data, Sequence):
+        numbers = _NUMBERS.intersection(map(type, data))
+        others = {_type_of(x) for x in data if type(x) not in numbers}
+        return reduce(promote, others.union(scalar_dtype(kind(0)) for kind in numbers)) if data else default_dtype()
+    if isinstance(data, Tensor):
+        return data.dtype
+    return from_numpy_dtype(data.dtype) if isinstance(data, np.ndarray | np.generic) else scalar_dtype(data)
+
+
+def array_of(data: Any, dtype: DType | None) -> np.ndarray[Any, Any]:
+    """A fresh array of Python data, with PyTorch's choice of dtype."""
+    if isinstance(data, str | bytes):
+        raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
+    if isinstance(data, Tensor):
+        data = data._read("a copy")
+    elif hasattr(data, "__array__") or hasattr(data, "__array_interface__"):
+        data = np.asarray(data)
+    if isinstance(data, np.ndarray):
+        dtype = dtype or from_numpy_dtype(data.dtype)
+        array = new_array(data.shape, data.dtype)
+        np.copyto(array, data)
+    else:
+        array = _array_of_numbers(_plain(data))
+        if dtype is None:
+            dtype = _type_of(data)
+        else:
+            check_range(array, dtype)
+    with np.errstate(all="ignore"):
+        return at_line(np.ascontiguousarray(array.astype(dtype.numpy, copy=False)).reshape(array.shape))
+
+
+def _array_of_numbers(data: Any) -> np.ndarray[Any, Any]:
+    try:
+        array = np.array(data)
+    except ValueError:
+        raise (_ragged(data) or ValueError("expected sequences of equal length")) from None
+    if array.dtype.kind in "US":
+        if isinstance(_first_leaf(data), str | bytes):
+            raise ValueError(f"too many dimensions '{type(_first_leaf(data)).__name__}'")
+        raise TypeError("new(): invalid data type 'str'")
+    if array.dtype == object:
+        strange = [x for x in array.ravel() if not isinstance(x, int | float | complex)]
+        if strange:
+            raise RuntimeError(f"Could not infer dtype of {type(strange[0]).__name__}")
+    if array.dtype in (object, np.uint64):
+        raise ValueError("Overflow when unpacking long long")
+    return array
+
+
+def _ragged(data: Any, depth: int = 0) -> Exception | None:
+    """What is wrong with nested sequences that are not an array; None when nothing is found."""
+    sizes = [len(item) if hasattr(item, "__len__") else None for item in data]
+    for size in sizes[1:]:
+        if None in (size, sizes[0]) and size != sizes[0]:
+            return TypeError(f"expected numbers or sequences at dim {depth + 1}, got a mix of both")
+        if size != sizes[0]:
+            return ValueError(f"expected sequence of length {sizes[0]} at dim {depth + 1} (got {size})")
+    parts = (_ragged(item, depth + 1) for item, size in zip(data, sizes, strict=True) if size is not None)
+    return next((found for found in parts if found), None)
+
+
+@function(method=False)
+def tensor(
+    data: Any,
+    *,
+    dtype: DType | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """A new tensor that copies ``data`` (nested sequences, scalars, arrays, tensors)."""
+    if isinstance(data, Tensor):
+        copied = prim.cast(data.detach(), dtype=dtype or data.dtype)
+        return finish(copied.detach(), requires_grad, device)
+    if hasattr(data, "__tracecomp_tensor__"):
+        return finish(constant((), data, dtype or scalar_dtype(data)), requires_grad, device)
+    if isinstance(data, np.ndarray) and modes.recorder is not None and data.dtype.kind in "biufc":
+        return finish(prim.cast(wrap(data), dtype=dtype or from_numpy_dtype(data.dtype)), requires_grad, device)
+    return finish(wrap(array_of(data, dtype)), requires_grad, device)
+
+
+@function(method=False)
+def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
+    """A tensor over ``ndarray``'s own memory; TypeError for element types without a dtype."""
+    if not isinstance(ndarray, np.ndarray):
+        raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
+    from_numpy_dtype(ndarray.dtype)
+    if any(s < 0 for s in ndarray.strides):
+        raise ValueError(
+            "At least one stride in the given numpy array is negative, and tensors with negative strides are not "
+            "currently supported. (You can probably work around this by making a copy of your array with "
+            "array.copy().)"
+        )
+    return wrap_shared(ndarray)
+
+
+@function("asarray", method=False)
+def as_tensor(
+    data: Any,
+    dtype: DType | None = None,
+    device: Any = None,
+    *,
+    copy: bool | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """``data`` as a tensor, sharing memory with arrays and tensors where the dtype allows."""
+    if isinstance(data, Tensor):
+        result = data if dtype is None or dtype is data.dtype else prim.cast(data, dtype=dtype)
+    elif isinstance(data, np.ndarray) and (dtype is None or dtype.numpy == data.dtype):
+        result = from_numpy(data)
+    else:
+        result = wrap(array_of(data, dtype))
+    if copy and result is data:
+        result = prim.cast(result, dtype=result.dtype)
+    return finish(result, requires_grad, device)
+
+
+@function(method=False)
+def scalar_tensor(
+    s: Number, *, dtype: DType | None = None, device: Any = None, layout: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """A 0-d tensor of one number, float unless ``dtype`` says otherwise."""
+    return finish(constant((), s, dtype or default_dtype()), requires_grad, device)
+
+
+def _publish_filled(name: str, value: Number) -> None:
+    """``name(size)``, ``name_like(t)`` and ``t.new_name(size)`` of one value."""
+
+    def sized(
+        *size: Any, dtype: DType | None = None, layout: Any = None, device: Any = None,
+        requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None, names: Any = None,
+    ) -> Tensor:  # fmt: skip
+        shape = new_shape(size)
+        return finish(constant(shape, value, dtype or default_dtype()), requires_grad, device)
+
+    def like(
+        input: Tensor, *, dtype: DType | None = None, layout: Any = None, device: Any = None,
+        requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
+    ) -> Tensor:  # fmt: skip
+        return finish(constant(tuple(input.shape), value, dtype or input.dtype), requires_grad, device)
+
+    def new(
+        input: Tensor, *size: Any, dtype: DType | None = None, layout: Any = None, device: Any = None,
+        requires_grad: bool = False, pin_memory: bool = False,
+    ) -> Tensor:  # fmt: skip
+        return finish(constant(new_shape(size), value, dtype or input.dtype), requires_grad, device)
+
+    for fn, public, form in ((sized, name, {"method": False}), (like, f"{name}_like", {"method": False}),
+                             (new, f"new_{name}", {"only_method": True})):  # fmt: skip
+        fn.__name__ = public
+        fn.__doc__ = f"A tensor of {name}."
+        function(**form)(fn)
+
+
+for _name, _value in (("zeros", 0), ("ones", 1), ("empty", 0)):
+    _publish_filled(_name, _value)
+
+
+@function(method=False)
+def full(
+    size: Any, fill_value: Number, *, dtype: DType | None = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """A tensor of ``fill_value``, in its own dtype unless given."""
+    if not isinstance(size, Sequence):
+        raise TypeError(f"full(): argument 'size' (position 1) must be tuple of ints, not {type(size).__name__}")
+    return finish(_filled(new_shape((size,)), fill_value, dtype), requires_grad, device)
+
+
+def _filled(shape: tuple[int, ...], fill_value: Any, dtype: DType | None) -> Tensor:
+    if isinstance(fill_value, Tensor):
+        if fill_value.ndim:
+            raise RuntimeError(f"fill_value must be a number or a 0-d tensor, not of shape {list(fill_value.shape)}")
+        return prim.expand(cast(fill_value, dtype or fill_value.dtype), shape=shape).clone()
+    number: Any = operand(fill_value, "full", "fill_value")
+    return constant(shape, number, dtype or scalar_dtype(number))
+
+
+@function(method=False)
+def full_like(
+    input: Tensor, fill_value: Number, *, dtype: DType | None = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    """A tensor of ``fill_value`` with the shape and dtype of ``input``."""
+    return finish(_filled(tuple(input.shape), fill_value, dtype or input.dtype), requires_grad, device)
+
+
+@function(only_method=True)
+def new_full(
+    input: Tensor, size: Any, fill_value: Number, *, dtype: DType | None = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """A tensor of ``fill_value`` with ``input``'s dtype."""
+    return finish(_filled(new_shape((size,)), fill_value, dtype or input.dtype), requires_grad, device)
+
+
+@function(only_method=True)
+def new_tensor(
+    input: Tensor, data: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """``tensor(data)`` with ``input``'s dtype."""
+    return tensor(data, dtype=dtype or input.dtype, device=device, requires_grad=requires_grad)
+
+
+@function(method=False)
+def empty_strided(
+    size: Any, stride: Any, *, dtype: DType | None = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """Zeros with the given strides, in elements."""
+    kind = (dtype or default_dtype()).numpy
+    extent = 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if math.prod(size) else 0
+    flat = np.zeros(extent, kind)
+    strides = tuple(s * kind.itemsize for s in stride)
+    return finish(wrap(np.lib.stride_tricks.as_strided(flat, tuple(size), strides)), requires_grad, device)
+
+
+@function(only_method=True)
+def new_empty_strided(input: Tensor, size: Any, stride: Any, *, dtype: DType | None = None, **options: Any) -> Tensor:
+    """:func:`empty_strided` with ``input``'s dtype."""
+    return empty_strided(size, stride, dtype=dtype or input.dtype, **options)
+
+
+@function(method=False)
+def empty_permuted(size: Any, physical_layout: Any, *, dtype: DType | None = None, **options: Any) -> Tensor:
+    """Zeros whose memory order of dimensions is ``physical_layout``."""
+    order = tuple(physical_layout)
+    if sorted(order) != list(range(len(size))):
+        raise RuntimeError(f"Number of dimensions in size does not match the physical_layout {list(order)}")
+    strides, step = [0] * len(size), 1
+    for axis in reversed(order):
+        strides[axis] = step
+        step *= max(size[axis], 1)
+    return empty_strided(size, strides, dtype=dtype, **options)
+
+

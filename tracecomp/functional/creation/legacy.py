@@ -1,0 +1,58 @@
+"""``Tensor(...)`` called as a class, and the typed constructors ``FloatTensor``, ``LongTensor``, ..."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tracecomp.eager.fields import blank
+from tracecomp.eager.size import Size
+from tracecomp.eager.tensor import Tensor, wrap
+from tracecomp.functional.creation.creation import array_of, constant
+from tracecomp.functional.dims import new_shape
+from tracecomp.functional.promotion import cast
+from tracecomp.functional.publish import publish
+from tracecomp.ir import types
+from tracecomp.ir.types import DType, float32
+
+
+def legacy_tensor(dtype: DType, args: tuple[Any, ...]) -> Tensor:
+    """Sizes give an unset tensor, a sequence or array gives its data, a tensor is shared."""
+    if not args:
+        return constant((0,), 0, dtype)
+    first = args[0]
+    if len(args) == 1 and isinstance(first, Tensor):
+        return cast(first.detach(), dtype)
+    if isinstance(first, Size) or all(isinstance(a, int | np.integer) for a in args):
+        return constant(new_shape(args), 0, dtype)
+    if len(args) > 1 or isinstance(first, float | str):
+        raise TypeError(f"new(): data must be a sequence (got {type(first).__name__})")
+    return wrap(array_of(first, dtype))
+
+
+def _new(cls: type[Tensor], *args: Any, **kwargs: Any) -> Tensor:
+    if cls is not Tensor:
+        return blank(cls)
+    return legacy_tensor(float32, args)
+
+
+Tensor.__new__ = staticmethod(_new)  # type: ignore[assignment, method-assign]
+
+
+class _TypedMeta(type):
+    """``isinstance(x, FloatTensor)`` asks for the dtype; calling makes a tensor."""
+
+    dtype: DType
+
+    def __instancecheck__(cls, x: Any) -> bool:
+        return isinstance(x, Tensor) and x.dtype is cls.dtype
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Tensor:
+        return legacy_tensor(cls.dtype, args)
+
+
+for _dtype in (t for t in types.DTYPES if not t.is_complex):
+    _name = f"{types.type_word(_dtype)}Tensor"
+    publish(_name, _TypedMeta(_name, (), {"dtype": _dtype, "__doc__": f"Constructor of {_dtype.name} tensors."}))
+

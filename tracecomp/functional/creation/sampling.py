@@ -1,0 +1,361 @@
+"""Random tensors, composed from ``random_bits`` so that compiled programs draw the eager numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tracecomp.eager import rng
+from tracecomp.eager.modes import modes, no_grad
+from tracecomp.eager.rng import Generator
+from tracecomp.eager.tensor import Tensor, assign_, wrap
+from tracecomp.functional.creation.creation import finish
+from tracecomp.functional.default_dtype import default_dtype
+from tracecomp.functional.dims import Shape, new_shape
+from tracecomp.functional.elementwise.arithmetic import add, mul
+from tracecomp.functional.promotion import cast, not_implemented, with_zero_gradient
+from tracecomp.functional.publish import function, publish
+from tracecomp.functional.shape.shaping import to_shape
+from tracecomp.ir.arrays import at_line
+from tracecomp.ir.types import DType, broadcast_shapes, float32, float64, int64
+from tracecomp.ops.prim import prim
+
+_BITS = {"float16": 11, "bfloat16": 8, "float32": 24}
+
+
+def uniform(shape: Shape, dtype: DType, generator: Generator | None = None) -> Tensor:
+    """Numbers of [0, 1), as many bits as the dtype's significand holds."""
+    if dtype is float64:
+        high, low = (_low_bits(shape, n, generator) for n in (26, 27))
+        exact = prim.add(prim.mul(prim.cast(high, dtype=float64), 2.0**27), prim.cast(low, dtype=float64))
+        return prim.mul(exact, 2.0**-53)
+    bits = _BITS[dtype.name]
+    return cast(prim.mul(prim.cast(_low_bits(shape, bits, generator), dtype=float32), 2.0**-bits), dtype)
+
+
+def _low_bits(shape: Shape, count: int, generator: Generator | None) -> Tensor:
+    return prim.bitwise_and(rng.bits(shape, generator), (1 << count) - 1)
+
+
+def gaussian(shape: Shape, dtype: DType, generator: Generator | None = None) -> Tensor:
+    """Standard normal numbers: the inverse of the distribution function at uniform points."""
+    wide = float64 if dtype is float64 else float32
+    bits = 52 if wide is float64 else 23
+    if wide is float64:
+        high, low = (prim.cast(_low_bits(shape, 26, generator), dtype=float64) for _ in range(2))
+        place = prim.add(prim.mul(high, 2.0**26), low)
+    else:
+        place = prim.cast(_low_bits(shape, bits, generator), dtype=float32)
+    odd = prim.add(prim.mul(place, 2.0 ** (1 - bits)), 2.0**-bits - 1.0)
+    return cast(prim.mul(prim.erfinv(odd), math.sqrt(2.0)), dtype)
+
+
+def integers(shape: Shape, low: int, high: int, generator: Generator | None = None) -> Tensor:
+    """Integers of [low, high) in int64."""
+    if low >= high:
+        raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
+    draw = prim.bitwise_and(prim.cast(rng.bits(shape, generator), dtype=int64), 0xFFFFFFFF)
+    if high - low > 1 << 32:
+        upper = prim.bitwise_and(prim.cast(rng.bits(shape, generator), dtype=int64), 0x7FFFFFFF)
+        draw = prim.bitwise_or(prim.shift_left(upper, 32), draw)
+    return prim.add(prim.remainder(draw, high - low), low)
+
+
+def _need_float(dtype: DType, kernel: str) -> DType:
+    if not dtype.is_floating_point:
+        raise not_implemented(kernel, dtype)
+    return dtype
+
+
+def _drawn(draw: Any, shape: Shape, dtype: DType, kernel: str, generator: Generator | None) -> Tensor:
+    """Complex numbers have independent parts; those of normal ones have variance 1/2."""
+    if not dtype.is_complex:
+        found: Tensor = draw(shape, _need_float(dtype, kernel), generator)
+        if modes.recorder is None and type(found) is Tensor:
+            found._data = at_line(found._data)
+        return found
+    pair = draw((*shape, 2), dtype.to_real(), generator)
+    return prim.view_as_complex(prim.mul(pair, math.sqrt(0.5)) if draw is gaussian else pair)
+
+
+_KERNELS = {"rand": (uniform, "check_uniform_bounds"), "randn": (gaussian, "normal_kernel_cpu")}
+
+
+def _publish_sampler(name: str) -> None:
+    draw, kernel = _KERNELS[name]
+
+    def sized(
+        *size: Any, dtype: DType | None = None, generator: Generator | None = None, layout: Any = None,
+        device: Any = None, requires_grad: bool = False, pin_memory: bool = False, names: Any = None,
+    ) -> Tensor:  # fmt: skip
+        shape = new_shape(size)
+        return finish(_drawn(draw, shape, dtype or default_dtype(), kernel, generator), requires_grad, device)
+
+    def like(
+        input: Tensor, *, dtype: DType | None = None, generator: Generator | None = None, layout: Any = None,
+        device: Any = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
+    ) -> Tensor:  # fmt: skip
+        found = _drawn(draw, tuple(input.shape), dtype or input.dtype, kernel, generator)
+        return finish(found, requires_grad, device)
+
+    def flexible(*size: Any, **options: Any) -> Tensor:
+        if "size" in options:
+            size = (*size, options.pop("size"))
+        return sized(*size, **options)
+
+    for fn, public in ((flexible, name), (like, f"{name}_like")):
+        fn.__name__ = public
+        fn.__doc__ = f"{'Uniform numbers of [0, 1)' if name == 'rand' else 'Standard normal numbers'}."
+        function(method=False)(fn)
+
+
+_publish_sampler("rand")
+_publish_sampler("randn")
+
+
+def _bounds(args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> tuple[int, int, tuple[Any, ...]]:
+    """(low, high, the rest) where ``low`` may have been left out."""
+    rest = list(args)
+    if "high" in kwargs:
+        high = kwargs.pop("high")
+        low = kwargs.pop("low", None)
+        low = (rest.pop(0) if rest and isinstance(rest[0], int) else 0) if low is None else low
+        return int(low), int(high), tuple(rest)
+    low = kwargs.pop("low", None)
+    if low is None:
+        low = rest.pop(0)
+    if (rest and isinstance(rest[0], int | np.integer)) or (rest and isinstance(rest[0], Tensor) and not rest[0].ndim):
+        return int(low), int(rest.pop(0)), tuple(rest)
+    return 0, int(low), tuple(rest)
+
+
+@function(method=False)
+def randint(*args: Any, dtype: DType | None = None, generator: Generator | None = None, **kwargs: Any) -> Tensor:
+    """``randint(low=0, high, size)``: uniform integers of [low, high)."""
+    low, high, rest = _bounds(args, kwargs, "randint")
+    size = kwargs.pop("size") if "size" in kwargs else rest[0]
+    drawn = cast(integers(new_shape((size,)), low, high, generator), dtype or int64)
+    return finish(drawn, kwargs.get("requires_grad", False), kwargs.get("device"))
+
+
+@function(method=False)
+def randint_like(input: Tensor, *args: Any, dtype: DType | None = None, **kwargs: Any) -> Tensor:
+    """Uniform integers of [low, high) in the shape and dtype of ``input``."""
+    low, high, _ = _bounds(args, kwargs, "randint_like")
+    drawn = cast(integers(tuple(input.shape), low, high, kwargs.get("generator")), dtype or input.dtype)
+    return finish(drawn, kwargs.get("requires_grad", False), kwargs.get("device"))
+
+
+@function(method=False)
+def randperm(
+    n: int, *, generator: Generator | None = None, dtype: DType = int64, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """A random permutation of 0 ... n - 1: the order of random keys."""
+    if n < 0:
+        raise RuntimeError(f"n must be non-negative, got {n}")
+    keys = prim.shift_left(prim.cast(rng.bits((n,), generator), dtype=int64), 32)
+    keys = prim.bitwise_xor(keys, prim.cast(rng.bits((n,), generator), dtype=int64))
+    return finish(cast(prim.sort(keys, axis=0, descending=False)[1], dtype), requires_grad, device)
+
+
+@function(method=False, composite=True)
+def normal(
+    mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Generator | None = None,
+    dtype: DType | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """Normal numbers with the given means and deviations: tensors, numbers, or numbers with a size."""
+    if isinstance(std, Tensor):
+        if bool((std < 0).any()):
+            raise RuntimeError("normal expects all elements of std >= 0.0")
+    elif std < 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
+    given = [x for x in (mean, std) if isinstance(x, Tensor)]
+    if given:
+        shape = broadcast_shapes(*(tuple(x.shape) for x in given))
+        kind = given[0].dtype
+    else:
+        if size is None:
+            raise TypeError("normal() received an invalid combination of arguments: size is missing")
+        shape, kind = new_shape((size,)), dtype or default_dtype()
+    drawn = gaussian(shape, _need_float(kind, "normal_kernel_cpu"), generator)
+    return finish(cast(add(mul(drawn, std), mean), kind), requires_grad, device)
+
+
+def _check_probability(p: Any) -> None:
+    values = p._data if isinstance(p, Tensor) else np.asarray(p)
+    if not np.all((values >= 0) & (values <= 1)):
+        raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
+
+
+def _below(shape: Shape, p: Any, generator: Generator | None) -> Tensor:
+    _check_probability(p)
+    dtype = p.dtype if isinstance(p, Tensor) and p.dtype is float64 else float32
+    bound = cast(p.detach(), dtype) if isinstance(p, Tensor) else float(p)
+    return prim.lt(uniform(shape, dtype, generator), bound)
+
+
+@function(composite=True)
+def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None) -> Tensor:
+    """1 with the probabilities of ``input`` (or with ``p``), else 0."""
+    if p is None:
+        _need_float(input.dtype, "bernoulli_tensor_cpu_p_")
+    drawn = _below(tuple(input.shape), input if p is None else p, generator)
+    return with_zero_gradient(cast(drawn, input.dtype), input)
+
+
+@function(composite=True)
+def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
+    """Poisson numbers with the rates ``input``; drawn by numpy from a key of the generator."""
+    rates = input._read("poisson()")
+    if (rates < 0).any():
+        raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
+    key = rng.bits((2,), generator).numpy().astype(np.uint64)
+    stream = np.random.Generator(np.random.Philox(key=int(key[0]) << 32 ^ int(key[1])))
+    return wrap(np.asarray(stream.poisson(rates)).astype(rates.dtype))
+
+
+@function(composite=True)
+def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
+    """Binomial numbers; drawn by numpy from a key of the generator."""
+    key = rng.bits((2,), generator).numpy().astype(np.uint64)
+    stream = np.random.Generator(np.random.Philox(key=int(key[0]) << 32 ^ int(key[1])))
+    drawn = stream.binomial(count._read("binomial()").astype(np.int64), prob._read("binomial()"))
+    return wrap(np.asarray(drawn).astype(count._data.dtype))
+
+
+@function(composite=True)
+def multinomial(
+    input: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None
+) -> Tensor:
+    """Indices drawn with the weights of each row, with or without replacement."""
+    if input.ndim not in (1, 2):
+        raise RuntimeError("prob_dist must be 1 or 2 dim")
+    _need_float(input.dtype, "multinomial")
+    count = input.shape[-1]
+    if num_samples <= 0:
+        raise RuntimeError("cannot sample n_sample <= 0 samples")
+    if not replacement and num_samples > count:
+        raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
+    weights = input._data
+    if not np.all(np.isfinite(weights) & (weights >= 0)):
+        raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
+    if np.any(weights.sum(-1) <= 0):
+        raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
+    with no_grad():
+        p = cast(to_shape(input, (1, count)) if input.ndim == 1 else input, float64)
+        drawn = _with_replacement(p, num_samples, generator) if replacement else _without(p, num_samples, generator)
+    return to_shape(drawn, (num_samples,)) if input.ndim == 1 else drawn
+
+
+def _with_replacement(p: Tensor, samples: int, generator: Generator | None) -> Tensor:
+    rows, count = p.shape
+    running = prim.cumsum(p, axis=1)
+    total = prim.slice(running, starts=(0, count - 1), stops=(rows, count), steps=(1, 1))
+    u = prim.mul(uniform((rows, samples), float64, generator), total)
+    passed = prim.le(prim.reshape(running, shape=(rows, 1, count)), prim.reshape(u, shape=(rows, samples, 1)))
+    place = prim.sum(prim.cast(passed, dtype=int64), axes=(2,))
+    return prim.minimum(place, count - 1)
+
+
+def _without(p: Tensor, samples: int, generator: Generator | None) -> Tensor:
+    """The largest of p / exponential noise."""
+    noise = prim.neg(prim.log1p(prim.neg(uniform(tuple(p.shape), float64, generator))))
+    order = prim.sort(prim.div(p, prim.add(noise, 1e-300)), axis=1, descending=True)[1]
+    return prim.slice(order, starts=(0, 0), stops=(p.shape[0], samples), steps=(1, 1))
+
+
+def _publish_inplace(name: str, draw: Any, doc: str, floats: bool = True) -> None:
+    """``x.name_(...)`` overwrites with random numbers; ``draw(x, dtype, generator, ...)`` makes them."""
+
+    def run(input: Tensor, *args: Any, generator: Generator | None = None, **kwargs: Any) -> Tensor:
+        if floats:
+            _need_float(input.dtype, f"{name}_cpu")
+        with no_grad():
+            drawn = cast(draw(input, generator, *args, **kwargs), input.dtype)
+        assign_(input, drawn)
+        return input
+
+    def fresh(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        return run(prim.cast(input.detach(), dtype=input.dtype), *args, **kwargs)
+
+    run.__name__, run.__doc__ = f"{name}_", doc
+    fresh.__name__, fresh.__doc__ = name, doc
+    publish(f"{name}_", run, only_method=True)
+    if name not in ("normal", "bernoulli", "random"):
+        publish(name, fresh, only_method=True)
+
+
+def _uniform(x: Tensor, generator: Generator | None, from_: float = 0.0, to: float = 1.0, **named: float) -> Tensor:
+    low = named.get("from", from_)
+    if low > to:
+        raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low} > to={to}")
+    return prim.add(prim.mul(uniform(tuple(x.shape), x.dtype, generator), to - low), low)
+
+
+def _normal(x: Tensor, generator: Generator | None, mean: float = 0.0, std: float = 1.0) -> Tensor:
+    if std < 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
+    return prim.add(prim.mul(gaussian(tuple(x.shape), x.dtype, generator), float(std)), float(mean))
+
+
+def _open_log(x: Tensor, generator: Generator | None) -> Tensor:
+    """log(1 - u) for uniform u."""
+    return prim.log1p(prim.neg(uniform(tuple(x.shape), x.dtype, generator)))
+
+
+def _exponential(x: Tensor, generator: Generator | None, lambd: float = 1.0) -> Tensor:
+    if lambd <= 0:
+        raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
+    return prim.div(prim.neg(_open_log(x, generator)), float(lambd))
+
+
+def _cauchy(x: Tensor, generator: Generator | None, median: float = 0.0, sigma: float = 1.0) -> Tensor:
+    if sigma <= 0:
+        raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
+    turn = prim.mul(prim.sub(uniform(tuple(x.shape), x.dtype, generator), 0.5), math.pi)
+    return prim.add(prim.mul(prim.tan(turn), float(sigma)), float(median))
+
+
+def _log_normal(x: Tensor, generator: Generator | None, mean: float = 1.0, std: float = 2.0) -> Tensor:
+    if std <= 0:
+        raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
+    return prim.exp(_normal(x, generator, mean, std))
+
+
+def _geometric(x: Tensor, generator: Generator | None, p: float) -> Tensor:
+    if not 0 < p < 1:
+        raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
+    noise = prim.log1p(prim.neg(uniform(tuple(x.shape), float64, generator)))
+    return prim.maximum(prim.ceil(prim.div(noise, math.log1p(-p))), 1.0)
+
+
+def _bernoulli(x: Tensor, generator: Generator | None, p: Any = 0.5) -> Tensor:
+    return _below(tuple(x.shape), p, generator)
+
+
+def _random(
+    x: Tensor, generator: Generator | None, from_: int | None = None, to: int | None = None, **named: int
+) -> Tensor:
+    low = named.get("from", from_)
+    if to is None and low is not None:
+        low, to = 0, low
+    if to is None:
+        bits = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53, "bool": 1}.get(x.dtype.name)
+        to = 1 << (x.dtype.itemsize * 8 - x.dtype.signed if bits is None else bits)
+        to = to if to < 1 << 63 else (1 << 63) - 1
+    return integers(tuple(x.shape), low or 0, to, generator)
+
+
+_publish_inplace("uniform", _uniform, "Uniform numbers of [from, to).")
+_publish_inplace("normal", _normal, "Normal numbers.")
+_publish_inplace("exponential", _exponential, "Exponential numbers of rate ``lambd``.")
+_publish_inplace("cauchy", _cauchy, "Cauchy numbers.")
+_publish_inplace("log_normal", _log_normal, "Numbers whose logarithm is normal.")
+_publish_inplace("geometric", _geometric, "How many trials a first success takes.", floats=False)
+_publish_inplace("bernoulli", _bernoulli, "1 with probability ``p``, else 0.", floats=False)
+_publish_inplace("random", _random, "Uniform integers of [from, to), by default all the dtype holds.", floats=False)
+

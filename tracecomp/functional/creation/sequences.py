@@ -1,0 +1,165 @@
+"""Sequences: ``arange``, ``linspace``, ``eye`` and triangular indices."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tracecomp.eager.tensor import Tensor, create, wrap
+from tracecomp.functional.creation.creation import constant, finish
+from tracecomp.functional.default_dtype import default_dtype
+from tracecomp.functional.dims import is_index
+from tracecomp.functional.promotion import Number, cast, operand, scalar
+from tracecomp.functional.publish import function
+from tracecomp.ir.types import DType, float64, int64
+from tracecomp.ops.prim import prim
+
+
+@function(method=False)
+def arange(
+    start: Number, end: Number | None = None, step: Number = 1, *, dtype: DType | None = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """start, start + step, ... below ``end``; ``arange(end)`` starts at 0."""
+    if end is None:
+        start, end = 0, start
+    bounds: list[Any] = [operand(x, "arange", name) for x, name in ((start, "start"), (end, "end"), (step, "step"))]
+    start, end, step = (x.item() if isinstance(x, Tensor) else x for x in bounds)
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    if (step > 0 and start > end) or (step < 0 and start < end):
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    if not all(isinstance(x, int) or math.isfinite(x) for x in (start, end)):
+        raise RuntimeError(f"unsupported range: {start} -> {end}")
+    if dtype is None:
+        dtype = default_dtype() if any(isinstance(x, float) for x in (start, end, step)) else int64
+    if dtype.is_floating_point:
+        count = math.ceil((end - start) / step)
+    else:
+        start, end, step = (x if isinstance(x, int) else int(x) for x in (start, end, step))
+        if step == 0:
+            raise ValueError("step must be nonzero")
+        count = max(0, -((start - end) // step))
+    return finish(_sequence(count, start, step, dtype), requires_grad, device)
+
+
+def _sequence(count: int, start: Number, step: Number, dtype: DType) -> Tensor:
+    """start + step * i in ``dtype``; computed in the float64 or int64 range first for exactness."""
+    index = create("iota", shape=(count,), axis=0, dtype=_wide(dtype))
+    if step != 1:
+        index = prim.mul(index, scalar(step, index.dtype))
+    if start != 0:
+        index = prim.add(index, scalar(start, index.dtype))
+    return cast(index, dtype)
+
+
+def _wide(dtype: DType) -> DType:
+    return float64 if dtype.is_floating_point else int64
+
+
+@function(method=False)
+def range_(start: Number, end: Number | None = None, step: Number = 1, *, dtype: DType | None = None) -> Tensor:
+    """Like :func:`arange` but including ``end``."""
+    if end is None:
+        start, end = 0, start
+    count = math.floor((end - start) / step) + 1
+    return _sequence(count, start, step, dtype or default_dtype())
+
+
+@function(method=False)
+def linspace(
+    start: Any, end: Any, steps: int, *, dtype: DType | None = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """``steps`` evenly spaced numbers from ``start`` to ``end``, both included."""
+    return finish(_linspace(start, end, steps, dtype or default_dtype()), requires_grad, device)
+
+
+def _number(x: Any, name: str) -> Number:
+    if isinstance(x, Tensor):
+        if x.ndim:
+            raise RuntimeError(f"{name} only supports 0-dimensional start and end tensors")
+        number: Number = x.item()
+        return number
+    return x
+
+
+def _check_steps(name: str, steps: Any) -> None:
+    if not is_index(steps):
+        raise TypeError(f"{name}() received an invalid combination of arguments: steps must be int, not {steps!r}")
+    if steps < 0:
+        raise RuntimeError("number of steps must be non-negative")
+
+
+def _linspace(start: Any, end: Any, steps: int, dtype: DType) -> Tensor:
+    start, end = _number(start, "linspace"), _number(end, "linspace")
+    _check_steps("linspace", steps)
+    if steps == 1:
+        return constant((1,), start, dtype)
+    width = dtype.numpy if dtype.is_floating_point else np.dtype(np.float64)
+    if dtype.kind == "int":
+        start, end = int(start), int(end)
+    first, last = width.type(start), width.type(end)
+    step = (last - first) / width.type(max(steps - 1, 1))
+    index = np.arange(steps).astype(width)
+    half = np.arange(steps) < steps // 2
+    values = np.where(half, first + step * index, last - step * (steps - 1 - index))
+    return wrap(values.astype(dtype.numpy))
+
+
+@function(method=False)
+def logspace(
+    start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: DType | None = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """``base`` to the powers of :func:`linspace`."""
+    dtype = dtype or default_dtype()
+    width = np.dtype(np.float64)
+    start, end = _number(start, "logspace"), _number(end, "logspace")
+    _check_steps("logspace", steps)
+    if dtype.kind == "int":
+        start, end = int(start), int(end)
+    powers = np.linspace(start, end, steps, dtype=width) if steps != 1 else np.asarray([start], width)
+    with np.errstate(all="ignore"):
+        return finish(wrap(np.power(width.type(base), powers).astype(dtype.numpy)), requires_grad, device)
+
+
+@function(method=False)
+def eye(
+    n: int, m: int | None = None, *, dtype: DType | None = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """The identity matrix, ``n`` x ``m``."""
+    m = n if m is None else m
+    for value, name in ((n, "n"), (m, "m")):
+        if value < 0:
+            raise RuntimeError(f"{name} must be greater or equal to 0, got {value}")
+    row = create("iota", shape=(n, m), axis=0, dtype=int64)
+    column = create("iota", shape=(n, m), axis=1, dtype=int64)
+    return finish(cast(prim.eq(row, column), dtype or default_dtype()), requires_grad, device)
+
+
+def _indices(row: int, col: int, offset: int, lower: bool, dtype: DType) -> Tensor:
+    for value, name in ((row, "row"), (col, "col")):
+        if value < 0:
+            raise RuntimeError(f"{name} must be non-negative, got {value}")
+    mask = np.tri(row, col, offset, dtype=bool) if lower else ~np.tri(row, col, offset - 1, dtype=bool)
+    return wrap(np.stack(np.nonzero(mask)).astype(dtype.numpy))
+
+
+@function(method=False)
+def tril_indices(
+    row: int, col: int, offset: int = 0, *, dtype: DType = int64, device: Any = None, layout: Any = None
+) -> Tensor:
+    """Row and column indices of the lower triangle, shape (2, k)."""
+    return finish(_indices(row, col, offset, True, dtype), False, device)
+
+
+@function(method=False)
+def triu_indices(
+    row: int, col: int, offset: int = 0, *, dtype: DType = int64, device: Any = None, layout: Any = None
+) -> Tensor:
+    """Row and column indices of the upper triangle, shape (2, k)."""
+    return finish(_indices(row, col, offset, False, dtype), False, device)

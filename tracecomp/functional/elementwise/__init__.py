@@ -1,0 +1,1 @@
+"""Functions that treat every element alike, and conversions between types."""

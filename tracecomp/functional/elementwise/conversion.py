@@ -1,0 +1,263 @@
+"""Types and devices of tensors: conversions, queries, ``iinfo`` and ``finfo``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tracecomp.eager import device as devices
+from tracecomp.eager.tensor import Tensor
+from tracecomp.functional.default_dtype import get_default_dtype, set_default_dtype
+from tracecomp.functional.promotion import can_cast as _can_cast
+from tracecomp.functional.promotion import cast, dtype_argument, operand
+from tracecomp.functional.promotion import result_dtype as _result_dtype
+from tracecomp.functional.publish import function, publish
+from tracecomp.ir import types
+from tracecomp.ir.types import DType, promote, type_word
+from tracecomp.ops.prim import prim
+
+_CONVERSIONS = {
+    "float": types.float32, "double": types.float64, "half": types.float16, "bfloat16": types.bfloat16,
+    "int": types.int32, "long": types.int64, "short": types.int16, "char": types.int8, "byte": types.uint8,
+    "bool": types.bool_, "cfloat": types.complex64, "cdouble": types.complex128,
+}  # fmt: skip
+
+
+def _publish_conversion(name: str, dtype: DType) -> None:
+    def convert(input: Tensor, memory_format: Any = None) -> Tensor:
+        return cast(input, dtype)
+
+    convert.__name__, convert.__doc__ = name, f"``input`` as {dtype.name}; itself when it is already."
+    function(only_method=True)(convert)
+
+
+for _name, _dtype in _CONVERSIONS.items():
+    _publish_conversion(_name, _dtype)
+
+
+@function(only_method=True)
+def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """Another dtype, or that of another tensor; the CPU is the only device. Itself when nothing changes."""
+    dtype, copy = kwargs.get("dtype"), kwargs.get("copy", False)
+    where = kwargs.get("device")
+    plain = []
+    for arg in args:
+        if isinstance(arg, DType):
+            dtype = arg
+        elif isinstance(arg, Tensor):
+            dtype = arg.dtype
+        elif isinstance(arg, type):
+            dtype = dtype_argument(arg, "to")
+        elif isinstance(arg, bool) or arg is None:
+            plain.append(arg)
+        else:
+            where = arg
+    if len(plain) > 1:
+        copy = plain[1]
+    if isinstance(kwargs.get("other"), Tensor):
+        dtype = kwargs["other"].dtype
+    devices.check_device(where)
+    if dtype is None or dtype is input.dtype:
+        return prim.cast(input, dtype=input.dtype) if copy else input
+    return prim.cast(input, dtype=dtype)
+
+
+@function(only_method=True)
+def type_as(input: Tensor, other: Tensor) -> Tensor:
+    """``input`` in the dtype of ``other``."""
+    return cast(input, other.dtype)
+
+
+_TYPES = {f"{type_word(t)}Tensor": t for t in types.DTYPES}
+
+
+def dtype_of_type(kind: Any) -> DType:
+    """The dtype of ``torch.FloatTensor`` (class or string) or of a dtype itself."""
+    if isinstance(kind, DType):
+        return kind
+    found = getattr(kind, "dtype", None)
+    if isinstance(found, DType):
+        return found
+    dtype = _TYPES.get(str(kind).rpartition(".")[2])
+    if dtype is None:
+        raise ValueError(f"invalid type: {kind!r}")
+    return dtype
+
+
+@function(only_method=True)
+def type_(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
+    """The type's name, as ``torch.FloatTensor``; with an argument, a conversion."""
+    if dtype is None:
+        return f"torch.{type_word(input.dtype)}Tensor"
+    return cast(input, dtype_of_type(dtype))
+
+
+@function(only_method=True)
+def cpu(input: Tensor, memory_format: Any = None) -> Tensor:
+    """``input`` itself."""
+    return input
+
+
+@function(only_method=True)
+def cuda(input: Tensor, device: Any = None, non_blocking: bool = False) -> Tensor:
+    """AssertionError: there is no accelerator."""
+    devices.check_device(device if device is not None else "cuda")
+    return input
+
+
+@function(only_method=True)
+def pin_memory(input: Tensor) -> Tensor:
+    """``input`` itself: host memory needs no pinning."""
+    return input
+
+
+@function(only_method=True)
+def is_pinned(input: Tensor) -> bool:
+    return False
+
+
+@function(only_method=True)
+def get_device(input: Tensor) -> int:
+    """-1: the CPU."""
+    return -1
+
+
+@function(only_method=True)
+def is_set_to(input: Tensor, tensor: Tensor) -> bool:
+    """Whether both look at the same memory in the same way."""
+    a, b = input._data, tensor._data
+    return (a.shape, a.strides, input._address()) == (b.shape, b.strides, tensor._address())
+
+
+def _constant(value: bool) -> Callable[[Tensor], bool]:
+    return lambda self: value
+
+
+for _name, _value in (("is_cuda", False), ("is_sparse", False), ("is_quantized", False), ("is_meta", False),
+                      ("is_mps", False), ("is_mkldnn", False), ("is_nested", False), ("is_cpu", True)):  # fmt: skip
+    publish(_name, property(_constant(_value)), only_method=True)
+publish("device", property(lambda self: devices.CPU, doc="The CPU."), only_method=True)
+publish("layout", property(lambda self: devices.strided, doc="Strided."), only_method=True)
+publish("names", property(lambda self: (None,) * self.ndim), only_method=True)
+
+
+@function()
+def is_floating_point(input: Tensor) -> bool:
+    """Whether the dtype is floating."""
+    return input.dtype.is_floating_point
+
+
+@function()
+def is_signed(input: Tensor) -> bool:
+    """Whether the dtype has negative numbers."""
+    return input.dtype.is_signed
+
+
+@function()
+def is_conj(input: Tensor) -> bool:
+    """False: conjugation is never lazy."""
+    return False
+
+
+@function()
+def is_neg(input: Tensor) -> bool:
+    """False: negation is never lazy."""
+    return False
+
+
+@function(method=False)
+def is_tensor(obj: Any) -> bool:
+    """Whether ``obj`` is a tensor."""
+    return isinstance(obj, Tensor)
+
+
+@function(method=False)
+def is_storage(obj: Any) -> bool:
+    """False: storages are not objects of their own."""
+    return False
+
+
+@function(method=False)
+def is_nonzero(input: Tensor) -> bool:
+    """The truth of a one-element tensor."""
+    return bool(input)
+
+
+@function(method=False)
+def numel(input: Tensor) -> int:
+    """How many elements ``input`` has."""
+    return input.numel()
+
+
+@function(method=False)
+def result_type(tensor1: Any, tensor2: Any) -> DType:
+    """The dtype that arithmetic on both has."""
+    return _result_dtype(operand(tensor1, "result_type"), operand(tensor2, "result_type"))
+
+
+@function(method=False)
+def promote_types(type1: DType, type2: DType) -> DType:
+    """The smallest dtype that holds both."""
+    return promote(dtype_argument(type1, "promote_types"), dtype_argument(type2, "promote_types"))
+
+
+@function(method=False)
+def can_cast(from_: DType, to: DType) -> bool:
+    """Whether in-place results of ``from_`` may be stored in ``to``."""
+    return _can_cast(dtype_argument(from_, "can_cast"), dtype_argument(to, "can_cast"))
+
+
+@function(method=False)
+def set_default_tensor_type(t: Any) -> None:
+    """The default dtype by a tensor type."""
+    set_default_dtype(dtype_of_type(t))
+
+
+publish("set_default_dtype", set_default_dtype)
+publish("get_default_dtype", get_default_dtype)
+
+
+class finfo:
+    """Limits of a floating dtype, or of the parts of a complex one."""
+
+    def __init__(self, type: DType | None = None) -> None:
+        dtype = type or get_default_dtype()
+        if not dtype.differentiable:
+            raise TypeError(
+                f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle '{dtype.name}'"
+            )
+        info: Any = _BFLOAT16 if dtype is types.bfloat16 else np.finfo(dtype.numpy)
+        self.bits = dtype.to_real().itemsize * 8
+        self.eps, self.max, self.min = float(info.eps), float(info.max), float(info.min)
+        self.tiny = self.smallest_normal = float(info.tiny)
+        self.resolution = 10.0**-info.precision
+        self.dtype = dtype.to_real().name
+
+    def __repr__(self) -> str:
+        return (
+            f"finfo(resolution={self.resolution:g}, min={self.min:g}, max={self.max:g}, eps={self.eps:g}, "
+            f"smallest_normal={self.smallest_normal:g}, tiny={self.tiny:g}, dtype={self.dtype})"
+        )
+
+
+class _BFLOAT16:
+    eps, max, min, tiny, precision = 2.0**-7, 3.3895313892515355e38, -3.3895313892515355e38, 2.0**-126, 2
+
+
+class iinfo:
+    """Limits of an integer dtype."""
+
+    def __init__(self, type: DType) -> None:
+        if type.kind != "int":
+            raise TypeError(f"torch.iinfo() requires an integer input type. Use torch.finfo to handle '{type.name}'")
+        info = np.iinfo(type.numpy)
+        self.bits, self.max, self.min, self.dtype = type.itemsize * 8, int(info.max), int(info.min), type.name
+
+    def __repr__(self) -> str:
+        return f"iinfo(min={self.min:g}, max={self.max:g}, dtype={self.dtype})"
+
+
+publish("finfo", finfo)
+publish("iinfo", iinfo)

@@ -1,0 +1,399 @@
+"""``x[...]`` and ``x[...] = v``: integers, slices, Ellipsis, None, masks and index tensors, mixed.
+
+An index is resolved in two steps. Everything basic (integers, slices, None) becomes one view. What is left are index
+tensors for some dimensions of that view, with masks already turned into positions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tracecomp.eager.modes import modes
+from tracecomp.eager.tensor import Tensor, assign_, create, wrap
+from tracecomp.functional.creation.creation import array_of, constant
+from tracecomp.functional.dims import Shape, as_index, is_index
+from tracecomp.functional.promotion import bring_exact, cast
+from tracecomp.functional.publish import function, publish
+from tracecomp.functional.shape.shaping import row_major, to_shape
+from tracecomp.ir.types import bool_, broadcast_shapes, int64, type_word, uint8
+from tracecomp.ops.prim import prim
+
+Advanced = list[tuple[int, Tensor]]
+
+
+def true_positions(mask: Tensor) -> Tensor:
+    """Positions of the true elements of a 1-d mask. In a recording their number is observed, their places computed."""
+    if modes.recorder is None:
+        return wrap(np.flatnonzero(mask._data))
+    ones = cast(mask, int64)
+    count = int(prim.sum(ones, axes=(0,)))
+    running = prim.sub(prim.cumsum(ones, axis=0), 1)
+    places = prim.where(mask, running, count)
+    total = mask.numel()
+    room = create("full", value=0, shape=(count + 1,), dtype=int64)
+    filled = prim.put(room, places, create("iota", shape=(total,), axis=0, dtype=int64), axis=0, mode="set")
+    return prim.slice(filled, starts=(0,), stops=(count,), steps=(1,))
+
+
+def mask_positions(mask: Tensor) -> list[Tensor]:
+    """One index tensor per dimension of a mask: where it is true."""
+    flat = true_positions(to_shape(mask, (mask.numel(),)))
+    found, rest = [], flat
+    for n in reversed(mask.shape):
+        found.append(prim.remainder(rest, max(n, 1)) if len(mask.shape) > 1 else rest)
+        rest = prim.floor_divide(rest, max(n, 1)) if len(mask.shape) > 1 else rest
+    return found[::-1]
+
+
+def normal_index(index: Tensor, size: int, axis: int) -> Tensor:
+    """Non-negative positions in int64; IndexError when one is out of range."""
+    places, here = index._data, size.real
+    negative = modes.recorder is not None or (places.size and places.min() < 0)
+    if places.size and (places.min() < -here or places.max() >= here):
+        bad = int(places[(places < -here) | (places >= here)].flat[0])
+        raise IndexError(f"index {bad} is out of bounds for dimension {axis} with size {size}")
+    index = cast(index, int64)
+    return prim.where(prim.lt(index, 0), prim.add(index, size), index) if negative else index
+
+
+def _index_tensor(item: Any) -> Tensor:
+    if isinstance(item, Tensor):
+        if item.dtype.is_floating_point or item.dtype.name in ("int8", "int16"):
+            raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
+        return cast(item, bool_) if item.dtype is uint8 else item
+    if isinstance(item, Sequence) and not len(item):
+        return wrap(np.zeros((0,), np.int64))
+    if isinstance(item, float | complex):
+        kind = type(item).__name__
+        raise IndexError(f"only integers, slices, `...`, None and tensors of integers or bools index (got {kind})")
+    array = array_of(list(item) if isinstance(item, range) else item, None)
+    if array.dtype.kind not in "iub":
+        raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
+    return wrap(array)
+
+
+def _is_basic(item: Any) -> bool:
+    if item is None or item is Ellipsis or isinstance(item, slice | bool | int | np.integer):
+        return True
+    return not isinstance(item, Tensor | np.ndarray | list | tuple | range) and is_index(item)
+
+
+def _consumed(item: Any) -> int:
+    """How many dimensions an index entry uses up."""
+    if item is None or item is Ellipsis or isinstance(item, bool):
+        return 0
+    if isinstance(item, Tensor) and item.dtype is bool_:
+        return item.ndim
+    return 1
+
+
+def _entries(key: Any, ndim: int) -> list[Any]:
+    """The index as one entry per dimension (None and masks aside): Ellipsis is spelled out."""
+    items = list(key) if isinstance(key, tuple) else [key]
+    items = [x if _is_basic(x) else _index_tensor(x) for x in items]
+    items = [bool(x) if isinstance(x, Tensor) and x.dtype is bool_ and not x.ndim else x for x in items]
+    used = sum(map(_consumed, items))
+    if used > ndim:
+        raise IndexError(f"too many indices for tensor of dimension {ndim}")
+    at = next((i for i, x in enumerate(items) if x is Ellipsis), None)
+    fill = [slice(None)] * (ndim - used)
+    if at is None:
+        return items + fill
+    rest = [x for x in items[at + 1 :] if x is not Ellipsis]
+    return [*items[:at], *fill, *rest]
+
+
+def _resolve(x: Tensor, key: Any) -> tuple[Tensor, Advanced]:
+    """The basic part of the index as a view of ``x``, and index tensors for some of its dimensions."""
+    if x.ndim == 0 and not isinstance(key, tuple) and isinstance(key, int) and not isinstance(key, bool):
+        raise IndexError(
+            "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a "
+            "0-dim tensor to a number"
+        )
+    starts, stops, steps = [0] * x.ndim, list(x.shape), [1] * x.ndim
+    shape: list[int] = []
+    advanced: Advanced = []
+    axis = 0
+    for item in _entries(key, x.ndim):
+        if item is None or isinstance(item, bool):
+            if isinstance(item, bool):
+                advanced.append((len(shape), wrap(np.zeros((1 if item else 0,), np.int64))))
+            shape.append(1)
+        elif isinstance(item, slice):
+            starts[axis], stops[axis], steps[axis] = _slice(item, x.shape[axis])
+            shape.append(-(-(stops[axis] - starts[axis]) // steps[axis]))
+            axis += 1
+        elif isinstance(item, Tensor):
+            advanced += _tensor_entry(item, x, axis, len(shape))
+            used = _consumed(item)
+            shape += x.shape[axis : axis + used]
+            axis += used
+        else:
+            starts[axis] = _integer(as_index(item), x.shape[axis], axis)
+            stops[axis] = starts[axis] + 1
+            axis += 1
+    view = x
+    if any(starts) or stops != list(x.shape) or any(s != 1 for s in steps):
+        view = prim.slice(x, starts=tuple(starts), stops=tuple(stops), steps=tuple(steps))
+    elif tuple(shape) == tuple(x.shape):
+        view = prim.reshape(x, shape=tuple(shape)) if not advanced else x
+    return to_shape(view, shape), advanced
+
+
+def _slice(item: slice, size: int) -> tuple[int, int, int]:
+    step = 1 if item.step is None else as_index(item.step)
+    if step <= 0:
+        raise ValueError("step must be greater than zero")
+    start = 0 if item.start is None else _clamped(as_index(item.start), size)
+    stop = size if item.stop is None else _clamped(as_index(item.stop), size)
+    return start, max(start, stop), step
+
+
+def _clamped(at: int, size: int) -> int:
+    """A bound of a slice, where it stands: negative ones count from the end."""
+    if at < 0:
+        at += size
+    return min(max(at, 0), size)
+
+
+def _integer(index: int, size: int, axis: int) -> int:
+    if not -size <= index < size:
+        raise IndexError(f"index {index} is out of bounds for dimension {axis} with size {size}")
+    return index + size if index < 0 else index
+
+
+def _tensor_entry(item: Tensor, x: Tensor, axis: int, place: int) -> Advanced:
+    """Index tensors for the dimensions ``item`` indexes, numbered from ``place`` in the view."""
+    if item.dtype is not bool_:
+        return [(place, normal_index(item, x.shape[axis], axis))]
+    for i, n in enumerate(item.shape):
+        if n != x.shape[axis + i]:
+            raise IndexError(
+                f"The shape of the mask {list(item.shape)} at index {i} does not match the shape of the indexed "
+                f"tensor {list(x.shape)} at index {axis + i}"
+            )
+    return [(place + i, p) for i, p in enumerate(mask_positions(item))]
+
+
+class _Plan:
+    """Several index tensors as one: the dimensions they index are brought together and merged."""
+
+    def __init__(self, view: Tensor, advanced: Advanced) -> None:
+        dims = [d for d, _ in advanced]
+        try:
+            self.index_shape = broadcast_shapes(*(tuple(t.shape) for _, t in advanced))
+        except RuntimeError:
+            shapes = ", ".join(str(list(t.shape)) for _, t in advanced)
+            raise IndexError(
+                f"shape mismatch: indexing tensors could not be broadcast together with shapes {shapes}"
+            ) from None
+        together = dims == list(range(dims[0], dims[0] + len(dims)))
+        self.axis = dims[0] if together else 0
+        self.view = view
+        rest = [i for i in range(view.ndim) if i not in dims]
+        self.order: Shape = (*rest[: self.axis], *dims, *rest[self.axis :])
+        sizes = [view.shape[i] for i in self.order]
+        k = len(dims)
+        self.open_shape = tuple(sizes)
+        self.merged_shape = (*sizes[: self.axis], math.prod(sizes[self.axis : self.axis + k]), *sizes[self.axis + k :])
+        self.index = self._linear(advanced)
+
+    def _linear(self, advanced: Advanced) -> Tensor:
+        (_, linear), *others = advanced
+        for dim, index in others:
+            linear = prim.add(prim.mul(linear, self.view.shape[dim]), index)
+        return prim.expand(linear, shape=self.index_shape)
+
+    def merged(self) -> Tensor:
+        x = self.view
+        if self.order != tuple(range(x.ndim)):
+            x = prim.permute(x, dims=self.order)
+        return to_shape(x, self.merged_shape)
+
+    def read(self) -> Tensor:
+        return prim.take(self.merged(), self.index, axis=self.axis)
+
+    def result_shape(self) -> Shape:
+        return (*self.merged_shape[: self.axis], *self.index_shape, *self.merged_shape[self.axis + 1 :])
+
+    def written(self, values: Tensor, mode: str) -> Tensor:
+        """The view with the indexed elements set to (or increased by) ``values``."""
+        src = fit(values, self.result_shape())
+        new = to_shape(prim.put(self.merged(), self.index, src, axis=self.axis, mode=mode), self.open_shape)
+        if self.order == tuple(range(self.view.ndim)):
+            return new
+        return prim.permute(new, dims=tuple(self.order.index(i) for i in range(len(self.order))))
+
+
+def fit(values: Tensor, shape: Shape) -> Tensor:
+    """``values`` broadcast to ``shape``; further leading dimensions of size 1 are dropped."""
+    have = tuple(values.shape)
+    while len(have) > len(shape) and have[0] == 1:
+        have = have[1:]
+    try:
+        return prim.expand(to_shape(values, have), shape=tuple(shape))
+    except RuntimeError:
+        raise RuntimeError(
+            f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to indexing result of "
+            f"shape {list(shape)}"
+        ) from None
+
+
+def getitem(self: Tensor, key: Any) -> Tensor:
+    """``self[key]``: a view for basic indices, a copy for index tensors and masks."""
+    view, advanced = _resolve(self, key)
+    return _Plan(view, advanced).read() if advanced else view
+
+
+def _value_tensor(value: Any, like: Tensor) -> Tensor:
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, bool | int | float | complex):
+        return constant((), value, like.dtype)
+    return wrap(array_of(value, None))
+
+
+def setitem(self: Tensor, key: Any, value: Any) -> None:
+    """``self[key] = value``, broadcast."""
+    values = _value_tensor(value, self)
+    mask = key if isinstance(key, Tensor) and key.dtype in (bool_, uint8) else None
+    if mask is not None and values.numel() == 1 and tuple(mask.shape) == tuple(self.shape[: mask.ndim]):
+        wide = to_shape(cast(mask, bool_), (*mask.shape, *(1 for _ in self.shape[mask.ndim :])))
+        assign_(self, prim.where(wide, to_shape(cast(values, self.dtype), ()), self))
+        return
+    view, advanced = _resolve(self, key)
+    if not advanced:
+        target = view if view is not self else self
+        assign_(target, fit(cast(values, self.dtype), tuple(target.shape)))
+        return
+    if values.dtype is not self.dtype and values.ndim:
+        raise RuntimeError(
+            "Index put requires the source and destination dtypes match, got "
+            f"{type_word(self.dtype)} for the destination and {type_word(values.dtype)} for the source."
+        )
+    assign_(view, _Plan(view, advanced).written(cast(values, self.dtype), "set"))
+
+
+publish("__getitem__", getitem, only_method=True)
+publish("__setitem__", setitem, only_method=True)
+
+
+def _index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> tuple[Tensor, Tensor]:
+    key = tuple(slice(None) if i is None else i for i in indices)
+    if values.dtype is not x.dtype:
+        raise RuntimeError(
+            f"Index put requires the source and destination dtypes match, got {type_word(x.dtype)} for the "
+            f"destination and {type_word(values.dtype)} for the source."
+        )
+    view, advanced = _resolve(x, key)
+    return view, _Plan(view, advanced).written(values, "add" if accumulate else "set")
+
+
+@function(composite=True)
+def index_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
+    """A copy of ``input`` with ``values`` set (or added) at the index tensors."""
+    return _index_put(input, indices, values, accumulate)[1]
+
+
+@function()
+def index_put__(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
+    """In-place form of :func:`index_put`."""
+    view, new = _index_put(input, indices, values, accumulate)
+    assign_(view, new)
+    return input
+
+
+def nonzero_mask(x: Tensor) -> Tensor:
+    return x if x.dtype is bool_ else prim.ne(x, 0)
+
+
+@function(composite=True)
+def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
+    """Positions of the nonzero elements: rows of a matrix, or one tensor per dimension."""
+    if input.ndim == 0:
+        flat = true_positions(nonzero_mask(to_shape(input, (1,))))
+        return (flat,) if as_tuple else create("full", value=0, shape=(flat.numel(), 0), dtype=int64)
+    found = mask_positions(nonzero_mask(input))
+    if as_tuple:
+        return tuple(found)
+    return prim.concat(*(to_shape(p, (p.numel(), 1)) for p in found), axis=1)
+
+
+@function(composite=True)
+def argwhere(input: Tensor) -> Tensor:
+    """:func:`nonzero` as a matrix."""
+    return nonzero(input)
+
+
+@function(composite=True)
+def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
+    """:func:`nonzero` with exactly ``size`` rows: cut off, or filled up."""
+    found = nonzero(input)
+    count, width = found.shape
+    if count >= size:
+        return found[:size]
+    return prim.pad(found, low=(0, 0), high=(size - count, 0), interior=(0, 0), value=fill_value) if width else (
+        found.new_zeros((size, 0))
+    )
+
+
+@function(composite=True)
+def masked_select(input: Tensor, mask: Tensor) -> Tensor:
+    """The elements where ``mask`` (broadcast) is true, in one dimension."""
+    if mask.dtype not in (bool_, uint8):
+        raise RuntimeError("masked_select: expected BoolTensor for mask")
+    shape = broadcast_shapes(tuple(input.shape), tuple(mask.shape))
+    x, m = prim.expand(input, shape=shape), prim.expand(cast(mask, bool_), shape=shape)
+    count = math.prod(shape)
+    return prim.take(to_shape(x, (count,)), true_positions(to_shape(m, (count,))), axis=0)
+
+
+def _need_mask(name: str, mask: Tensor) -> Tensor:
+    if mask.dtype is not bool_:
+        raise RuntimeError(f"{name} only supports boolean masks, but got mask with dtype {mask.dtype}")
+    return mask
+
+
+@function(inplace=True)
+def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
+    """``value`` where ``mask`` (broadcast) is true."""
+    mask = _need_mask("masked_fill", mask)
+    if isinstance(value, Tensor):
+        if value.ndim:
+            raise RuntimeError(
+                "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with "
+                f"{value.ndim} dimension(s)."
+            )
+        if value.dtype.is_complex and not input.dtype.is_complex:
+            raise RuntimeError(f"value cannot be converted to type {input.dtype.name} without overflow")
+        return prim.where(mask, cast(value, input.dtype), row_major(input))
+    if not input.dtype.differentiable and isinstance(value, float) and not value.is_integer():
+        raise RuntimeError(f"value cannot be converted to type {input.dtype.name} without overflow")
+    return prim.where(mask, bring_exact(value, input.dtype), row_major(input))
+
+
+@function(inplace=True, composite=True)
+def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """Elements of ``source``, in order, where ``mask`` (broadcast) is true."""
+    if input.dtype is not source.dtype:
+        raise RuntimeError(
+            f"masked_scatter: expected self and source to have same dtypes but got {type_word(input.dtype)} and "
+            f"{type_word(source.dtype)}"
+        )
+    shape = broadcast_shapes(tuple(input.shape), tuple(_need_mask("masked_scatter_", mask).shape))
+    x, m = prim.expand(input, shape=shape), prim.expand(mask, shape=shape)
+    count = math.prod(shape)
+    if source.numel() == 0 or count == 0:
+        return prim.cast(x, dtype=x.dtype)
+    order = prim.sub(prim.cumsum(cast(to_shape(m, (count,)), int64), axis=0), 1)
+    if source.numel() < count and int(order[-1]) >= source.numel():
+        raise RuntimeError(
+            f"masked_scatter: expected source to have at least as many elements ({source.numel()}) as the mask has ones"
+        )
+    order = prim.maximum(prim.minimum(order, source.numel() - 1), 0)
+    taken = prim.take(to_shape(source, (source.numel(),)), order, axis=0)
+    return prim.where(m, to_shape(taken, shape), x)

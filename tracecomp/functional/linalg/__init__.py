@@ -1,0 +1,1 @@
+"""Products, factorizations, solvers, norms and distances."""

@@ -1,0 +1,325 @@
+"""Factorizations of matrices: Cholesky, LU, QR, eigenvalues and singular values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracecomp.eager.modes import grad_enabled
+from tracecomp.eager.tensor import Tensor, create
+from tracecomp.functional.creation.creation import constant
+from tracecomp.functional.linalg.matmul import identity
+from tracecomp.functional.named_results import result_type_named
+from tracecomp.functional.promotion import cast, with_zero_gradient
+from tracecomp.functional.publish import function, namespaced, publish
+from tracecomp.functional.shape.shaping import matrix_transpose, to_shape
+from tracecomp.functional.shape.triangles import tril, triu
+from tracecomp.ir.types import broadcast_shapes, int32, int64
+from tracecomp.ops.prim import prim
+
+QrResult = result_type_named("linalg_qr", "Q R")
+
+
+OldQrResult = result_type_named("qr", "Q R")
+
+
+EighResult = result_type_named("linalg_eigh", "eigenvalues eigenvectors")
+
+
+SvdResult = result_type_named("linalg_svd", "U S Vh")
+
+
+OldSvdResult = result_type_named("svd", "U S V")
+
+
+LuResult = result_type_named("linalg_lu", "P L U")
+
+
+LuFactorResult = result_type_named("linalg_lu_factor", "LU pivots")
+
+
+LuFactorExResult = result_type_named("linalg_lu_factor_ex", "LU pivots info")
+
+
+LdlFactorResult = result_type_named("linalg_ldl_factor", "LD pivots")
+
+
+LdlFactorExResult = result_type_named("linalg_ldl_factor_ex", "LD pivots info")
+
+
+CholeskyExResult = result_type_named("linalg_cholesky_ex", "L info")
+
+
+GeqrfResult = result_type_named("geqrf", "a tau")
+
+
+def matrices(x: Any, name: str, square: bool = False) -> Tensor:
+    """A floating tensor of at least two dimensions, square if asked; PyTorch's errors otherwise."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name}(): argument 'A' (position 1) must be Tensor, not {type(x).__name__}")
+    if x.ndim < 2:
+        raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions.")
+    if square and x.shape[-1] != x.shape[-2]:
+        raise RuntimeError(
+            f"{name}: A must be batches of square matrices, but they are {x.shape[-2]} by {x.shape[-1]} matrices"
+        )
+    if not x.dtype.is_floating_point:
+        raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {x.dtype.name}")
+    return x
+
+
+def no_errors(x: Tensor) -> Tensor:
+    """``info`` of the ``_ex`` forms: zero for every matrix."""
+    return constant(tuple(x.shape[:-2]), 0, int32)
+
+
+@namespaced("linalg")
+def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
+    """Lower (or upper) triangular factor of symmetric positive-definite matrices; LinAlgError for others."""
+    return cholesky_ex(A, upper=upper, check_errors=True)[0]
+
+
+@namespaced("linalg")
+def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> Any:
+    """(factor, info): the order of the first leading minor that is not positive-definite, 0 if all are."""
+    factor, info = prim.cholesky(matrices(A, "linalg.cholesky", square=True), strict=check_errors)
+    return CholeskyExResult(matrix_transpose(factor) if upper else factor, info)
+
+
+@function()
+def cholesky_(input: Tensor, upper: bool = False) -> Tensor:
+    """:func:`linalg.cholesky` with ``upper`` positional."""
+    return cholesky(input, upper=upper)
+
+
+@namespaced("linalg")
+def qr(A: Tensor, mode: str = "reduced") -> Any:
+    """Orthogonal and upper triangular factors; mode "reduced", "complete" or "r" (empty Q)."""
+    if mode not in ("reduced", "complete", "r"):
+        raise RuntimeError(
+            f"qr received unrecognized mode '{mode}' but expected one of 'reduced' (default), 'r', or 'complete'"
+        )
+    q, r = prim.qr(matrices(A, "linalg.qr"), full=mode == "complete")
+    return QrResult(constant((0,), 0, A.dtype) if mode == "r" else q, r)
+
+
+@function()
+def qr_(input: Tensor, some: bool = True) -> Any:
+    """Orthogonal and upper triangular factors, reduced if ``some``."""
+    return OldQrResult(*qr(input, "reduced" if some else "complete"))
+
+
+@namespaced("linalg")
+def eigh(A: Tensor, UPLO: str = "L") -> Any:
+    """Eigenvalues, ascending, and eigenvectors of symmetric matrices, read from one triangle."""
+    return EighResult(*prim.eigh(_symmetric(A, UPLO), uplo=UPLO.upper()))
+
+
+def _symmetric(A: Tensor, uplo: str) -> Tensor:
+    if uplo.upper() not in ("L", "U"):
+        raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {uplo}")
+    return matrices(A, "linalg.eigh", square=True)
+
+
+@namespaced("linalg")
+def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
+    """Eigenvalues, ascending, of symmetric matrices."""
+    return eigh(A, UPLO)[0] if differentiated(A) else prim.eigvalsh(_symmetric(A, UPLO), uplo=UPLO.upper())
+
+
+def singular_values(x: Tensor) -> Tensor:
+    """Singular values, descending. Derivatives read the vectors too, which take longer."""
+    return prim.svd(x, full=False)[1] if differentiated(x) else prim.svdvals(x)
+
+
+def differentiated(x: Tensor) -> bool:
+    return grad_enabled() and x.requires_grad
+
+
+@namespaced("linalg")
+def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> Any:
+    """(U, singular values descending, V transposed)."""
+    return SvdResult(*prim.svd(matrices(A, "linalg.svd"), full=full_matrices))
+
+
+@namespaced("linalg")
+def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
+    """Singular values, descending."""
+    return singular_values(matrices(A, "linalg.svdvals"))
+
+
+@function()
+def svd_(input: Tensor, some: bool = True, compute_uv: bool = True) -> Any:
+    """(U, singular values, V), reduced if ``some``; U and V are zero unless ``compute_uv``."""
+    u, s, v = prim.svd(matrices(input, "svd"), full=not some)
+    if not compute_uv:
+        m, n = input.shape[-2:]
+        lead = tuple(input.shape[:-2])
+        return OldSvdResult(constant((*lead, m, m), 0, input.dtype), s, constant((*lead, n, n), 0, input.dtype))
+    return OldSvdResult(u, s, matrix_transpose(v))
+
+
+@namespaced("linalg")
+def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:
+    """(L and U in one matrix, LAPACK's row swaps counted from 1)."""
+    return LuFactorResult(*prim.lu_factor(matrices(A, "linalg.lu_factor"), fails=""))
+
+
+@namespaced("linalg")
+def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> Any:
+    """(LU, pivots, info)."""
+    return LuFactorExResult(*lu_factor(A, pivot=pivot), no_errors(A))
+
+
+def lower_unit(x: Tensor) -> Tensor:
+    k = min(x.shape[-2:])
+    x = x[..., :k]
+    square = identity(x) if x.shape[-2] == x.shape[-1] else tall_identity(x)
+    return prim.add(tril(x, -1), square)
+
+
+def tall_identity(x: Tensor) -> Tensor:
+    shape = tuple(x.shape)
+    row = create("iota", shape=shape, axis=len(shape) - 2, dtype=int64)
+    return cast(prim.eq(row, create("iota", shape=shape, axis=len(shape) - 1, dtype=int64)), x.dtype)
+
+
+def permutation_matrix(pivots: Tensor, size: int, like: Tensor) -> Tensor:
+    """P with A = P L U."""
+    order = prim.pivot_order(pivots, size=size)
+    row = create("iota", shape=(size, 1), axis=0, dtype=int64)
+    return cast(prim.eq(row, to_shape(order, (*order.shape[:-1], 1, size))), like.dtype)
+
+
+@function(composite=True)
+def lu_unpack(
+    LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True
+) -> Any:
+    """(P, L, U) of :func:`linalg.lu_factor`'s results."""
+    nothing = constant((0,), 0, LU_data.dtype)
+    m = LU_data.shape[-2]
+    k = min(LU_data.shape[-2:])
+    p = permutation_matrix(LU_pivots, m, LU_data) if unpack_pivots else nothing
+    if not unpack_data:
+        return LuResult(p, nothing, nothing)
+    return LuResult(p, lower_unit(LU_data), triu(LU_data[..., :k, :]))
+
+
+@namespaced("linalg")
+def lu(A: Tensor, *, pivot: bool = True) -> Any:
+    """(P, L, U) with A = P L U."""
+    return lu_unpack(*lu_factor(A, pivot=pivot))
+
+
+@function()
+def lu_(input: Tensor, pivot: bool = True, get_infos: bool = False) -> Any:
+    """(LU, pivots) and, if asked, infos."""
+    factors = tuple(lu_factor(input, pivot=pivot))
+    return (*factors, no_errors(input)) if get_infos else factors
+
+
+@namespaced("linalg")
+def ldl_factor(A: Tensor, *, hermitian: bool = False) -> Any:
+    """(L and D in one matrix, LAPACK's row swaps) of real symmetric matrices, read from the lower triangle.
+
+    A = P L D L' P' with unit lower triangular L and blocks of one or two rows in D. RuntimeError for singular ones.
+    Not differentiable.
+    """
+    return LdlFactorResult(*_ldl(A, "linalg.ldl_factor", strict=True)[:2])
+
+
+@namespaced("linalg")
+def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = False) -> Any:
+    """(LD, pivots, info) of :func:`ldl_factor`; info is the first block of D, from 1, that is zero, or 0."""
+    return LdlFactorExResult(*_ldl(A, "linalg.ldl_factor_ex", strict=check_errors))
+
+
+def _ldl(A: Tensor, name: str, strict: bool) -> tuple[Tensor, ...]:
+    factors, pivots, info = prim.ldl_factor(matrices(A, name, square=True))
+    if strict and bool(prim.ne(info, 0).any()):
+        raise RuntimeError(f"{name}: the matrix is singular: block {int(info.max())} of D is zero")
+    return factors, pivots, info
+
+
+@namespaced("linalg")
+def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False) -> Tensor:
+    """The solution of A X = B from :func:`ldl_factor` of A; batches are broadcast. Not differentiable."""
+    matrices(LD, "linalg.ldl_solve", square=True)
+    if B.ndim < 2 or B.shape[-2] != LD.shape[-1]:
+        raise RuntimeError(
+            f"Incompatible matrix sizes for linalg.ldl_solve: each A matrix is {LD.shape[-1]} by {LD.shape[-1]} but "
+            f"B has shape {list(B.shape)}"
+        )
+    if B.dtype != LD.dtype:
+        raise RuntimeError(
+            f"Expected b and A to have the same dtype, but found b of type {B.dtype} and A of type {LD.dtype} instead."
+        )
+    if pivots.dtype not in (int32, int64) or pivots.shape != LD.shape[:-1]:
+        raise RuntimeError(
+            f"linalg.ldl_solve: Expected pivots of dtype torch.int and shape {list(LD.shape[:-1])}, but got "
+            f"{pivots.dtype} and {list(pivots.shape)}"
+        )
+    lead = broadcast_shapes(tuple(LD.shape[:-2]), tuple(B.shape[:-2]))
+    parts = ((LD, LD.shape[-2:]), (B, B.shape[-2:]), (cast(pivots, int32), pivots.shape[-1:]))
+    return prim.ldl_solve(*(prim.expand(x, shape=(*lead, *own)) for x, own in parts))
+
+
+@namespaced("linalg")
+def householder_product(A: Tensor, tau: Tensor) -> Tensor:
+    """The first columns of the product of reflections I - tau v v' given below the diagonal of ``A``."""
+    matrices(A, "linalg.householder_product")
+    _fitting("torch.linalg.householder_product", A, tau)
+    if A.shape[-1] < tau.shape[-1]:
+        raise RuntimeError(
+            "torch.linalg.householder_product: input.shape[-1] must be greater than or equal to tau.shape[-1]"
+        )
+    return with_zero_gradient(prim.reflect(A, tau, tall_identity(A), turn=False), A)
+
+
+publish("orgqr", householder_product, method=True)
+
+
+def _fitting(name: str, input: Tensor, tau: Tensor, other: Tensor | None = None) -> None:
+    """Reflections, their factors and what they are applied to belong together."""
+    for what, given in (("tau", tau), ("other", other)):
+        if given is not None and given.dtype is not input.dtype:
+            raise RuntimeError(
+                f"{name}: Expected input and {what} to have the same dtype, but got {input.dtype} and {given.dtype}"
+            )
+    if tau.ndim != input.ndim - 1:
+        raise RuntimeError(
+            f"{name}: Expected tau to have one dimension less than input, but got tau.ndim equal to {tau.ndim} and "
+            f"input.ndim is equal to {input.ndim}"
+        )
+    if other is not None and other.ndim != input.ndim:
+        raise RuntimeError(
+            f"{name}: Expected other to have the same number of dimensions as input, but got other.ndim equal to "
+            f"{other.ndim} and input.ndim is equal to {input.ndim}"
+        )
+    lead = tuple(input.shape[:-2])
+    for what, found in (("tau", tau.shape[:-1]), ("other", lead if other is None else other.shape[:-2])):
+        if tuple(found) != lead:
+            raise RuntimeError(
+                f"{name}: Expected batch dimensions of {what} to be equal to input.shape[:-2], but got {list(found)}"
+            )
+
+
+@function()
+def geqrf(input: Tensor) -> Any:
+    """(reflections below the diagonal with R above, their factors tau), as LAPACK gives them."""
+    return GeqrfResult(*prim.geqrf(matrices(input, "geqrf")))
+
+
+@function(composite=True)
+def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False) -> Tensor:
+    """Q other, Q' other, other Q or other Q' for the reflections of :func:`geqrf`."""
+    if input.ndim < 2:
+        raise RuntimeError("torch.ormqr: input must have at least 2 dimensions.")
+    _fitting("torch.ormqr", input, tau, other)
+    m = input.shape[-2]
+    inner = other.shape[-2 if left else -1]
+    if tau.shape[-1] > min(inner, input.shape[-1]) or m != inner:
+        raise RuntimeError("torch.ormqr: tau.shape[-1] must be equal to min(other.shape[-2], input.shape[-1])")
+    wide = input if input.shape[-1] <= m else input[..., :m]
+    if left:
+        return prim.reflect(wide, tau, other, turn=transpose)
+    return matrix_transpose(prim.reflect(wide, tau, matrix_transpose(other), turn=not transpose))

@@ -1,0 +1,231 @@
+"""Determinants, ranks, pseudo-inverses, least squares and the exponential of matrices in the last two dimensions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tracecomp.base.errors import LinAlgError
+from tracecomp.eager.tensor import Tensor
+from tracecomp.functional.creation.creation import constant
+from tracecomp.functional.linalg.factors import matrices, svdvals
+from tracecomp.functional.linalg.matmul import identity, matmul, matrix_power, multi_dot
+from tracecomp.functional.linalg.norms import matrix_norm
+from tracecomp.functional.linalg.solving import inv
+from tracecomp.functional.named_results import result_type_named
+from tracecomp.functional.promotion import cast
+from tracecomp.functional.publish import function, namespaced, share
+from tracecomp.functional.shape.shaping import diagonal, matrix_transpose, to_shape
+from tracecomp.ir.types import float64, int64
+from tracecomp.ops.prim import prim
+
+share("linalg", "LinAlgError", LinAlgError)
+
+SlogdetResult = result_type_named("linalg_slogdet", "sign logabsdet")
+OldSlogdetResult = result_type_named("slogdet", "sign logabsdet")
+LstsqResult = result_type_named("linalg_lstsq", "solution residuals rank singular_values")
+
+
+@namespaced("linalg")
+def det(A: Tensor) -> Tensor:
+    """Determinants of square matrices."""
+    return prim.det(matrices(A, "linalg.det", square=True))
+
+
+@namespaced("linalg")
+def slogdet(A: Tensor) -> Any:
+    """(sign, log of the absolute value) of determinants."""
+    return SlogdetResult(*prim.slogdet(matrices(A, "linalg.slogdet", square=True)))
+
+
+@function()
+def slogdet_(input: Tensor) -> Any:
+    """:func:`linalg.slogdet`."""
+    return OldSlogdetResult(*slogdet(input))
+
+
+@function(composite=True)
+def logdet(input: Tensor) -> Tensor:
+    """log of determinants; NaN for negative ones."""
+    sign, log = slogdet(input)
+    return prim.add(log, prim.where(prim.lt(sign, 0.0), math.nan, prim.mul(sign, 0.0)))
+
+
+def _tolerance(A: Tensor, rtol: Any, rcond: Any) -> float:
+    if rcond is not None:
+        rtol = rcond
+    if rtol is None:
+        return max(A.shape[-2:]) * (2.220446049250313e-16 if A.dtype.itemsize == 8 else 1.1920928955078125e-07)
+    return float(rtol)
+
+
+@namespaced("linalg")
+def pinv(
+    A: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
+) -> Tensor:
+    """Pseudo-inverse; singular values up to max(atol, rtol * the largest) count as zero."""
+    matrices(A, "linalg.pinv", square=hermitian)
+    if A.numel() == 0:
+        return matrix_transpose(A).clone()
+    if atol is None and not isinstance(rtol, Tensor) and not isinstance(rcond, Tensor):
+        return prim.pinv(A, rtol=_tolerance(A, rtol, rcond), hermitian=hermitian)
+    u, s, v = prim.svd(A, full=False)
+    limit = _limit(A, s, atol, rtol if rcond is None else rcond)
+    kept = prim.gt(s, limit)
+    inverse_s = prim.where(kept, prim.div(1.0, prim.where(kept, s, 1.0)), 0.0)
+    scaled = prim.mul(matrix_transpose(v), to_shape(inverse_s, (*s.shape[:-1], 1, s.shape[-1])))
+    return matmul(scaled, matrix_transpose(u))
+
+
+def _limit(A: Tensor, s: Tensor, atol: Any, rtol: Any) -> Tensor:
+    """The singular value that counts as zero, per matrix."""
+    top = to_shape(prim.max(s, axes=(s.ndim - 1,)), (*s.shape[:-1], 1))
+    if rtol is None:
+        rtol = 0.0 if atol is not None else _tolerance(A, None, None)
+
+    def spread(x: Any) -> Any:
+        return to_shape(cast(x, s.dtype), (*x.shape, 1)) if isinstance(x, Tensor) else float(x)
+
+    limit = prim.mul(top, spread(rtol))
+    return limit if atol is None else prim.maximum(limit, spread(atol))
+
+
+@function()
+def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
+    """:func:`linalg.pinv`."""
+    return pinv(input, rcond=rcond)
+
+
+@namespaced("linalg")
+def matrix_rank(
+    A: Tensor, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
+) -> Tensor:
+    """How many singular values (absolute eigenvalues if ``hermitian``) count as not zero."""
+    matrices(A, "linalg.matrix_rank", square=hermitian)
+    lead = tuple(A.shape[:-2])
+    if A.numel() == 0:
+        return constant(lead, 0, int64)
+    x = A.detach()
+    s = prim.abs(prim.eigvalsh(x, uplo="L")) if hermitian else prim.svdvals(x)
+    limit = _limit(A, s, atol if tol is None else tol, rtol if tol is None else 0.0)
+    return prim.sum(cast(prim.gt(s, limit), int64), axes=(s.ndim - 1,))
+
+
+@namespaced("linalg")
+def cond(A: Tensor, p: Any = None) -> Tensor:
+    """Condition number in the norm ``p`` (2 by default)."""
+    matrices(A, "linalg.cond")
+    if p in (None, 2, -2):
+        s = svdvals(A)
+        if s.shape[-1] == 0:
+            return constant(tuple(A.shape[:-2]), 0, A.dtype)
+        first, last = s[..., 0], s[..., -1]
+        return prim.div(last, first) if p == -2 else prim.div(first, last)
+    if A.numel() == 0:
+        return constant(tuple(A.shape[:-2]), 0, A.dtype)
+    return prim.mul(matrix_norm(A, p), matrix_norm(inv(A), p))
+
+
+@namespaced("linalg")
+def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> Any:
+    """(solution, residuals, rank, singular values) of the least-squares problem, by the pseudo-inverse."""
+    matrices(A, "linalg.lstsq")
+    m, n = A.shape[-2:]
+    vector = B.ndim == 1 or (A.ndim - 1 == B.ndim and tuple(B.shape) == tuple(A.shape[:-1]))
+    b = to_shape(B, (*B.shape, 1)) if vector else B
+    if m != b.shape[-2]:
+        raise RuntimeError(
+            f"torch.linalg.lstsq: input.size(-2) should match other.size(-2), got {list(A.shape)} and {list(B.shape)}"
+        )
+    x = matmul(pinv(A, rcond=rcond), b)
+    rank = matrix_rank(A)
+    full = m > n and driver not in (None, "gelsy") and bool((rank == n).all())
+    gap = prim.sub(matmul(A, x), b) if full else None
+    residuals = constant((0,), 0, A.dtype) if gap is None else prim.sum(prim.mul(gap, gap), axes=(gap.ndim - 2,))
+    values = svdvals(A.detach()) if driver in ("gelsd", "gelss") else constant((0,), 0, A.dtype)
+    if driver == "gels":
+        rank = constant((0,), 0, int64)
+    solution = to_shape(x, tuple(x.shape[:-1])) if vector else x
+    return LstsqResult(solution, residuals, rank, values)
+
+
+@function(composite=True)
+def matrix_exp(input: Tensor) -> Tensor:
+    """Exponential of square matrices: a Taylor polynomial of a halved matrix, squared back."""
+    matrices(input, "linalg.matrix_exp", square=True)
+    if input.numel() == 0:
+        return input.clone()
+    x = cast(input, float64)
+    size = prim.max(prim.sum(prim.abs(x.detach()), axes=(x.ndim - 2,)).reshape(-1), axes=(0,))
+    finite = prim.bitwise_and(prim.gt(size, 2.0), prim.lt(size, math.inf))
+    halvings = int(prim.sub(prim.ceil(prim.log2(prim.where(finite, size, 2.0))), 1.0))
+    scaled = prim.mul(x, 0.5**halvings)
+    result = term = identity(x)
+    for k in range(1, 19):
+        term = prim.mul(matmul(term, scaled), 1.0 / k)
+        result = prim.add(result, term)
+    for _ in range(halvings):
+        result = matmul(result, result)
+    return cast(result, input.dtype)
+
+
+@namespaced("linalg")
+def multi_dot_(tensors: Any) -> Tensor:
+    """Product of several matrices, the first and last possibly vectors, in the cheapest order."""
+    parts = list(tensors)
+    if len(parts) < 2:
+        raise RuntimeError("multi_dot(): expected at least 2 tensors but got " + str(len(parts)))
+    first, last = parts[0].ndim == 1, parts[-1].ndim == 1
+    if first:
+        parts[0] = parts[0].unsqueeze(0)
+    if last:
+        parts[-1] = parts[-1].unsqueeze(-1)
+    result = multi_dot(parts)
+    shape = (() if first else (result.shape[0],)) + (() if last else (result.shape[1],))
+    return to_shape(result, shape)
+
+
+@namespaced("linalg")
+def vander(x: Tensor, *, N: int | None = None) -> Tensor:
+    """Powers 0 ... N - 1 of each element along a new last dimension."""
+    x = x if x.ndim else to_shape(x, (1,))
+    count = x.shape[-1] if N is None else N
+    if count <= 1:
+        raise RuntimeError("N must be greater than 1.")
+    base = prim.cast(x, dtype=int64) if not x.dtype.is_floating_point else x
+    ones = prim.add(prim.mul(base, 0), 1)
+    parts = [ones]
+    for _ in range(count - 1):
+        parts.append(prim.mul(parts[-1], base))
+    return prim.concat(*(prim.reshape(p, shape=(*p.shape, 1)) for p in parts), axis=x.ndim)
+
+
+@function(method=False, composite=True)
+def vander_(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
+    """Powers of a vector's elements as columns, falling unless ``increasing``."""
+    if x.ndim != 1:
+        raise RuntimeError("x must be a one-dimensional tensor.")
+    powers = vander(x, N=N)
+    return powers if increasing else powers.flip(1)
+
+
+@namespaced("linalg")
+def diagonal_(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """The diagonal of the last two dimensions, as a view."""
+    return diagonal(A, offset, dim1, dim2)
+
+
+@namespaced("linalg")
+def matmul_(input: Tensor, other: Tensor) -> Tensor:
+    """:func:`torch.matmul`."""
+    return matmul(input, other)
+
+
+@function()
+def det_(input: Tensor) -> Tensor:
+    """:func:`linalg.det`."""
+    return det(input)
+
+
+share("linalg", "matrix_power", matrix_power)
+share("linalg", "matrix_exp", matrix_exp)

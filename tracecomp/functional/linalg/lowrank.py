@@ -1,0 +1,58 @@
+"""Randomised decompositions of low rank (Halko, Martinsson and Tropp, 2009)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracecomp.eager.tensor import Tensor
+from tracecomp.functional.creation.sampling import gaussian
+from tracecomp.functional.linalg.factors import matrices, qr, svd
+from tracecomp.functional.linalg.matmul import matmul
+from tracecomp.functional.publish import function
+from tracecomp.functional.shape.shaping import matrix_transpose
+from tracecomp.ops.prim import prim
+
+
+def _range(A: Tensor, q: int, niter: int, M: Tensor | None) -> Tensor:
+    """An orthonormal basis that nearly holds the columns of ``A - M``."""
+
+    def times(x: Tensor, transposed: bool) -> Tensor:
+        a = matrix_transpose(A) if transposed else A
+        product = matmul(a, x)
+        if M is None:
+            return product
+        m = matrix_transpose(M) if transposed else M
+        return prim.sub(product, matmul(m, x))
+
+    basis = qr(times(gaussian((A.shape[-1], q), A.dtype), False))[0]
+    for _ in range(niter):
+        basis = qr(times(qr(times(basis, True))[0], False))[0]
+    return basis
+
+
+@function(method=False, composite=True)
+def svd_lowrank(A: Tensor, q: int | None = 6, niter: int = 2, M: Tensor | None = None) -> Any:
+    """(U, S, V) of rank ``q``, approximately, of ``A`` (minus ``M``)."""
+    matrices(A, "svd_lowrank")
+    rank = 6 if q is None else q
+    m, n = A.shape[-2:]
+    if m < n:
+        u, s, v = svd_lowrank(matrix_transpose(A), rank, niter, None if M is None else matrix_transpose(M))
+        return v, s, u
+    basis = _range(A, rank, niter, None if M is None else prim.expand(M, shape=tuple(A.shape)))
+    inner = A if M is None else prim.sub(A, M)
+    u, s, v = svd(matmul(matrix_transpose(basis), inner), full_matrices=False)
+    return matmul(basis, u), s, matrix_transpose(v)
+
+
+@function(method=False, composite=True)
+def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int = 2) -> Any:
+    """(U, S, V) of the columns' principal components, ``q`` of them."""
+    m, n = A.shape[-2:]
+    rank = min(6, m, n) if q is None else q
+    if not 0 <= rank <= min(m, n):
+        raise ValueError(f"q(={rank}) must be non-negative integer and not greater than min(m, n)={min(m, n)}")
+    if not center:
+        return svd_lowrank(A, rank, niter)
+    mean = prim.div(prim.sum(A, axes=(A.ndim - 2,)), float(m))
+    return svd_lowrank(prim.sub(A, mean.unsqueeze(-2)), rank, niter)

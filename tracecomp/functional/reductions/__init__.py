@@ -1,0 +1,1 @@
+"""Functions that make fewer elements, or rank them: sums, statistics, sorting."""

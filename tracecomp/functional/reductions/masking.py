@@ -1,0 +1,227 @@
+"""Reductions over unmasked elements: the functions of ``torch.masked`` on dense tensors."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tracecomp.eager.tensor import Tensor, create
+from tracecomp.functional.dims import reduce_axes
+from tracecomp.functional.linalg.norms import power_norm
+from tracecomp.functional.promotion import as_float, cast, scalar
+from tracecomp.functional.publish import namespaced
+from tracecomp.functional.reductions import cumulative, reduction
+from tracecomp.functional.reductions.sorting import nanmedian
+from tracecomp.functional.shape.shaping import to_shape
+from tracecomp.functional.special import special
+from tracecomp.ir.types import DType, bool_, int64
+from tracecomp.ops.prim import prim
+
+
+def _limits(dtype: DType) -> tuple[Any, Any]:
+    if dtype.is_floating_point:
+        return -math.inf, math.inf
+    bits = dtype.itemsize * 8
+    return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if dtype.signed else (0, (1 << bits) - 1)
+
+
+def _seen(input: Tensor, mask: Tensor | None) -> Tensor | None:
+    """The mask in the shape of ``input``."""
+    return None if mask is None else prim.expand(cast(mask, bool_), shape=tuple(input.shape))
+
+
+def _filled(input: Tensor, mask: Tensor | None, value: Any) -> Tensor:
+    seen = _seen(input, mask)
+    return input if seen is None else prim.where(seen, input, scalar(value, input.dtype))
+
+
+def _converted(input: Tensor, dtype: DType | None) -> Tensor:
+    return input if dtype is None else cast(input, dtype)
+
+
+def _summable(input: Tensor, dtype: DType | None) -> Tensor:
+    if dtype is None and not input.dtype.is_floating_point:
+        dtype = int64
+    return _converted(input, dtype)
+
+
+@namespaced("masked")
+def sum_(
+    input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None
+) -> Tensor:
+    """Sum of unmasked elements."""
+    return reduction.sum(_filled(_summable(input, dtype), mask, 0), dim, keepdim)
+
+
+@namespaced("masked")
+def prod(
+    input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None
+) -> Tensor:
+    """Product of unmasked elements."""
+    x = _filled(_summable(input, dtype), mask, 1)
+    return reduction.reduced(prim.prod, x, reduce_axes(dim, x.ndim), keepdim)
+
+
+@namespaced("masked")
+def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
+    """Running sums of unmasked elements."""
+    return cumulative.cumsum(_filled(_summable(input, dtype), mask, 0), dim)
+
+
+@namespaced("masked")
+def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
+    """Running products of unmasked elements."""
+    return cumulative.cumprod(_filled(_summable(input, dtype), mask, 1), dim)
+
+
+def _extreme(name: str, low_first: bool) -> None:
+    def run(
+        input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: DType | None = None,
+        mask: Tensor | None = None,
+    ) -> Tensor:  # fmt: skip
+        x = _converted(input, dtype)
+        low, high = _limits(x.dtype)
+        fill = low if low_first else high
+        call = reduction.amax if low_first else reduction.amin
+        return call(_filled(x, mask, fill), () if dim is None else dim, keepdim)
+
+    run.__name__, run.__doc__ = name, f"{'Largest' if low_first else 'Smallest'} unmasked element."
+    namespaced("masked")(run)
+
+
+_extreme("amax", True)
+_extreme("amin", False)
+
+
+def _position(name: str, low_first: bool) -> None:
+    def run(
+        input: Tensor, dim: int | None = None, *, keepdim: bool = False, dtype: DType | None = None,
+        mask: Tensor | None = None,
+    ) -> Tensor:  # fmt: skip
+        x = _converted(input, dtype)
+        low, high = _limits(x.dtype)
+        call = reduction.argmax if low_first else reduction.argmin
+        return cast(call(_filled(x, mask, low if low_first else high), dim, keepdim), x.dtype)
+
+    run.__name__, run.__doc__ = name, f"Position of the {'largest' if low_first else 'smallest'} unmasked element."
+    namespaced("masked")(run)
+
+
+_position("argmax", True)
+_position("argmin", False)
+
+
+def _count(x: Tensor, mask: Tensor | None, axes: Any, keepdim: bool) -> Tensor:
+    seen = _seen(x, mask)
+    ones = create("full", value=1.0, shape=tuple(x.shape), dtype=x.dtype) if seen is None else cast(seen, x.dtype)
+    return reduction.reduced(prim.sum, ones, axes, keepdim)
+
+
+@namespaced("masked")
+def mean(
+    input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None
+) -> Tensor:
+    """Mean of unmasked elements."""
+    x = _converted(input, dtype)
+    axes = reduce_axes(dim, x.ndim)
+    total = reduction.reduced(prim.sum, _filled(x, mask, 0), axes, keepdim)
+    return prim.div(total, _count(x, mask, axes, keepdim))
+
+
+@namespaced("masked")
+def median(
+    input: Tensor, dim: int = -1, *, keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None
+) -> Tensor:
+    """Lower median of unmasked elements."""
+    return nanmedian(_filled(_converted(input, dtype), mask, math.nan), dim, keepdim)[0]
+
+
+@namespaced("masked")
+def norm(
+    input: Tensor, ord: float = 2.0, dim: Any = None, *, keepdim: bool = False, dtype: DType | None = None,
+    mask: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """The p-norm of unmasked elements."""
+    x = _converted(input, dtype)
+    fill = math.inf if ord == -math.inf else 0.0
+    return power_norm(_filled(x, mask, fill), float(ord), reduce_axes(dim, x.ndim), keepdim)
+
+
+def _spread(
+    input: Tensor, dim: Any, unbiased: bool | None, correction: float | None, keepdim: bool, dtype: DType | None,
+    mask: Tensor | None,
+) -> Tensor:  # fmt: skip
+    x = _converted(input, dtype)
+    x = as_float(x)
+    axes = reduce_axes(dim, x.ndim)
+    count = _count(x, mask, axes, True)
+    center = prim.div(reduction.reduced(prim.sum, _filled(x, mask, 0), axes, True), count)
+    gap = _filled(prim.sub(x, center), mask, 0)
+    total = reduction.reduced(prim.sum, prim.mul(gap, gap), axes, keepdim)
+    minus = float((1 if unbiased is None else int(unbiased)) if correction is None else correction)
+    return prim.div(total, to_shape(prim.maximum(prim.sub(count, minus), 0.0), tuple(total.shape)))
+
+
+@namespaced("masked")
+def var(
+    input: Tensor, dim: Any = None, unbiased: bool | None = None, *, correction: float | None = None,
+    keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Variance of unmasked elements."""
+    return _spread(input, dim, unbiased, correction, keepdim, dtype, mask)
+
+
+@namespaced("masked")
+def std(
+    input: Tensor, dim: Any = None, unbiased: bool | None = None, *, correction: float | None = None,
+    keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Standard deviation of unmasked elements."""
+    return reduction.safe_sqrt(_spread(input, dim, unbiased, correction, keepdim, dtype, mask))
+
+
+@namespaced("masked")
+def softmax(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
+    """Softmax over unmasked elements."""
+    return reduction.softmax(_filled(_converted(input, dtype), mask, -math.inf), dim)
+
+
+@namespaced("masked")
+def log_softmax(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
+    """Logarithm of :func:`softmax`."""
+    return reduction.log_softmax(_filled(_converted(input, dtype), mask, -math.inf), dim)
+
+
+@namespaced("masked")
+def softmin(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
+    """Softmax of negated unmasked elements."""
+    return reduction.softmax(prim.neg(_filled(_converted(input, dtype), mask, math.inf)), dim)
+
+
+@namespaced("masked")
+def normalize(
+    input: Tensor, ord: float, dim: int, *, eps: float = 1e-12, dtype: DType | None = None, mask: Tensor | None = None
+) -> Tensor:
+    """Unmasked elements divided by their norm along ``dim``."""
+    x = _converted(input, dtype)
+    size = norm(x, ord, dim, keepdim=True, mask=mask)
+    return prim.div(_filled(x, mask, 0), prim.maximum(size, float(eps)))
+
+
+@namespaced("masked")
+def logsumexp(
+    input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None
+) -> Tensor:
+    """log of the sum of exponentials of unmasked elements."""
+    x = _converted(input, dtype)
+    return cast(reduction.logsumexp(_filled(x, mask, _limits(x.dtype)[0]), dim, keepdim), x.dtype)
+
+
+@namespaced("masked")
+def logaddexp(
+    input: Tensor, other: Tensor, *, dtype: DType | None = None, input_mask: Tensor | None = None,
+    other_mask: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """:func:`torch.logaddexp` of masked operands."""
+    a = _filled(_converted(input, dtype), input_mask, -math.inf)
+    return special.logaddexp(a, _filled(_converted(other, dtype), other_mask, -math.inf))

@@ -1,0 +1,396 @@
+"""Sorting, order statistics, searching and distinct values."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tracecomp.eager.tensor import Tensor, create, wrap
+from tracecomp.functional.creation.creation import array_of
+from tracecomp.functional.dims import keep_dims, one_axis, wrap_dim
+from tracecomp.functional.indexing.indexing import true_positions
+from tracecomp.functional.named_results import (
+    KthvalueResult,
+    MedianResult,
+    ModeResult,
+    NanmedianResult,
+    SortResult,
+    TopkResult,
+)  # fmt: skip
+from tracecomp.functional.promotion import cast, common, operand, scalar
+from tracecomp.functional.publish import function
+from tracecomp.functional.reductions.reduction import pick
+from tracecomp.functional.shape.shaping import cut_range, movedim, to_shape
+from tracecomp.ir.types import bool_, int32, int64
+from tracecomp.ops.prim import prim
+
+FEW = 64
+"""So many elements are compared with each one that is looked for."""
+
+
+def sorted_pair(x: Tensor, axis: int, descending: bool = False) -> tuple[Tensor, Tensor]:
+    """Sorted values and where they were; 0-d tensors are sorted already."""
+    if x.ndim == 0:
+        return prim.cast(x, dtype=x.dtype), create("full", value=0, shape=(), dtype=int64)
+    values, indices = prim.sort(x, axis=axis, descending=descending)
+    return values, indices
+
+
+@function(composite=True)
+def sort(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``sort(dim=-1, descending=False, stable=False)``: (values, indices), equal elements in their old order."""
+    names = ("stable", "dim", "descending") if len(args) == 3 else ("dim", "descending")
+    given = dict(zip(names, args, strict=False)) | kwargs
+    axis = wrap_dim(given.get("dim", -1), input.ndim)
+    return SortResult(*sorted_pair(input, axis, bool(given.get("descending", False))))
+
+
+@function(composite=True)
+def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
+    """The indices that sort ``input`` along ``dim``."""
+    return sorted_pair(input, wrap_dim(dim, input.ndim), descending)[1]
+
+
+@function(composite=True)
+def msort(input: Tensor) -> Tensor:
+    """Sorted along the first dimension."""
+    return sorted_pair(input, 0)[0]
+
+
+@function(composite=True)
+def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+    """The ``k`` largest (or smallest) elements along ``dim``, in order, and their positions."""
+    axis = wrap_dim(dim, input.ndim)
+    if k < 0 or k > (input.shape[axis] if input.ndim else 1):
+        raise RuntimeError("selected index k out of range")
+    if input.ndim == 0:
+        return TopkResult(*sorted_pair(input, axis))
+    return TopkResult(*prim.topk(input, axis=axis, count=k, descending=largest))
+
+
+def _at_rank(x: Tensor, axis: int, rank: Any, keepdim: bool) -> tuple[Tensor, Tensor]:
+    """The element of that rank (a number, or one per row) in sorted order, and its position."""
+    if x.ndim == 0:
+        return sorted_pair(x, 0)
+    if isinstance(rank, int):
+        _, order = prim.topk(x, axis=axis, count=rank + 1, descending=False)
+        where = cut_range(order, axis, rank, rank + 1)
+    else:
+        where = prim.gather(sorted_pair(x, axis)[1], rank, axis=axis)
+    return pick(x, where, axis, keepdim)
+
+
+@function(composite=True)
+def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+    """The ``k``-th smallest element (counted from 1) along ``dim`` and its position."""
+    axis = one_axis(dim, input.ndim, "kthvalue", tuple(input.shape))
+    if not 1 <= k <= (input.shape[axis] if input.ndim else 1):
+        raise RuntimeError("kthvalue(): selected number k out of range for dimension " + str(axis))
+    return KthvalueResult(*_at_rank(input, axis, k - 1, keepdim))
+
+
+def _median_rank(x: Tensor, axis: int, skip_nan: bool) -> Any:
+    """Rank of the lower median: of all, where any NaN wins, or of what is not NaN."""
+    n = x.shape[axis] if x.ndim else 1
+    if not x.dtype.is_floating_point or x.ndim == 0:
+        return (n - 1) // 2
+    nans = prim.sum(prim.cast(prim.isnan(x), dtype=int64), axes=(axis,))
+    if skip_nan:
+        rank = prim.floor_divide(prim.maximum(prim.sub(n - 1, nans), 0), 2)
+    else:
+        rank = prim.where(prim.gt(nans, 0), prim.sub(n, nans), (n - 1) // 2)
+    return to_shape(rank, keep_dims(x.shape, (axis,)))
+
+
+def _median(name: str, result: Any, x: Tensor, dim: int | None, keepdim: bool, skip_nan: bool) -> Any:
+    if dim is None:
+        if x.numel() == 0:
+            return create("full", value=scalar(math.nan if x.dtype.is_floating_point else 0, x.dtype), shape=(),
+                          dtype=x.dtype)  # fmt: skip
+        flat = to_shape(x, (x.numel(),))
+        return _at_rank(flat, 0, _median_rank(flat, 0, skip_nan), False)[0]
+    axis = one_axis(dim, x.ndim, name, tuple(x.shape))
+    return result(*_at_rank(x, axis, _median_rank(x, axis, skip_nan), keepdim))
+
+
+@function(composite=True)
+def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The lower median; with ``dim``, (values, indices). NaN if there is any."""
+    return _median("median", MedianResult, input, dim, keepdim, False)
+
+
+@function(composite=True)
+def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The lower median of what is not NaN; with ``dim``, (values, indices)."""
+    return _median("nanmedian", NanmedianResult, input, dim, keepdim, True)
+
+
+@function(composite=True)
+def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
+    """The most frequent value along ``dim`` (the smallest of several) and the position of its last occurrence."""
+    axis = one_axis(dim, input.ndim, "mode", tuple(input.shape))
+    if input.ndim == 0:
+        return ModeResult(*sorted_pair(input, 0))
+    x = movedim(input, axis, -1)
+    n, last = x.shape[-1], x.ndim - 1
+    values, order = sorted_pair(x.detach(), last)
+    lead = tuple(x.shape[:-1])
+    place = create("iota", shape=(*lead, n), axis=last, dtype=int64)
+    new = prim.ne(cut_range(values, last, 1, n), cut_range(values, last, 0, n - 1))
+    starts = prim.mul(cut_range(place, last, 1, n), prim.cast(new, dtype=int64))
+    starts = prim.concat(cut_range(place, last, 0, 1), starts, axis=last)
+    before = prim.sub(place, prim.cummax(starts, axis=last)[0])  # equal values in front
+    end = to_shape(prim.argmax(before, axes=(last,)), (*lead, 1))
+    where = prim.gather(order, end, axis=last)
+    return ModeResult(*pick(input, movedim(where, -1, axis), axis, keepdim))
+
+
+def _quantile(input: Tensor, q: Any, dim: int | None, keepdim: bool, interpolation: str, skip_nan: bool) -> Tensor:
+    if interpolation not in ("linear", "lower", "higher", "midpoint", "nearest"):
+        raise RuntimeError(
+            "quantile() interpolation must be one of linear, lower, higher, midpoint or nearest, but got "
+            + interpolation
+        )
+    if not input.dtype.is_floating_point or input.dtype.itemsize < 4:
+        raise RuntimeError("quantile() input tensor must be either float or double dtype")
+    levels = q if isinstance(q, Tensor) else create("full", value=float(q), shape=(), dtype=input.dtype)
+    if levels.ndim > 1:
+        raise RuntimeError("quantile() q must be a scalar or 1D tensor")
+    if levels.dtype is not input.dtype:
+        raise RuntimeError("quantile() q tensor must be same dtype as the input tensor")
+    if input.numel() == 0:
+        raise RuntimeError("quantile() input tensor must be non-empty")
+    if levels.numel() and (levels._data.min() < 0 or levels._data.max() > 1):
+        raise RuntimeError("quantile() q values must be in the range [0, 1]")
+    original = input.ndim
+    axis = 0 if dim is None else wrap_dim(dim, input.ndim)
+    kept = (1,) * original if dim is None else keep_dims(input.shape, (axis,) if original else ())
+    x = to_shape(input, (input.numel(),)) if dim is None or input.ndim == 0 else movedim(input, axis, -1)
+    found = _ranked(x, to_shape(levels, (levels.numel(),)), interpolation, skip_nan)
+    shape = kept if keepdim else tuple(found.shape[1:])
+    return to_shape(found, ((levels.numel(),) if levels.ndim else ()) + shape)
+
+
+def _ranked(x: Tensor, levels: Tensor, interpolation: str, skip_nan: bool) -> Tensor:
+    """Quantiles along the last axis, the levels in front."""
+    last, n = x.ndim - 1, x.shape[-1]
+    nans = prim.sum(prim.cast(prim.isnan(x), dtype=int64), axes=(last,))
+    values, _ = sorted_pair(x, last)
+    lead, k = tuple(x.shape[:-1]), levels.numel()
+    top = prim.sub(n - 1, nans) if skip_nan else create("full", value=n - 1, shape=lead, dtype=int64)
+    top = prim.cast(prim.maximum(top, 0), dtype=x.dtype)
+    rank = prim.mul(prim.reshape(levels, shape=(k,) + (1,) * len(lead)), prim.reshape(top, shape=(1, *lead)))
+    if not skip_nan:
+        broken = prim.reshape(prim.gt(nans, 0), shape=(1, *lead))
+        rank = prim.where(broken, float(n - 1), rank)
+    if interpolation in ("lower", "higher", "nearest"):
+        rank = getattr(prim, {"lower": "floor", "higher": "ceil", "nearest": "round"}[interpolation])(rank)
+    low = prim.floor(rank)
+    below = _rows(values, low)
+    if interpolation not in ("linear", "midpoint"):
+        return below
+    above = _rows(values, prim.ceil(rank))
+    weight = prim.sub(rank, low)
+    if interpolation == "midpoint":
+        weight = prim.mul(prim.cast(prim.gt(weight, 0.0), dtype=x.dtype), 0.5)
+    return below.lerp(above, weight)
+
+
+def _rows(values: Tensor, rank: Tensor) -> Tensor:
+    """values[..., rank[k, ...]] with the level axis in front."""
+    places = movedim(prim.cast(rank, dtype=int64), 0, -1)
+    return movedim(prim.gather(values, places, axis=values.ndim - 1), -1, 0)
+
+
+@function(composite=True)
+def quantile(
+    input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+) -> Tensor:
+    """Quantiles at levels ``q`` along ``dim``; NaN if there is any."""
+    return _quantile(input, q, dim, keepdim, interpolation, False)
+
+
+@function(composite=True)
+def nanquantile(
+    input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+) -> Tensor:
+    """:func:`quantile` of what is not NaN."""
+    return _quantile(input, q, dim, keepdim, interpolation, True)
+
+
+@function(method=False, composite=True)
+def searchsorted(
+    sorted_sequence: Tensor,
+    input: Any,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Tensor | None = None,
+) -> Tensor:
+    """Where to insert values so that the last axis of ``sorted_sequence`` stays sorted."""
+    if side not in (None, "left", "right"):
+        raise RuntimeError(f"torch.searchsorted(): side can only be 'left' or 'right' but got {side}")
+    if side == "left" and right:
+        raise RuntimeError(
+            "torch.searchsorted(): side and right can't be set to opposites, got side of left while right was True"
+        )
+    sequence = sorted_sequence
+    if sorter is not None:
+        if tuple(sorter.shape) != tuple(sequence.shape):
+            raise RuntimeError(
+                f"torch.searchsorted(): boundary and sorter must have the same size, but got boundary tensor "
+                f"{list(sequence.shape)} and got sorter tensor {list(sorter.shape)}"
+            )
+        sequence = prim.gather(sequence, sorter, axis=sequence.ndim - 1)
+    if sequence.ndim == 0:
+        raise RuntimeError("torch.searchsorted(): boundaries tensor should have positive dimension")
+    given = operand(input, "searchsorted")
+    values = given if isinstance(given, Tensor) else wrap(array_of(given, None))
+    if sequence.ndim > 1 and tuple(sequence.shape[:-1]) != tuple(values.shape[:-1]):
+        raise RuntimeError(
+            "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries "
+            f"tensor and input value tensor must match, but we got boundaries tensor {list(sequence.shape)} and input "
+            f"value tensor {list(values.shape)}"
+        )
+    shape = tuple(values.shape)
+    a, b = common(sequence, values)
+    if sequence.ndim == 1:
+        b = to_shape(b, (values.numel(),))
+    elif values.ndim == 0:
+        b = to_shape(b, (1,))
+    found = to_shape(prim.searchsorted(a, b, right=right or side == "right"), shape)
+    return cast(found, int32) if out_int32 else found
+
+
+@function(method=False, composite=True)
+def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
+    """:func:`searchsorted` of ``input`` in 1-d ``boundaries``."""
+    if boundaries.ndim != 1:
+        raise RuntimeError(f"boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})")
+    return searchsorted(boundaries, input, out_int32=out_int32, right=right)
+
+
+@function(method=False, composite=True)
+def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
+    """Whether each element is among ``test_elements``."""
+    a, b = (x if isinstance(x, Tensor) else wrap(np.asarray(x)) for x in (elements, test_elements))
+    a, b = common(a, b)
+    found = (_among_few if b.numel() <= FEW or b.dtype is bool_ else _among)(a, to_shape(b, (b.numel(),)))
+    return prim.logical_not(found) if invert else found
+
+
+def _among_few(a: Tensor, b: Tensor) -> Tensor:
+    return prim.any(prim.eq(to_shape(a, (*a.shape, 1)), b), axes=(a.ndim,))
+
+
+def _among(a: Tensor, b: Tensor) -> Tensor:
+    known = prim.sort(b, axis=0, descending=False)[0]
+    if b.dtype.is_floating_point:  # a search goes astray among NaN, which equals nothing
+        known = prim.where(prim.isnan(b), cut_range(known, 0, 0, 1), b)
+        known = prim.sort(known, axis=0, descending=False)[0]
+    place = prim.searchsorted(known, to_shape(a, (a.numel(),)), right=False)
+    nearest = prim.take(known, prim.minimum(place, b.numel() - 1), axis=0)
+    return prim.eq(to_shape(nearest, tuple(a.shape)), a)
+
+
+def _distinct_rows(x: Tensor, dim: int | None) -> tuple[Tensor, tuple[int, ...]]:
+    """The things to compare as rows of a matrix, and the shape of one of them."""
+    if dim is None:
+        return to_shape(x, (x.numel(), 1)), ()
+    axis = wrap_dim(dim, x.ndim)
+    moved = movedim(x, axis, 0)
+    shape = tuple(moved.shape[1:])
+    return to_shape(moved, (moved.shape[0], math.prod(shape))), shape
+
+
+def _arranged(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows sorted lexicographically, and their order: stable sorts from the last column to the first."""
+    n = rows.shape[0]
+    if rows.shape[1] == 1:
+        values, order = prim.sort(rows, axis=0, descending=False)
+        return values, to_shape(order, (n,))
+    order = create("iota", shape=(n,), axis=0, dtype=int64)
+    for column in reversed(range(rows.shape[1])):
+        keys = prim.take(to_shape(cut_range(rows.detach(), 1, column, column + 1), (n,)), order, axis=0)
+        order = prim.take(order, prim.sort(keys, axis=0, descending=False)[1], axis=0)
+    return prim.take(rows, order, axis=0), order
+
+
+def _runs(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Where a new row starts, and which run each row belongs to."""
+    n = rows.shape[0]
+    changed = prim.any(prim.ne(cut_range(rows, 0, 1, n), cut_range(rows, 0, 0, n - 1)), axes=(1,))
+    starts = prim.concat(create("full", value=True, shape=(1,), dtype=bool_), changed, axis=0)
+    return starts, prim.sub(prim.cumsum(prim.cast(starts, dtype=int64), axis=0), 1)
+
+
+def _packed(
+    x: Tensor, dim: int | None, ordered: bool, return_inverse: bool, return_counts: bool
+) -> Any:
+    rows, inner = _distinct_rows(x, dim)
+    n = rows.shape[0]
+    if n == 0 or rows.shape[1] == 0:
+        return _packed_empty(x, dim, return_inverse, return_counts)
+    arranged, order = _arranged(rows) if ordered else (rows, None)
+    starts, run = _runs(arranged)
+    first = true_positions(starts)
+    count = first.shape[0]
+    values = to_shape(prim.take(arranged, first, axis=0), (count, *inner))
+    values = to_shape(values, (count,)) if dim is None else movedim(values, 0, dim)
+    results = [values]
+    if return_inverse:
+        base = create("full", value=0, shape=(n,), dtype=int64)
+        inverse = run if order is None else prim.put(base, order, run, axis=0, mode="set")
+        results.append(to_shape(inverse, tuple(x.shape)) if dim is None else inverse)
+    if return_counts:
+        ones = create("full", value=1, shape=(n,), dtype=int64)
+        base = create("full", value=0, shape=(count,), dtype=int64)
+        results.append(prim.put(base, run, ones, axis=0, mode="add"))
+    return tuple(results) if len(results) > 1 else values
+
+
+def _packed_empty(x: Tensor, dim: int | None, return_inverse: bool, return_counts: bool) -> Any:
+    if dim is not None and x.shape[wrap_dim(dim, x.ndim)] != 0:
+        raise RuntimeError(
+            "There are 0 sized dimensions, and they aren't selected by `dim`, so unique cannot be applied"
+        )
+    values = to_shape(x, (0,)) if dim is None else prim.cast(x, dtype=x.dtype)
+    nothing = create("full", value=0, shape=(0,), dtype=int64)
+    inverse = to_shape(nothing, tuple(x.shape)) if dim is None else nothing
+    results = [values] + [inverse] * return_inverse + [nothing] * return_counts
+    return tuple(results) if len(results) > 1 else values
+
+
+@function(composite=True)
+def unique(
+    input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:  # fmt: skip
+    """Distinct elements (or slices along ``dim``), sorted; with their inverse indices and counts if asked."""
+    return _packed(input, dim, True, return_inverse, return_counts)
+
+
+@function(composite=True)
+def unique_consecutive(
+    input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Any:
+    """Runs of equal elements (or slices along ``dim``) reduced to one each."""
+    return _packed(input, dim, False, return_inverse, return_counts)
+
+
+@function(method=False, composite=True)
+def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
+    """Flat positions as one index tensor per dimension of ``shape``."""
+    sizes = [int(n) for n in (shape if isinstance(shape, list | tuple) else [shape])]
+    if indices.dtype.kind != "int":
+        raise ValueError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
+    if any(n < 0 for n in sizes):
+        raise ValueError(f"'shape' cannot have negative values, but got {tuple(sizes)}")
+    found, rest = [], indices
+    for n in reversed(sizes):
+        found.append(prim.remainder(rest, n))
+        rest = prim.floor_divide(rest, n)
+    return tuple(found[::-1])

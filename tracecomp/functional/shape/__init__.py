@@ -1,0 +1,1 @@
+"""Functions that move elements or look at them in another shape."""

@@ -1,0 +1,120 @@
+"""The ``*_copy``, ``unsafe_*`` and ``*_scatter`` forms of view functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tracecomp.eager.tensor import Tensor, own
+from tracecomp.functional.dims import wrap_dim
+from tracecomp.functional.promotion import cast
+from tracecomp.functional.publish import function
+from tracecomp.functional.shape.joining import chunk, split, split_with_sizes, unbind
+from tracecomp.functional.shape.shaping import (
+    cut_range,
+    diagonal,
+    expand,
+    narrow,
+    permute,
+    select,
+    squeeze,
+    t,
+    transpose,
+    unfold,
+    unsqueeze,
+    view,
+)
+from tracecomp.functional.shape.strided import as_strided
+from tracecomp.ops.prim import prim
+
+
+def _publish_copy(name: str, fn: Callable[..., Any], public: str) -> None:
+    def run(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+        result = fn(input, *args, **kwargs)
+        return tuple(map(own, result)) if isinstance(result, tuple) else own(result)
+
+    run.__name__, run.__doc__ = public, f":func:`{name}` as a copy."
+    function(method=public.startswith("unsafe") or public == "narrow_copy")(run)
+
+
+def detach(input: Tensor) -> Tensor:
+    """``input`` without history."""
+    return input.detach()
+
+
+for _fn in (as_strided, diagonal, expand, narrow, permute, select, split, split_with_sizes, squeeze, t, transpose,
+            unbind, unfold, unsqueeze, view, detach):  # fmt: skip
+    _publish_copy(_fn.__name__, _fn, f"{_fn.__name__}_copy")
+for _fn in (chunk, split, split_with_sizes):
+    _publish_copy(_fn.__name__, _fn, f"unsafe_{_fn.__name__}")
+
+
+def slice_bounds(extent: int, start: int | None, end: int | None, step: int) -> tuple[int, int]:
+    """Start and stop of a slice, clamped to the extent."""
+    if step <= 0:
+        raise RuntimeError("slice step must be positive")
+    a, b, _ = slice(start, end).indices(extent)
+    return a, max(a, b)
+
+
+@function(only_method=True)
+def slice_(input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:
+    """``input[start:end:step]`` along ``dim``, as a view."""
+    axis = wrap_dim(dim, input.ndim)
+    a, b = slice_bounds(input.shape[axis], start, end, step)
+    return cut_range(input, axis, a, b, step)
+
+
+_publish_copy("slice", slice_, "slice_copy")
+
+
+def alias(input: Tensor) -> Tensor:
+    """A view of everything."""
+    return prim.reshape(input, shape=tuple(input.shape))
+
+
+_publish_copy("alias", alias, "alias_copy")
+
+
+def _replaced(input: Tensor, src: Tensor, seen: Callable[[Tensor], Tensor], name: str) -> Tensor:
+    """A copy of ``input`` whose elements under the view ``seen`` are those of ``src``."""
+    copy = own(input)
+    place = seen(copy)
+    if tuple(place.shape) != tuple(src.shape):
+        raise RuntimeError(
+            f"expected src to have a size equal to the slice of self. src size = {list(src.shape)}, "
+            f"slice size = {list(place.shape)} (in {name})"
+        )
+    place.copy_(src)
+    return copy
+
+
+@function(composite=True)
+def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
+    """A copy of ``input`` with ``src`` at ``index`` of ``dim``."""
+    return _replaced(input, src, lambda x: select(x, dim, index), "select_scatter")
+
+
+@function(composite=True)
+def slice_scatter(
+    input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Tensor:
+    """A copy of ``input`` with ``src`` in the slice start:end:step of ``dim``."""
+    axis = wrap_dim(dim, input.ndim)
+    n = input.ndim
+    a, b = slice_bounds(input.shape[axis], start, end, step)
+    return prim.slice_update(
+        input,
+        cast(src, input.dtype),
+        starts=tuple(a if i == axis else 0 for i in range(n)),
+        stops=tuple(b if i == axis else input.shape[i] for i in range(n)),
+        steps=tuple(step if i == axis else 1 for i in range(n)),
+    )
+
+
+@function(composite=True)
+def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """A copy of ``input`` with ``src`` on a diagonal."""
+    return _replaced(
+        input.contiguous(), src, lambda x: diagonal(x, offset, dim1, dim2), "diagonal_scatter"
+    )

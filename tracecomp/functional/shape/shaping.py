@@ -1,0 +1,374 @@
+"""Reshaping, reordering, broadcasting and cutting tensors: views wherever memory allows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tracecomp.eager.tensor import Tensor
+from tracecomp.functional.dims import as_shape, infer_size, wrap_dim, wrap_dims
+from tracecomp.functional.publish import function, publish
+from tracecomp.ir.types import DType, broadcast_shapes, int64
+from tracecomp.ops.prim import prim
+
+
+def to_shape(x: Tensor, shape: Sequence[int]) -> Tensor:
+    """``x`` reshaped, or itself when it has the shape."""
+    return x if tuple(x.shape) == tuple(shape) else prim.reshape(x, shape=tuple(shape))
+
+
+@function()
+def reshape(input: Tensor, *shape: Any) -> Tensor:
+    """The same elements under another shape (one -1 is inferred); a view when strides allow, else a copy."""
+    return prim.reshape(input, shape=infer_size(as_shape(shape), input.numel()))
+
+
+@function(only_method=True)
+def view(input: Tensor, *size: Any, dtype: DType | None = None) -> Tensor:
+    """A view under another shape or, with a dtype, of the same bytes. RuntimeError when memory does not allow it.
+
+    A view of the bytes has no derivative, except between complex numbers and their parts.
+    """
+    if dtype is not None or (len(size) == 1 and isinstance(size[0], DType)):
+        return _view_dtype(input, dtype or size[0])
+    target = infer_size(as_shape(size), input.numel())
+    try:
+        input._data.reshape(target, copy=False)
+    except ValueError:
+        raise RuntimeError(
+            "view size is not compatible with input tensor's size and stride (at least one dimension spans across "
+            "two contiguous subspaces). Use .reshape(...) instead."
+        ) from None
+    return prim.reshape(input, shape=target)
+
+
+def _view_dtype(x: Tensor, dtype: DType) -> Tensor:
+    if x.dtype is dtype:
+        return prim.reshape(x, shape=tuple(x.shape))
+    sizes_differ = x.dtype.itemsize != dtype.itemsize
+    complex_to_or_from = x.dtype.is_complex or dtype.is_complex
+    if x.ndim and (sizes_differ or complex_to_or_from) and x.shape[-1] > 1 and x._data.strides[-1] != x.dtype.itemsize:
+        raise RuntimeError(
+            f"self.stride(-1) must be 1 to view {x.dtype.name} as {dtype.name} (different element sizes), but got "
+            f"{x.stride(-1)}"
+        )
+    if not complex_to_or_from:
+        return prim.reinterpret(x, dtype=dtype)
+    if sizes_differ and x.ndim == 0:
+        raise RuntimeError(
+            f"self.dim() cannot be 0 to view {x.dtype.name} as {dtype.name} (different element sizes)"
+        )
+    parts = prim.view_as_real(x) if x.dtype.is_complex else prim.reshape(x, shape=(*x.shape, 1))
+    flat = prim.reshape(parts, shape=(*x.shape[:-1], parts.numel() // max(math.prod(x.shape[:-1]), 1)))
+    if flat.dtype is not dtype.to_real():
+        flat = prim.reinterpret(flat, dtype=dtype.to_real())
+    if dtype.is_complex:
+        if flat.shape[-1] % 2:
+            raise RuntimeError(
+                f"self.size(-1) must be divisible by 2 to view {x.dtype.name} as {dtype.name} (different element "
+                f"sizes), but got {x.shape[-1]}"
+            )
+        flat = prim.view_as_complex(prim.reshape(flat, shape=(*flat.shape[:-1], flat.shape[-1] // 2, 2)))
+    return prim.reshape(flat, shape=()) if x.ndim == 0 else flat
+
+
+@function(only_method=True)
+def view_as(input: Tensor, other: Tensor) -> Tensor:
+    """:func:`view` with the shape of ``other``."""
+    return view(input, tuple(other.shape))
+
+
+@function(only_method=True)
+def reshape_as(input: Tensor, other: Tensor) -> Tensor:
+    """:func:`reshape` with the shape of ``other``."""
+    return reshape(input, tuple(other.shape))
+
+
+@function()
+def ravel(input: Tensor) -> Tensor:
+    """All elements in one dimension."""
+    return to_shape(input, (input.numel(),))
+
+
+@function()
+def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    """Dimensions ``start_dim`` to ``end_dim`` merged into one."""
+    first, last = wrap_dim(start_dim, input.ndim), wrap_dim(end_dim, input.ndim)
+    if input.ndim == 0:
+        return prim.reshape(input, shape=(1,))
+    if first > last:
+        raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
+    if first == last:
+        return input
+    shape = tuple(input.shape)
+    return prim.reshape(input, shape=(*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :]))
+
+
+@function()
+def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
+    """Dimension ``dim`` split into ``sizes`` (one may be -1)."""
+    axis, shape = wrap_dim(dim, input.ndim), tuple(input.shape)
+    sizes = as_shape((sizes,))
+    if not sizes:
+        raise RuntimeError("unflatten: sizes must be non-empty")
+    try:
+        inner = infer_size(sizes, shape[axis])
+    except RuntimeError:
+        raise RuntimeError(
+            f"unflatten: Provided sizes {list(sizes)} don't multiply up to the size of dim {axis} "
+            f"({shape[axis]}) in the input tensor"
+        ) from None
+    return prim.reshape(input, shape=(*shape[:axis], *inner, *shape[axis + 1 :]))
+
+
+@function()
+def permute(input: Tensor, *dims: Any) -> Tensor:
+    """Dimensions in the given order, as a view."""
+    order = as_shape(dims)
+    if len(order) != input.ndim:
+        raise RuntimeError(
+            "permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired "
+            f"ordering of dimensions i.e. input.dim() = {input.ndim} is not equal to len(dims) = {len(order)}"
+        )
+    try:
+        return prim.permute(input, dims=wrap_dims(order, input.ndim))
+    except RuntimeError:
+        raise RuntimeError(f"permute(): duplicate dims are not allowed. {order}") from None
+
+
+@function("swapaxes", "swapdims")
+def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
+    """Two dimensions swapped, as a view."""
+    a, b = wrap_dim(dim0, input.ndim), wrap_dim(dim1, input.ndim)
+    order = list(range(input.ndim))
+    if order:
+        order[a], order[b] = order[b], order[a]
+    return prim.permute(input, dims=tuple(order))
+
+
+@function()
+def t(input: Tensor) -> Tensor:
+    """The transpose of a tensor of at most two dimensions."""
+    if input.ndim > 2:
+        raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {input.ndim}D")
+    return prim.permute(input, dims=tuple(reversed(range(input.ndim))))
+
+
+@function()
+def adjoint(input: Tensor) -> Tensor:
+    """The last two dimensions swapped, and the conjugate of complex tensors."""
+    found = matrix_transpose(input, "adjoint()")
+    return prim.conj(found) if input.dtype.is_complex else found
+
+
+def matrix_transpose(x: Tensor, name: str = "tensor.mT") -> Tensor:
+    """The last two dimensions swapped; RuntimeError below two dimensions."""
+    if x.ndim < 2:
+        raise RuntimeError(f"{name} is only supported on matrices or batches of matrices. Got {x.ndim}-D tensor.")
+    return prim.permute(x, dims=(*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
+
+
+def _reversed(x: Tensor) -> Tensor:
+    return prim.permute(x, dims=tuple(reversed(range(x.ndim))))
+
+
+publish("T", property(_reversed, doc="All dimensions reversed."), only_method=True)
+publish("H", property(lambda x: t(x).conj(), doc="The transposed matrix, conjugate if complex."), only_method=True)
+publish("mT", property(matrix_transpose, doc="The last two dimensions swapped."), only_method=True)
+publish("mH", property(adjoint, doc="The last two dimensions swapped, conjugate if complex."), only_method=True)
+
+
+@function("moveaxis")
+def movedim(input: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
+    """Dimensions ``source`` moved to positions ``destination``, the others in order."""
+    src = wrap_dims(as_shape((source,)), input.ndim)
+    dst = wrap_dims(as_shape((destination,)), input.ndim)
+    if len(src) != len(dst):
+        raise RuntimeError(
+            f"movedim: Invalid source or destination dims: source ({list(src)} dims) should contain the same number "
+            f"of dims as destination ({list(dst)} dims)"
+        )
+    rest = iter([d for d in range(input.ndim) if d not in src])
+    place = dict(zip(dst, src, strict=True))
+    return prim.permute(input, dims=tuple(place[i] if i in place else next(rest) for i in range(input.ndim)))
+
+
+@function()
+def unsqueeze(input: Tensor, dim: int) -> Tensor:
+    """A dimension of size 1 inserted at ``dim``."""
+    axis = wrap_dim(dim, input.ndim + 1)
+    shape = tuple(input.shape)
+    return prim.reshape(input, shape=(*shape[:axis], 1, *shape[axis:]))
+
+
+@function()
+def squeeze(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
+    """Dimensions of size 1 removed: all, or those named."""
+    axes = range(input.ndim) if dim is None else wrap_dims(as_shape((dim,)), input.ndim)
+    shape = tuple(n for i, n in enumerate(input.shape) if n != 1 or i not in axes)
+    return prim.reshape(input, shape=shape)
+
+
+@function(only_method=True)
+def expand(input: Tensor, *size: Any, implicit: bool = False) -> Tensor:
+    """Repeated along new leading dimensions and dimensions of size 1 (-1 keeps a size), as a view."""
+    shape = as_shape(size)
+    lead = len(shape) - input.ndim
+    if lead < 0:
+        raise RuntimeError(
+            f"expand({list(input.shape)}, size={list(shape)}): the number of sizes provided ({len(shape)}) must be "
+            f"greater or equal to the number of dimensions in the tensor ({input.ndim})"
+        )
+    full = tuple(input.shape[i - lead] if n == -1 and i >= lead else n for i, n in enumerate(shape))
+    if any(n < 0 for n in full):
+        raise RuntimeError(
+            "The expanded size of the tensor (-1) isn't allowed in a leading, non-existing dimension 0"
+            if -1 in full[:lead]
+            else f"expand: negative size in {list(shape)}"
+        )
+    return prim.expand(input, shape=full)
+
+
+@function(only_method=True)
+def expand_as(input: Tensor, other: Tensor) -> Tensor:
+    """:func:`expand` to the shape of ``other``."""
+    return expand(input, tuple(other.shape))
+
+
+@function()
+def broadcast_to(input: Tensor, size: Any) -> Tensor:
+    """:func:`expand` to ``size``."""
+    return expand(input, as_shape((size,)))
+
+
+@function(method=False)
+def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
+    """All tensors expanded to their common shape."""
+    if len(tensors) == 1 and not isinstance(tensors[0], Tensor):
+        tensors = tuple(tensors[0])
+    shape = broadcast_shapes(*(tuple(x.shape) for x in tensors))
+    return tuple(prim.expand(x, shape=shape) for x in tensors)
+
+
+@function(only_method=True)
+def sum_to_size(input: Tensor, *size: Any) -> Tensor:
+    """Summed so that it has ``size``, which must broadcast to the present shape."""
+    shape = as_shape(size)
+    lead = input.ndim - len(shape)
+    fits = lead >= 0 and all(n in (1, m) for n, m in zip(shape, input.shape[max(lead, 0) :], strict=True))
+    if not fits:
+        raise RuntimeError(f"size {{{list(shape)}}} is not expandable to size {{{list(input.shape)}}}.")
+    axes = tuple(i for i in range(input.ndim) if i < lead or (shape[i - lead] == 1 and input.shape[i] != 1))
+    if shape and not axes:
+        return input
+    x = input if input.dtype.differentiable else prim.cast(input, dtype=int64)
+    return to_shape(prim.sum(x, axes=axes), shape)
+
+
+def cut_range(x: Tensor, axis: int, start: int, stop: int, step: int = 1) -> Tensor:
+    """Positions start, start + step, ... below stop of one axis, as a view."""
+    n = x.ndim
+    return prim.slice(
+        x,
+        starts=tuple(start if i == axis else 0 for i in range(n)),
+        stops=tuple(stop if i == axis else x.shape[i] for i in range(n)),
+        steps=tuple(step if i == axis else 1 for i in range(n)),
+    )
+
+
+@function()
+def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
+    """``length`` positions of ``dim`` from ``start`` on, as a view."""
+    if input.ndim == 0:
+        raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
+    if length < 0:
+        raise RuntimeError("narrow(): length must be non-negative.")
+    if isinstance(start, Tensor) and (start.ndim or start.dtype.kind != "int"):
+        raise RuntimeError("start must be an 0-dim integral Tensor.")
+    axis, start = wrap_dim(dim, input.ndim), int(start)
+    size = input.shape[axis]
+    if not -size <= start <= size:
+        raise IndexError(f"start out of range (expected to be in range of [{-size}, {size}], but got {start})")
+    start = start + size if start < 0 else start
+    if start + length > size:
+        raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({size}).")
+    return cut_range(input, axis, start, start + length)
+
+
+@function()
+def select(input: Tensor, dim: int, index: int) -> Tensor:
+    """The slice at ``index`` of ``dim``, without the dimension, as a view."""
+    if input.ndim == 0:
+        raise IndexError("select() cannot be applied to a 0-dim tensor.")
+    axis, index = wrap_dim(dim, input.ndim), int(index)
+    size = input.shape[axis]
+    if not -size <= index < size:
+        raise IndexError(
+            f"select(): index {index} out of range for tensor of size {list(input.shape)} at dimension {axis}"
+        )
+    index %= size
+    piece = cut_range(input, axis, index, index + 1)
+    return prim.reshape(piece, shape=tuple(n for i, n in enumerate(input.shape) if i != axis))
+
+
+@function(composite=True)
+def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """The diagonal of the plane of ``dim1`` and ``dim2``, as the last dimension; a view when the plane is dense."""
+    a, b = wrap_dim(dim1, input.ndim), wrap_dim(dim2, input.ndim)
+    if a == b:
+        raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+    if input.stride(a) < input.stride(b):
+        a, b, offset = b, a, -offset
+    rest = tuple(i for i in range(input.ndim) if i not in (a, b))
+    plane = prim.permute(input, dims=(*rest, a, b))
+    lead, rows, columns = tuple(plane.shape[:-2]), plane.shape[-2], plane.shape[-1]
+    first_row, first_column = max(-offset, 0), max(offset, 0)
+    count = max(min(rows - first_row, columns - first_column), 0)
+    if count == 0:
+        return prim.reshape(cut_range(plane, len(lead), 0, 0), shape=(*lead, 0))
+    band = cut_range(plane, len(lead), first_row, first_row + count)
+    flat = prim.reshape(band, shape=(*lead, count * columns))
+    return cut_range(flat, len(lead), first_column, first_column + (count - 1) * (columns + 1) + 1, columns + 1)
+
+
+@function(only_method=True)
+def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
+    """Windows of ``size`` every ``step`` positions of ``dimension``; the place in the window is the last dimension."""
+    axis = wrap_dim(dimension, input.ndim)
+    if size < 0 or step <= 0:
+        raise RuntimeError(f"size is {size} but must be >= 0" if size < 0 else f"step is {step} but must be > 0")
+    extent = input.shape[axis] if input.ndim else 1
+    if size > extent:
+        raise RuntimeError(
+            f"maximum size for tensor at dimension {axis} is {extent} but size is {size}"
+        )
+    if input.ndim == 0:
+        return prim.reshape(input, shape=(1,)) if size else cut_range(prim.reshape(input, shape=(1,)), 0, 0, 0)
+    moved = movedim(input, axis, -1)
+    if size == 0:
+        count = extent // step + 1
+        empty = cut_range(unsqueeze(moved, -1), input.ndim, 0, 0)
+        shape = (*moved.shape[:-1], count, 0)
+        return movedim(prim.reshape(empty, shape=shape), -2, axis)
+    windows = prim.windows(moved, sizes=(size,), strides=(step,), dilations=(1,))
+    return movedim(windows, -2, axis)
+
+
+def row_major(x: Tensor) -> Tensor:
+    """``x``, or a copy in row-major memory that is part of the same computation."""
+    if x._data.flags.c_contiguous:
+        return x
+    copied = prim.cast(x, dtype=x.dtype)
+    copied._data = np.asarray(copied._data, order="C")
+    return copied
+
+
+@function()
+def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
+    """A copy; gradients flow through it."""
+    return prim.cast(input, dtype=input.dtype)
+
+

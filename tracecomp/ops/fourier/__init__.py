@@ -1,0 +1,1 @@
+"""Fourier transforms: what they mean and their loops."""

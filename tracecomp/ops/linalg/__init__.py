@@ -1,0 +1,1 @@
+"""Factorizations and solvers: what they mean and their loops."""

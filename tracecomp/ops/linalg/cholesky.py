@@ -1,0 +1,146 @@
+"""The Cholesky factorization. Derivative: Giles (2008), as in ``linalg.py``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tracecomp.base.errors import failure
+from tracecomp.ir.index import Index, index
+from tracecomp.ir.loops import Buffer, Check, If, IndexValue, Let, Load, Loop, Read, Stmt, cast
+from tracecomp.ir.op import Imperative
+from tracecomp.ir.scalars import call, const
+from tracecomp.ir.types import TensorType, int32, int64
+from tracecomp.ops.linalg.elimination import Matrix, Panel, eliminated, panels, strips
+from tracecomp.ops.linalg.matrix import SQUARES, decomposition, lower, matrices, mm, square, turned
+from tracecomp.ops.prim import prim
+from tracecomp.ops.statements import Names
+
+
+def _infer(x: TensorType, *, strict: bool) -> tuple[TensorType, TensorType]:
+    return square("cholesky")(x), TensorType(int32, x.shape[:-2])
+
+
+def _impl(x: Any, *, strict: bool) -> tuple[Any, Any]:
+    info = np.zeros(x.shape[:-2], np.int32)
+    try:
+        return np.linalg.cholesky(x), info
+    except np.linalg.LinAlgError:
+        factor = np.empty(x.shape, x.dtype)
+        for batch in np.ndindex(info.shape):
+            factor[batch], info[batch] = _by_rows(x[batch])
+            if strict and info[batch]:
+                raise failure("definite", detail=int(info[batch])) from None
+        return factor, info
+
+
+def _by_rows(x: Any) -> tuple[Any, int]:
+    """The factor, and the order of the first leading minor that is not positive-definite (0: all are)."""
+    rest, info = np.tril(x), 0
+    with np.errstate(all="ignore"):
+        for k in range(len(x)):
+            info = info or (0 if rest[k, k] > 0 else k + 1)
+            rest[k:, k] /= np.sqrt(rest[k, k])
+            rest[k + 1 :, k + 1 :] -= np.tril(np.outer(rest[k + 1 :, k], rest[k + 1 :, k]))
+    return rest, info
+
+
+def _vjp(grads: Any, outs: Any, ins: Any, *, strict: bool) -> Any:
+    factor = outs[0]
+    inner = lower(mm(turned(factor), grads[0]))
+    inner = prim.mul(prim.add(inner, turned(lower(inner, 1))), 0.5)
+    left = prim.triangular_solve(factor, inner, above=False, ones=False, turn=True)
+    return (turned(prim.triangular_solve(factor, turned(left), above=False, ones=False, turn=True)),)
+
+
+def _loop(
+    ins: Sequence[Buffer], outs: Sequence[Buffer], in_types: Sequence[TensorType], out_types: Any, *, strict: bool
+) -> list[Stmt]:
+    """The upper triangle of U with U'U = A, row by row in memory, then turned."""
+    (*lead, n, _), names = in_types[0].shape, Names()
+    if not math.prod(lead):
+        return []
+    number = names.var(math.prod(lead))
+    batch = index(number)
+    given, x = (Matrix(b, lambda i, j: (batch * n + i) * n + j) for b in (ins[0], outs[0]))
+    turned_x = Matrix(x.buffer, lambda i, j: x.at(j, i))
+    info = Matrix(outs[1], lambda i, j: batch)
+    clear = info.store(Index(), Index(), const(0, int32))
+
+    def panel(panel: Panel) -> list[Stmt]:
+        result = _diagonal(names, x, info, panel)
+        for start, count, repeat in strips(names, n):
+            behind = call("gt", IndexValue(start + count), IndexValue(panel.end))
+            body = eliminated(
+                names, turned_x, x, panel, n, start, count, lambda value, row: call("div", value, x.load(row, row)),
+                lambda column: call("ge", IndexValue(column), IndexValue(panel.end)), triangle=True,
+            )  # fmt: skip
+            result.extend(repeat([If(behind, tuple(body))]))
+        return result
+
+    steps = panels(names, n, panel)
+    body = (clear, *_turned(names, given, x, n), *steps, *_turned(names, x, x, n), *_cleared(names, x, n))
+    return [Loop("parallel", number, body), *(_checked(names, outs[1]) if strict else ())]
+
+
+def _checked(names: Names, info: Buffer) -> list[Stmt]:
+    """One matrix after the other, the first one last: what is reported last is the error."""
+    batch, order = names.var(info.size), names.let()
+    found = Read(order, int64, frozenset((batch,)))
+    at = index(batch) * -1 + (info.size - 1)
+    fine = Check(call("eq", found, const(0, int64)), "definite", found)
+    return [Loop("serial", batch, (Let(order, cast(Load(info, at), int64)), fine))]
+
+
+def _diagonal(names: Names, x: Matrix, info: Matrix, panel: Panel) -> list[Stmt]:
+    """The rows of U within a panel's own columns. What is left of the diagonal has no meaning."""
+    c, r, lane, over = names.var(panel.count), names.var(panel.count), names.var(panel.count), names.var(panel.count)
+    top, by, dtype = names.let(), names.let(), x.buffer.dtype
+    step, row = panel.first + index(c), panel.first + index(r)
+    pivot = Read(top, dtype, frozenset(x.at(step, step).vars()))
+    first = call("eq", info.load(Index(), Index()), const(0, int32))
+    bad = call("and", call("not", call("gt", pivot, const(0.0, dtype))), first)
+    note = If(bad, (info.store(Index(), Index(), cast(IndexValue(step + 1), int32)),))
+    column = panel.first + index(lane)
+    divided = call("div", x.load(step, column), call("sqrt", pivot))
+    scaled = Loop("vector", lane, (x.store(step, column, divided),))
+    column = panel.first + index(over)
+    factor = Read(by, dtype, frozenset(x.at(step, row).vars()))
+    less = call("fma", call("neg", factor), x.load(step, column), x.load(row, column))
+    below = (Let(by, x.load(step, row)), Loop("vector", over, (x.store(row, column, less),)))
+    others = Loop("serial", r, (If(call("gt", IndexValue(row), IndexValue(step)), below),))
+    return [Loop("serial", c, (Let(top, x.load(step, step)), note, scaled, others))]
+
+
+def _turned(names: Names, source: Matrix, target: Matrix, n: int) -> list[Stmt]:
+    """``target`` is the transpose of ``source``; within a matrix, of its upper triangle the lower one."""
+    row, result = names.var(n), list[Stmt]()
+    for start, count, repeat in strips(names, n):
+        lane = names.var(count)
+        column = start + index(lane)
+        wanted = call("lt", IndexValue(column), IndexValue(index(row))) if source is target else None
+        store = target.store(index(row), column, source.load(column, index(row)), wanted)
+        result.extend(repeat([Loop("vector", lane, (store,))]))
+    return [Loop("serial", row, tuple(result))]
+
+
+def _cleared(names: Names, x: Matrix, n: int) -> list[Stmt]:
+    """Zeros above the diagonal."""
+    row, result = names.var(n), list[Stmt]()
+    for start, count, repeat in strips(names, n):
+        lane = names.var(count)
+        column = start + index(lane)
+        above = call("gt", IndexValue(column), IndexValue(index(row)))
+        zero = const(0.0, x.buffer.dtype)
+        result.extend(repeat([Loop("vector", lane, (x.store(index(row), column, zero, above),))]))
+    return [Loop("serial", row, tuple(result))]
+
+
+decomposition("cholesky", "lower triangular factor of symmetric positive-definite matrices, and the orders of the "
+              "first leading minors that are not (0: none; an error if ``strict``)", _infer, _impl, _vjp, ("outs",),
+              attrs={"strict": bool}, loop=Imperative(_loop),
+              samples=(*matrices(*SQUARES, domain="definite", strict=True),
+                       *matrices((39, 39), (2, 70, 70), domain="definite", strict=False)))  # fmt: skip

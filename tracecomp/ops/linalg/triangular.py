@@ -1,0 +1,278 @@
+"""Solving with triangular matrices, and LU with partial pivoting. Derivatives: Giles (2008), as in ``linalg.py``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tracecomp.base.errors import failure
+from tracecomp.ir.index import Index, Var, computed, index
+from tracecomp.ir.loops import (
+    Buffer,
+    Check,
+    Const,
+    Expr,
+    If,
+    IndexValue,
+    Let,
+    Load,
+    Local,
+    Loop,
+    Read,
+    Stmt,
+    Store,
+    cast,
+)
+from tracecomp.ir.op import Imperative, Op, Sample, register
+from tracecomp.ir.scalars import call, const
+from tracecomp.ir.types import TensorType, int32, int64
+from tracecomp.ops.define import of, require
+from tracecomp.ops.linalg.elimination import PANEL, WIDTH, Matrix, Panel, copied, eliminated, panels, pivoted, strips
+from tracecomp.ops.linalg.matrix import (
+    OBLONG,
+    SQUARES,
+    columns,
+    decomposition,
+    lower,
+    matrices,
+    mm,
+    rows,
+    square,
+    turned,
+    unit,
+    upper,
+)
+from tracecomp.ops.prim import prim
+from tracecomp.ops.statements import Names, vectors
+
+# ---- triangular systems
+
+
+def _triangular_infer(a: TensorType, b: TensorType, **attrs: bool) -> TensorType:
+    require(
+        square("solve_triangular")(a).shape[:-1] == b.shape[:-1],
+        RuntimeError,
+        f"linalg.solve_triangular: Incompatible shapes of A and B for the equation AX = B: {a} and {b}",
+    )
+    return b
+
+
+def _triangular_impl(a: Any, b: Any, *, above: bool, ones: bool, turn: bool) -> Any:
+    a, n = np.swapaxes(a, -1, -2) if turn else a, a.shape[-1]
+    x = np.array(b)
+    with np.errstate(all="ignore"):
+        for step in range(n):
+            k, known = (n - 1 - step, slice(n - step, n)) if above != turn else (step, slice(0, step))
+            x[..., k, :] -= (a[..., k, None, known] @ x[..., known, :])[..., 0, :]
+            x[..., k, :] /= 1 if ones else a[..., k, k, None]
+    return x
+
+
+def _triangular_loop(
+    ins: Sequence[Buffer], outs: Sequence[Buffer], in_types: Sequence[TensorType], out_types: Any, *, above: bool,
+    ones: bool, turn: bool,
+) -> list[Stmt]:  # fmt: skip
+    """Steps go up the rows of an upper triangle. Threads share strips of columns."""
+    (*lead, n, width), names = in_types[1].shape, Names()
+
+    def place(step: Index) -> Index:
+        return step * -1 + (n - 1) if above != turn else step
+
+    def solved(batch: Index, start: Index, count: int) -> list[Stmt]:
+        def element(i: Index, j: Index) -> Index:
+            row, column = (place(j), place(i)) if turn else (place(i), place(j))
+            return (batch * n + row) * n + column
+
+        triangle = Matrix(ins[0], element)
+        given, target = (Matrix(b, lambda i, j: (batch * n + place(i)) * width + j) for b in (ins[1], outs[0]))
+
+        def divided(x: Expr, row: Index) -> Expr:
+            return x if ones else call("div", x, triangle.load(row, row))
+
+        def panel(panel: Panel) -> list[Stmt]:
+            return eliminated(names, triangle, target, panel, n, start, count, divided, lambda column: None)
+
+        row, lane = names.var(n), names.var(count)
+        at = index(row), start + index(lane)
+        copied = Loop("serial", row, (Loop("vector", lane, (target.store(*at, given.load(*at)),)),))
+        return [copied, *panels(names, n, panel)]
+
+    batches, (whole, rest) = math.prod(lead), divmod(width, WIDTH)
+    result: list[Stmt] = []
+    for count, size, start in ((whole, WIDTH, 0), (1, rest, whole * WIDTH)):
+        if count * size * batches * n:
+            both = names.var(batches * count)
+            body = solved(index(both) // count, index(both) % count * WIDTH + start, size)
+            result.append(Loop("parallel", both, tuple(body)))
+    return result
+
+
+def _triangular_vjp(grads: Any, outs: Any, ins: Any, *, above: bool, ones: bool, turn: bool) -> Any:
+    back = prim.triangular_solve(ins[0], grads[0], above=above, ones=ones, turn=not turn)
+    product = mm(outs[0], turned(back)) if turn else mm(back, turned(outs[0]))
+    return prim.neg((upper if above else lower)(product, int(ones))), back
+
+
+decomposition("triangular_solve", "X with T X = B; T is the triangle (with ``ones`` on its diagonal) above or below "
+              "the diagonal of A, then transposed if ``turn``", _triangular_infer, _triangular_impl, _triangular_vjp,
+              attrs={"above": bool, "ones": bool, "turn": bool}, loop=Imperative(_triangular_loop),
+              samples=(
+                  *(Sample((of(d, *a, domain="regular"), of(d, *b)), {"above": above, "ones": ones, "turn": turn})
+                    for d in ("f32", "f64") for above in (False, True)
+                    for ones, turn in ((False, False), (True, False), (False, True))
+                    for a, b in (((3, 3), (3, 2)), ((2, 4, 4), (2, 4, 1)), ((0, 2, 2), (0, 2, 3)))),
+                  *(Sample((of("f64", 39, 39, domain="regular"), of("f64", 39, 35)),
+                           {"above": above, "ones": False, "turn": above}) for above in (False, True)),
+              ))  # fmt: skip
+
+
+# ---- LU with partial pivoting
+
+
+def _lu_impl(x: Any, *, fails: str) -> Any:
+    lu = np.array(x)
+    m, n = x.shape[-2:]
+    batch = x.shape[:-2]
+    flat = lu.reshape(math.prod(batch), m, n)
+    each = np.arange(len(flat))
+    pivots = np.zeros((len(flat), min(m, n)), np.int32)
+    for k in range(min(m, n)):
+        best = k + np.argmax(np.abs(flat[:, k:, k]), axis=1) if len(flat) else pivots[:, k]
+        pivots[:, k] = best + 1
+        flat[each, k], flat[each, best] = flat[each, best], flat[each, k].copy()
+        pivot = flat[:, k, k, None]
+        with np.errstate(all="ignore"):
+            flat[:, k + 1 :, k] = np.where(pivot == 0, flat[:, k + 1 :, k], flat[:, k + 1 :, k] / pivot)
+        flat[:, k + 1 :, k + 1 :] -= flat[:, k + 1 :, k, None] * flat[:, k, None, k + 1 :]
+    if fails and (np.diagonal(flat, axis1=1, axis2=2) == 0).any():
+        raise failure(fails)
+    return flat.reshape(x.shape), pivots.reshape(*batch, min(m, n))
+
+
+def permutation(pivots: Any, size: int) -> Any:
+    """The rows of A in the order of L U, from LAPACK's list of swaps (counted from 1)."""
+    flat = pivots.reshape(math.prod(pivots.shape[:-1]), pivots.shape[-1])
+    fits = not flat.size or (flat.min() >= 1 and flat.max() <= size)
+    require(fits, IndexError, f"pivot_order: swaps must name rows from 1 to {size}")
+    order = np.tile(np.arange(size), (len(flat), 1))
+    each = np.arange(len(flat))
+    for k in range(flat.shape[1]):
+        other = flat[:, k] - 1
+        order[each, k], order[each, other] = order[each, other], order[each, k].copy()
+    return order.reshape(*pivots.shape[:-1], size)
+
+
+def _order_loop(
+    ins: Sequence[Buffer], outs: Sequence[Buffer], in_types: Sequence[TensorType], out_types: Any, *, size: int
+) -> list[Stmt]:
+    (*lead, steps), names = in_types[0].shape, Names()
+    batch, k, mine, other = names.var(math.prod(lead)), names.var(steps), names.let(), names.let()
+    start, swap = index(batch) * size, names.let()
+    given = Let(swap, call("sub", cast(Load(ins[0], index(batch) * steps + index(k)), int64), Const(1, int64)))
+    over = frozenset((batch, k))
+    place = Read(swap, int64, over)
+    inside = call("and", call("ge", place, Const(0, int64)), call("lt", place, Const(size, int64)))
+    here, there = start + index(k), start + computed(place, (0, size - 1))
+    lets = Let(mine, Load(outs[0], here)), Let(other, Load(outs[0], there))
+    stores = Store(outs[0], there, Read(mine, int64, over)), Store(outs[0], here, Read(other, int64, over))
+    step = given, Check(inside), If(inside, (*lets, *stores))
+    first = vectors(names, size, lambda i: [Store(outs[0], start + i, IndexValue(i))])
+    return [Loop("parallel", batch, (*first, Loop("serial", k, step)))] if batch.extent * size else []
+
+
+register(
+    Op(
+        name="pivot_order", kind="elimination", doc="order of rows that LAPACK's swaps give",
+        infer=lambda p, *, size: TensorType(int64, (*p.shape[:-1], size)),
+        impl=lambda p, *, size: np.ascontiguousarray(permutation(p, size)), loop=Imperative(_order_loop),
+        attrs={"size": int},
+        samples=tuple(
+            Sample((of("i32", *s, domain="positive"),), {"size": 10}) for s in ((3,), (2, 4), (0, 2), (2, 0))
+        ),
+    )
+)  # fmt: skip
+
+
+def _lu_infer(x: TensorType, *, fails: str) -> tuple[TensorType, TensorType]:
+    return x, TensorType(int32, (*x.shape[:-2], min(x.shape[-2:])))
+
+
+def _lu_vjp(grads: Any, outs: Any, ins: Any, *, fails: str) -> Any:
+    lu, pivots = outs
+    g = grads[0]
+    m, n = lu.shape[-2:]
+    k = min(m, n)
+    core, gcore = columns(rows(lu, 0, k), 0, k), columns(rows(g, 0, k), 0, k)
+    low = prim.add(lower(core, 1), unit(core))
+    up = upper(core)
+
+    def without(factor_above: bool, x: Any, turn: bool) -> Any:
+        """The core's lower (or upper) factor, transposed if asked, taken from the left of ``x``."""
+        return prim.triangular_solve(core, x, above=factor_above, ones=not factor_above, turn=turn)
+
+    glow, gup = lower(gcore, 1), upper(gcore)
+    rest: Any = None
+    if n > k:
+        other, gother = columns(lu, k, n), columns(g, k, n)
+        rest = without(False, gother, True)
+        glow = prim.sub(glow, lower(mm(rest, turned(other)), 1))
+    elif m > k:
+        other, gother = rows(lu, k, m), rows(g, k, m)
+        rest = turned(without(True, turned(gother), False))
+        gup = prim.sub(gup, upper(mm(turned(other), rest)))
+    inner = prim.add(lower(mm(turned(low), glow), 1), upper(mm(gup, turned(up))))
+    inner = without(False, inner, True)
+    total = turned(without(True, turned(inner), False))
+    if rest is not None:
+        total = prim.concat(total, rest, axis=len(lu.shape) - (1 if n > k else 2))
+    order = prim.pivot_order(pivots, size=m)
+    place = prim.sort(order, axis=len(order.shape) - 1, descending=False)[1]
+    index = prim.expand(prim.reshape(place, shape=(*place.shape, 1)), shape=tuple(total.shape))
+    return (prim.gather(total, index, axis=len(total.shape) - 2),)
+
+
+def _lu_loop(
+    ins: Sequence[Buffer], outs: Sequence[Buffer], in_types: Sequence[TensorType], out_types: Any, *, fails: str
+) -> list[Stmt]:
+    (*lead, m, n), names = in_types[0].shape, Names()
+    batch = names.var(math.prod(lead))
+    x = Matrix(outs[0], lambda i, j: (index(batch) * m + i) * n + j)
+    pivots = Matrix(outs[1], lambda i, j: index(batch) * min(m, n) + j)
+
+    kept = Buffer("panel", in_types[0].dtype, m * PANEL)
+
+    def panel(panel: Panel) -> list[Stmt]:
+        narrow = Matrix(kept, lambda i, j: i * PANEL + j - panel.first)  # where rows lie close together
+        steps = pivoted(names, narrow, x, pivots, panel, m, n)
+        result = [copied(names, x, narrow, m, panel), *steps, copied(names, narrow, x, m, panel)]
+        for start, count, repeat in strips(names, n):
+            behind = call("gt", IndexValue(start + count), IndexValue(panel.end))
+            body = eliminated(
+                names, narrow, x, panel, m, start, count, lambda value, row: value,
+                lambda column: call("ge", IndexValue(column), IndexValue(panel.end)),
+            )  # fmt: skip
+            result.extend(repeat([If(behind, tuple(body))]))
+        return result
+
+    if not in_types[0].numel:
+        return []
+    start = index(batch) * (m * n)
+    given = vectors(names, m * n, lambda i: [Store(outs[0], start + i, Load(ins[0], start + i))])
+    loop = Loop("parallel", batch, (Local(kept), *given, *panels(names, min(m, n), panel)))
+    return [loop, *([_checked(names, x, batch, min(m, n), fails)] if fails else [])]
+
+
+def _checked(names: Names, x: Matrix, batch: Var, steps: int, fails: str) -> Stmt:
+    """No pivot is zero."""
+    step, pivot, dtype = names.var(steps), names.let(), x.buffer.dtype
+    fine = call("ne", Read(pivot, dtype, frozenset((batch, step))), const(0.0, dtype))
+    within = Let(pivot, x.load(index(step), index(step))), Check(fine, fails)
+    return Loop("serial", batch, (Loop("serial", step, within),))
+
+
+decomposition("lu_factor", "L and U in one matrix, and LAPACK's row swaps; zero pivots are the error ``fails``, unless "
+              "it is empty", _lu_infer, _lu_impl, _lu_vjp, ("outs",), attrs={"fails": str}, loop=Imperative(_lu_loop),
+              samples=(*matrices(*OBLONG, fails=""), *matrices(*SQUARES, (40, 37), (37, 75), fails="singular")))

@@ -1,0 +1,1 @@
+"""Schedules of contractions: register tiles, packing, k-blocking."""

@@ -1,0 +1,181 @@
+"""Contractions whose results are summed one by one: in the lanes along a summed variable, or in order.
+
+For results with nothing to tile, or where lanes along the result would be dear or half empty.
+"""
+
+from __future__ import annotations
+
+from tracecomp.ir.index import Index, Var, index
+from tracecomp.ir.loop_copy import Copier
+from tracecomp.ir.loops import Accumulate, Expr, Loop, Stmt, Update
+from tracecomp.passes.cost.machine import Machine
+from tracecomp.passes.fusion.groups import lanes_for
+from tracecomp.passes.nests.contraction_nest import ACCUMULATOR, BilinearNest, Operand, product_of
+from tracecomp.passes.schedule.k_blocking import Stages
+from tracecomp.passes.schedule.tiling import loops, strip, tiles
+
+NOMINAL_LANES = 16
+SHUFFLED_STRIDE = 4
+SHUFFLE_COST = 2.0
+TILED_RESULTS = 8
+LEAST_LANES = 5
+SLIDING_LANES = 64
+SLIDING_ROWS = 4
+
+
+def dot_form(nest: BilinearNest, in_lanes: bool, kind: str, machine: Machine) -> tuple[Stmt, ...]:
+    """Every result by itself: ``in_lanes`` along the last summed variable or in order, a tile of results at a time."""
+    lanes = dot_lanes(nest.plain or nest) if in_lanes else 1
+    cut = _dot_tile(nest, max(1, lanes // machine.lanes(nest.acc.dtype.itemsize)), machine)
+    sliding = _sliding_rows(nest, cut) if lanes > 1 else None
+    content = _one_by_one(nest, lanes) if sliding is None else _by_rows(nest, sliding, lanes)
+    shared = [v for v in nest.out if not nest.one_sided(v)]
+    cut = [c for c in cut if c[0] != sliding]
+    for var, height in cut[1:]:
+        content = tiles(var, height, content, suffix="f")
+    for var in reversed([v for v in nest.out if v not in (sliding, *shared) and all(v != c for c, _ in cut)]):
+        content = (Loop("serial", var, content),)
+    for var, height in cut[:1]:
+        content = tiles(var, height, content, "serial" if shared else kind)
+    return loops(kind, shared[:1], loops("serial", shared[1:], content))
+
+
+def dot_lanes(nest: BilinearNest) -> int:
+    """How many lanes sum each result. A tile of many results keeps the machine busy with one vector for each."""
+    if not nest.reduce or nest.reduce[-1].extent < LEAST_LANES:
+        return 1
+    one, other = (v.extent if v else 1 for v in _sides(nest))
+    tiled = min(one, other) > 1 and one * other >= TILED_RESULTS
+    lanes = lanes_for(max(nest.reduce[-1].extent, NOMINAL_LANES))
+    return min(lanes, NOMINAL_LANES) if tiled else lanes
+
+
+def _one_by_one(nest: BilinearNest, lanes: int) -> tuple[Stmt, ...]:
+    """One result: a sum over everything."""
+    body: tuple[Stmt, ...] = (*nest.lhs.stmts, *nest.rhs.stmts, nest.update())
+    if nest.reduce:
+        last = nest.reduce[-1]
+        body = strip(last, lanes, body) if lanes > 1 else (Loop("serial", last, body),)
+        body = loops("serial", nest.reduce[:-1], body)
+    return (Accumulate((nest.accumulator(lanes),), body), *nest.after)
+
+
+def _sliding_rows(nest: BilinearNest, cut: list[tuple[Var, int]]) -> Var | None:
+    """The tile's variable along which an operand is read like along the summed rows, so that results share rows."""
+    if len(nest.reduce) < 2 or nest.reduce[-1].extent > SLIDING_LANES:
+        return None
+    row = nest.reduce[-2]
+    for var, height in cut:
+        one, other = (nest.lhs, nest.rhs) if nest.lhs.depends(var) else (nest.rhs, nest.lhs)
+        if _rows_apart(one, row, var) and not other.depends(var) and height == var.extent:
+            return var
+    return None
+
+
+def _rows_apart(operand: Operand, row: Var, sliding: Var) -> int:
+    """How many places along ``sliding`` lead from one summed row to the next; 0 if results share no rows."""
+    step, each = operand.stride(row), operand.stride(sliding)
+    return step // each if step and each and step % each == 0 and 0 < step // each < sliding.extent else 0
+
+
+def _by_rows(nest: BilinearNest, sliding: Var, lanes: int) -> tuple[Stmt, ...]:
+    """All results along ``sliding``: each row of the operand that they share is loaded once for several rows of sums.
+
+    Every sum adds its rows in order, as one by one.
+    """
+    *outer, row, last = nest.reduce
+    lane = Var(f"{last.name}v", last.extent)
+    results = [Copier({sliding: Index((), t)}, f"_{t}") for t in range(sliding.extent)]
+    sums = [s for c in results for s in c.stmts([Accumulate((nest.accumulator(lanes),), ())])]
+    body: tuple[Stmt, ...] = ()
+    for number, begin, place in Stages((), row, min(SLIDING_ROWS, row.extent), ()).pieces():
+        copier = Copier({row: begin, last: index(lane)}, f"_{place.extent}")
+        rows = copier.stmts(_rows(nest, sliding, place.extent))
+        body += loops("serial", [number], (Loop("vector", lane, rows),))
+    accs = tuple(a for s in sums if isinstance(s, Accumulate) for a in s.accs)
+    return (Accumulate(accs, loops("serial", outer, body)), *(s for c in results for s in c.stmts(nest.after)))
+
+
+def _rows(nest: BilinearNest, sliding: Var, count: int) -> list[Stmt]:
+    """The terms of ``count`` rows, by the row of the shared operand that they read."""
+    row = nest.reduce[-2]
+    shared_left = nest.lhs.depends(sliding)
+    shared, own = (nest.lhs, nest.rhs) if shared_left else (nest.rhs, nest.lhs)
+    apart = _rows_apart(shared, row, sliding)
+    body: list[Stmt] = []
+    mine: list[Expr] = []
+    for at in range(apart * (count - 1) + sliding.extent):
+        if at % apart == 0 and at // apart < count:
+            copier = Copier({row: index(row) + at // apart}, f"_own{at}")
+            body.extend(copier.stmts(own.stmts))
+            mine.append(copier.expr(own.expr))
+        readers = [(t, (at - t) // apart) for t in range(at % apart, min(at + 1, sliding.extent), apart)]
+        readers = [(t, n) for t, n in readers if n < count]
+        if not readers:
+            continue
+        first, place = readers[0]
+        copier = Copier({row: index(row) + place, sliding: Index((), first)}, f"_at{at}")
+        body.extend(copier.stmts(shared.stmts))
+        read = copier.expr(shared.expr)
+        for t, n in readers:
+            body.append(Update(f"{ACCUMULATOR}_{t}", (read, mine[n]) if shared_left else (mine[n], read)))
+    return body
+
+
+def _dot_tile(nest: BilinearNest, registers: int, machine: Machine) -> list[tuple[Var, int]]:
+    """The output variables that a tile of results spans, the one to loop over outside first, and how far it goes.
+
+    One of each operand if possible, so that every loaded vector is used several times. ``registers``: of one result.
+    """
+    two = [v for v in _sides(nest) if v is not None]
+    if len(two) < 2:
+        two = sorted(filter(nest.one_sided, nest.out), key=lambda v: v.extent)[-2:]
+    two = sorted(two, key=lambda v: -v.extent)
+    if len(two) < 2:
+        return [(v, min(4, v.extent)) for v in two]
+    apart = _sides(nest)[0] is not None and _sides(nest)[1] is not None
+
+    def cycles(a: int, b: int) -> float:
+        loads = a + b if apart else a * b + 1
+        covered = -(-two[0].extent // a) * -(-two[1].extent // b)
+        return covered * (registers * max(a * b, loads) + 0.1 * (a + b))
+
+    fitting = [
+        (a, b)
+        for a in range(1, min(two[0].extent, 12) + 1)
+        for b in range(1, min(two[1].extent, 12) + 1)
+        if (a * b + 1) * registers + 2 <= machine.registers
+    ]
+    a, b = min(fitting, key=lambda ab: cycles(*ab), default=(1, 1))
+    return [(two[0], a), (two[1], b)]
+
+
+def dot_cost(nest: BilinearNest) -> float:
+    if not nest.reduce:
+        return float("inf")
+    last = nest.reduce[-1]
+    strides = [o.stride(last) for o in (nest.lhs, nest.rhs)]
+    if not all(s is not None and 0 <= s <= SHUFFLED_STRIDE for s in strides) or last.extent < LEAST_LANES:
+        return float("inf")
+    two_sided = all(v is not None and v.extent > 2 for v in _sides(nest))
+    shared = product_of(filter(nest.one_sided, nest.out)) >= TILED_RESULTS  # many results share one operand's vectors
+    vectors = product_of(nest.reduce) / NOMINAL_LANES
+    apart = SHUFFLE_COST * sum(s not in (0, 1) for s in strides)
+    return ((0.65 if two_sided else 1.4 if shared else 2.0) + apart + 24.0 / vectors) / filled(last.extent)
+
+
+def _sides(nest: BilinearNest) -> tuple[Var | None, Var | None]:
+    """The longest output variables that only the left operand, and that only the right one, moves with.
+
+    Of equally long ones that along which the operand's elements lie closest.
+    """
+
+    def longest(one: Operand, other: Operand) -> Var | None:
+        alone = [v for v in nest.out if one.depends(v) and not other.depends(v)]
+        return max(alone, key=lambda v: (v.extent, -abs(one.stride(v) or 0)), default=None)
+
+    return longest(nest.lhs, nest.rhs), longest(nest.rhs, nest.lhs)
+
+
+def filled(extent: int) -> float:
+    return extent / (-(-extent // NOMINAL_LANES) * NOMINAL_LANES)

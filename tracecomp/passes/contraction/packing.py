@@ -1,0 +1,85 @@
+"""Panels: an operand copied so that the lanes which a register tile multiplies lie together, term by term."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tracecomp.ir.index import Index, Var, index, linear
+from tracecomp.ir.loop_copy import Copier
+from tracecomp.ir.loops import Buffer, Let, Load, Local, Read, Stmt, Store
+from tracecomp.passes.contraction.dot_products import NOMINAL_LANES, SHUFFLED_STRIDE
+from tracecomp.passes.nests.contraction_nest import BilinearNest, Operand, product_of
+from tracecomp.passes.nests.loop_vars import merge_vars, merged
+from tracecomp.passes.schedule.tiling import around_tiles, shared_out, strip, tiles
+
+
+@dataclass(frozen=True)
+class Columns:
+    """``count`` neighbouring chunks of ``width`` lanes, the first at lane ``first``."""
+
+    count: int
+    first: int
+    width: int
+
+
+class Panels:
+    """The panels of the ``moving`` operand, for every position of the variables ``others``; ``alone``: of one block."""
+
+    def __init__(self, nest: BilinearNest, moving: Operand, vector: Var, others: list[Var], alone: bool) -> None:
+        self.nest, self.moving, self.vector, self.others, self.alone = nest, moving, vector, others, alone
+        self.terms = product_of(nest.reduce)
+
+    def buffer(self, columns: Columns) -> Buffer:
+        """The memory of all panels of so many columns."""
+        count = 1 if self.alone else product_of(self.others) * columns.count
+        return Buffer(f"panel{columns.first}", self.nest.acc.dtype, count * self.terms * columns.width)
+
+    def read(self, columns: Columns, column: Index, lane: Var) -> Operand:
+        """The operand as it is read from its panel."""
+        panel = self.buffer(columns)
+        load = Load(panel, self._offset(columns, column, index(lane)))
+        return Operand([Let("packed", load)], Read("packed", panel.dtype, frozenset((*self.nest.reduce, lane))))
+
+    def packed(self, columns: Columns, kind: str) -> tuple[Stmt, ...]:
+        """The panels of all columns, made by loops of ``kind``."""
+        column = Var("column", columns.count)
+        several = columns.count > 1
+        body, around, _ = self._copy(columns, index(column) if several else Index(), "")
+        outer = [*self.others, *([column] if several else []), *around]
+        return (Local(self.buffer(columns)), *shared_out(kind, outer, body))
+
+    def packed_alone(self, columns: Columns, column: Index, suffix: str) -> tuple[Stmt, ...]:
+        """The panel of one column, made where it is read; names in it end in ``suffix``."""
+        body, around, far = self._copy(columns, column, suffix)
+        if far:  # memory is read in runs, of few rows at a time
+            body, around = tuple(s for group in body for s in around_tiles(group, around)), []
+        return (Local(self.buffer(columns)), *shared_out("serial", around, body))
+
+    def _offset(self, columns: Columns, column: Index, lane: Index) -> Index:
+        """Where the panel holds one lane of one term: by outer position, column, term, lane."""
+        at = linear([index(v) for v in self.others], [v.extent for v in self.others])
+        at = Index() if self.alone else at * columns.count + column
+        term = linear([index(v) for v in self.nest.reduce], [v.extent for v in self.nest.reduce])
+        return (at * self.terms + term) * columns.width + lane
+
+    def _copy(self, columns: Columns, column: Index, suffix: str) -> tuple[tuple[Stmt, ...], list[Var], bool]:
+        """Loops that copy one panel, variables to loop over around them, and whether those step less than lanes do."""
+        operand, panel, lane = self.moving, self.buffer(columns), Var("lane", columns.width)
+        store = Store(panel, self._offset(columns, column, index(lane)), operand.expr)
+        at = column * columns.width + columns.first + index(lane)
+        body = Copier({self.vector: at}, f"_{panel.name}{suffix}").stmts((*operand.stmts, store))
+        joined = merge_vars(self.nest.reduce, list(body))
+        summed = merged(self.nest.reduce, joined)
+        body = Copier(joined).stmts(body)
+        loads = Operand(list(body[:-1]), operand.expr)
+        fast = next((v for v in summed if abs(loads.stride(v) or 0) == 1), None)
+        if fast is not None and loads.stride(fast) == -1:  # flipped windows: memory is read forwards
+            body = Copier({fast: index(fast) * -1 + (fast.extent - 1)}).stmts(body)
+        stride = operand.stride(self.vector) or 0
+        if fast is None:  # what shares lines is read before they leave the cache
+            summed.sort(key=lambda v: -abs(loads.stride(v) or 0))
+        if 1 <= stride <= SHUFFLED_STRIDE or fast is None:
+            return strip(lane, columns.width, body), summed, False
+        rest = [v for v in summed if v != fast]
+        far = all(abs(stride) > abs(loads.stride(v) or 0) for v in rest)
+        return tiles(lane, NOMINAL_LANES, strip(fast, NOMINAL_LANES, body)), rest, far

@@ -1,0 +1,160 @@
+"""Windows that slide along the rows of a register tile, written out: every vector that rows share is loaded once.
+
+Terms that padding makes zero are left out: some while they are written, because what decides is known, the others by a
+condition. Loops over summed variables are cut where such conditions change, as long as that is not much to write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence, Set
+from dataclasses import dataclass
+from itertools import groupby, pairwise, product
+
+from tracecomp.ir.index import Index, Var, index
+from tracecomp.ir.loop_copy import Copier
+from tracecomp.ir.loops import Accumulate, Const, Expr, If, Stmt, Update, walk
+from tracecomp.passes.contraction.tile_choice import SLIDING_UPDATES, Plan, rows_apart
+from tracecomp.passes.nests.contraction_nest import ACCUMULATOR, BilinearNest
+from tracecomp.passes.nests.peeling import Folding, boundaries
+from tracecomp.passes.schedule.tiling import loops
+
+UPDATES_ASKED = 4
+"""A condition costs less than what it saves if there are so many updates for each."""
+
+
+@dataclass(frozen=True)
+class _Term:
+    """Statements that add a term, which is zero without any of the ``conditions``; none of these varies over lanes."""
+
+    conditions: tuple[Expr, ...]
+    stmts: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A summed variable from ``low`` on, for all values of ``place``."""
+
+    var: Var
+    place: Var
+    low: int
+
+    @property
+    def names(self) -> list[Var]:
+        """The variable of its loop, if it needs one."""
+        return [self.place] if self.place.extent > 1 else []
+
+    @property
+    def at(self) -> Index:
+        return sum(map(index, self.names), Index((), self.low))
+
+
+_Terms = Callable[[Sequence[_Piece]], list[_Term]]
+
+
+def written_out(nest: BilinearNest, plan: Plan) -> bool:
+    """Whether rows of a tile are written out: windows slide along them, or few conditions leave out what is padding."""
+    packed = nest.moving(plan.vector) if plan.packed else None
+    conditions = [c for operand in (nest.lhs, nest.rhs) if operand is not packed for c in operand.conditions]
+    beside = any(plan.vector in c.vars() for c in conditions)
+    if plan.tile is None or not conditions or (beside and not plan.window):
+        return bool(plan.window)
+    steps = plan.tile.extent // plan.height
+    first = index(Var("step", steps)) * plan.height if steps > 1 else Index()
+    stmts = sliding(nest, plan, {plan.vector: index(Var("lane", plan.width)), plan.tile: first}, plan.height, "")
+    asked, added = (sum(isinstance(s, kind) for s in walk(stmts)) for kind in (If, Update))
+    return asked * UPDATES_ASKED <= added
+
+
+def sliding(
+    nest: BilinearNest, plan: Plan, mapping: dict[Var, Index], height: int, suffix: str
+) -> tuple[Stmt, ...]:
+    """Rows below each other by terms, in order of the place that is read; each row's terms stay in their order.
+
+    ``mapping`` says where the lanes and the first of the ``height`` rows are; names end in ``suffix``.
+    """
+    assert plan.tile is not None
+    short = plan.whole
+    beside: list[dict[Var, Index]] = [{short: Index((), m)} for m in range(short.extent)] if short else [{}]
+    rows = [
+        (n, Copier({**mapping, plan.tile: mapping[plan.tile] + n, **at}, f"{suffix}_{n}_{m}"))
+        for n in range(height)
+        for m, at in enumerate(beside)
+    ]
+    sums = [copier.stmt(Accumulate((nest.accumulator(),), ())) for _, copier in rows]
+    apart = rows_apart(nest, plan.vector, plan.tile, plan.window[0]) if plan.window else 0
+    lanes = mapping[plan.vector].vars()
+
+    def terms(pieces: Sequence[_Piece]) -> list[_Term]:
+        found = []
+        around = {piece.var: piece.at for piece in pieces}
+        ending = "".join(f"_{piece.low}" for piece in pieces)
+        for place in product(*(range(v.extent) for v in plan.window)):
+            within = {v: Index((), k) for v, k in zip(plan.window, place, strict=True)}
+            for n, copier in rows:
+                own = Folding({**copier.mapping, **around, **within}, copier.suffix + ending + _ending(place))
+                own.names = dict(copier.names)
+                term = _term(nest, own, lanes)
+                if term is not None:
+                    found.append(((apart * n + sum(place[:1]), place[1:], n), term))
+        return [term for _, term in sorted(found, key=lambda t: t[0])]
+
+    body = _summed(nest.reduce[: len(nest.reduce) - len(plan.window)], terms)
+    accs = tuple(a for s in sums if isinstance(s, Accumulate) for a in s.accs)
+    return (Accumulate(accs, body), *(s for _, copier in rows for s in copier.stmts(nest.after)))
+
+
+def _ending(place: Sequence[int]) -> str:
+    return "".join(f"_{k}" for k in place)
+
+
+def _term(nest: BilinearNest, own: Folding, lanes: Set[Var]) -> _Term | None:
+    """The term of the operands as ``own`` copies it; None when it is zero."""
+    found = [own.expr(c) for operand in (nest.lhs, nest.rhs) for c in operand.conditions]
+    if any(isinstance(c, Const) and not c.value for c in found):
+        return None
+    conditions = tuple(c for c in dict.fromkeys(found) if not isinstance(c, Const) and lanes.isdisjoint(c.vars()))
+    own.holding.update(conditions)
+    update = Update(ACCUMULATOR, (nest.lhs.expr, nest.rhs.expr))
+    return _Term(conditions, own.stmts((*nest.lhs.stmts, *nest.rhs.stmts, update)))
+
+
+def _summed(outer: Sequence[Var], terms: _Terms) -> tuple[Stmt, ...]:
+    """The terms for all values of the ``outer`` variables."""
+    plain = terms(())
+    conditions = {c for term in plain for c in term.conditions}
+    cuts = [[0, *boundaries(v, conditions), v.extent] for v in outer]
+    parts = [
+        [_Piece(v, Var(f"{v.name}_{low}", high - low), low) for low, high in pairwise(ends)]
+        for v, ends in zip(outer, cuts, strict=True)
+    ]
+    if all(len(pieces) == 1 for pieces in parts):
+        return loops("serial", outer, tuple(_skipping(plain)))
+    found = {pieces: terms(pieces) for pieces in product(*parts)}
+    if sum(map(len, found.values())) > SLIDING_UPDATES:
+        return loops("serial", outer, tuple(_skipping(plain)))
+    return _in_pieces(parts, (), found)
+
+
+def _in_pieces(
+    parts: Sequence[Sequence[_Piece]], chosen: tuple[_Piece, ...], found: dict[tuple[_Piece, ...], list[_Term]]
+) -> tuple[Stmt, ...]:
+    """The terms for all values of the variables of ``parts``, in pieces, for the ``chosen`` pieces of those before."""
+    if not parts:
+        return tuple(_skipping(found[chosen]))
+    result: tuple[Stmt, ...] = ()
+    for piece in parts[0]:
+        result += loops("serial", piece.names, _in_pieces(parts[1:], (*chosen, piece), found))
+    return result
+
+
+def _skipping(terms: Sequence[_Term], known: Set[Expr] = frozenset()) -> Iterator[Stmt]:
+    """The terms in order, each where its conditions hold; those that neighbours have in common are asked for once."""
+
+    def asked(term: _Term) -> Expr | None:
+        return next((c for c in term.conditions if c not in known), None)
+
+    for condition, run in groupby(terms, asked):
+        if condition is None:
+            yield from (s for term in run for s in term.stmts)
+        else:
+            yield If(condition, tuple(_skipping(list(run), known | {condition})))

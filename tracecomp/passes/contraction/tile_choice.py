@@ -1,0 +1,308 @@
+"""The choice of a register tile: which variable becomes SIMD lanes, how large the tile is, whether to pack, stages.
+
+Made from shapes, strides and a model of the machine; which form a sum takes depends on shapes and strides alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+
+from tracecomp.ir.index import Var
+from tracecomp.passes.contraction.dot_products import SHUFFLED_STRIDE, dot_cost, filled
+from tracecomp.passes.cost.machine import Machine
+from tracecomp.passes.nests.contraction_nest import BilinearNest, Operand, product_of
+from tracecomp.passes.schedule.k_blocking import Stages, stages_of
+
+GATHER_COST = 20.0
+PACKED_COST = 8.0
+SHUFFLED_COST = 3.0
+STORE_COST = 20.0
+FAR_COST = 0.15
+FAR_LINES = 1024
+"""With so many lines, one for each term, fetching ahead keeps up; with more they push each other out of the cache."""
+AS_GOOD = 1.05
+"""A choice whose results are stored side by side may cost so much more than one whose results are stored apart: blocks
+of rows have lines of those in common, for which threads contend."""
+NEAR_STORES = 4
+"""Results so many elements apart are still side by side: they share lines."""
+NEAR_BYTES = 256
+FAR_BYTES = 2048
+FAR_TERMS = 256
+FAR_READS = 64
+PACKED_READS = 512
+"""Before a copy of rows so far apart pays: how often each is read, times how many share their places in the cache."""
+WAYS = 8
+COLD_BYTES = 1 << 23
+"""Memory larger than this comes from no cache: faster for a copy than for tiles that compute meanwhile."""
+SLIDING_TERMS = 64
+SLIDING_UPDATES = 700
+"""So many terms of a window are written out, and so many updates of a register tile: more would be long to compile."""
+COMPUTED_READS = 32
+TURNED_READS = 8
+APART_READS = 128
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The choice for one nest: lanes over ``vector``, ``width`` at a time, by ``height`` of ``tile``.
+
+    ``packed``: the operand that moves with the lanes is copied to a panel. ``whole`` is a second, short variable that
+    joins the tile as a whole where the first alone leaves registers idle, or where all its rows read the same vectors.
+    ``window``: summed variables along which neighbouring rows of the tile read the same vectors, written out so that
+    each is loaded once. ``tail``: so many last lanes stand by themselves, in a vector of half the width.
+    ``in_cache``: what all columns of lanes read stays there. ``turned``: the operand that stands still is copied so
+    that the terms of a row lie together.
+    """
+
+    vector: Var
+    tile: Var | None
+    width: int
+    height: int
+    packed: bool = False
+    whole: Var | None = None
+    window: tuple[Var, ...] = ()
+    stages: Stages | None = None
+    tail: int = 0
+    in_cache: bool = False
+    turned: bool = False
+
+
+def sums_in_lanes(nest: BilinearNest) -> bool:
+    """Whether sums in lanes are cheaper than any choice of an output variable as lanes."""
+    return dot_cost(nest) < min((_lane_cost(nest, v) for v in nest.out), default=float("inf"))
+
+
+def _reuse(nest: BilinearNest, operand: Operand, vector: Var) -> int:
+    """How often one lane vector of the operand is used."""
+    return product_of(v for v in (*nest.outside, *nest.out) if v != vector and not operand.depends(v))
+
+
+def _lane_cost(nest: BilinearNest, vector: Var, packing: bool = False) -> float:
+    """Cycles per vector of multiply-adds, by strides and extents only; an ordering, not a prediction.
+
+    ``packing``: elements that lie apart in memory are packed into vectors, once for many calls if they are steady.
+    """
+    cost, alone = 1.0, all(map(nest.moving(vector).depends, nest.out))
+    for operand in (nest.lhs, nest.rhs):
+        if operand.depends(vector):
+            reuse = _reuse(nest, operand, vector)
+            stride = operand.stride(vector) or 0
+            apart = GATHER_COST if not packing else 1.0 if nest.is_steady(operand) else PACKED_COST
+            shuffled = packing and alone and 1 < stride <= SHUFFLED_STRIDE
+            cost += (1.0 if stride == 1 else SHUFFLED_COST if shuffled else apart) / reuse
+    if nest.one_sided(vector):
+        cost -= 0.5
+    if packing and _far_apart(nest, nest.lhs if nest.moving(vector) is nest.rhs else nest.rhs):
+        cost += FAR_COST
+    if nest.store_stride(vector) != 1:
+        cost += STORE_COST / max(product_of(nest.reduce), 1)
+    return cost / filled(vector.extent)
+
+
+def _far_apart(nest: BilinearNest, still: Operand) -> bool:
+    """Whether the elements that the rows of a tile read lie in lines of their own for every term, far apart."""
+    last = nest.reduce[-1] if nest.reduce else None
+    if last is None or product_of(nest.reduce) <= FAR_LINES:
+        return False
+    far = abs(still.stride(last) or 0) * nest.acc.dtype.itemsize >= FAR_BYTES
+    return far and any(still.stride(v) == 1 for v in nest.out)
+
+
+def _vector(nest: BilinearNest) -> Var:
+    costs = {v: _lane_cost(nest, v, packing=True) for v in reversed(nest.out)}
+    cheap = sorted((v for v in costs if costs[v] <= AS_GOOD * min(costs.values())), key=costs.__getitem__)
+    near = [v for v in cheap if 0 < abs(nest.store_stride(v) or 0) <= NEAR_STORES]
+    return min(near, key=lambda v: abs(nest.store_stride(v) or 0), default=cheap[0])
+
+
+def plan_of(nest: BilinearNest, machine: Machine) -> Plan:
+    vector = _vector(nest)
+    moving = nest.moving(vector)
+    tiles = [v for v in nest.out if v != vector and not moving.depends(v)]
+    tiles = tiles or [v for v in nest.out if v != vector and nest.one_sided(v)]
+    windows = {v: _window(nest, vector, v) for v in tiles}
+    tile = max(reversed(tiles), key=lambda v: (bool(windows[v]), min(v.extent, 12)), default=None)
+    lanes = machine.lanes(nest.acc.dtype.itemsize)
+    window = windows[tile] if tile is not None else ()
+    held = window[0].extent if window else 0
+    rows = tile.extent if tile else 1
+    most = SLIDING_UPDATES // product_of(window) if window else machine.registers
+    tail = _tail(vector.extent, lanes) if machine.in_halves else 0
+    if nest.one_sided(vector):
+        height, vectors = tile_size(rows, vector.extent, lanes, machine.registers - held, most=most, tail=tail)
+    else:
+        height, vectors = tile_size(rows, vector.extent, lanes, machine.registers, held, most, tail)
+    whole = None
+    if tile is not None and height == tile.extent:
+        others = [v for v in tiles if v != tile]
+        if nest.one_sided(vector) and not window:
+            room = (machine.registers - 6) // (height * vectors)
+            whole = max((v for v in others if v.extent <= room), key=lambda v: v.extent, default=None)
+        else:
+            others = [v for v in others if _share_vectors(nest, vector, v)]
+            whole, vectors = _whole_beside(others, height, vectors, window, machine)
+    width = min(vectors * lanes, vector.extent - tail)
+    several = len(tiles) > 1 or (tile is not None and tile.extent > height)
+    alike = tile is None or not moving.depends(tile)  # all rows of the tile read one panel
+    packed, stages = alike and _packed(nest, moving, vector, machine), None
+    if several and whole is None and not window:
+        stages = _stages(nest, None if packed else moving, vector, width, machine)
+    in_cache = product_of((*nest.reduce, vector)) * nest.acc.dtype.itemsize <= 2 * machine.l1_bytes
+    turned = stages is not None and _turned(nest, nest.lhs if moving is nest.rhs else nest.rhs, stages, machine)
+    return Plan(vector, tile, width, height, packed, whole, window, stages, tail, in_cache, turned)
+
+
+def _whole_beside(
+    others: list[Var], height: int, vectors: int, window: tuple[Var, ...], machine: Machine
+) -> tuple[Var | None, int]:
+    """The longest variable that joins rows which share vectors, as a whole, and how many vectors the tile has then."""
+    held = min(window[0].extent, height) if window else 0
+    for var in sorted(others, key=lambda v: -v.extent):
+        rows = height * var.extent
+        fitting = min((machine.registers - 3) // (rows + 1 + held), SLIDING_UPDATES // (product_of(window) * rows))
+        if fitting:
+            return var, min(vectors, fitting)
+    return None, vectors
+
+
+def _tail(extent: int, lanes: int) -> int:
+    """Elements after the last whole vector, if a vector of half the width holds them."""
+    tail = extent % lanes
+    return tail if extent > lanes and 2 * tail <= lanes else 0
+
+
+def _stages(
+    nest: BilinearNest, moving: Operand | None, vector: Var, width: int, machine: Machine
+) -> Stages | None:
+    """Stages where the vectors of one column of register tiles would leave the cache before they are used again.
+
+    Also where lanes are stored apart, and what lies between them belongs to other tiles that read the same: their
+    totals are stored together. ``moving`` is the operand whose vectors are not packed.
+    """
+    if nest.outside or not nest.reduce:
+        return None
+    gap = nest.store_stride(vector)
+    between = product_of([v for v in nest.out if 0 < (nest.store_stride(v) or 0) < (gap or 0) and nest.one_sided(v)])
+    column = product_of(nest.reduce) * width * nest.acc.dtype.itemsize
+    together = gap == between > 1 and gap * nest.acc.dtype.itemsize <= NEAR_BYTES
+    if not together and column <= machine.l2_bytes // 2:
+        return None
+
+    def apart(var: Var) -> int:
+        return abs(moving.stride(var) or 0) * nest.acc.dtype.itemsize if moving else 0
+
+    inside = sum(apart(v) * (v.extent - 1) for v in nest.out if v != vector and nest.one_sided(v))
+    return stages_of(nest.reduce, apart, machine.l2_bytes // 2 - inside)
+
+
+def _window(nest: BilinearNest, vector: Var, tile: Var) -> tuple[Var, ...]:
+    """The last summed variables, from the one along which an operand's vectors are read like along the tile."""
+    for n, var in enumerate(nest.reduce):
+        if rows_apart(nest, vector, tile, var) and product_of(nest.reduce[n:]) <= SLIDING_TERMS:
+            return tuple(nest.reduce[n:])
+    return ()
+
+
+def _share_vectors(nest: BilinearNest, vector: Var, rows: Var) -> bool:
+    """Whether all ``rows`` read the same vectors of an operand."""
+    return any(o.depends(vector) and not o.depends(rows) for o in (nest.lhs, nest.rhs))
+
+
+def rows_apart(nest: BilinearNest, vector: Var, tile: Var, within: Var) -> int:
+    """How many steps of ``within`` lead from one row of the tile to the next, if both read some of the same vectors."""
+    for operand in (nest.lhs, nest.rhs):
+        step, each = operand.stride(tile), operand.stride(within)
+        if operand.depends(vector) and step and each and step % each == 0 and 0 < step // each < within.extent:
+            return step // each
+    return 0
+
+
+def _packed(nest: BilinearNest, moving: Operand, vector: Var, machine: Machine) -> bool:
+    """Whether the operand that moves with the lanes is worth copying into a contiguous panel."""
+    reuse, steady = _reuse(nest, moving, vector), nest.is_steady(moving)
+    if not (nest.one_sided(vector) and moving.depends(vector)) or reuse < (2 if steady else 4) or not nest.reduce:
+        return False
+    if moving.stride(vector) != 1 or once_computed(nest, moving):
+        return True
+    terms = product_of(nest.reduce)
+    row = abs(moving.stride(nest.reduce[-1]) or 0) * nest.acc.dtype.itemsize
+    if steady:
+        return row >= FAR_BYTES
+    if terms < FAR_TERMS or row < FAR_BYTES or reuse < FAR_READS:
+        return False
+    return _cold(moving) or reuse * max(terms / _held(row, machine), 2) >= PACKED_READS
+
+
+def _turned(nest: BilinearNest, still: Operand, stages: Stages, machine: Machine) -> bool:
+    """Whether rows of the tile read lines that come from no cache, or push each other out before the next tile."""
+    row = abs(still.stride(nest.reduce[-1]) or 0) * nest.acc.dtype.itemsize
+    if not (row >= FAR_BYTES and _read_often(nest, still, APART_READS)):
+        return False
+    return _cold(still) or stages.length * product_of(stages.inner) > _held(row, machine)
+
+
+def _cold(operand: Operand) -> bool:
+    return operand.load is not None and operand.load.buffer.size * operand.load.dtype.itemsize > COLD_BYTES
+
+
+def _held(row: int, machine: Machine) -> int:
+    """How many lines ``row`` bytes apart the cache holds."""
+    return machine.l2_bytes // gcd(row, machine.l2_bytes // WAYS)
+
+
+def once_computed(nest: BilinearNest, operand: Operand) -> bool:
+    """Whether a copy of an operand made from what it is loaded from pays: many read it, and it is no larger."""
+    return operand.computed and _read_often(nest, operand, COMPUTED_READS)
+
+
+def once_turned(nest: BilinearNest, operand: Operand, plan: Plan) -> bool:
+    """Whether a copy of an operand pays: terms of a row lie far apart, or lanes do that both operands move with."""
+    if plan.turned and not operand.depends(plan.vector):
+        return True
+    apart = operand.depends(plan.vector) and operand.stride(plan.vector) != 1
+    return apart and not nest.one_sided(plan.vector) and _read_often(nest, operand, TURNED_READS)
+
+
+def _read_often(nest: BilinearNest, operand: Operand, least: int) -> bool:
+    """Whether every element of an operand in memory is read so often, and not again from a larger range of indices."""
+    names = (*nest.outside, *nest.out, *nest.reduce)
+    moved = [v for v in names if operand.depends(v)]
+    if operand.load is None or not moved:
+        return False
+    return product_of(v for v in names if v not in moved) >= least and product_of(moved) <= operand.load.buffer.size
+
+
+def tile_size(
+    rows: int, columns: int, lanes: int, registers: int, held: int = 0, most: int = 32, tail: int = 0
+) -> tuple[int, int]:
+    """Height and vectors of the register tile with the fewest modelled cycles over the whole result.
+
+    ``held``: how many vectors of an operand every column of the tile keeps in registers, beyond one, if it has so many
+    rows. ``most``: how many vectors the tile may have. ``tail``: see ``Plan``.
+    """
+    best, best_cost = (1, 1), float("inf")
+    for vectors in range(1, 9):
+        for height in range(1, 15):
+            needed = height * vectors + (1 + min(held, height)) * vectors + 1
+            if needed > registers - 2 or height > rows or height * vectors > most:
+                continue
+            if vectors > 1 and (vectors - 1) * lanes >= columns - tail:
+                continue
+            cost = _cover(rows, columns - tail, height, vectors, lanes, bool(tail))
+            if cost < best_cost - 1e-9:
+                best, best_cost = (height, vectors), cost
+    return best
+
+
+def _cover(rows: int, columns: int, height: int, vectors: int, lanes: int, half: bool) -> float:
+    def cycles(h: int, v: float) -> float:
+        return max(h * v, 4.0) + 0.15 * (v + 0.5 * h) + 0.01 * h + 0.4 if h and v else 0.0
+
+    full_rows, rest_rows = divmod(rows, height)
+    full_columns, rest_columns = divmod(columns, vectors * lanes)
+    rest_vectors = -(-rest_columns // lanes)
+    total = 0.0
+    for v, n in ((vectors, full_columns), (rest_vectors, 1), (0.5 * half, 1)):
+        total += n * (full_rows * cycles(height, v) + cycles(rest_rows, v))
+    return total

@@ -1,0 +1,1 @@
+"""What things cost on the machine at hand; asked by every pass that chooses."""

@@ -1,0 +1,337 @@
+"""Which nodes share a kernel: groups over a common iteration space, with the reason where nodes stay apart.
+
+Every node that is not a view starts as a group of its own. Groups merge along producer -> consumer edges, then with
+siblings that read the same large value, when (1) their spaces agree, (2) every read between them is aligned, element
+to the same element or row result to the same row, and (3) no dependence leads out of the merged group and back in.
+Merging never changes an order of summation, which the graph alone decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Set
+from itertools import pairwise
+from math import prod
+
+from tracecomp.ir.graph import Graph, Node, Value
+from tracecomp.ir.op import Bilinear, Indexed, Pointwise, Reduced
+from tracecomp.passes.fusion.access import TRANSPARENT_KINDS, Space, is_weave, looked_through, producers, storage
+from tracecomp.passes.fusion.groups import Decision, Domain, Group, Partition
+from tracecomp.passes.fusion.rematerialize import Recompute
+
+MAX_NODES = 96
+SIBLING_BYTES = 4096
+MIN_TRANSPOSED = 2048
+
+
+class Fuser:
+    """Builds a ``Partition`` of a graph's live nodes; results take the memory of the inputs ``overwritten``."""
+
+    def __init__(self, graph: Graph, enabled: bool = True, overwritten: Set[Value] = frozenset()) -> None:
+        self.graph = graph
+        self.enabled = enabled
+        self.overwritten = overwritten
+        self.live = list(graph.live_nodes())
+        self.order = {node: n for n, node in enumerate(self.live)}
+        self.users = self._users()
+        self.wanted = {storage(o.value) for o in graph.outputs}
+        self.groups: dict[int, Group] = {}
+        self.needed = 0  # every group that another one depends on, by id
+        self.group_of: dict[Node, Group] = {}
+        self.spaces: dict[Node, Space] = {}
+        self.decisions: list[Decision] = []
+
+    def _users(self) -> dict[Value, list[Node]]:
+        users: dict[Value, list[Node]] = {}
+        for node in self.live:
+            for value in dict.fromkeys(node.inputs):
+                users.setdefault(value, []).append(node)
+        return users
+
+    def run(self) -> Partition:
+        units = [n for n in self.live if self._is_unit(n)]
+        self.unit_set = set(units)
+        self.opaque = frozenset(n for n in units if n.op.kind == "view")
+        for node in units:
+            self._add(node)
+        if self.enabled:
+            self._merge_siblings(units)
+        groups = self._ordered()
+        inlined = self._inlined(groups)
+        stored = {g: self._stored(g, inlined) for g in groups}
+        groups = [g for g in groups if stored[g]]
+        return Partition(groups, stored, inlined, self.decisions, self.order, self.opaque)
+
+    def _is_unit(self, node: Node) -> bool:
+        """Nodes that make a kernel of their own at first; views do only where their memory is asked for."""
+        if node.op.kind not in TRANSPARENT_KINDS:
+            return True
+        value = node.outputs[0]
+        if storage(value) is not value:
+            return False
+        return value in self.wanted or self._needs_memory(value) or self._crosses(node)
+
+    def _crosses(self, node: Node) -> bool:
+        """Whether a transpose meets operands in another order, all of which would be read across memory with it."""
+        value = node.outputs[0]
+        return _is_transpose(node) and any(
+            isinstance(user.op.loop, Pointwise)
+            and any(v.type.numel == value.type.numel and not _permuted(v) for v in user.inputs)
+            for user in self.users.get(value, ())
+        )
+
+    def _needs_memory(self, value: Value) -> bool:
+        for user in self.users.get(value, ()):
+            if user.op.name == "reshape" and self._needs_memory(user.outputs[0]):
+                return True
+            if user.op.name == "reshape" and user.outputs[0] in self.wanted:
+                return True
+            if not isinstance(user.op.loop, Pointwise | Indexed | Reduced | Bilinear):
+                return True
+        return False
+
+    def _add(self, node: Node) -> None:
+        """Make a group of ``node`` and merge it with the groups it reads, the largest transfer first."""
+        group = Group(len(self.group_of), _kind(node), [node], self._domain(node))
+        self.groups[group.id] = group
+        self.group_of[node] = group
+        for producer in self._producers(node):
+            group.ancestors |= self._closure(self.group_of[producer])
+        self.needed |= group.ancestors
+        if not self.enabled:
+            return
+        found = sorted(self._producers(node), key=lambda n: -n.outputs[0].type.nbytes)
+        for producer in found:
+            first, second = self.group_of[producer], self.group_of[node]
+            if first is not second:
+                reason = self._try_merge(first, second)
+                self.decisions.append(Decision(producer, node, not reason, reason or "same space, aligned"))
+
+    def _domain(self, node: Node) -> Domain:
+        if isinstance(node.op.loop, Reduced):
+            x, axes = node.inputs[0], tuple(node.attrs["axes"])
+            return Domain.of(x.shape, axes, _of_windows(x, prod(x.shape[d] for d in axes)))
+        return Domain.of(node.outputs[0].shape)
+
+    def _producers(self, node: Node) -> list[Node]:
+        """Units whose results ``node`` reads, through views."""
+        return producers(node, self.looks_through)
+
+    def looks_through(self, node: Node) -> bool:
+        return looked_through(node, self.opaque)
+
+    def _closure(self, group: Group) -> int:
+        return group.ancestors | (1 << group.id)
+
+    def _try_merge(self, first: Group, second: Group) -> str:
+        """Merge ``second`` (the reader) into ``first``; "" when done, else the reason why not."""
+        if len(first.nodes) + len(second.nodes) > MAX_NODES:
+            return f"kernel would have more than {MAX_NODES} nodes"
+        fit = self._fit(first, second)
+        if isinstance(fit, str):
+            return fit
+        if self._would_cycle(first, second):
+            return "another kernel stands between them"
+        domain, rows = fit
+        self._merge(first, second, domain, rows)
+        return ""
+
+    def _fit(self, first: Group, second: Group) -> tuple[Domain, set[Node]] | str:
+        """The common space and its row nodes, or the reason why there is none."""
+        if "imperative" in (first.kind, second.kind) or "control" in (first.kind, second.kind):
+            return "one of them is not a loop over independent elements"
+        if any(n in self.opaque and _is_transpose(n) for n in (*first.nodes, *second.nodes)):
+            return "a transpose runs in blocks of its own"
+        if "bilinear" in (first.kind, second.kind):
+            reason = self._unfit_for_contraction(first, second)
+            if reason:
+                return reason
+        reason = "iteration spaces differ"
+        for domain, rows in _common_domains(first, second):
+            bad = self._misaligned(first, second, domain, rows)
+            if bad is None:
+                return domain, rows
+            reason = bad
+        return reason
+
+    def _unfit_for_contraction(self, first: Group, second: Group) -> str:
+        """Why two groups, one of them at least a contraction, cannot be one kernel; "" when they can."""
+        if first.kind == second.kind:
+            return "each is a contraction"
+        if first.has_reduction or second.has_reduction or first.domain.numel != second.domain.numel:
+            return "only elementwise results of the same shape join a contraction"
+        members = set(first.nodes)
+        if any(p in members for n in second.nodes if isinstance(n.op.loop, Bilinear) for p in self._producers(n)):
+            return "operands of a contraction are read many times"
+        return ""
+
+    def _misaligned(self, first: Group, second: Group, domain: Domain, rows: set[Node]) -> str | None:
+        element, row = domain.offsets()
+        members = set(first.nodes)
+        for node in second.nodes:
+            if isinstance(node.op.loop, Bilinear):
+                continue
+            here = row if node in rows else element
+            for read in self.space(node).reads:
+                producer = read.value.node
+                if producer not in members:
+                    continue
+                is_row = producer in rows or isinstance(producer.op.loop, Reduced)
+                if read.offset.substitute({self.space(node).var: here}) != (row if is_row else element):
+                    return f"{node.op.name} reads {producer.op.name} at another position"
+        return None
+
+    def space(self, node: Node) -> Space:
+        if node not in self.spaces:
+            self.spaces[node] = Space(node, self.opaque)
+        return self.spaces[node]
+
+    def _would_cycle(self, first: Group, second: Group) -> bool:
+        """Whether some other group depends on ``first`` and is needed by ``second``."""
+        for node in second.nodes:
+            for producer in self._producers(node):
+                group = self.group_of[producer]
+                if group is not first and group is not second and group.ancestors >> first.id & 1:
+                    return True
+        return False
+
+    def _merge(self, first: Group, second: Group, domain: Domain, rows: set[Node]) -> None:
+        first.nodes = sorted(first.nodes + second.nodes, key=self.order.__getitem__)
+        first.domain, first.rows = domain, rows
+        first.kind = "bilinear" if "bilinear" in (first.kind, second.kind) else first.kind
+        for node in second.nodes:
+            self.group_of[node] = first
+        del self.groups[second.id]
+        gone, kept = 1 << second.id, 1 << first.id
+        brought = second.ancestors & ~first.ancestors & ~kept
+        first.ancestors = (first.ancestors | brought) & ~gone
+        if not self.needed & gone and not (brought and self.needed & kept):
+            return
+        self.needed |= kept | brought
+        for group in self.groups.values():
+            if group.ancestors & (gone | kept) and group is not first:
+                group.ancestors = group.ancestors & ~gone | kept | first.ancestors
+
+    def _merge_siblings(self, units: list[Node]) -> None:
+        """Kernels that read the same large value in the same order read it once; what is woven is made together."""
+        readers: dict[Value, list[Node]] = {}
+        for node in units:
+            if isinstance(node.op.loop, Pointwise | Reduced):
+                for read in self.space(node).reads:
+                    if read.value.type.nbytes >= SIBLING_BYTES and read.offset == self.space(node).flat:
+                        readers.setdefault(read.value, []).append(node)
+        woven = (self._producers(node) for node in units if is_weave(node))
+        for nodes in (*readers.values(), *woven):
+            for a, b in pairwise(nodes):
+                first, second = self.group_of[a], self.group_of[b]
+                if first is second or "bilinear" in (first.kind, second.kind):
+                    continue
+                if first.ancestors >> second.id & 1:
+                    first, second = second, first
+                if not self._indirect(first, second):
+                    self._try_merge(first, second)
+
+    def _indirect(self, first: Group, second: Group) -> bool:
+        direct = {self.group_of[p].id for n in second.nodes for p in self._producers(n)}
+        return bool(second.ancestors >> first.id & 1) and first.id not in direct
+
+    def _inlined(self, groups: list[Group]) -> set[Node]:
+        choice = Recompute(self)
+        for group in groups if self.enabled else ():
+            choice.visit(group)
+        return choice.inlined
+
+    def reader_units(self, value: Value) -> Iterator[Node]:
+        for user in self.users.get(value, ()):
+            if self.looks_through(user):
+                yield from self.reader_units(user.outputs[0])
+            if user in self.unit_set:
+                yield user
+
+    def leaves_group(self, value: Value, group: Group, inlined: frozenset[Node] | set[Node] = frozenset()) -> bool:
+        """Whether some kernel other than ``group`` reads ``value`` from memory."""
+        for user in self.users.get(value, ()):
+            if user in self.unit_set and self.group_of[user] is not group:
+                return True
+            if user in self.unit_set and user in inlined and self.leaves_group(user.outputs[0], group, inlined):
+                return True
+            if self.looks_through(user) and self.leaves_group(user.outputs[0], group, inlined):
+                return True
+        return False
+
+    def _stored(self, group: Group, inlined: set[Node]) -> list[Value]:
+        stored = []
+        for node in group.nodes:
+            for value in node.outputs:
+                needed = node not in inlined and self.leaves_group(value, group, inlined)
+                if value in self.wanted or needed or group.kind in ("imperative", "control"):
+                    stored.append(value)
+        return stored
+
+    def _ordered(self) -> list[Group]:
+        """Groups after those they read; among the ready ones, by where their last node stands in the graph."""
+        remaining = sorted(self.groups.values(), key=lambda g: self.order[g.nodes[-1]])
+        done, ordered = 0, []
+        while remaining:
+            ready = next((g for g in remaining if g.ancestors & ~done & ~(1 << g.id) == 0), None)
+            if ready is None:
+                raise AssertionError("kernel groups depend on each other in a cycle")
+            ordered.append(ready)
+            remaining.remove(ready)
+            done |= 1 << ready.id
+        return ordered
+
+
+def _is_transpose(node: Node) -> bool:
+    """Whether a node moves another axis to the end of something large."""
+    value = node.outputs[0]
+    return (
+        node.op.name == "permute" and value.type.numel >= MIN_TRANSPOSED and node.attrs["dims"][-1] != value.ndim - 1
+    )
+
+
+def _of_windows(value: Value, places: int) -> bool:
+    """Whether ``value`` is made, element by element, from windows of so many places."""
+    stack, seen = [value], {value}
+    while stack:
+        node = stack.pop().node
+        if node is None:
+            continue
+        if node.op.name == "windows":
+            return bool(prod(node.attrs["sizes"]) == places)
+        if node.op.kind == "elementwise" or node.op.name == "reshape":
+            operands = {v for v in node.inputs if v.type.numel == value.type.numel} - seen
+            seen |= operands
+            stack += operands
+    return False
+
+
+def _permuted(value: Value) -> bool:
+    return value.node is not None and value.node.op.name == "permute"
+
+
+def _kind(node: Node) -> str:
+    loop = node.op.loop
+    if isinstance(loop, Pointwise | Indexed | Reduced):
+        return "loops"
+    return "bilinear" if isinstance(loop, Bilinear) else "control" if node.op.kind == "control" else "imperative"
+
+
+def _common_domains(first: Group, second: Group) -> Iterator[tuple[Domain, set[Node]]]:
+    """Spaces in which both groups could run, with the nodes that then have one element a row."""
+    a, b = first.domain, second.domain
+    if a.has_reduction and b.has_reduction:
+        if a == b:
+            yield a, first.rows | second.rows
+    elif a.has_reduction:
+        yield from _with_map(a, first.rows, second)
+    elif b.has_reduction:
+        yield from _with_map(b, second.rows, first)
+    elif a.numel == b.numel:
+        yield a, set()
+
+
+def _with_map(domain: Domain, rows: set[Node], other: Group) -> Iterator[tuple[Domain, set[Node]]]:
+    if other.domain.numel == domain.numel:
+        yield domain, rows
+    if other.domain.numel == domain.rows:
+        yield domain, rows | set(other.nodes)

@@ -1,0 +1,165 @@
+"""Groups of nodes that become one kernel, their iteration space, and the record of why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tracecomp.ir.graph import Node, Value
+from tracecomp.ir.index import Index, Var, index
+from tracecomp.ir.op import Reduced
+from tracecomp.ir.types import Shape
+from tracecomp.passes.fusion.access import Opaque
+
+
+def lanes_for(extent: int, windows: bool = False) -> int:
+    """Partial sums of a reduction whose innermost reduced run has ``extent`` elements."""
+    few = 64 if windows else 9
+    return 1 if extent < few else 16 if extent < 64 else 64
+
+
+@dataclass(frozen=True)
+class Domain:
+    """An iteration space as runs ``(extent, reduced)`` in row-major order, neighbours alike merged, ones dropped.
+
+    ``lanes``: the partial sums of a reduction, over which the elements of the innermost run are dealt out.
+    """
+
+    runs: tuple[tuple[int, bool], ...]
+    lanes: int = 1
+
+    @staticmethod
+    def of(shape: Shape, axes: tuple[int, ...] = (), windows: bool = False) -> Domain:
+        """The space of an operand whose ``axes`` are reduced; ``windows``: they are the places of a window."""
+        runs: list[tuple[int, bool]] = []
+        for axis, extent in enumerate(shape):
+            reduced = axis in axes
+            if extent == 1:
+                continue
+            if runs and runs[-1][1] == reduced:
+                runs[-1] = (runs[-1][0] * extent, reduced)
+            else:
+                runs.append((extent, reduced))
+        return Domain(tuple(runs), lanes_for(runs[-1][0], windows) if runs and runs[-1][1] else 1)
+
+    @property
+    def numel(self) -> int:
+        total = 1
+        for extent, _ in self.runs:
+            total *= extent
+        return total
+
+    @property
+    def rows(self) -> int:
+        total = 1
+        for extent, reduced in self.runs:
+            total *= 1 if reduced else extent
+        return total
+
+    @property
+    def has_reduction(self) -> bool:
+        return any(reduced for _, reduced in self.runs)
+
+    def vars(self) -> tuple[Var, ...]:
+        return tuple(Var(f"{'k' if red else 'i'}{n}", extent) for n, (extent, red) in enumerate(self.runs))
+
+    def offsets(self) -> tuple[Index, Index]:
+        """The flat position of an element, and of its row, in terms of ``vars()``."""
+        element = row = Index()
+        for var, (extent, reduced) in zip(self.vars(), self.runs, strict=True):
+            element = element * extent + index(var)
+            if not reduced:
+                row = row * extent + index(var)
+        return element, row
+
+
+@dataclass(eq=False)
+class Group:
+    """Nodes of one kernel. ``kind``: loops, bilinear, imperative or control. ``rows``: nodes with one element a row."""
+
+    id: int
+    kind: str
+    nodes: list[Node]
+    domain: Domain
+    rows: set[Node] = field(default_factory=set)
+    ancestors: int = 0
+
+    @property
+    def has_reduction(self) -> bool:
+        return any(isinstance(n.op.loop, Reduced) for n in self.nodes)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Why two nodes share a kernel or do not, in words."""
+
+    producer: Node
+    consumer: Node
+    fused: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Groups, neighbours in the partition's order, that take turns on blocks of ``height`` rows.
+
+    Rows are numbered by an outer variable of extent ``outer`` and a place below ``count``. ``inside`` are the values
+    that only these groups read: they are kept for one block at a time. What ``ends`` store is not made row by row in
+    this order, so none of the groups reads it.
+    """
+
+    groups: tuple[Group, ...]
+    outer: int
+    count: int
+    height: int
+    inside: tuple[Value, ...]
+    ends: frozenset[Group] = frozenset()
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a value lies that is stored within the memory of a larger one, ``whole``.
+
+    Each of ``steps`` leads from a part to what holds it, or to the next part: runs of so many elements lie so many
+    apart, the first at some offset.
+    """
+
+    whole: Value
+    steps: tuple[tuple[int, int, int], ...]
+
+    def offset(self, own: Index) -> Index:
+        """The offset in the whole of the element at offset ``own``."""
+        for run, apart, first in self.steps:
+            own = own + (own // run) * (apart - run) + first
+        return own
+
+
+@dataclass
+class Partition:
+    """The groups in an order that respects their dependences, what each stores, and what is recomputed in place.
+
+    ``placed`` are stored values that have no memory of their own. Nobody reads them by themselves.
+    """
+
+    groups: list[Group]
+    stored: dict[Group, list[Value]]
+    inlined: set[Node]
+    decisions: list[Decision]
+    order: dict[Node, int]
+    opaque: Opaque
+    chains: list[Chain] = field(default_factory=list)
+    placed: dict[Value, Place] = field(default_factory=dict)
+
+    def memory(self, value: Value) -> Value:
+        """The value in whose memory a stored one lies."""
+        return self.placed[value].whole if value in self.placed else value
+
+    def units(self) -> Iterator[Group | Chain]:
+        """What becomes one kernel each: chains, and the groups in none."""
+        chain_of = {g: c for c in self.chains for g in c.groups}
+        for group in self.groups:
+            chain = chain_of.get(group)
+            if chain is None:
+                yield group
+            elif group is chain.groups[0]:
+                yield chain

@@ -1,0 +1,41 @@
+"""What a group evaluates in its kernel besides its own nodes, and what it loads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tracecomp.ir.graph import Node, Value
+from tracecomp.passes.fusion.access import looked_through
+from tracecomp.passes.fusion.groups import Group, Partition
+
+
+def with_inlined(group: Group, partition: Partition) -> Group:
+    """The group with the cheap producers that it evaluates again instead of loading."""
+    extra = [n for n in looked_into(group, partition) if n in partition.inlined]
+    if not extra:
+        return group
+    extra.sort(key=partition.order.__getitem__)
+    return Group(group.id, group.kind, [*extra, *group.nodes], group.domain, group.rows | set(extra))
+
+
+def values_read(group: Group, partition: Partition) -> set[Value]:
+    """The values outside the group that its kernel loads."""
+    inside = set(group.nodes)
+    seen = [*group.nodes, *looked_into(group, partition)]
+    reached = inside | set(seen)
+    return {v for n in seen for v in n.inputs if v.node is None or v.node not in reached}
+
+
+def looked_into(group: Group, partition: Partition) -> Iterator[Node]:
+    """Nodes outside the group evaluated in its kernel: views, constants, and inlined producers."""
+    found: set[Node] = set(group.nodes)
+    stack = list(group.nodes)
+    while stack:
+        for value in stack.pop().inputs:
+            node = value.node
+            if node is None or node in found:
+                continue
+            if node in partition.inlined or looked_through(node, partition.opaque):
+                found.add(node)
+                stack.append(node)
+                yield node

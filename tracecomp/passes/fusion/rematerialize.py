@@ -1,0 +1,148 @@
+"""Which results are computed again where another kernel reads them, instead of being stored.
+
+A kernel stores what others read of it. Where that follows cheaply from less, only the less is stored: of
+``0.5 * x * (1 + tanh(u(x)))`` and what its gradient reads, ``x`` and the tanh. Bits do not change, because every
+element is computed by the same operations from the same operands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tracecomp.ir.graph import Node, Value
+from tracecomp.ir.op import Pointwise, Reduced
+from tracecomp.passes.cost.scalar_cost import op_cost
+from tracecomp.passes.fusion.access import is_weave
+from tracecomp.passes.fusion.groups import Group
+
+if TYPE_CHECKING:
+    from tracecomp.passes.fusion.fuse import Fuser
+
+NODE_COST = 4.0
+CHAIN_COST = 12.0
+
+
+@dataclass(frozen=True)
+class _Recipe:
+    """How a result is computed again: through ``inner`` results, from ``leaves`` in memory."""
+
+    inner: set[Node]
+    leaves: dict[Node, int]
+    inputs: set[Value]
+
+
+class Recompute:
+    """Chooses ``inlined``, the results that are computed again, kernel by kernel."""
+
+    def __init__(self, fuser: Fuser) -> None:
+        self.fuser = fuser
+        self.inlined: set[Node] = set()
+
+    def visit(self, group: Group) -> None:
+        """Decide what of ``group`` is stored; groups come after those they read."""
+        if group.kind not in ("loops", "bilinear"):
+            return
+        crossing = [n for n in group.nodes if self._crosses(n, group)]
+        kept = set(crossing)
+        recipes: dict[Node, _Recipe] = {}
+        for node in sorted(crossing, key=self.fuser.order.__getitem__, reverse=True):
+            recipe = self._recipe(node, group, kept) if self._may_inline(node, group) else None
+            if recipe is not None and self._added(node, recipe, group, kept) <= node.outputs[0].type.nbytes:
+                recipes[node] = recipe
+                kept.discard(node)
+                kept.update(n for n in recipe.leaves if n in group.nodes)
+        self._keep_what_gains(recipes, set(crossing))
+        for node, recipe in recipes.items():
+            self.inlined |= {node} | recipe.inner
+
+    def _crosses(self, node: Node, group: Group) -> bool:
+        return any(self.fuser.leaves_group(v, group) for v in node.outputs)
+
+    def _may_inline(self, node: Node, group: Group) -> bool:
+        """Whether every kernel that reads ``node`` from memory can compute it, element by element."""
+        if not _is_cheap(node) or node.outputs[0] in self.fuser.wanted:
+            return False
+        readers = [r for r in self.fuser.reader_units(node.outputs[0]) if self.fuser.group_of[r] is not group]
+        return bool(readers) and all(self._may_recompute(node, r) for r in readers)
+
+    def _may_recompute(self, node: Node, reader: Node) -> bool:
+        if is_weave(reader):
+            return True
+        if not isinstance(reader.op.loop, Pointwise | Reduced) and reader.op.kind != "gather":
+            return False
+        return self.fuser.space(reader).numel <= node.outputs[0].type.numel
+
+    def _recipe(self, node: Node, group: Group, kept: set[Node]) -> _Recipe | None:
+        """``node`` in terms of what is in memory or would have to be; None when that costs too much."""
+        recipe = _Recipe(set(), {}, set())
+        cost = 0.0
+        stack = [node]
+        while stack:
+            at = stack.pop()
+            cost += op_cost(at)
+            if cost > CHAIN_COST:
+                return None
+            for value in self._operands(at):
+                producer = value.node
+                if producer is None:
+                    recipe.inputs.add(value)
+                elif producer in recipe.inner or producer in recipe.leaves:
+                    continue
+                elif producer in self.inlined or (producer not in kept and self._inside(producer, group)):
+                    recipe.inner.add(producer)
+                    stack.append(producer)
+                else:
+                    recipe.leaves[producer] = value.type.nbytes
+        nbytes = sum(recipe.leaves.values()) + sum(v.type.nbytes for v in recipe.inputs)
+        own = node.outputs[0]
+        return recipe if nbytes <= 2 * own.type.nbytes + 64 or own.dtype.kind == "bool" else None
+
+    def _inside(self, node: Node, group: Group) -> bool:
+        return _is_cheap(node) and self.fuser.group_of.get(node) is group
+
+    def _operands(self, node: Node) -> Iterator[Value]:
+        """What ``node`` reads, through views."""
+        for value in node.inputs:
+            if value.node is not None and self.fuser.looks_through(value.node):
+                yield from self._operands(value.node)
+            else:
+                yield value
+
+    def _added(self, node: Node, recipe: _Recipe, group: Group, kept: set[Node]) -> int:
+        """Bytes that are in memory longer, or at all, because ``node`` is computed from ``recipe``.
+
+        An input is in memory anyway, but one that is overwritten would have to be overwritten later.
+        """
+        until = self._last_read(node.outputs[0])
+        overwritten = recipe.inputs & self.fuser.overwritten
+        added = sum(v.type.nbytes for v in overwritten if self._last_read(v) < until)
+        for leaf, nbytes in recipe.leaves.items():
+            stored = leaf in kept or leaf not in group.nodes
+            if not stored or max(map(self._last_read, leaf.outputs)) < until:
+                added += nbytes
+        return added
+
+    def _last_read(self, value: Value) -> int:
+        if value in self.fuser.wanted:
+            return len(self.fuser.order)
+        return max((self.fuser.order[r] for r in self.fuser.reader_units(value)), default=-1)
+
+    def _keep_what_gains(self, recipes: dict[Node, _Recipe], crossing: set[Node]) -> None:
+        """Drop recipes for whose sake as much is stored newly as they save."""
+        saved: dict[Node, int] = {}
+        for node, recipe in recipes.items():
+            for leaf in recipe.leaves:
+                saved[leaf] = saved.get(leaf, 0) + node.outputs[0].type.nbytes
+        for node, recipe in list(recipes.items()):
+            new = [n for n in recipe.leaves if n not in crossing and n in self.fuser.group_of]
+            if any(saved[leaf] <= recipe.leaves[leaf] and self._same_group(leaf, node) for leaf in new):
+                del recipes[node]
+
+    def _same_group(self, a: Node, b: Node) -> bool:
+        return self.fuser.group_of[a] is self.fuser.group_of[b]
+
+
+def _is_cheap(node: Node) -> bool:
+    return isinstance(node.op.loop, Pointwise) and op_cost(node) <= NODE_COST

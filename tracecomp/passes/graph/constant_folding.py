@@ -1,0 +1,156 @@
+"""Constant folding: what depends on constants only is computed once, by the operators' numpy meaning.
+
+Results that are one number everywhere become ``full``. Others become constant inputs when they are small and cost
+something: positions and masks, a few instructions on an index, are cheaper computed where they are used than loaded.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tracecomp.ir.graph import Graph, Value
+from tracecomp.ir.op import KINDS
+from tracecomp.ir.types import Shape, TensorType
+from tracecomp.passes.graph.rewrite import Application, Log, Replacement, Rewriter, Rules, constant, rewrite
+from tracecomp.passes.graph.subgraph import subgraph
+
+Array = np.ndarray[Any, Any]
+
+KNOWN_LIMIT = 1 << 18
+"""Largest value, in elements, that is looked at."""
+
+STORED_LIMIT = 4096
+"""Largest constant, in elements, that folding makes."""
+
+_LEFT = ("creation", "random", "control")
+
+
+def fold_constants(graph: Graph, log: Log) -> Graph:
+    """``graph`` with what depends on constants only computed."""
+    rules = Rules()
+    folder = _Folder()
+    rules.on_kind(*(kind for kind in KINDS if kind not in _LEFT))(folder.constant_result)
+    rules.on("take")(folder.take_of_progression)
+    rules.on("put")(folder.put_of_progression)
+    rules.on("scan")(scan_of_constants)
+    return rewrite(graph, rules, log, "fold")
+
+
+class _Folder:
+    """Remembers the elements of values that are known."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[Value, Array | None] = {}
+
+    def constant_result(self, g: Rewriter, a: Application) -> Replacement:
+        """exp(full(0.0)) -> full(1.0); small results whose elements differ become constant inputs"""
+        results = self._results(g, a)
+        if results is None:
+            return None
+        if all(_is_uniform(r) for r in results):
+            return [g.full(r.flat[0].item(), t.shape, t.dtype) for r, t in zip(results, a.types, strict=True)]
+        if _is_cheap(g, a) or sum(r.size for r in results) > STORED_LIMIT:
+            return None
+        return [_stored(g, r, t) for r, t in zip(results, a.types, strict=True)]
+
+    def take_of_progression(self, g: Rewriter, a: Application) -> Replacement:
+        """take(x, [2, 3, 4]) -> slice(x, 2:5)"""
+        run = self._progression(g, a.inputs[1], a)
+        if run is None:
+            return None
+        return g.apply("slice", a.inputs[0], **_slice_of_axis(a.inputs[0].shape, a.attrs["axis"], run))
+
+    def put_of_progression(self, g: Rewriter, a: Application) -> Replacement:
+        """put(x, [2, 3, 4], y, mode="add") -> slice_update(x, slice(x, 2:5) + y, 2:5)"""
+        base, index, new = a.inputs
+        run, op = self._progression(g, index, a), _COMBINED.get(a.attrs["mode"])
+        if run is None:
+            return None
+        place = _slice_of_axis(base.shape, a.attrs["axis"], run)
+        if op is not None:
+            new = g.apply(op, g.apply("slice", base, **place), new)
+        return g.apply("slice_update", base, new, **place)
+
+    def _progression(self, g: Rewriter, index: Value, a: Application) -> range | None:
+        """A known list of positions that rise in equal steps within the axis."""
+        known = self._known(g, index) if index.ndim == 1 and index.type.numel else None
+        if known is None:
+            return None
+        first, step = int(known[0]), int(known[1] - known[0]) if known.size > 1 else 1
+        run = range(first, first + step * known.size, step) if step > 0 else range(0)
+        inside = len(run) > 0 and run[0] >= 0 and run[-1] < a.inputs[0].shape[a.attrs["axis"]]
+        return run if inside and np.array_equal(known, run) else None
+
+    def _results(self, g: Rewriter, a: Application) -> list[Array] | None:
+        """The results of ``a`` when its operands are known."""
+        if a.op.kind in ("random", "control"):
+            return None
+        arrays = [self._known(g, v) for v in a.inputs]
+        if any(array is None for array in arrays) or sum(t.numel for t in a.types) > KNOWN_LIMIT:
+            return None
+        with np.errstate(all="ignore"):
+            found = a.op.impl(*arrays, **a.attrs)
+        found = found if isinstance(found, tuple) else (found,)
+        return [np.asarray(r, t.dtype.numpy) for r, t in zip(found, a.types, strict=True)]
+
+    def _known(self, g: Rewriter, value: Value) -> Array | None:
+        if value in self._arrays:
+            return self._arrays[value]
+        found = self._arrays[value] = self._find(g, value)
+        return found
+
+    def _find(self, g: Rewriter, value: Value) -> Array | None:
+        node = value.node
+        if value.type.numel > KNOWN_LIMIT:
+            return None
+        if node is None:
+            given = g.graph.inputs[value.index]
+            return given.data if given.role == "constant" else None
+        results = self._results(g, Application(node.op, node.inputs, node.attrs))
+        return None if results is None else results[value.index]
+
+
+_COMBINED = {"add": "add", "mul": "mul", "max": "maximum", "min": "minimum"}
+
+
+def _slice_of_axis(shape: Shape, axis: int, run: range) -> dict[str, tuple[int, ...]]:
+    """Attributes of the slice that takes positions ``run`` of one axis."""
+    return {
+        "starts": tuple(run[0] if d == axis else 0 for d in range(len(shape))),
+        "stops": tuple(run[-1] + 1 if d == axis else n for d, n in enumerate(shape)),
+        "steps": tuple(run.step if d == axis else 1 for d in range(len(shape))),
+    }
+
+
+def scan_of_constants(g: Rewriter, a: Application) -> Replacement:
+    """scan(..., full(0.0), ...) -> scan with the number in its body"""
+    carries, xs = a.attrs["carries"], a.attrs["xs"]
+    body: Graph = a.attrs["body"]
+    given = [i for i in body.inputs if i.role != "constant"]
+    numbers = {n: c for n, v in enumerate(a.inputs) if n >= carries and (c := constant(v)) is not None}
+    if not numbers:
+        return None
+    kept = [i for n, i in enumerate(given) if n not in numbers] + [i for i in body.inputs if i.role == "constant"]
+    smaller = subgraph(body, kept, body.outputs, {given[n].value: c for n, c in numbers.items()})
+    attrs = {**a.attrs, "body": smaller, "xs": xs - sum(n < carries + xs for n in numbers)}
+    return g.add(a.op, (v for n, v in enumerate(a.inputs) if n not in numbers), attrs)
+
+
+def _is_uniform(array: Array) -> bool:
+    return array.size > 0 and array.tobytes() == array.flat[0].tobytes() * array.size
+
+
+def _is_cheap(g: Rewriter, a: Application) -> bool:
+    """Whether computing the result where it is used is no dearer than loading it."""
+    if a.op.kind == "view":
+        return True
+    loads = any(v.node is None for v in a.inputs)
+    return a.op.kind == "elementwise" and "costly" not in a.op.traits and not loads
+
+
+def _stored(g: Rewriter, array: Array, type: TensorType) -> Value:
+    if _is_uniform(array):
+        return g.full(array.flat[0].item(), type.shape, type.dtype)
+    return g.constant(array, type)

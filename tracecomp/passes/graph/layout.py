@@ -1,0 +1,215 @@
+"""Physical order of axes: channels last along chains of convolutions where that pays, decided on the graph.
+
+Values joined by nodes that run in any order form a region. A region is kept channels last when its convolutions gain
+more (vectors run over output channels) than turning values at its border costs; the decision is noted in words. The
+region's nodes are then rebuilt on permuted operands, so what was a permutation at each step cancels, and each
+convolution is spelled as a contraction of windows, whose result comes in any order of axes for free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from math import gcd
+
+from tracecomp.ir.graph import Graph, Node, Origin, Value
+from tracecomp.passes.graph import axis_orders
+from tracecomp.passes.graph.axis_orders import CONVOLUTIONS, Order, channels_last
+from tracecomp.passes.graph.relayout import Placed, convolution, in_order, rebuild
+from tracecomp.passes.graph.rewrite import Log, Rewriter, has_node
+from tracecomp.passes.graph.rule_sets import SIMPLIFICATION
+from tracecomp.passes.winograd.selection import Sizes, speed
+
+VECTOR_BYTES = 64
+BORDER_BYTES_PER_CYCLE = 3.2
+STRIDED_EFFICIENCY = 0.6
+CHANNELS_FIRST_EFFICIENCY = 0.95
+PACKING = 4.0
+"""What packing vectors whose elements lie apart costs, in vectors of multiply-adds: once for all filters of a group."""
+
+
+@dataclass(eq=False, slots=True)
+class Region:
+    """Values that are kept in related orders, and the convolutions among their makers and readers."""
+
+    values: set[Value]
+    convolutions: list[Node] = field(default_factory=list)
+
+
+def plan(graph: Graph, log: Log) -> Graph:
+    """``graph`` with the chosen orders made explicit and its convolutions as contractions."""
+    if not has_node(graph, lambda n: n.op.name in CONVOLUTIONS):
+        return graph
+    chosen: dict[Value, Order] = {}
+    live = list(graph.live_nodes())
+    flexible = [n for n in live if axis_orders.is_flexible(n)]
+    fixed = {v for n in live if not axis_orders.reads_any_order(n) for v in n.inputs} | {o.value for o in graph.outputs}
+    for region in regions(live):
+        gain = sum(_cycles(n, last=False) - _cycles(n, last=True) for n in region.convolutions)
+        kept = _orders(region, flexible)
+        cost = _border_bytes(region, kept, fixed) / BORDER_BYTES_PER_CYCLE
+        last = gain > cost
+        first = region.convolutions[0]
+        log.choose(
+            f"{len(region.convolutions)} convolutions and {len(region.values)} values around them",
+            "channels last" if last else "channels first",
+            f"channels last saves about {gain:.0f} cycles in convolutions, turning values costs about {cost:.0f}",
+            graph.origin.get(first, Origin()),
+        )
+        if last:
+            chosen.update(kept)
+    return _rebuild(graph, live, chosen, log)
+
+
+def regions(live: list[Node]) -> list[Region]:
+    """The regions that contain convolutions."""
+    root: dict[Value, Value] = {}
+
+    def find(value: Value) -> Value:
+        while root.setdefault(value, value) is not value:
+            root[value] = value = root[root[value]]
+        return value
+
+    for node in live:
+        if axis_orders.is_flexible(node):
+            first, *rest = axis_orders.linked(node)
+            for other in rest:
+                root[find(other)] = find(first)
+    found: dict[Value, Region] = {}
+    for node in live:
+        if node.op.name in CONVOLUTIONS:
+            found.setdefault(find(node.inputs[0]), Region(set())).convolutions.append(node)
+    for value in list(root):
+        if find(value) in found:
+            found[find(value)].values.add(value)
+    return list(found.values())
+
+
+def _cycles(node: Node, last: bool) -> float:
+    """Estimated time of a convolution, by how well its vectors are filled."""
+    kernel, out = _sizes(node)
+    width = VECTOR_BYTES // out.dtype.itemsize
+    groups = node.attrs["groups"]
+    channels = node.inputs[0].shape[1] // groups
+    work = float(out.type.numel * channels)
+    for n in kernel:
+        work *= n
+    if last:
+        per_group = out.shape[1] // groups
+        efficiency = _filled(per_group if per_group > 1 else groups, width)
+        efficiency *= _speed(node)
+    elif node.op.name == "conv":
+        efficiency = CHANNELS_FIRST_EFFICIENCY * _filled(out.shape[-1], width)
+        if node.attrs["stride"][-1] != 1:
+            efficiency /= 1 + PACKING * groups / out.shape[1]
+    else:
+        efficiency = STRIDED_EFFICIENCY
+    return work / (2 * width * efficiency)
+
+
+def _speed(node: Node) -> float:
+    """How much faster the convolution or gradient is by transformed tiles, once its channels are last."""
+    kernel, result = _sizes(node)
+    x, groups = node.inputs[0], node.attrs["groups"]
+    images, axes = x.shape[0], []
+    for out, window, stride, dilation in zip(
+        result.shape[2:], kernel, node.attrs["stride"], node.attrs["dilation"], strict=True
+    ):
+        if window == 1:
+            images *= out
+        else:
+            axes.append(Sizes(out, window, stride // gcd(stride, dilation), dilation // gcd(stride, dilation)))
+    return speed(x.shape[1] // groups, result.shape[1] // groups, images, axes)
+
+
+def _sizes(node: Node) -> tuple[tuple[int, ...], Value]:
+    """The kernel of a convolution or weight gradient, and its result or the gradient of that."""
+    if node.op.name == "conv":
+        return node.inputs[1].shape[2:], node.outputs[0]
+    return tuple(node.attrs["kernel"]), node.inputs[1]
+
+
+def _filled(extent: int, width: int) -> float:
+    """The share of vector lanes that do work on rows of ``extent`` elements."""
+    return extent / (-(-extent // width) * width)
+
+
+def _border_bytes(region: Region, kept: dict[Value, Order], fixed: set[Value]) -> int:
+    """Bytes turned where the region meets what is fixed: its inputs and what rigid nodes read of it."""
+    total = 0
+    for value in region.values:
+        order = kept.get(value, axis_orders.identity(value.ndim))
+        if value.ndim < 3 or axis_orders.moves_only_ones(value.shape, order):
+            continue
+        given = value.node is None or not axis_orders.is_flexible(value.node)
+        total += value.type.nbytes * (given + (value in fixed))
+    return total
+
+
+def _orders(region: Region, flexible: list[Node]) -> dict[Value, Order]:
+    """An order for each value of the region, spreading from the convolutions along the graph, both ways."""
+    known: dict[Value, Order] = {}
+    for node in region.convolutions:
+        for value in axis_orders.linked(node):
+            known.setdefault(value, channels_last(value.ndim))
+    nodes = [n for n in flexible if not region.values.isdisjoint(axis_orders.linked(n))]
+    while True:
+        before = len(known)
+        for node in nodes:
+            _spread_forward(node, known)
+        for node in reversed(nodes):
+            _spread_backward(node, known)
+        if len(known) == before:
+            return known
+
+
+def _spread_forward(node: Node, known: dict[Value, Order]) -> None:
+    result = node.outputs[0]
+    if result in known or node.op.name in CONVOLUTIONS:
+        return
+    for operand in sorted(axis_orders.linked(node)[:-1], key=lambda v: -v.type.numel):
+        if operand in known:
+            order = axis_orders.forward(node, operand, known[operand])
+            if order is not None:
+                known[result] = order
+                return
+
+
+def _spread_backward(node: Node, known: dict[Value, Order]) -> None:
+    if node.outputs[0] not in known or node.op.name in CONVOLUTIONS:
+        return
+    for operand in axis_orders.linked(node)[:-1]:
+        order = axis_orders.backward(node, operand, known[node.outputs[0]])
+        if order is not None:
+            known.setdefault(operand, order)
+
+
+def _rebuild(graph: Graph, live: list[Node], chosen: dict[Value, Order], log: Log) -> Graph:
+    rewriter = Rewriter(graph.name, SIMPLIFICATION, log, "layout", region=partial(plan, log=log))
+    new = rewriter.graph
+    placed: dict[Value, Placed] = {}
+    for i in graph.inputs:
+        value = new.add_input(i.value.type, i.name, i.role, i.data)
+        placed[i.value] = Placed(value, axis_orders.identity(value.ndim))
+    for node in live:
+        rewriter.graph.here = graph.origin.get(node, Origin())
+        operands = [placed[v] for v in node.inputs]
+        order = chosen.get(node.outputs[0], axis_orders.identity(node.outputs[0].ndim))
+        for value, result in zip(node.outputs, _results(rewriter, node, operands, order), strict=True):
+            placed[value] = result
+    new.here = Origin()
+    for output in graph.outputs:
+        new.add_output(in_order(rewriter, placed[output.value], None), output.name, output.role)
+    new.drop_dead()
+    return new
+
+
+def _results(g: Rewriter, node: Node, operands: list[Placed], order: Order) -> Iterable[Placed]:
+    """The node's results, the first one in ``order``."""
+    if node.op.name in CONVOLUTIONS:
+        return [convolution(g, node, operands, order)]
+    if order != axis_orders.identity(len(order)) and axis_orders.is_flexible(node):
+        return [rebuild(g, node, operands, order)]
+    plain = g.node(node, (in_order(g, p, None) for p in operands), g.graph.here)
+    return [Placed(v, axis_orders.identity(v.ndim)) for v in plain]

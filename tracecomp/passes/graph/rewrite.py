@@ -1,0 +1,234 @@
+"""The rewrite driver: rebuilds a graph node by node, offering every application to rules before it is made.
+
+A rule is a function ``(rewriter, application) -> value, values, or None`` ("does not apply"), listed in ``Rules`` by
+the operators it looks at. What a rule builds is offered to the rules again, so one walk reaches the fixed point as long
+as every rule makes its graph simpler by some measure. Nodes keep the user line and scope of what they replace.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from tracecomp.base.errors import CompileError
+from tracecomp.ir.graph import Graph, Node, Origin, Value, attrs_key
+from tracecomp.ir.op import OPS, Op
+from tracecomp.ir.types import DType, Shape, TensorType
+
+
+@dataclass(frozen=True)
+class Application:
+    """An operator about to be applied to values of the new graph."""
+
+    op: Op
+    inputs: tuple[Value, ...]
+    attrs: dict[str, Any]
+
+    @cached_property
+    def types(self) -> tuple[TensorType, ...]:
+        return self.op.result_types([v.type for v in self.inputs], self.attrs)
+
+    @property
+    def type(self) -> TensorType:
+        return self.types[0]
+
+
+Replacement = Value | Sequence[Value] | None
+Rule = Callable[["Rewriter", Application], Replacement]
+
+
+class Rules:
+    """Rewrite rules by operator name and by kind of operator, in the order they are tried."""
+
+    def __init__(self, *parts: Rules) -> None:
+        self._by_op: dict[str, list[Rule]] = {}
+        self._by_kind: dict[str, list[Rule]] = {}
+        for part in parts:
+            for mine, other in ((self._by_op, part._by_op), (self._by_kind, part._by_kind)):
+                for key, rules in other.items():
+                    mine.setdefault(key, []).extend(rules)
+
+    def on(self, *ops: str) -> Callable[[Rule], Rule]:
+        """Decorator: try this rule on applications of ``ops``."""
+
+        def add(rule: Rule) -> Rule:
+            for op in ops:
+                self._by_op.setdefault(op, []).append(rule)
+            return rule
+
+        return add
+
+    def on_kind(self, *kinds: str) -> Callable[[Rule], Rule]:
+        """Decorator: try this rule on every operator of ``kinds``, after those for the operator itself."""
+
+        def add(rule: Rule) -> Rule:
+            for kind in kinds:
+                self._by_kind.setdefault(kind, []).append(rule)
+            return rule
+
+        return add
+
+    def of(self, op: Op) -> Iterator[Rule]:
+        """The rules to try on an application of ``op``."""
+        yield from self._by_op.get(op.name, ())
+        yield from self._by_kind.get(op.kind, ())
+
+    def names(self) -> set[str]:
+        """Every rule's name."""
+        tables = (*self._by_op.values(), *self._by_kind.values())
+        return {rule.__name__ for rules in tables for rule in rules}
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A choice a pass made, and why, in words. ``origin`` leads to the user's line."""
+
+    subject: str
+    chosen: str
+    reason: str
+    origin: Origin
+
+
+@dataclass(slots=True)
+class Log:
+    """What happened in one pass: how often each rule fired, and choices with their reasons."""
+
+    hits: Counter[str] = field(default_factory=Counter)
+    choices: list[Choice] = field(default_factory=list)
+
+    def choose(self, subject: str, chosen: str, reason: str, origin: Origin) -> None:
+        self.choices.append(Choice(subject, chosen, reason, origin))
+
+
+class Rewriter:
+    """Builds the new graph. Rules use ``apply``, ``add`` and ``scalar`` as they would a ``Graph``'s.
+
+    ``region`` rewrites the bodies of control operators. ``shared`` are the values that had several readers.
+    """
+
+    def __init__(self, name: str, rules: Rules, log: Log, made_by: str, region: Callable[[Graph], Graph]) -> None:
+        self.graph = Graph(name)
+        self.shared: set[Value] = set()
+        self.log = log
+        self._region = region
+        self._rules = rules
+        self._made_by = made_by
+        self._done: dict[Any, tuple[Value, ...]] = {}
+        self._regions: dict[int, Graph] = {}
+        self._constants: dict[tuple[TensorType, bytes], Value] = {}
+        self._origin = self._mine = Origin(made_by=made_by)
+
+    def apply(self, name: str, *inputs: Value, **attrs: Any) -> Value:
+        """The single result of the operator called ``name``, rewritten."""
+        return self.add(OPS[name], inputs, attrs)[0]
+
+    def scalar(self, value: bool | int | float, dtype: DType) -> Value:
+        """A 0-d constant."""
+        return self.full(value, (), dtype)
+
+    def full(self, value: bool | int | float, shape: Shape, dtype: DType) -> Value:
+        return self.apply("full", value=value, shape=shape, dtype=dtype)
+
+    def reshape(self, value: Value, shape: Shape) -> Value:
+        return value if value.shape == shape else self.apply("reshape", value, shape=shape)
+
+    def constant(self, array: np.ndarray[Any, Any], type: TensorType) -> Value:
+        """A constant input holding ``array``; one per content."""
+        key = (type, array.tobytes())
+        if key not in self._constants:
+            name = f"folded{len(self._constants)}"
+            self._constants[key] = self.graph.add_input(type, name, "constant", array)
+        return self._constants[key]
+
+    def add(self, op: Op, inputs: Iterable[Value], attrs: dict[str, Any]) -> tuple[Value, ...]:
+        """The results of ``op``, or of what the first rule that applies puts in its place."""
+        inputs = tuple(inputs)
+        key = (op.name, inputs, attrs_key(attrs))
+        done = self._done.get(key)
+        if done is None:
+            done = self._done[key] = self._make(Application(op, inputs, attrs))
+        return done
+
+    def _make(self, application: Application) -> tuple[Value, ...]:
+        origin = self.graph.here
+        for rule in self._rules.of(application.op):
+            self.graph.here = self._origin_here(origin)
+            found = rule(self, application)
+            self.graph.here = origin
+            if found is not None:
+                self.log.hits[rule.__name__] += 1
+                values = (found,) if isinstance(found, Value) else tuple(found)
+                _check_types(rule, application, values)
+                return values
+        return self.graph.add(application.op, application.inputs, application.attrs, application.types)
+
+    def _origin_here(self, origin: Origin) -> Origin:
+        """``origin`` as that of nodes which this pass makes."""
+        if origin is not self._origin:
+            self._origin, self._mine = origin, replace(origin, made_by=self._made_by)
+        return self._mine
+
+    def node(self, node: Node, inputs: Iterable[Value], origin: Origin) -> tuple[Value, ...]:
+        """``node`` of the old graph rebuilt on ``inputs``, regions included."""
+        self.graph.here = origin
+        return self.add(node.op, inputs, {k: self._attr(v) for k, v in node.attrs.items()})
+
+    def _attr(self, value: Any) -> Any:
+        if not isinstance(value, Graph):
+            return value
+        if id(value) not in self._regions:
+            self._regions[id(value)] = self._region(value)
+        return self._regions[id(value)]
+
+
+def rewrite(graph: Graph, rules: Rules, log: Log, made_by: str) -> Graph:
+    """``graph`` rebuilt under ``rules``, regions included; nodes that no output needs are left behind."""
+    rewriter = Rewriter(graph.name, rules, log, made_by, partial(rewrite, rules=rules, log=log, made_by=made_by))
+    new = rewriter.graph
+    values: dict[Value, Value] = {
+        i.value: new.add_input(i.value.type, i.name, i.role, i.data) for i in graph.inputs
+    }
+    reads = Counter(v for node in graph.live_nodes() for v in node.inputs)
+    reads.update(o.value for o in graph.outputs)
+    for node in graph.live_nodes():
+        results = rewriter.node(node, (values[v] for v in node.inputs), graph.origin.get(node, Origin()))
+        values.update(zip(node.outputs, results, strict=True))
+        rewriter.shared.update(values[v] for v in node.outputs if reads[v] > 1)
+    new.here = Origin()
+    for output in graph.outputs:
+        new.add_output(values[output.value], output.name, output.role)
+    new.drop_dead()
+    return new
+
+
+def _check_types(rule: Rule, application: Application, values: tuple[Value, ...]) -> None:
+    have, want = tuple(v.type for v in values), application.types
+    if have != want:
+        raise CompileError(
+            f"rule {rule.__name__} replaced {application.op.name} of type {', '.join(map(str, want))} "
+            f"by type {', '.join(map(str, have))}"
+        )
+
+
+def has_node(graph: Graph, test: Callable[[Node], bool]) -> bool:
+    """Whether ``test`` holds for some node of ``graph`` or of its regions."""
+    return any(
+        test(node) or any(isinstance(v, Graph) and has_node(v, test) for v in node.attrs.values())
+        for node in graph.live_nodes()
+    )
+
+
+def made_by(value: Value, *ops: str) -> Node | None:
+    """The node that computes ``value`` when it is an application of one of ``ops``."""
+    return value.node if value.node is not None and value.node.op.name in ops else None
+
+
+def constant(value: Value) -> bool | int | float | None:
+    """The number every element of ``value`` is, when it is a ``full``."""
+    node = made_by(value, "full")
+    return None if node is None else node.attrs["value"]

@@ -1,0 +1,278 @@
+"""A group of elementwise nodes and reductions as an unscheduled loop nest.
+
+A nest runs over row variables; for each row it alternates row statements with sweeps over the inner variables. A
+sweep computes the reductions whose operands are ready and stores the results that are ready. A value needed by a later
+sweep is evaluated again, reloaded from its result, or, when it is costly, kept: in the memory of a result of the last
+sweep, or else in scratch memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tracecomp.ir.graph import Node, Value
+from tracecomp.ir.index import Index, Var, index, linear, unravel
+from tracecomp.ir.loop_copy import Copier, Move
+from tracecomp.ir.loops import Acc, Buffer, Const, Expr, IndexValue, Load, Read, Stmt, Store, Update, cast
+from tracecomp.ir.op import Pointwise, Reduced
+from tracecomp.ir.types import DType, compute_dtype
+from tracecomp.passes.cost.scalar_cost import op_cost
+from tracecomp.passes.fusion.access import looked_through, producers
+from tracecomp.passes.fusion.groups import Group
+from tracecomp.passes.nests.scalar_exprs import Block, Evaluator, Params
+
+KEEP_COST = 6.0
+KEEP_BYTES = 128 * 1024
+
+
+@dataclass
+class Sweep:
+    """One pass over the inner variables: what it accumulates, and its statements for one element."""
+
+    accs: tuple[Acc, ...]
+    body: list[Stmt]
+
+
+@dataclass
+class Nest:
+    """Row variables, inner variables, and what happens per row in order. ``scratch`` holds one row each."""
+
+    rows: list[Var]
+    inner: list[Var]
+    items: list[list[Stmt] | Sweep]
+    params: Params
+    lanes: int
+    scratch: list[Buffer] = field(default_factory=list)
+
+    @property
+    def stmts(self) -> list[Stmt]:
+        """All statements in order, those of sweeps without the sweeps."""
+        return [s for item in self.items for s in (item.body if isinstance(item, Sweep) else item)]
+
+    def mapped(
+        self, mapping: dict[Var, Index], rows: list[Var], inner: list[Var], move: Move | None = None
+    ) -> Nest:
+        """The nest with variables substituted, and accesses redirected by ``move``."""
+        copier = Copier(mapping, move=move)
+        items: list[list[Stmt] | Sweep] = []
+        for item in self.items:
+            if isinstance(item, Sweep):
+                items.append(Sweep(item.accs, list(copier.stmts(item.body))))
+            else:
+                items.append(list(copier.stmts(item)))
+        return Nest(rows, inner, items, self.params, self.lanes, self.scratch)
+
+
+def build_nest(group: Group, stored: list[Value], params: Params) -> Nest:
+    """The nest of a group; ``stored`` are the values it leaves in memory."""
+    return _Builder(group, stored, params).build()
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """Memory from which a value is read in sweeps after number ``since``.
+
+    ``offset`` is where the current element is, if that is not where the value itself has it.
+    """
+
+    since: int
+    buffer: Buffer
+    offset: Index | None = None
+
+
+class _Builder:
+    def __init__(self, group: Group, stored: list[Value], params: Params) -> None:
+        self.group = group
+        self.stored = stored
+        self.members = set(group.nodes)
+        runs, self.vars = group.domain.runs, group.domain.vars()
+        self.rows = [v for v, (_, reduced) in zip(self.vars, runs, strict=True) if not reduced]
+        self.inner = [v for v, (_, reduced) in zip(self.vars, runs, strict=True) if reduced]
+        self.element, self.row = group.domain.offsets()
+        self.lanes = group.domain.lanes
+        self.params = params
+        self.ready = self._levels()
+        self.totals: dict[Node, Read] = {}
+        self.kept: dict[Node, _Kept] = {}
+        self.scratch: list[Buffer] = []
+        self.sweep = 0
+        self.evaluator = Evaluator(self.members, self.params, self._supplied)
+        self.evaluator.inner_vars = frozenset(self.inner)
+
+    def _levels(self) -> dict[Node, int]:
+        """The first sweep in which each node's value can be read."""
+        ready: dict[Node, int] = {}
+        for node in self.group.nodes:
+            before = max((ready[p] for p in self._members_read(node) if p in ready), default=0)
+            ready[node] = before + isinstance(node.op.loop, Reduced)
+        return ready
+
+    def _members_read(self, node: Node) -> list[Node]:
+        """Member nodes whose values ``node`` reads, through views."""
+        opaque = self.params.opaque
+        found = producers(node, lambda p: p not in self.members and looked_through(p, opaque))
+        return [p for p in found if p in self.members]
+
+    def build(self) -> Nest:
+        last = max(self.ready.values())
+        roots = self._roots(last)
+        self._choose_kept(roots, last)
+        items: list[list[Stmt] | Sweep] = []
+        row_block: Block | None = None
+        for self.sweep in range(last + 1):
+            row_block = self.evaluator.row_block = self.evaluator.block = Block(row_block)
+            items.append(row_block.stmts)
+            if self.inner:
+                sweep = self._build_sweep(roots[self.sweep], row_block)
+                if sweep.body:
+                    items.append(sweep)
+            else:
+                self._store_full(roots[self.sweep], row_block)
+            self.evaluator.block = row_block
+            self._store_rows(row_block)
+        return Nest(self.rows, self.inner, items, self.params, self.lanes, self.scratch)
+
+    def _is_row(self, node: Node) -> bool:
+        return node in self.group.rows or isinstance(node.op.loop, Reduced)
+
+    def _roots(self, last: int) -> list[list[Node]]:
+        """Per sweep, the full results to store and the reductions to finish."""
+        roots: list[list[Node]] = [[] for _ in range(last + 1)]
+        stored = {v.node for v in self.stored}
+        for node in self.group.nodes:
+            if isinstance(node.op.loop, Reduced):
+                roots[self.ready[node] - 1].append(node)
+            elif node in stored and node not in self.group.rows:
+                roots[self.ready[node]].append(node)
+        return roots
+
+    def _choose_kept(self, roots: list[list[Node]], last: int) -> None:
+        """From the last sweep back: what is read again rather than evaluated again, and where it is kept."""
+        stored = {v.node: v for v in self.stored}
+        size = self.group.domain.numel // max(self.group.domain.rows, 1)
+        lent = [stored[n] for n in roots[last] if n in stored]
+        for sweep in range(last, 0, -1):
+            stack, seen = list(roots[sweep]), set(roots[sweep])
+            while stack:
+                node = stack.pop()
+                earlier = self.ready[node] < sweep and not self._is_row(node)
+                if earlier and (node in stored or node in self.kept):
+                    value = stored.get(node)
+                    if value is not None:
+                        self.kept.setdefault(node, _Kept(self.ready[node], self.params.of(value)))
+                    continue
+                if earlier and size * node.outputs[0].dtype.itemsize <= KEEP_BYTES and self._chain(node) >= KEEP_COST:
+                    self.kept[node] = self._keep(node, size, lent)
+                    roots[self.ready[node]].append(node)
+                    continue
+                for producer in self._members_read(node):
+                    if producer not in seen and not self._is_row(producer):
+                        seen.add(producer)
+                        stack.append(producer)
+
+    def _keep(self, node: Node, size: int, lent: list[Value]) -> _Kept:
+        """Memory for ``node``: that of a result in ``lent``, which nobody reads before the last sweep, or scratch."""
+        dtype = node.outputs[0].dtype
+        for value in lent:
+            assert value.node is not None
+            if value.dtype is dtype:
+                lent.remove(value)
+                offset = linear(self._position(value.node), value.shape)
+                return _Kept(self.ready[node], self.params.written(value), offset)
+        self.scratch.append(Buffer(f"s{len(self.scratch)}", dtype, size))
+        return _Kept(self.ready[node], self.scratch[-1], self._inner_offset())
+
+    def _chain(self, node: Node) -> float:
+        """Cost of evaluating ``node`` again from what is in memory."""
+        own = op_cost(node) if isinstance(node.op.loop, Pointwise) else KEEP_COST
+        rest = (p for p in self._members_read(node) if not self._is_row(p) and p not in self.kept)
+        return own + sum(self._chain(p) for p in dict.fromkeys(rest)) if own < KEEP_COST else own
+
+    def _supplied(self, node: Node, position: tuple[Index, ...]) -> Expr | None:
+        if isinstance(node.op.loop, Reduced):
+            return cast(self.totals[node], node.outputs[0].dtype)
+        kept = self.kept.get(node)
+        if kept is not None and kept.since < self.sweep:
+            at = linear(position, node.outputs[0].shape) if kept.offset is None else kept.offset
+            key = ("kept", node, at)
+            block = self.evaluator.block
+            found = block.find(key)
+            if found is None:
+                found = block.known[key] = self.evaluator._let(block, Load(kept.buffer, at))
+            return found
+        return None
+
+    def _inner_offset(self) -> Index:
+        total = Index()
+        for var in self.inner:
+            total = total * var.extent + index(var)
+        return total
+
+    def _position(self, node: Node) -> tuple[Index, ...]:
+        return unravel(self.row if node in self.group.rows else self.element, node.outputs[0].shape)
+
+    def _build_sweep(self, roots: list[Node], row_block: Block) -> Sweep:
+        block = self.evaluator.block = Block(row_block)
+        accs = []
+        finished: dict[Node, Read] = {}
+        self._store_full([n for n in roots if not isinstance(n.op.loop, Reduced)], block)
+        for node in roots:
+            if isinstance(node.op.loop, Reduced):
+                acc, total = self._accumulate(node, node.op.loop, block)
+                accs.append(acc)
+                finished[node] = total
+        self.totals.update(finished)
+        return Sweep(tuple(accs), block.stmts)
+
+    def _accumulate(self, node: Node, loop: Reduced, block: Block) -> tuple[Acc, Read]:
+        operand = node.inputs[0]
+        value = self.evaluator.read(operand, unravel(self.element, operand.shape))
+        dtype = compute_dtype(node.outputs[0].dtype)
+        if loop.element is not None:
+            value = loop.element(value, IndexValue(self._inner_offset()), dtype)
+        name = f"a{len(self.totals)}_{len(block.stmts)}"
+        block.stmts.append(Update(name, (cast(value, dtype),)))
+        total = Read(name, dtype, frozenset(self.rows))
+        acc = Acc(name, loop.op, dtype, Const(identity(loop.op, dtype), dtype), self.lanes)
+        return acc, total
+
+    def _store_full(self, nodes: Sequence[Node], block: Block) -> None:
+        """Store results. All are evaluated first: what one of them overwrites, another may read."""
+        found = [self.evaluator.read(n.outputs[0], self._position(n)) for n in nodes]
+        for node, expr in zip(nodes, found, strict=True):
+            value, kept = node.outputs[0], self.kept.get(node)
+            if kept is not None and kept.offset is not None:
+                block.stmts.append(Store(kept.buffer, kept.offset, expr))
+            if value in self.stored:
+                offset = linear(self._position(node), value.shape)
+                block.stmts.append(self.params.store(value, offset, expr))
+
+    def _store_rows(self, block: Block) -> None:
+        """Row results: stored in the row statements of the first sweep in which they are ready."""
+        for value in self.stored:
+            node = value.node
+            assert node is not None
+            if self._is_row(node) and self.ready[node] == self.sweep:
+                position = unravel(self.row, value.shape)
+                expr = cast(self.evaluator.read(value, position), value.dtype)
+                block.stmts.append(self.params.store(value, linear(position, value.shape), expr))
+
+
+def identity(op: str, dtype: DType) -> bool | int | float:
+    """What an accumulator starts from."""
+    if op in ("and", "or"):
+        return op == "and"
+    if op in ("add", "fma", "mul"):
+        return (1.0 if op == "mul" else 0.0) if dtype.kind == "float" else int(op == "mul")
+    sign = -1 if op == "max" else 1
+    if dtype.kind == "float":
+        return sign * float("inf")
+    if dtype.kind == "bool":
+        return sign > 0
+    bits = dtype.itemsize * 8
+    low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if dtype.signed else (0, 2**bits - 1)
+    return low if sign < 0 else high
+
+
+

@@ -1,0 +1,134 @@
+"""Cutting a loop where conditions on its variable change, so that each part runs without them.
+
+Padding, concatenation and slice updates choose by position. Where one row variable alone decides, its range is cut at
+the boundaries; in each part the comparisons are constants, and what nothing needs any more is dropped.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from math import prod
+
+from tracecomp.ir.index import Index, Var, index
+from tracecomp.ir.loop_copy import Copier
+from tracecomp.ir.loops import Call, Const, Expr, IndexValue, Let, Load, Read, Stmt, Store, expressions
+from tracecomp.ir.types import bool_
+
+MAX_PARTS = 8
+MIN_PART = 4
+MIN_WORK = 64
+
+
+def parts_of(names: Sequence[Var], body: list[Stmt]) -> tuple[Var, list[int]] | None:
+    """The variable worth cutting, and where its parts begin and end; None when no condition asks for it.
+
+    Parts should be long, or have many elements of the variables inside of it.
+    """
+    found: dict[Var, Counter[int]] = {v: Counter() for v in names}
+    for expr in expressions(body):
+        cut = _boundary(expr)
+        if cut is not None and cut[0] in found:
+            found[cut[0]][cut[1]] += 1
+    best = max(found, key=lambda v: sum(found[v].values()), default=None)
+    if best is None or not found[best]:
+        return None
+    cuts = sorted({0, best.extent, *(c for c in found[best] if 0 < c < best.extent)})
+    sizes = [b - a for a, b in pairwise(cuts)]
+    long = best.extent >= MIN_PART * len(sizes) or prod(v.extent for v in names[names.index(best) + 1 :]) >= MIN_WORK
+    return (best, cuts) if 2 <= len(sizes) <= MAX_PARTS and long else None
+
+
+def part(var: Var, low: int, high: int, body: list[Stmt]) -> tuple[Var, list[Stmt]]:
+    """The body for ``low <= var < high``, over a variable that starts at zero."""
+    new = Var(f"{var.name}_{low}", high - low)
+    folded = Folding({var: index(new) + low}, f"_{low}").stmts(body)
+    return new, list(used(folded))
+
+
+class Folding(Copier):
+    """A copier that evaluates comparisons which the bounds of loop variables decide.
+
+    ``constants`` are the names that turned out to be known, ``holding`` conditions (of the copy) known to hold.
+    """
+
+    def __init__(self, mapping: Mapping[Var, Index], suffix: str) -> None:
+        super().__init__(mapping, suffix)
+        self.constants: dict[str, Const] = {}
+        self.holding: set[Expr] = set()
+
+    def expr(self, expr: Expr) -> Expr:
+        new = super().expr(expr)
+        if isinstance(new, Read) and new.name in self.constants:
+            return self.constants[new.name]
+        if isinstance(new, Load) and isinstance(new.where, Const):
+            if not new.where.value:
+                return Const(new.dtype.python(0), new.dtype)
+            return new if self.holding else Load(new.buffer, new.offset)
+        if new in self.holding:
+            return Const(True, bool_)
+        return fold(new) if isinstance(new, Call) else new
+
+    def stmt(self, stmt: Stmt) -> Stmt:
+        new = super().stmt(stmt)
+        if isinstance(new, Let) and isinstance(new.value, Const):
+            self.constants[new.name] = new.value
+        return new
+
+
+def fold(call: Call) -> Expr:
+    """The call, or the constant or operand that it is known to be."""
+    a = call.args[0]
+    if call.op in ("lt", "ge") and isinstance(a, IndexValue) and isinstance(call.args[1], Const):
+        bounds, limit = a.index.bounds, call.args[1].value
+        if bounds is not None and bounds[1] < limit:
+            return Const(call.op == "lt", bool_)
+        if bounds is not None and bounds[0] >= limit:
+            return Const(call.op == "ge", bool_)
+    if call.op == "eq" and isinstance(a, IndexValue) and a.index.is_const and isinstance(call.args[1], Const):
+        return Const(a.index.const == call.args[1].value, bool_)
+    if call.op in ("and", "or") and call.dtype is bool_:
+        decisive = call.op == "or"
+        rest = [x for x in call.args if not (isinstance(x, Const) and bool(x.value) != decisive)]
+        if any(isinstance(x, Const) for x in rest):
+            return Const(decisive, bool_)
+        if len(rest) < 2:
+            return rest[0] if rest else Const(not decisive, bool_)
+    if call.op == "select" and isinstance(a, Const):
+        return call.args[1] if a.value else call.args[2]
+    return call
+
+
+def used(body: Iterable[Stmt]) -> list[Stmt]:
+    """The statements without the lets that nobody reads; all must be at one level."""
+    needed: set[str] = set()
+    kept: list[Stmt] = []
+    for stmt in reversed(list(body)):
+        if isinstance(stmt, Let) and stmt.name not in needed:
+            continue
+        if isinstance(stmt, Store) and isinstance(stmt.where, Const) and not stmt.where.value:
+            continue
+        kept.append(stmt)
+        for expr in expressions([stmt]):
+            if isinstance(expr, Read):
+                needed.add(expr.name)
+    return kept[::-1]
+
+
+def boundaries(var: Var, conditions: Iterable[Expr]) -> list[int]:
+    """Where some of the conditions change, if they depend on ``var`` alone."""
+    found = {_boundary(c) for c in conditions}
+    return sorted(cut[1] for cut in found if cut is not None and cut[0] == var and 0 < cut[1] < var.extent)
+
+
+def _boundary(expr: Expr) -> tuple[Var, int] | None:
+    """``(v, c)`` for a comparison that changes its answer at ``v == c`` and depends on ``v`` alone."""
+    if not isinstance(expr, Call) or expr.op not in ("lt", "ge") or not isinstance(expr.args[0], IndexValue):
+        return None
+    i, limit = expr.args[0].index, expr.args[1]
+    if len(i.terms) != 1 or not isinstance(i.terms[0][0], Var) or not isinstance(limit, Const):
+        return None
+    var, c = i.terms[0]
+    assert isinstance(var, Var)
+    return (var, -(-(int(limit.value) - i.const) // c)) if c > 0 else None

@@ -1,0 +1,228 @@
+"""From loop meanings to scalar expressions: what the element of a value at a position is, as loop IR."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence, Set
+from typing import Any
+
+from tracecomp.ir.graph import Node, Value
+from tracecomp.ir.index import Computed, FloorDiv, Index, Mod, Var, computed, linear
+from tracecomp.ir.loops import (
+    Buffer,
+    Call,
+    Check,
+    Const,
+    Expr,
+    IndexValue,
+    Let,
+    Load,
+    Read,
+    Stmt,
+    Store,
+    both,
+    cast,
+    in_range,
+)
+from tracecomp.ir.op import Indexed, Pointwise
+from tracecomp.ir.types import bool_, compute_dtype, int64
+from tracecomp.passes.fusion.access import Opaque, broadcast_index, looked_through
+from tracecomp.passes.fusion.groups import Place
+
+
+class Params:
+    """The buffers of a kernel, named in order of first use, so that equal kernels have equal text.
+
+    ``same`` maps a value to the input whose memory it overwrites: both are one buffer. ``opaque`` are the views that
+    are loaded from memory. ``large`` are values that are too large to stay in a cache, and that no kernel reads.
+    ``steady`` are values that are the same in many calls. ``placed`` are values stored within others.
+    """
+
+    def __init__(
+        self, opaque: Opaque, same: Mapping[Value, Value] | None = None, large: Set[Value] = frozenset(),
+        steady: Set[Value] = frozenset(), placed: Mapping[Value, Place] | None = None,
+    ) -> None:  # fmt: skip
+        self.opaque = opaque
+        self.placed = placed or {}
+        self.same = same or {}
+        self.large = large
+        self.steady = steady
+        self.buffers: dict[Value, Buffer] = {}
+        self.writes: set[str] = set()
+
+    def of(self, value: Value) -> Buffer:
+        value = self.same.get(value, value)
+        if value not in self.buffers:
+            self.buffers[value] = Buffer(f"p{len(self.buffers)}", value.dtype, value.type.numel)
+        return self.buffers[value]
+
+    def written(self, value: Value) -> Buffer:
+        buffer = self.of(value)
+        self.writes.add(buffer.name)
+        return buffer
+
+    def store(self, value: Value, offset: Index, expr: Expr) -> Store:
+        """The statement that stores the element of ``value`` at ``offset``."""
+        place = self.placed.get(value)
+        if place is None:
+            return Store(self.written(value), offset, expr)
+        return Store(self.written(place.whole), place.offset(offset), expr)
+
+    def steady_buffers(self) -> set[Buffer]:
+        """The buffers of what is the same in many calls."""
+        return {b for v, b in self.buffers.items() if v in self.steady}
+
+    def drop(self, value: Value) -> None:
+        """Take back the buffer of a value that turned out to have no memory of its own."""
+        self.writes.discard(self.buffers.pop(value).name)
+
+
+class Block:
+    """Statements of one body, with the values already bound in it."""
+
+    def __init__(self, outer: Block | None = None) -> None:
+        self.outer = outer
+        self.stmts: list[Stmt] = []
+        self.known: dict[Any, Expr] = {}
+
+    def find(self, key: Any) -> Expr | None:
+        block: Block | None = self
+        while block is not None:
+            if key in block.known:
+                return block.known[key]
+            block = block.outer
+        return None
+
+
+class Evaluator:
+    """Evaluates nodes of one kernel at symbolic positions, binding each result once.
+
+    ``supplied`` gives the expression of a member node that is not evaluated here (a finished reduction, a contraction's
+    accumulator, a value kept in scratch memory); it returns None for all others.
+    """
+
+    def __init__(
+        self, members: set[Node], params: Params, supplied: Callable[[Node, tuple[Index, ...]], Expr | None]
+    ) -> None:
+        self.members = members
+        self.params = params
+        self.supplied = supplied
+        self.block = Block()
+        self.row_block: Block | None = None
+        self.inner_vars: frozenset[Var] = frozenset()
+        self.bound = 0
+
+    def read(self, value: Value, position: Sequence[Index], where: Expr | None = None) -> Expr:
+        """The element of ``value`` at ``position``: evaluated when it belongs to this kernel, else loaded.
+
+        Where ``where`` is false nothing is loaded, and the value is of no use to the reader. An evaluated value
+        does not need the condition: its own loads never leave their buffers.
+        """
+        node, position = value.node, tuple(position)
+        if node is not None and node in self.members:
+            given = self.supplied(node, position)
+            if given is not None:
+                return given
+            return self._once((node, position), position, lambda: self.evaluate(node, position))
+        if node is not None and looked_through(node, self.params.opaque):
+            return self.evaluate(node, position)
+        return self.load(value, position, where)
+
+    def load(self, value: Value, position: tuple[Index, ...], where: Expr | None = None) -> Expr:
+        where = both(where, *(in_range(i, size) for i, size in zip(position, value.shape, strict=True)))
+        offset = linear(position, value.shape)
+        where = where and self.bind(where)
+        key = ("load", value, offset, where)
+        return self._once(key, position, lambda: Load(self.params.of(value), offset, where))
+
+    def evaluate(self, node: Node, position: tuple[Index, ...]) -> Expr:
+        """One element of a node by its loop meaning, not bound to a name."""
+        out = node.outputs[0].type
+        loop = node.op.loop
+        if isinstance(loop, Pointwise):
+            operands = [self.read(v, broadcast_index(position, v.shape)) for v in node.inputs]
+            wide = [cast(x, compute_dtype(x.dtype)) for x in operands]
+            return cast(loop.fn(*wide, **node.attrs), out.dtype)
+        assert isinstance(loop, Indexed), node
+        reads = [self._reader(v) for v in node.inputs]
+        return self.bind(loop.fn(position, out, reads, [v.type for v in node.inputs], **node.attrs))
+
+    def _reader(self, value: Value) -> Callable[..., Expr]:
+        def read(position: Sequence[Index], where: Expr | None = None) -> Expr:
+            return self.read(value, self._checked(position), where and self._name(self.bind(where)))
+
+        return read
+
+    def bind(self, expr: Expr) -> Expr:
+        """``expr`` with the markers for checked indices replaced by a check and a safe index."""
+        if isinstance(expr, Call):
+            if expr.op == "checked_index":
+                return self._check(expr)
+            return Call(expr.op, tuple(self.bind(a) for a in expr.args), expr.dtype)
+        if isinstance(expr, IndexValue):
+            return IndexValue(self._checked((expr.index,))[0])
+        return expr
+
+    def _checked(self, position: Sequence[Index]) -> tuple[Index, ...]:
+        return tuple(self._bind_index(i) for i in position)
+
+    def _bind_index(self, i: Index) -> Index:
+        result = Index((), i.const)
+        for atom, c in i.terms:
+            if isinstance(atom, Computed):
+                result += computed(self.bind(atom.expr), atom.bounds) * c
+            elif isinstance(atom, FloorDiv):
+                result += (self._bind_index(atom.index) // atom.divisor) * c
+            elif isinstance(atom, Mod):
+                result += (self._bind_index(atom.index) % atom.divisor) * c
+            else:
+                result += Index(((atom, c),))
+        return result
+
+    def _check(self, marker: Call) -> Expr:
+        raw, size = marker.args
+        value = self._name(self.bind(raw))
+        zero = Const(0, int64)
+        fits = Call("and", (Call("ge", (value, zero), bool_), Call("lt", (value, size), bool_)), bool_)
+        block = self._block_for(value)
+        key = ("check", value, size)
+        if block.find(key) is None:
+            block.stmts.append(Check(fits))
+            block.known[key] = self._name(Call("select", (fits, value, zero), int64))
+        found = block.find(key)
+        assert found is not None
+        return found
+
+    def _name(self, expr: Expr) -> Expr:
+        """``expr`` bound to a name."""
+        if isinstance(expr, Read | Const):
+            return expr
+        block = self._block_for(expr)
+        key = ("expr", expr)
+        found = block.find(key)
+        if found is None:
+            found = block.known[key] = self._let(block, expr)
+        return found
+
+    def _once(self, key: Any, position: tuple[Index, ...], make: Callable[[], Expr]) -> Expr:
+        """The expression for ``key``, made and bound at its first use in a body that dominates this one."""
+        found = self.block.find(key)
+        if found is not None:
+            return found
+        expr = make()
+        block = self._block_for(expr)
+        if not isinstance(expr, Read | Const):
+            expr = self._let(block, expr)
+        block.known[key] = expr
+        return expr
+
+    def _block_for(self, expr: Expr) -> Block:
+        """Row-level bodies take what does not change along the row."""
+        if self.row_block is None or any(v in self.inner_vars for v in expr.vars()):
+            return self.block
+        return self.row_block
+
+    def _let(self, block: Block, expr: Expr) -> Expr:
+        name = f"v{self.bound}"
+        self.bound += 1
+        block.stmts.append(Let(name, expr))
+        return Read(name, expr.dtype, frozenset(expr.vars()))

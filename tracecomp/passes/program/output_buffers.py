@@ -1,0 +1,141 @@
+"""How the outputs of a graph get their values: written in place by a kernel, or copied at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+
+from tracecomp.ir.graph import Graph, Node, Value
+from tracecomp.ir.op import Imperative
+from tracecomp.passes.cost.machine import Machine
+from tracecomp.passes.fusion.access import reads_aligned, storage
+from tracecomp.passes.fusion.groups import Group, Partition
+from tracecomp.passes.fusion.members import values_read, with_inlined
+from tracecomp.passes.program.kernels import Task, copy_task
+
+
+class Outputs:
+    """``home`` maps a value to the output position whose memory holds it; ``same`` to the value it overwrites.
+
+    That is an input, or what another kernel stores for the one that overwrites it. ``aliases[o] = i`` says that
+    output ``o`` is the memory of input ``i``. ``within`` says that the graph is a body, whose results others read.
+    """
+
+    def __init__(
+        self, graph: Graph, partition: Partition, aliases: Mapping[int, int], machine: Machine, within: bool
+    ) -> None:
+        self.graph = graph
+        self.partition = partition
+        self.aliases = aliases
+        self.machine = machine
+        self.within = within
+        self.home: dict[Value, int] = {}
+        self.same: dict[Value, Value] = {}
+        self.pending: list[tuple[Value, int]] = []
+        self.reads = {g: values_read(g, partition) | _operands(g) for g in partition.groups}
+        self.place = {g: n for n, g in enumerate(partition.groups)}
+        self.last_read = {v: n for n, g in enumerate(partition.groups) for v in self.reads[g]}
+        self.producer = {partition.memory(v): g for g in partition.groups for v in partition.stored[g]}
+        for position, output in enumerate(graph.outputs):
+            self._settle(storage(output.value), position)
+        for group in partition.groups:
+            if group.kind == "imperative":
+                self._take_over(group)
+
+    def _settle(self, value: Value, position: int) -> None:
+        group = self.producer.get(value)
+        if group is None or value in self.home:
+            self.pending.append((value, position))
+        elif position not in self.aliases:
+            self.home[value] = position
+        elif self._may_overwrite(value, group, self._target(position)):
+            self.home[value] = position
+            self.same[value] = self._target(position)
+        else:
+            self.pending.append((value, position))
+
+    def _take_over(self, group: Group) -> None:
+        """Let a kernel that changes parts of its first operand do so where that lies, if nobody else needs it."""
+        node = group.nodes[0]
+        result, operand = node.outputs[0], storage(node.inputs[0]) if node.inputs else None
+        if operand is None or operand not in self.producer or result in self.same or operand in self.home:
+            return
+        if self._met_by_control(result) or self._met_by_control(operand):
+            return
+        if _changes_in_place(node, operand) and self._may_overwrite(result, group, operand):
+            root = self.same[result] = self.same.get(operand, operand)
+            if result in self.home:
+                self.home[root] = self.home[result]
+
+    def _met_by_control(self, value: Value) -> bool:
+        groups = self.partition.groups
+        return any(g.kind == "control" and (value in self.reads[g] or self.producer.get(value) is g) for g in groups)
+
+    def _target(self, position: int) -> Value:
+        return self.graph.inputs[self.aliases[position]].value
+
+    def _may_overwrite(self, value: Value, group: Group, target: Value) -> bool:
+        """Whether ``group`` may store ``value`` over ``target``: nobody reads ``target`` later or elsewhere."""
+        if self.last_read.get(target, -1) > self.place[group]:
+            return False
+        if any(storage(o.value) is target for o in self.graph.outputs):
+            return False
+        if target not in self.reads[group]:
+            return True
+        if group.kind == "imperative":
+            return _changes_in_place(group.nodes[0], target)
+        inside = set(with_inlined(group, self.partition).nodes)
+        return not group.has_reduction and all(
+            reads_aligned(v, target, inside, self.partition.opaque) for v in self.partition.stored[group]
+        )
+
+    def large(self) -> frozenset[Value]:
+        """Values in memory of their own that no kernel reads, and too large to be found in a cache afterwards."""
+        read = {v for values in self.reads.values() for v in values} | {v for v, _ in self.pending}
+        written = {v: self.reads[self.producer[v]] if v in self.producer else {v} for v in self.home}
+        return frozenset(
+            v for v, operands in written.items()
+            if self._is_large(v, operands) and v not in self.same and v not in read
+        )  # fmt: skip
+
+    def _is_large(self, value: Value, operands: Set[Value]) -> bool:
+        # The result of the call before is in the cache, too; of a larger operand, a part is likely to be read.
+        nbytes = value.type.nbytes
+        held = 2 * nbytes + sum(min(v.type.nbytes, nbytes) for v in operands)
+        return not self.within and held > self.machine.l3_bytes
+
+    def copies(self) -> list[Task]:
+        """Copies for outputs that no kernel writes, those over inputs last and from staged sources."""
+        plain = [(v, p) for v, p in self.pending if p not in self.aliases]
+        over = [(v, p) for v, p in self.pending if p in self.aliases and v is not self._target(p)]
+        tasks = [self._copied(v, self._output_value(v, p), self._is_large(v, {v})) for v, p in plain]
+        last: list[Task] = []
+        for value, position in over:
+            if value.node is None:
+                stage = Value(None, -1, value.type)
+                tasks.append(self._copied(value, stage))
+                value = stage
+            last.append(self._copied(value, self._output_value(value, position)))
+        return [*tasks, *last]
+
+    def _copied(self, source: Value, target: Value, large: bool = False) -> Task:
+        return copy_task(self.same.get(source, source), target, self.machine, {target} if large else frozenset())
+
+    def _output_value(self, like: Value, position: int) -> Value:
+        target = Value(None, -1, like.type)
+        self.home[target] = position
+        return target
+
+
+def _operands(group: Group) -> set[Value]:
+    """What a group of statements or of control reads from memory, also where others would compute it again."""
+    if group.kind not in ("imperative", "control"):
+        return set()
+    return {storage(v) for v in group.nodes[0].inputs}
+
+
+def _changes_in_place(node: Node, target: Value) -> bool:
+    """Whether the statements of ``node`` may write its result over its first operand, which is ``target``."""
+    assert isinstance(node.op.loop, Imperative), node
+    first, *others = node.inputs
+    alone = all(storage(v) is not target for v in others)
+    return node.op.loop.overwrites and storage(first) is target and alone

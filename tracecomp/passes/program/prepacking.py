@@ -1,0 +1,111 @@
+"""What a program computes from steady inputs alone, apart from the rest: later calls find it made.
+
+Steady inputs keep their values from call to call until whoever calls says otherwise: the weights of a model that is not
+being trained. Whole kernels, and top-level loops of kernels (panels packed for register tiles, transformed weights),
+that read nothing else and make nothing that a caller sees, are the preparation.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence, Set
+from typing import TypeVar
+
+from tracecomp.ir.graph import Graph, Value
+from tracecomp.ir.loops import Check, If, Load, Local, Loop, Prefetch, Stmt, Store, children, expressions, walk
+from tracecomp.ir.program import Kernel
+from tracecomp.ir.types import TensorType
+from tracecomp.passes.program.kernels import Task
+
+Other = TypeVar("Other")
+
+
+def steady_values(graph: Graph, inputs: Set[Value]) -> frozenset[Value]:
+    """``inputs``, constants, and what follows from them alone; none without ``inputs``."""
+    if not inputs:
+        return frozenset()
+    steady = set(inputs) | {i.value for i in graph.inputs if i.role == "constant"}
+    for node in graph.live_nodes():
+        if node.inputs and node.op.kind != "control" and all(v in steady for v in node.inputs):
+            steady.update(node.outputs)
+    return frozenset(steady)
+
+
+def prepared(
+    tasks: Sequence[Task | Other], steady: Set[Value], seen: Set[Value]
+) -> tuple[list[Task], list[Task | Other]]:
+    """The tasks that prepare, and what remains to be run in every call; a caller sees what is in ``seen``."""
+    known = set(steady)
+    writers = Counter(v for t in tasks if isinstance(t, Task) for v in _written(t))
+    shared = seen | {v for v, count in writers.items() if count > 1}
+    first: list[Task] = []
+    rest: list[Task | Other] = []
+    for task in tasks:
+        moved = _moved(task, known, shared) if isinstance(task, Task) else set()
+        if isinstance(task, Task) and moved:
+            now, later = _cut(task, moved)
+            first.append(now)
+            known |= _written(now)
+            rest.extend(later)
+        else:
+            rest.append(task)
+    return first, rest
+
+
+def _written(task: Task) -> set[Value]:
+    return {v for p, v in zip(task.kernel.params, task.values, strict=True) if p.name in task.kernel.writes}
+
+
+class _Names:
+    """The buffers that a top-level statement stores to, reads, or declares; not those that only it knows."""
+
+    def __init__(self, stmt: Stmt) -> None:
+        every = [*walk((stmt,))]
+        inner = {s.buffer.name for s in walk(children(stmt)) if isinstance(s, Local)}
+        self.stored = {s.buffer.name for s in every if isinstance(s, Store)} - inner
+        self.read = {x.buffer.name for x in expressions(every) if isinstance(x, Load)} - inner
+        self.wanted = {s.buffer.name for s in every if isinstance(s, Prefetch)} | self.stored | self.read
+        self.declared = {stmt.buffer.name} if isinstance(stmt, Local) else set()
+        self.fails = any(isinstance(s, Check) for s in every)
+
+
+def _moved(task: Task, steady: Set[Value], shared: Set[Value]) -> set[int]:
+    """The positions of statements that read what is steady or made by each other, and store where nobody else does."""
+    kernel, body = task.kernel, task.kernel.body
+    if any(not isinstance(s, Loop | If | Local) for s in body) or not any(v in steady for v in task.values):
+        return set()
+    values = dict(zip((p.name for p in kernel.params), task.values, strict=True))
+    names = [_Names(s) for s in body]
+    read = {name for name, v in values.items() if v in steady and name not in kernel.writes}
+    own = {name for name in kernel.writes if values[name] not in shared}.union(*(n.declared for n in names))
+    moved = {n for n, s in enumerate(names) if not s.fails}
+    while True:
+        free = own.difference(*(s.stored for n, s in enumerate(names) if n not in moved))
+        kept = {n for n in moved if names[n].stored | names[n].declared <= free and names[n].read <= read | free}
+        if kept == moved:
+            return moved if any(names[n].stored for n in moved) else set()
+        moved = kept
+
+
+def _cut(task: Task, moved: Set[int]) -> tuple[Task, list[Task]]:
+    """The task that runs the ``moved`` statements, and the one that is left, if any; they share scratch memory."""
+    kernel = task.kernel
+    values = dict(zip((p.name for p in kernel.params), task.values, strict=True))
+    buffers = {p.name: p for p in kernel.params}
+    for n in sorted(moved):
+        s = kernel.body[n]
+        if isinstance(s, Local):
+            buffers[s.buffer.name] = s.buffer
+            values[s.buffer.name] = Value(None, -1, TensorType(s.buffer.dtype, (s.buffer.size,)))
+
+    def part(name: str, body: Sequence[Stmt]) -> Task:
+        names = [_Names(s) for s in body]
+        wanted: set[str] = set().union(*(n.wanted for n in names))
+        stored: set[str] = set().union(*(n.stored for n in names))
+        used = tuple(b for b in buffers.values() if b.name in wanted)
+        writes = frozenset(b.name for b in used if b.name in stored)
+        return Task(Kernel(name, used, writes, tuple(body)), tuple(values[b.name] for b in used), task.nodes)
+
+    first = [s for n, s in enumerate(kernel.body) if n in moved and not isinstance(s, Local)]
+    later = [s for n, s in enumerate(kernel.body) if n not in moved]
+    return part(f"prepare_{kernel.name}", first), [part(kernel.name, later)] if later else []

@@ -1,0 +1,59 @@
+"""Pads that no kernel stores: windows that leave the image load zeros there, or leave the terms out.
+
+Where vectors lie along an axis of the image, a mask, the same for all rows, blots out what is beside it. Which terms of
+a row are padding otherwise is known when rows are written out, or asked by few conditions (``sliding.py``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tracecomp.ir.graph import Graph, Value
+from tracecomp.ir.op import Bilinear
+from tracecomp.passes.contraction.sliding_windows import written_out
+from tracecomp.passes.contraction.tile_choice import plan_of, sums_in_lanes
+from tracecomp.passes.cost.machine import Machine
+from tracecomp.passes.fusion.groups import Group, Partition
+from tracecomp.passes.fusion.members import values_read, with_inlined
+from tracecomp.passes.nests.contraction_nest import labelled_bilinear, tidied
+from tracecomp.passes.nests.scalar_exprs import Params
+
+
+def with_masked_pads(partition: Partition, graph: Graph, machine: Machine) -> Partition:
+    """The partition without the pads whose only reader can do so."""
+    wanted = {o.value for o in graph.outputs}
+    readers: dict[Value, list[Group]] = {}
+    for group in partition.groups:
+        for value in values_read(group, partition):
+            readers.setdefault(value, []).append(group)
+    for group in partition.groups:
+        pad = group.nodes[0]
+        if len(group.nodes) != 1 or pad.op.name != "pad" or any(pad.attrs["interior"]) or pad.outputs[0] in wanted:
+            continue
+        if _turned(pad.inputs[0]):
+            continue
+        reading = readers.get(pad.outputs[0], [])
+        tried = replace(partition, inlined=partition.inlined | {pad})
+        if len(reading) == 1 and reading[0].kind == "bilinear" and _slides(reading[0], tried, machine):
+            stored = {g: values for g, values in partition.stored.items() if g is not group}
+            partition = replace(tried, groups=[g for g in partition.groups if g is not group], stored=stored)
+    return partition
+
+
+def _turned(value: Value) -> bool:
+    """Whether who copies the value moves another axis of memory to the end, so that vectors lie along it."""
+    node = value.node
+    return node is not None and node.op.name == "permute" and node.attrs["dims"][-1] != value.ndim - 1
+
+
+def _slides(group: Group, partition: Partition, machine: Machine) -> bool:
+    """Whether the group's rows of a tile are written out, without the terms that are padding."""
+    root = next(n for n in group.nodes if isinstance(n.op.loop, Bilinear))
+    if root.outputs[0].type.numel == 0:
+        return False
+    nest = tidied(labelled_bilinear(with_inlined(group, partition), partition.stored[group], Params(partition.opaque)))
+    if not nest.out or sums_in_lanes(nest.plain or nest):
+        return False
+    plan = plan_of(nest, machine)
+    padded = [o for o in (nest.lhs, nest.rhs) if o.conditions]
+    return plan.tile is not None and any(o.depends(plan.tile) for o in padded) and written_out(nest, plan)

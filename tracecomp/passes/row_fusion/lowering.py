@@ -1,0 +1,136 @@
+"""A chain of groups as one kernel: a loop over blocks of rows in which the groups' loops follow each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tracecomp.ir.graph import Value
+from tracecomp.ir.index import Index, Var, index
+from tracecomp.ir.loop_copy import Copier
+from tracecomp.ir.loops import SHARED, Buffer, Local, Loop, Stmt, children, walk, with_children
+from tracecomp.passes.contraction.register_tiles import schedule_parts
+from tracecomp.passes.cost.machine import Machine
+from tracecomp.passes.cost.work import shared_where_it_pays
+from tracecomp.passes.fusion.groups import Chain, Group, Partition
+from tracecomp.passes.fusion.members import values_read
+from tracecomp.passes.nests.contraction_nest import BilinearNest, tidied
+from tracecomp.passes.nests.loop_nest import Nest
+from tracecomp.passes.nests.scalar_exprs import Params
+from tracecomp.passes.row_fusion.row_tiles import RowBlock, Rows, Summed
+from tracecomp.passes.schedule.elementwise import schedule_nest
+
+
+def chain_body(chain: Chain, partition: Partition, params: Params, machine: Machine) -> tuple[Stmt, ...]:
+    """The statements of a chain's kernel: what is packed once, then the blocks, of which the last may be lower."""
+    outer = Var("outer", chain.outer)
+    lowering = _Lowering(chain, partition, params, machine)
+    cut = Rows(outer, chain.count, Index(), chain.count).cut(chain.height)
+    blocks = [(Var("part", chain.count // chain.height if n == 0 else 1), lowering.block(r)) for n, r in enumerate(cut)]
+    if lowering.finish:
+        body = [s for part, block in blocks for s in (Loop("serial", part, block),)]
+        within = (*lowering.locals, *lowering.start, *body, *lowering.finish)
+        loops: tuple[Stmt, ...] = (Loop("parallel", outer, within),)
+    else:
+        loops = tuple(_numbered(outer, part, (*lowering.locals, *block)) for part, block in blocks)
+    return (*lowering.packing, *shared_where_it_pays(loops))
+
+
+def block_slots(groups: tuple[Group, ...], inside: Iterable[Value], partition: Partition) -> dict[Value, int]:
+    """Numbers of block memory for values ``inside``; values of one type that are not needed at once share a number."""
+    last = {v: n for n, g in enumerate(groups) for v in values_read(g, partition)}
+    free: dict[tuple[object, int], list[int]] = {}
+    slots: dict[Value, int] = {}
+    wanted = set(inside)
+    count = 0
+    for n, group in enumerate(groups):
+        for value in (v for v in partition.stored[group] if v in wanted):
+            kind = (value.dtype, value.type.numel)
+            if not free.get(kind):
+                free[kind] = [count]
+                count += 1
+            slots[value] = free[kind].pop()
+            last.setdefault(value, n)
+        for value in (v for v in slots if last[v] == n):
+            free[value.dtype, value.type.numel].append(slots[value])
+    return slots
+
+
+@dataclass
+class _Lowering:
+    """Lowers the groups of a chain for blocks of different heights.
+
+    ``packing`` comes before all blocks; ``start`` and ``finish`` around the blocks of one outer position.
+    """
+
+    chain: Chain
+    partition: Partition
+    params: Params
+    machine: Machine
+    packing: list[Stmt] = field(default_factory=list)
+    locals: list[Stmt] = field(default_factory=list)
+    start: list[Stmt] = field(default_factory=list)
+    finish: list[Stmt] = field(default_factory=list)
+    copies: int = 0
+
+    def __post_init__(self) -> None:
+        chain = self.chain
+        self.made = [v for g in chain.groups if g not in chain.ends for v in self.partition.stored[g]]
+        slots = block_slots(chain.groups, chain.inside, self.partition)
+        self.local: dict[Value, Buffer] = {}
+        for value, slot in slots.items():
+            size = value.type.numel // (chain.outer * chain.count) * chain.height
+            self.local[value] = Buffer(f"rows{slot}", value.dtype, size)
+        self.locals.extend(map(Local, dict.fromkeys(self.local.values())))
+
+    def block(self, rows: Rows) -> tuple[Stmt, ...]:
+        """The loops of all groups for a block."""
+        block = RowBlock(rows, self.params, self.made, self.local)
+        first = not self.copies
+        return tuple(s for n, g in enumerate(self.chain.groups) for s in self._group(n, g, block, first))
+
+    def _group(self, number: int, group: Group, block: RowBlock, first: bool) -> tuple[Stmt, ...]:
+        """The loops of one group for a block; what comes before and after all blocks is noted."""
+        nest = block.nest(group, self.partition)
+        if not isinstance(nest, Summed):
+            return self._scheduled(nest)
+        renamed = {nest.totals: Buffer(f"totals{number}", nest.totals.dtype, nest.totals.size)}
+        if first:
+            self.locals.extend(map(Local, renamed.values()))
+            self.start.extend(self._scheduled(nest.start, renamed))
+            self.finish.extend(self._scheduled(nest.finish, renamed))
+        return self._scheduled(nest.block, renamed)
+
+    def _scheduled(self, nest: Nest | BilinearNest, renamed: dict[Buffer, Buffer] | None = None) -> tuple[Stmt, ...]:
+        """The loops of a nest, with names of their own."""
+        packing: tuple[Stmt, ...] = ()
+        if isinstance(nest, BilinearNest):
+            packing, body = schedule_parts(tidied(nest), self.machine)
+        else:
+            body = schedule_nest(nest, self.machine)
+        self.copies += 1
+        suffix = f"_{self.copies}"
+        own = {s.buffer for s in walk((*packing, *body)) if isinstance(s, Local)}
+        names = {b: Buffer(b.name + suffix, b.dtype, b.size) for b in own} | (renamed or {})
+        copier = Copier({}, suffix, lambda buffer, offset: (names.get(buffer, buffer), offset))
+        self.packing.extend(copier.stmts(packing))
+        return _serial(copier.stmts(body))
+
+
+def _numbered(outer: Var, part: Var, body: tuple[Stmt, ...]) -> Stmt:
+    """One loop over all blocks."""
+    number = Var("chain", outer.extent * part.extent)
+    mapping = {outer: index(number) // part.extent, part: index(number) % part.extent}
+    return Loop("parallel", number, Copier(mapping).stmts(body))
+
+
+def _serial(body: Iterable[Stmt]) -> tuple[Stmt, ...]:
+    """The statements without loops of their own for threads: the blocks are what threads share."""
+    found: list[Stmt] = []
+    for stmt in body:
+        inner = _serial(children(stmt))
+        if isinstance(stmt, Loop):
+            found.append(Loop("serial" if stmt.kind in SHARED else stmt.kind, stmt.var, inner))
+        else:
+            found.append(with_children(stmt, inner) if inner else stmt)
+    return tuple(found)

@@ -1,0 +1,205 @@
+"""Nests restricted to a block of the rows that several kernels have in common.
+
+Kernels that make and read each other's values row by row can take turns on a block of rows. Here the nest of one of
+them, built for all rows, becomes its nest for one block: the variables that number rows are replaced, and what the
+kernels hand each other is found to lie in the block, element by element, or ``Misaligned`` is raised. A contraction
+that sums over rows adds a block's terms to totals, in the order in which it would have added them all. Convolutions by
+transformed tiles have blocks of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tracecomp.ir.graph import Value
+from tracecomp.ir.index import Index, Var, index, linear, unravel
+from tracecomp.ir.loops import Buffer, Const, Let, Load, Stmt, Store
+from tracecomp.passes.contraction.tile_choice import sums_in_lanes
+from tracecomp.passes.fusion.groups import Group, Partition
+from tracecomp.passes.fusion.members import with_inlined
+from tracecomp.passes.nests.contraction_nest import ACCUMULATOR, BilinearNest, Operand, labelled_bilinear, without_ones
+from tracecomp.passes.nests.loop_nest import Nest, build_nest
+from tracecomp.passes.nests.scalar_exprs import Params
+from tracecomp.passes.winograd.selection import windows_of
+
+
+class Misaligned(Exception):
+    """A kernel that does not go row by row."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows numbered by ``outer`` and a place below ``count``; a block is ``height`` of them from place ``first``."""
+
+    outer: Var
+    count: int
+    first: Index
+    height: int
+
+    @property
+    def total(self) -> int:
+        return self.outer.extent * self.count
+
+    @property
+    def place(self) -> Index:
+        """The value of ``outer``."""
+        return index(self.outer) if self.outer.extent > 1 else Index()
+
+    @property
+    def base(self) -> Index:
+        """The number of the block's first row."""
+        return self.place * self.count + self.first
+
+    def cut(self, height: int) -> list[Rows]:
+        """Blocks of ``height`` rows, by their number ``part``, and the last block if it is lower."""
+        whole, rest = divmod(self.count, height)
+        blocks = [Rows(self.outer, self.count, index(Var("part", whole)) * height, height)]
+        return [*blocks, Rows(self.outer, self.count, Index((), whole * height), rest)] if rest else blocks
+
+    @property
+    def around(self) -> tuple[Var, ...]:
+        """The variables that number the block."""
+        return (self.outer, *sorted(self.first.vars(), key=lambda v: v.name))
+
+
+@dataclass(frozen=True)
+class Summed:
+    """A contraction that sums over rows: ``start`` clears the totals, ``block`` adds, ``finish`` stores the results."""
+
+    totals: Buffer
+    start: Nest
+    block: BilinearNest
+    finish: Nest
+
+
+class RowBlock:
+    """Restricts nests to ``rows``. ``local`` maps values that are made and read in the block to memory for a block.
+
+    ``made`` are all values that the kernels make row by row; what they read of these must lie in the block. Whether
+    those of ``perhaps`` are made row by row is found out: ``apart`` are those that are not.
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        params: Params,
+        made: Sequence[Value],
+        local: Mapping[Value, Buffer],
+        perhaps: Sequence[Value] = (),
+    ) -> None:
+        self.rows = rows
+        self.params = params
+        self.made = {params.of(v): v for v in (*made, *perhaps) if v not in params.placed}
+        self.local = local
+        self.perhaps = perhaps
+        self.apart = {v for v in perhaps if v in params.placed}
+
+    def nest(self, group: Group, partition: Partition) -> Nest | BilinearNest | Summed:
+        """A group's nest for the block."""
+        stored, whole = partition.stored[group], with_inlined(group, partition)
+        if group.kind != "bilinear":
+            return self._loops(build_nest(whole, stored, self.params))
+        nest = labelled_bilinear(whole, stored, self.params)
+        if windows_of(without_ones(nest)):
+            raise Misaligned
+        nest = replace(nest, lhs=self._placed(nest.lhs), rhs=self._placed(nest.rhs))
+        labels = self._labels(nest)
+        if labels[-1] in nest.out:
+            return self._bilinear(nest, labels)
+        return self._summed(nest, labels)
+
+    def _loops(self, nest: Nest) -> Nest:
+        """A nest whose first row variable steps through whole rows."""
+        if not nest.rows or nest.rows[0].extent % self.rows.total:
+            raise Misaligned
+        first, *others = nest.rows
+        each = first.extent // self.rows.total
+        own = Var(first.name, self.rows.height * each)
+        return nest.mapped({first: self.rows.base * each + index(own)}, [own, *others], nest.inner, self._move)
+
+    def _bilinear(self, nest: BilinearNest, labels: list[Var]) -> BilinearNest:
+        """A contraction whose result has the rows."""
+        if any(v not in nest.out for v in labels):
+            raise Misaligned
+        own, mapping = self._numbered(labels)
+        out = [own if v == labels[-1] else v for v in nest.out if v not in labels[:-1]]
+        return replace(nest.mapped(mapping, out, nest.reduce, self._move), outside=self.rows.around)
+
+    def _summed(self, nest: BilinearNest, labels: list[Var]) -> Summed:
+        """A contraction that sums over the rows of one value of ``outer``, first of all."""
+        last = labels[-1]
+        one_outer = last.extent == self.rows.count and all(v in nest.out for v in labels[:-1])
+        if nest.reduce[0] != last or not one_outer or nest.plain is None or sums_in_lanes(nest.plain):
+            raise Misaligned
+        own, mapping = self._numbered(labels)
+        out = [v for v in nest.out if v not in labels]
+        at = linear([index(v) for v in out], [v.extent for v in out])
+        totals = Buffer("totals", nest.acc.dtype, at.bounds[1] + 1 if at.bounds else 0)
+        block = nest.mapped(mapping, out, [own, *nest.reduce[1:]], self._move)
+        after: list[Stmt] = [Let(ACCUMULATOR, Load(totals, at)), *block.after]
+        finish = Nest(out, [], [after], self.params, 1, [])
+        place = Var("i", totals.size)
+        start = Nest([place], [], [[Store(totals, index(place), Const(0.0, totals.dtype))]], self.params, 1, [])
+        block = replace(block, after=[Store(totals, at, block.acc)], start=Load(totals, at), outside=self.rows.around)
+        return Summed(totals, start, block, finish)
+
+    def _numbered(self, labels: list[Var]) -> tuple[Var, dict[Var, Index]]:
+        """The variable of the rows in the block, and what replaces the ``labels`` that number all rows."""
+        *outer, last = labels
+        own = Var(last.name, self.rows.height)
+        ratio = last.extent // self.rows.count
+        place = self.rows.place
+        mapping = dict(zip(outer, unravel(place // ratio, tuple(v.extent for v in outer)), strict=True))
+        mapping[last] = (place % ratio) * self.rows.count + self.rows.first + index(own)
+        return own, mapping
+
+    def _placed(self, operand: Operand) -> Operand:
+        load = operand.load
+        return replace(operand, inside=load is not None and load.buffer in self.made)
+
+    def _labels(self, nest: BilinearNest) -> list[Var]:
+        """The labels that together number the rows, outermost first."""
+        offset = linear([index(v) for v in nest.out], [v.extent for v in nest.out])
+        width = offset.bounds[1] // self.rows.total + 1 if offset.bounds else 0
+        for operand in (nest.lhs, nest.rhs):
+            if operand.inside and operand.load is not None:
+                offset = operand.load.offset
+                width = self.made[operand.load.buffer].type.numel // self.rows.total
+        return _labels_of(offset, width, self.rows)
+
+    def _move(self, buffer: Buffer, offset: Index) -> tuple[Buffer, Index]:
+        """An access, redirected if it is to what is kept for a block."""
+        value = self.made.get(buffer)
+        if value is None:
+            return buffer, offset
+        own = self._in_block(value, offset)
+        if own is None and value not in self.perhaps:
+            raise Misaligned
+        if own is None:
+            self.apart.add(value)
+        return (self.local[value], own) if own is not None and value in self.local else (buffer, offset)
+
+    def _in_block(self, value: Value, offset: Index) -> Index | None:
+        """The offset from the block's first element; None when it may lie outside."""
+        width, rest = divmod(value.type.numel, self.rows.total)
+        own = offset - self.rows.base * width
+        bounds = own.bounds
+        varies = own.vars() & set(self.rows.around)
+        if rest or varies or bounds is None or bounds[0] < 0 or bounds[1] >= width * self.rows.height:
+            return None
+        return own
+
+
+def _labels_of(offset: Index, width: int, rows: Rows) -> list[Var]:
+    """The variables of ``offset`` that step through whole rows of ``width`` elements."""
+    terms = [(c, v) for v, c in offset.terms if isinstance(v, Var) and c >= width and v.extent > 1]
+    labels = [v for _, v in sorted(terms, key=lambda t: -t[0])]
+    steps = linear([index(v) for v in labels], [v.extent for v in labels]) * width
+    inner = offset - steps
+    total = steps.bounds[1] // width + 1 if steps.bounds else 0
+    if not width or not labels or total != rows.total or labels[-1].extent % rows.count:
+        raise Misaligned
+    if inner.vars() & set(labels) or inner.bounds is None or inner.bounds[1] >= width:
+        raise Misaligned
+    return labels

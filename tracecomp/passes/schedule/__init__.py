@@ -1,0 +1,1 @@
+"""Schedules of elementwise work, reductions and moves."""

@@ -1,0 +1,80 @@
+"""Sums down the columns of memory that no cache holds: a few rows at a time, for all columns of a wide block.
+
+Memory is then read in runs as long as a block. The block's totals lie in cache meanwhile, and each goes on from where
+the rows before left it, term by term in the same order. So no bit depends on the cut.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tracecomp.ir.index import Index, Var, index
+from tracecomp.ir.loop_copy import Copier
+from tracecomp.ir.loops import Accumulate, Buffer, Let, Load, Local, Loop, Read, Stmt, Store, expressions
+from tracecomp.passes.cost.machine import Machine
+from tracecomp.passes.nests.loop_nest import Nest, Sweep
+from tracecomp.passes.schedule.k_blocking import Stages
+from tracecomp.passes.schedule.tiling import loops, parallel_loops, strip
+
+ROWS_AT_ONCE = 6
+TOTALS_BYTES = 1 << 14
+RUN_BYTES = 4096
+"""How long runs of memory stay when columns are cut for threads."""
+
+
+def streams_columns(nest: Nest, vector: Var, chunk: int, machine: Machine) -> bool:
+    """Whether chunks of columns, one after the other, would read parts of rows out of memory that no cache holds."""
+    if not nest.inner or nest.scratch or len(nest.items) != 3:
+        return False
+    before, sweep, _ = nest.items
+    if before or not isinstance(sweep, Sweep) or not sweep.accs:
+        return False
+    loads = [x for x in expressions(sweep.body) if isinstance(x, Load) and x.offset.coefficient(vector) == 1]
+    far = any(x.buffer.size * x.dtype.itemsize > machine.l2_bytes and not x.offset.is_computed for x in loads)
+    return far and vector.extent > chunk and nest.inner[-1].extent >= ROWS_AT_ONCE
+
+
+def column_sums(nest: Nest, vector: Var, chunk: int, shared: str) -> tuple[Stmt, ...]:
+    """The nest by blocks of the columns ``vector``, in chunks of so many lanes."""
+    others = [v for v in nest.rows if v != vector]
+    kind = "serial" if others else shared
+    body: list[Stmt] = []
+    for number, begin, column in Stages((), vector, _width(nest, vector, chunk, kind), ()).pieces():
+        block = _block(nest, column, chunk, {vector: begin + index(column)}, f"_{column.name}")
+        body.extend(loops(kind, [number], block) if number.extent > 1 else Copier({number: Index()}).stmts(block))
+    return parallel_loops(others, tuple(body), shared)
+
+
+def _width(nest: Nest, vector: Var, chunk: int, kind: str) -> int:
+    """Columns of a block: all whose totals fit, fewer where threads share blocks."""
+    sweep = next(item for item in nest.items if isinstance(item, Sweep))
+    blocks = -(-vector.extent * sum(a.dtype.itemsize for a in sweep.accs) // TOTALS_BYTES)
+    if kind != "serial":
+        blocks = max(blocks, vector.extent * sweep.accs[0].dtype.itemsize // RUN_BYTES)
+    return min(-(-vector.extent // (blocks * chunk)) * chunk, vector.extent)
+
+
+def _block(nest: Nest, column: Var, chunk: int, mapping: dict[Var, Index], suffix: str) -> tuple[Stmt, ...]:
+    """All rows of a block whose columns are ``column``."""
+    _, sweep, after = nest.items
+    assert isinstance(sweep, Sweep) and not isinstance(after, Sweep)
+    at = index(column)
+    totals = {a: Load(Buffer(f"{a.name}{suffix}", a.dtype, column.extent), at) for a in sweep.accs}
+    going_on = tuple(replace(a, init=total) for a, total in totals.items())
+    *outer, row = nest.inner
+
+    def each(stmts: list[Stmt], suffix: str) -> tuple[Stmt, ...]:
+        return strip(column, chunk, Copier(mapping, suffix).stmts(stmts))
+
+    body: list[Stmt] = []
+    for number, begin, place in Stages((), row, ROWS_AT_ONCE, ()).pieces():
+        terms = Copier({row: begin + index(place)}).stmts(sweep.body)
+        left = [Store(t.buffer, at, Read(a.name, a.dtype, frozenset(nest.rows))) for a, t in totals.items()]
+        some = each([Accumulate(going_on, (Loop("serial", place, terms),)), *left], f"{suffix}_{place.name}")
+        body.extend(loops("serial", [number], some))
+    return (
+        *(Local(t.buffer) for t in totals.values()),
+        *each([Store(t.buffer, at, a.init) for a, t in totals.items()], f"{suffix}s"),
+        *loops("serial", outer, tuple(body)),
+        *each([*(Let(a.name, t) for a, t in totals.items()), *after], f"{suffix}e"),
+    )

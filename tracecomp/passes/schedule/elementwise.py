@@ -1,0 +1,247 @@
+"""Scheduling a nest: which variable becomes SIMD lanes, chunks and rests, which loop is split among threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+from math import inf, prod
+
+from tracecomp.ir.index import Computed, Index, Var
+from tracecomp.ir.loop_copy import Copier
+from tracecomp.ir.loops import Accumulate, Let, Load, Local, Loop, Stmt, Store, expressions
+from tracecomp.passes.cost.machine import Machine
+from tracecomp.passes.cost.scalar_cost import MOVING_COST, stmts_cost
+from tracecomp.passes.nests.loop_nest import Nest, Sweep
+from tracecomp.passes.nests.loop_vars import merge_vars, merged, replaced, split, wanted_split
+from tracecomp.passes.nests.peeling import part, parts_of
+from tracecomp.passes.schedule.column_reductions import column_sums, streams_columns
+from tracecomp.passes.schedule.interleave import woven
+from tracecomp.passes.schedule.nontemporal import streamed
+from tracecomp.passes.schedule.tiling import chunks, loops, one_after_another, parallel_loops, strip, tiles
+from tracecomp.passes.schedule.transposes import interleaved, mirrored, transposed, transposed_pair
+
+# Less than this takes about as long as waking a worker and its first chunk: 60 us.
+PARALLEL_WORK = 1 << 21
+# How much less a loop may do that workers share who are awake.
+BRIEF = 16
+LIGHT_COST = 8.0
+HEAVY_COST = 24.0
+GATHER_COST = 12.0
+MAX_SPLITS = 24
+# Elements up to so far apart are loaded together and shuffled.
+SHUFFLED = 4
+# How many rows at once, up to how many bytes of each.
+SHORT_ROWS = ((4, 256), (2, 1024))
+
+
+def sharing(work: float, least: float) -> str:
+    """The kind of a loop with so much work, where from ``least`` on it pays to wake threads for it."""
+    return "parallel" if work >= least else "brief" if work * BRIEF >= least else "serial"
+
+
+def schedule_nest(nest: Nest, machine: Machine) -> tuple[Stmt, ...]:
+    """The loops of a nest for a machine."""
+    nest = streamed(_joined_rows(_split_vars(woven(nest))), machine)
+    if any(v.extent == 0 for v in nest.rows):
+        return ()
+    shared = sharing(_work(nest), PARALLEL_WORK)
+    if nest.inner and nest.lanes > 1:
+        return _along_rows(nest, machine, shared)
+    return _together(s for part in _parts(nest) or [nest] for s in _map(part, machine, shared))
+
+
+def _map(nest: Nest, machine: Machine, shared: str) -> tuple[Stmt, ...]:
+    """Lanes over row variables."""
+    for turned in (nest, interleaved(nest), mirrored(nest)):
+        pair = transposed_pair(turned)
+        if pair is not None:
+            return transposed(turned, *pair, shared, machine)
+    vector = _vector_row(nest, machine)
+    chunk = _chunk(nest, vector, machine)
+    if vector is not None and streams_columns(nest, vector, chunk, machine):
+        return column_sums(nest, vector, chunk // 2, shared)
+    return _across_rows(nest, vector, chunk, shared)
+
+
+def _together(body: Iterable[Stmt]) -> tuple[Stmt, ...]:
+    """Neighbouring loops over one variable, which the parts of a nest begin with, as one loop."""
+    result: list[Stmt] = []
+    for stmt in body:
+        last = result[-1] if result else None
+        if isinstance(stmt, Loop) and isinstance(last, Loop) and (stmt.kind, stmt.var) == (last.kind, last.var):
+            result[-1] = Loop(stmt.kind, stmt.var, _together((*last.body, *stmt.body)))
+        else:
+            result.append(stmt)
+    return tuple(result)
+
+
+def _split_vars(nest: Nest) -> Nest:
+    for _ in range(MAX_SPLITS):
+        found = wanted_split(nest.stmts, nest.rows) or wanted_split(nest.stmts, nest.inner, nest.lanes)
+        if found is None:
+            break
+        outer, inner, mapping = split(*found)
+        rows = replaced(nest.rows, found[0], outer, inner)
+        nest = nest.mapped(mapping, rows, replaced(nest.inner, found[0], outer, inner))
+    return nest
+
+
+def _parts(nest: Nest) -> list[Nest]:
+    """The nest cut where conditions on one of its variables change; empty when there is nothing to cut."""
+    if nest.inner or len(nest.items) != 1 or isinstance(nest.items[0], Sweep):
+        return []
+    found = parts_of(nest.rows, nest.items[0])
+    if found is None:
+        return []
+    var, cuts = found
+    result = []
+    for low, high in pairwise(cuts):
+        new, body = part(var, low, high, nest.items[0])
+        rows = [new if v == var else v for v in nest.rows]
+        result.append(_joined_rows(Nest(rows, [], [body], nest.params, nest.lanes, [])))
+    return result
+
+
+def _joined_rows(nest: Nest) -> Nest:
+    """Neighbouring row variables as one, wherever every index steps through them as through one."""
+    mapping = merge_vars(nest.rows, nest.stmts)
+    return nest.mapped(mapping, merged(nest.rows, mapping), nest.inner) if mapping else nest
+
+
+def _work(nest: Nest) -> float:
+    """Elements times cost, a measure of running time; one that costs less than moving it counts as moved."""
+    total = 1.0
+    for var in (*nest.rows, *nest.inner):
+        total *= var.extent
+    return total * max(_cost(nest), MOVING_COST)
+
+
+def _cost(nest: Nest) -> float:
+    innermost = [*nest.rows, *nest.inner][-1:]
+    return stmts_cost(nest.stmts) + GATHER_COST * sum(_gathers(s, innermost) for s in nest.stmts)
+
+
+def _gathers(stmt: Stmt, innermost: list[Var]) -> bool:
+    """Whether a statement loads from run-time positions, another one for each element."""
+    if not isinstance(stmt, Let) or not isinstance(stmt.value, Load):
+        return False
+    computed = [atom.expr for atom, _ in stmt.value.offset.terms if isinstance(atom, Computed)]
+    return any(v in innermost for expr in computed for v in expr.vars())
+
+
+def _chunk(nest: Nest, vector: Var | None, machine: Machine) -> int:
+    accesses = [x for x in (*nest.stmts, *expressions(nest.stmts)) if isinstance(x, Store | Load)]
+    widest = max((x.buffer.dtype.itemsize for x in accesses if vector in x.offset.vars()), default=4)
+    lanes = machine.lanes(max(widest, 4))
+    sums = max((len(item.accs) for item in nest.items if isinstance(item, Sweep)), default=0)
+    if sums and _cost(nest) <= LIGHT_COST:  # every row is read in runs long enough for the memory to keep up
+        return lanes * max(4, machine.registers // 2 // sums)
+    return lanes * (2 if _cost(nest) > HEAVY_COST else 4)
+
+
+def _along_rows(nest: Nest, machine: Machine, shared: str) -> tuple[Stmt, ...]:
+    """Lanes run along the innermost reduced variable; one row, or a few short ones, after another."""
+    body: list[Stmt] = [Local(b) for b in nest.scratch]
+    for item in nest.items:
+        if isinstance(item, Sweep):
+            names, stmts = _split_inner(nest.inner, item, machine)
+            inner = loops("serial", names[:-1], strip(names[-1], nest.lanes, stmts))
+            body.extend([Accumulate(item.accs, inner)] if item.accs else inner)
+        else:
+            body.extend(item)
+    height = _rows_at_once(nest, machine)
+    if height == 1:
+        return parallel_loops(nest.rows, tuple(body), shared)
+    *others, last = nest.rows
+    result: list[Stmt] = []
+    for stmt in tiles(last, height, body):
+        result.extend(
+            parallel_loops([*others, stmt.var], stmt.body, shared)
+            if isinstance(stmt, Loop) and stmt.kind == "serial"
+            else parallel_loops(others, (stmt,), shared)
+        )
+    return tuple(result)
+
+
+def _split_inner(names: list[Var], sweep: Sweep, machine: Machine) -> tuple[list[Var], tuple[Stmt, ...]]:
+    """The variables of a sweep and its body: one that sums nothing has no order, and steps of a vector or more."""
+    body = tuple(sweep.body)
+    found = None if sweep.accs else wanted_split(body, names)
+    if found is None or found[1] < machine.lanes(4):
+        return names, body
+    outer, inner, mapping = split(*found)
+    return replaced(names, found[0], outer, inner), Copier(mapping).stmts(body)
+
+
+def _rows_at_once(nest: Nest, machine: Machine) -> int:
+    """How many rows share their steps.
+
+    In short ones, much of the time is waiting for the total of the sweep before; in those that share what they read, a
+    vector of it is loaded once.
+    """
+    sweeps = [item for item in nest.items if isinstance(item, Sweep)]
+    if not nest.rows or nest.scratch:
+        return 1
+    sums = max(sum(a.lanes // machine.lanes(a.dtype.itemsize) for a in sweep.accs) for sweep in sweeps)
+    itemsize = max((b.dtype.itemsize for b in nest.params.buffers.values()), default=4)
+    row = prod(v.extent for v in nest.inner) * itemsize
+    for height, most in SHORT_ROWS:
+        fits = sums * height <= machine.registers // 2 and nest.rows[-1].extent >= height
+        if fits and (_share(sweeps[0], nest.rows[-1]) if len(sweeps) == 1 else row <= most):
+            return height
+    return 1
+
+
+def _share(sweep: Sweep, row: Var) -> bool:
+    """Whether rows read some of what the sweep loads in common."""
+    return any(isinstance(x, Load) and row not in x.offset.vars() for x in expressions(sweep.body))
+
+
+def _across_rows(nest: Nest, vector: Var | None, chunk: int, shared: str) -> tuple[Stmt, ...]:
+    """Lanes run over a row variable; each lane does its own row."""
+    content: list[Stmt] = []
+    for item in nest.items:
+        if isinstance(item, Sweep):
+            inner = loops("serial", nest.inner, tuple(item.body))
+            content.extend([Accumulate(item.accs, inner)] if item.accs else inner)
+        else:
+            content.extend(item)
+    others = [v for v in nest.rows if v != vector]
+    if vector is None:
+        return parallel_loops(others, (*(Local(b) for b in nest.scratch), *content), shared)
+    kind = "serial" if others else shared
+    parts = chunks(vector, chunk, content, tuple(nest.scratch))
+    if nest.inner:
+        return parallel_loops(others, one_after_another(kind, parts), shared)
+    return parallel_loops(others, tuple(s for part in parts for s in one_after_another(kind, [part])), shared)
+
+
+def _vector_row(nest: Nest, machine: Machine) -> Var | None:
+    """The row variable with the most unit-stride accesses for its length, less those far apart; of equals the inner."""
+    often = prod(v.extent for v in nest.inner)
+    accesses = [
+        (offset, weight * often if isinstance(item, Sweep) else weight, near)
+        for item in nest.items
+        for stmt in (item.body if isinstance(item, Sweep) else item)
+        for offset, weight, near in _accesses(stmt)
+    ]
+    best, best_score = None, -inf
+    for var in reversed(nest.rows):
+        lanes = machine.lanes(4)
+        filled = var.extent / (-(-var.extent // lanes) * lanes)
+        strides = [(offset.coefficient(var), weight, near) for offset, weight, near in accesses]
+        unit = sum(weight for stride, weight, _ in strides if stride == 1)
+        flat = sum(weight for stride, weight, _ in strides if stride == 0)
+        apart = sum(weight for stride, weight, near in strides if stride is None or abs(stride) > near)
+        score = (unit + 0.5 * flat + 0.1) * filled - 0.5 * apart
+        if score > best_score:
+            best, best_score = var, score
+    return best
+
+
+def _accesses(stmt: Stmt) -> Iterable[tuple[Index, int, int]]:
+    """Offset, weight, and the largest stride of elements that are moved together."""
+    if isinstance(stmt, Store):
+        yield stmt.offset, 2, 1
+    if isinstance(stmt, Let) and isinstance(stmt.value, Load):
+        yield stmt.value.offset, 1, SHUFFLED

@@ -1,0 +1,51 @@
+"""Stores of neighbouring elements, one each, as stores along one more variable: so vectors are woven in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tracecomp.ir.index import Index, Var, index
+from tracecomp.ir.loops import Buffer, Const, IndexValue, Stmt, Store
+from tracecomp.ir.scalars import call
+from tracecomp.ir.types import int64
+from tracecomp.passes.nests.loop_nest import Nest, Sweep
+
+
+def woven(nest: Nest) -> Nest:
+    """The nest with a row variable over the neighbours, if it stores nothing but as many of them everywhere."""
+    if nest.inner or len(nest.items) != 1 or isinstance(nest.items[0], Sweep):
+        return nest
+    body = nest.items[0]
+    families: dict[tuple[Buffer, Index], list[Store]] = {}
+    for stmt in body:
+        if isinstance(stmt, Store):
+            families.setdefault((stmt.buffer, stmt.offset - stmt.offset.const), []).append(stmt)
+    stores = [s for family in families.values() for s in family]
+    count = len(next(iter(families.values()), ()))
+    if count < 2 or not all(_neighbours(f, count) for f in families.values()) or not _together(body, stores):
+        return nest
+    place = Var("w", count)
+    rest = body[: -len(stores)]
+    return replace(nest, rows=[*nest.rows, place], items=[[*rest, *(_joined(f, place) for f in families.values())]])
+
+
+def _neighbours(stores: list[Store], count: int) -> bool:
+    """Whether they store ``count`` elements that follow each other, and other ones at every place of the loops."""
+    stores.sort(key=lambda s: s.offset.const)
+    first = stores[0].offset
+    follow = [s.offset.const - first.const for s in stores] == list(range(count))
+    apart = first.const % count == 0 and all(factor % count == 0 for _, factor in first.terms)
+    return follow and apart and all(s.where is None for s in stores)
+
+
+def _together(body: Sequence[Stmt], stores: Sequence[Store]) -> bool:
+    return all(isinstance(s, Store) for s in body[-len(stores) :])
+
+
+def _joined(stores: list[Store], place: Var) -> Store:
+    """The one of ``stores``, which are in order, that ``place`` says."""
+    value = stores[-1].value
+    for number, store in reversed(list(enumerate(stores[:-1], 1))):
+        value = call("select", call("lt", IndexValue(index(place)), Const(number, int64)), store.value, value)
+    return replace(stores[0], offset=stores[0].offset + index(place), value=value)

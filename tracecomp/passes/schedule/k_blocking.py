@@ -1,0 +1,99 @@
+"""Stages of a long sum: so many terms at a time that what they read stays in cache for all register tiles of a block.
+
+The block's totals lie in memory between stages; each goes on from them, term by term in the same order. So no bit
+depends on where a stage ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from math import prod
+
+from tracecomp.ir.index import Index, Var, index, linear
+from tracecomp.ir.loop_copy import Copier
+from tracecomp.ir.loops import Buffer, Let, Load, Local, Loop, Stmt, Store
+from tracecomp.passes.nests.contraction_nest import ACCUMULATOR, BilinearNest
+from tracecomp.passes.schedule.tiling import loops, piece
+
+STAGE_TERMS = 512
+LEAST_TERMS = 64
+
+
+@dataclass(frozen=True)
+class Stages:
+    """The summed variables in order: ``outer``, then ``cut`` in pieces of ``length``; ``inner`` is in every stage."""
+
+    outer: tuple[Var, ...]
+    cut: Var
+    length: int
+    inner: tuple[Var, ...]
+
+    def pieces(self) -> Iterator[tuple[Var, Index, Var]]:
+        """Whole pieces, and what remains as one shorter: their number, where one begins, a place in it."""
+        whole, rest = divmod(self.cut.extent, self.length)
+        number = Var(f"{self.cut.name}_o", whole)
+        yield number, index(number) * self.length, Var(f"{self.cut.name}_i", self.length)
+        if rest:
+            yield Var(f"{self.cut.name}_o", 1), Index((), whole * self.length), Var(f"{self.cut.name}_i", rest)
+
+
+def stages_of(reduce: list[Var], apart: Callable[[Var], int], room: int) -> Stages:
+    """Stages of up to ``STAGE_TERMS`` terms, all of one length if a length above half of that allows it.
+
+    ``apart``: bytes between neighbouring terms in memory. What a stage reads should span no more than ``room``.
+    """
+    outer, inner, terms = list(reduce), list[Var](), 1
+    while len(outer) > 1 and terms * outer[-1].extent <= STAGE_TERMS and room >= apart(outer[-1]) * outer[-1].extent:
+        inner.insert(0, outer.pop())
+        terms *= inner[0].extent
+        room -= apart(inner[0]) * inner[0].extent
+    cut = outer.pop()
+    fitting = max(room // max(apart(cut), 1), -(-LEAST_TERMS // terms))
+    most = min(cut.extent, STAGE_TERMS // terms, fitting)
+    return Stages(tuple(outer), cut, piece(cut.extent, most), tuple(inner))
+
+
+@dataclass(frozen=True)
+class Totals:
+    """The sums of a block of the result: all of ``inner``, and ``spans``, variables from a first position for a length.
+
+    The last of these is in lanes.
+    """
+
+    name: str
+    inner: list[Var]
+    spans: dict[Var, tuple[Index, int]]
+
+    def total(self, nest: BilinearNest) -> Load:
+        extents = [*(v.extent for v in self.inner), *(length for _, length in self.spans.values())]
+        at = [*map(index, self.inner), *(index(v) - first for v, (first, _) in self.spans.items())]
+        return Load(Buffer(self.name, nest.acc.dtype, prod(extents)), linear(at, extents))
+
+    def each(self, stmts: Iterable[Stmt], suffix: str) -> tuple[Stmt, ...]:
+        """Loops over the whole block."""
+        *rows, lane = (Var(f"{v.name}_b", length) for v, (_, length) in self.spans.items())
+        starts = {v: first for v, (first, _) in self.spans.items()}
+        mapping = {v: first + index(w) for (v, first), w in zip(starts.items(), (*rows, lane), strict=True)}
+        body = Copier(mapping, f"_{self.name}{suffix}").stmts(stmts)
+        return loops("serial", [*rows, *self.inner], (Loop("vector", lane, body),))
+
+
+def in_stages(
+    nest: BilinearNest, stages: Stages, totals: Totals, tiles: Callable[[BilinearNest], tuple[Stmt, ...]]
+) -> tuple[Stmt, ...]:
+    """A block of the result; ``tiles`` makes its register tiles, for given values of the inner variables."""
+    total = totals.total(nest)
+    body: tuple[Stmt, ...] = ()
+    for number, begin, place in stages.pieces():
+        goes_on = replace(
+            nest, reduce=[place, *stages.inner], start=total, after=[Store(total.buffer, total.offset, nest.acc)]
+        )
+        stage = Copier({stages.cut: begin + index(place)}).stmts(tiles(goes_on))
+        body += loops("serial", [number, *totals.inner], stage)
+    return (
+        Local(total.buffer),
+        *totals.each([Store(total.buffer, total.offset, nest.accumulator().init)], "s"),
+        *loops("serial", stages.outer, body),
+        *totals.each([Let(ACCUMULATOR, total), *nest.after], "e"),
+    )

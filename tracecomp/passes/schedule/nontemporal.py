@@ -1,0 +1,60 @@
+"""Stores past the caches: of large results that no kernel reads, where they are written once and in whole lines.
+
+An ordinary store reads the line first, and puts it where what the kernel reads could be. Results that fit three
+quarters of the last cache beside what they are computed from stay there, unless they are written across the order in
+which the kernel reads: then few lines are written at a time and many are open. Those that just fit stay there where
+threads share the work: together they fill the cache faster than memory takes what passes it by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import replace
+
+from tracecomp.ir.index import Index
+from tracecomp.ir.loops import LINE, Buffer, Load, Stmt, Store, Stream, expressions
+from tracecomp.passes.cost.machine import Machine
+from tracecomp.passes.nests.loop_nest import Nest, Sweep
+from tracecomp.passes.schedule.transposes import transposed_pair
+
+
+def streamed(nest: Nest, machine: Machine) -> Nest:
+    """The nest with such stores marked."""
+    params = nest.params
+    loaded = {x.buffer for x in expressions(nest.stmts) if isinstance(x, Load)}
+    buffers = {params.buffers[v] for v in params.large if v in params.buffers} - loaded
+    stream = _stream(_held(buffers, loaded), transposed_pair(nest) is not None, machine.l3_bytes)
+    if not buffers or not stream:
+        return nest
+    items: list[list[Stmt] | Sweep] = [
+        replace(i, body=_marked(i.body, buffers, stream)) if isinstance(i, Sweep) else _marked(i, buffers, stream)
+        for i in nest.items
+    ]
+    return replace(nest, items=items)
+
+
+def _stream(held: int, turned: bool, cache: int) -> Stream:
+    if turned or held > cache:
+        return "always"
+    return "alone" if 4 * held > 3 * cache else ""
+
+
+def _held(results: Set[Buffer], operands: Set[Buffer]) -> int:
+    """Bytes that the results take, and what is read for them at most so often as they are written."""
+    written = sum(b.size * b.dtype.itemsize for b in results)
+    return written + sum(min(b.size * b.dtype.itemsize, written) for b in operands)
+
+
+def _marked(body: list[Stmt], buffers: set[Buffer], stream: Stream) -> list[Stmt]:
+    return [replace(s, stream=stream) if isinstance(s, Store) and _streams(s, buffers) else s for s in body]
+
+
+def _streams(store: Store, buffers: set[Buffer]) -> bool:
+    return store.buffer in buffers and store.where is None and _in_lines(store.offset, store.buffer.dtype.itemsize)
+
+
+def _in_lines(offset: Index, itemsize: int) -> bool:
+    """Whether memory is contiguous along one variable, from the beginning of a line on whatever the others are."""
+    factors = [factor for _, factor in offset.terms]
+    others = [f for f in factors if f != 1]
+    return factors.count(1) == 1 and all(f * itemsize % LINE == 0 for f in (*others, offset.const))

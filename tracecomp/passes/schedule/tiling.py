@@ -1,0 +1,143 @@
+"""Loops over a variable: as chunks of SIMD lanes, as unrolled tiles, nested, shared among threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from math import prod
+
+from tracecomp.ir.index import Index, Var, computed, index, unravel
+from tracecomp.ir.loop_copy import Copier, Move
+from tracecomp.ir.loops import SHARED, Buffer, If, IndexValue, Local, Loop, Stmt, in_range, walk
+
+
+def tiles(
+    var: Var, height: int, body: Iterable[Stmt], kind: str = "serial", suffix: str = "e"
+) -> tuple[Stmt, ...]:
+    """The loop over ``var`` as unrolled tiles of ``height`` and a rest, whose names end in ``suffix``."""
+    body = tuple(body)
+    whole, rest = divmod(var.extent, height)
+    result: list[Stmt] = []
+    if whole:
+        counter, unit = Var(f"{var.name}c", whole), Var(f"{var.name}t", height)
+        start = index(counter) * height if whole > 1 else Index()
+        tile = Loop("tile", unit, Copier({var: start + index(unit)}).stmts(body))
+        result.append(Loop(kind, counter, (tile,)) if whole > 1 else tile)
+    if rest:
+        unit = Var(f"{var.name}e", rest)
+        copier = Copier({var: index(unit) + whole * height}, suffix if whole else "")
+        result.append(Loop("tile", unit, copier.stmts(body)))
+    return tuple(result)
+
+
+def strip(var: Var, chunk: int, body: Iterable[Stmt]) -> tuple[Stmt, ...]:
+    """The loop over ``var`` as chunks of SIMD lanes and a masked rest."""
+    return one_after_another("serial", chunks(var, chunk, body))
+
+
+def chunks(var: Var, chunk: int, body: Iterable[Stmt], scratch: tuple[Buffer, ...] = ()) -> list[Loop]:
+    """The loop over whole chunks of SIMD lanes, and one over the masked rest; ``scratch`` is each lane's own."""
+    body = tuple(body)
+    whole, rest = divmod(var.extent, chunk)
+    result: list[Loop] = []
+    if whole:
+        counter = Var(f"{var.name}c", whole)
+        start = index(counter) * chunk if whole > 1 else Index()
+        lanes = _vector_loop(Var(f"{var.name}v", chunk), var, start, body, "", scratch)
+        result.append(Loop("serial", counter, lanes))
+    if rest:
+        start, counter = Index((), whole * chunk), Var(f"{var.name}d", 1)
+        lanes = _vector_loop(Var(f"{var.name}r", rest), var, start, body, "r" if whole else "", scratch)
+        result.append(Loop("serial", counter, lanes))
+    return result
+
+
+def _vector_loop(
+    lane: Var, var: Var, start: Index, body: tuple[Stmt, ...], suffix: str, scratch: tuple[Buffer, ...]
+) -> tuple[Stmt, ...]:
+    wide = {b: Buffer(b.name + suffix, b.dtype, b.size * lane.extent) for b in scratch}
+    copier = Copier({var: start + index(lane)}, suffix, _per_lane(wide, lane))
+    return (*(Local(b) for b in wide.values()), Loop("vector", lane, copier.stmts(body)))
+
+
+def _per_lane(wide: dict[Buffer, Buffer], lane: Var) -> Move | None:
+    if not wide:
+        return None
+
+    def move(buffer: Buffer, offset: Index) -> tuple[Buffer, Index]:
+        if buffer in wide:
+            return wide[buffer], offset * lane.extent + index(lane)
+        return buffer, offset
+
+    return move
+
+
+def piece(extent: int, most: int) -> int:
+    """The length of pieces of up to ``most``: all the same, if a length above half of that allows it."""
+    most = min(extent, most)
+    length = next(n for n in range(most, 0, -1) if extent % n == 0)
+    return length if 2 * length > most else most
+
+
+def loops(kind: str, names: Iterable[Var], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """Loops over ``names``, the first outermost, around ``body``."""
+    for var in reversed(list(names)):
+        body = (Loop(kind, var, body),) if body else ()
+    return body
+
+
+def around_tiles(part: Stmt, names: list[Var]) -> tuple[Stmt, ...]:
+    """Loops over ``names`` around every tile of what ``tiles`` made, inside of its own loop."""
+    if isinstance(part, Loop) and part.kind == "serial":
+        return (replace(part, body=loops("serial", names, part.body)),)
+    return loops("serial", names, (part,))
+
+
+def parallel_loops(names: list[Var], body: tuple[Stmt, ...], shared: str) -> tuple[Stmt, ...]:
+    """Nested loops over ``names``, the outermost of kind ``shared`` unless the body has a loop that threads share."""
+    inside = any(isinstance(s, Loop) and s.kind in SHARED for s in walk(body))
+    if not body or not names or inside or shared == "serial":
+        return loops("serial", names, body)
+    first, *rest = names
+    if rest and first.extent < 16:
+        return (joined(shared, first, rest[0], loops("serial", rest[1:], body)),)
+    return (Loop(shared, first, loops("serial", rest, body)),)
+
+
+def positions(names: list[Var], at: Index) -> dict[Var, Index]:
+    """The values of ``names`` at flat position ``at``."""
+    return dict(zip(names, unravel(at, tuple(v.extent for v in names)), strict=True))
+
+
+def shared_out(kind: str, names: list[Var], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """Loops over ``names``; where threads share them, as one loop."""
+    total = prod(v.extent for v in names)
+    if kind == "serial" or total < 2:
+        return loops("serial", names, body)
+    block = Var("block", total)
+    return (Loop(kind, block, Copier(positions(names, index(block))).stmts(body)),)
+
+
+def joined(kind: str, outer: Var, inner: Var, body: Iterable[Stmt]) -> Loop:
+    """Two loops, one around the other, as one of their kind."""
+    both = Var(f"{outer.name}{inner.name}", outer.extent * inner.extent)
+    return Loop(kind, both, Copier(positions([outer, inner], index(both))).stmts(body))
+
+
+def one_after_another(kind: str, parts: list[Loop]) -> tuple[Stmt, ...]:
+    """The iterations of all loops; where threads share them, as one loop, so that they meet once."""
+    if kind == "serial":
+        return tuple(s for part in parts for s in loops(kind, [part.var] if part.var.extent > 1 else [], part.body))
+    block = Var("block", sum(part.var.extent for part in parts))
+    body: list[Stmt] = []
+    first = 0
+    for part in parts:
+        count = part.var.extent
+        own = index(block) - first
+        condition = in_range(own, count)
+        if condition:
+            own = computed(IndexValue(own), (0, count - 1))
+        stmts = Copier({part.var: own if count > 1 else Index()}).stmts(part.body)
+        body.extend((If(condition, stmts),) if condition else stmts)
+        first += count
+    return (Loop(kind, block, tuple(body)),) if block.extent > 1 else tuple(body)

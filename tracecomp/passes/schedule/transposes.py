@@ -1,0 +1,219 @@
+"""Scheduling nests that read along one variable and write along another: square blocks, turned in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from tracecomp.ir.index import Index, Var, computed, index, unravel
+from tracecomp.ir.loop_copy import Copier
+from tracecomp.ir.loops import LINE, Const, IndexValue, Let, Load, Loop, Prefetch, Stmt, Store, ToLine
+from tracecomp.ir.scalars import call
+from tracecomp.ir.types import int64
+from tracecomp.passes.cost.machine import Machine
+from tracecomp.passes.nests.loop_nest import Nest
+from tracecomp.passes.schedule.tiling import loops, one_after_another, tiles
+
+BLOCK = 16
+STRIPE_BYTES = 4096
+PANELS_ENOUGH = 16
+FAR_BYTES = 1024
+DENSE_BYTES = 512
+FEW_PLACES = 4
+
+
+def transposed_pair(nest: Nest) -> tuple[Var, Var] | None:
+    """``(load, store)`` variables of a nest that reads along one row variable and writes along another.
+
+    What is written along may be as short as 2 if it interleaves what is read: no gaps, so whole vectors are stored.
+    Few of them may also be read at the same places (zeros between elements).
+    """
+    if nest.inner:
+        return None
+    stores = [s.offset for s in nest.stmts if isinstance(s, Store)]
+    loads = [s.value.offset for s in nest.stmts if isinstance(s, Let) and isinstance(s.value, Load)]
+    along = [v for v in nest.rows if v.extent >= 2 and all(o.coefficient(v) == 1 for o in stores)]
+    for store in along:
+        if any(o.coefficient(store) == 1 for o in loads):
+            continue
+        for load in (v for v in nest.rows if v.extent >= 4 and v != store):
+            woven = all(o.coefficient(load) == store.extent for o in stores)
+            alike = woven and store.extent <= FEW_PLACES
+            across = [o for o in loads if alike or o.coefficient(store) != 0]
+            if across and (woven or store.extent >= 4) and all(_moves(o, load, store, alike) for o in across):
+                return load, store
+    return None
+
+
+def _moves(offset: Index, load: Var, store: Var, alike: bool) -> bool:
+    """Whether whole vectors are read along ``load``; from what is the same for few places they may be picked, too."""
+    return offset.coefficient(load) == 1 or (alike and offset.coefficient(store) == 0)
+
+
+def interleaved(nest: Nest) -> Nest:
+    """The nest with the variable of few places that it writes along joined with the one that steps over these."""
+    stores = [s.offset for s in nest.stmts if isinstance(s, Store)]
+    if nest.inner or not stores:
+        return nest
+    for short in (v for v in nest.rows if v.extent < 4 and all(o.coefficient(v) == 1 for o in stores)):
+        for var in (v for v in nest.rows if v != short and all(o.coefficient(v) == short.extent for o in stores)):
+            both = Var(f"{var.name}{short.name}", var.extent * short.extent)
+            mapping = {var: index(both) // short.extent, short: index(both) % short.extent}
+            rows = [both if v == var else v for v in nest.rows if v != short]
+            return nest.mapped(mapping, rows, [])
+    return nest
+
+
+def mirrored(nest: Nest) -> Nest:
+    """The nest with the variables that it reads backwards along turned round."""
+    loads = [s.value.offset for s in nest.stmts if isinstance(s, Let) and isinstance(s.value, Load)]
+    back = [v for v in nest.rows if loads and all(o.coefficient(v) == -1 for o in loads)]
+    return nest.mapped({v: index(v) * -1 + (v.extent - 1) for v in back}, nest.rows, nest.inner) if back else nest
+
+
+def transposed(nest: Nest, load: Var, store: Var, shared: str, machine: Machine) -> tuple[Stmt, ...]:
+    """Panels of many lines by one or two blocks, one below the other, and then the stripe of panels beside it.
+
+    So memory is read in long pieces and written in runs. Stores past the caches write two lines that follow each other
+    at a time, unless what they write lies close together anyway. Blocks of what the cache does not hold begin where its
+    lines do, as a line that two blocks share would come twice: those of a power of two drive each other out.
+    """
+    reads = [s.value for s in nest.stmts if isinstance(s, Let) and isinstance(s.value, Load)]
+    streams = [s for s in nest.stmts if isinstance(s, Store) and s.stream]
+    itemsize = max(x.dtype.itemsize for x in reads)
+    dense = any(abs(s.offset.coefficient(load) or 0) * itemsize < DENSE_BYTES for s in streams)
+    ahead = () if dense else tuple(x for x in reads if _unforeseen(x, load, store, machine))
+    lines = next((x for x in ahead if _in_lines(x, load)), None)
+    height = max(BLOCK, (2 if streams and ahead else 1) * LINE // itemsize)
+    others = tuple(v for v in nest.rows if v not in (load, store))
+    width = STRIPE_BYTES // itemsize
+    if store.extent <= FEW_PLACES and prod(v.extent for v in others) >= PANELS_ENOUGH:
+        width = load.extent  # nothing is far apart
+    elif shared != "serial":
+        below = prod(v.extent for v in others) * -(-store.extent // height)
+        width = min(width, max(load.extent * below // PANELS_ENOUGH, 4 * BLOCK) // BLOCK * BLOCK)
+    parts: list[_Panels] = []
+    for columns in _cut(load, width):
+        for rows in _cut(store, height):
+            parts.append(_Panels(nest.stmts, others, columns, rows, ahead, lines, "e" * len(parts)))
+    if shared == "serial" and not ahead:
+        return tuple(s for part in parts for s in part.nested())
+    return one_after_another(shared, [part.numbered() for part in parts])
+
+
+def _unforeseen(x: Load, load: Var, store: Var, machine: Machine) -> bool:
+    """Whether the cache does not hold what is read, in pieces too many and far apart for hardware to foresee them."""
+    apart = abs(x.offset.coefficient(store) or 0) * x.dtype.itemsize
+    large = x.buffer.size * x.dtype.itemsize > machine.l2_bytes
+    return large and store.extent >= BLOCK and apart >= FAR_BYTES and x.offset.coefficient(load) == 1
+
+
+def _in_lines(x: Load, load: Var) -> bool:
+    """Whether what is read along ``load`` begins equally far from the beginning of a line everywhere."""
+    return all(factor % _step(x) == 0 for atom, factor in x.offset.terms if atom != load)
+
+
+def _step(x: Load) -> int:
+    return min(LINE // x.dtype.itemsize, BLOCK)
+
+
+@dataclass(frozen=True)
+class _Pieces:
+    """``count`` pieces of a variable, each ``length`` long, from ``first`` on."""
+
+    var: Var
+    count: int
+    length: int
+    first: int
+
+    def at(self, piece: Index) -> Index:
+        return piece * self.length + self.first
+
+
+def _cut(var: Var, length: int) -> list[_Pieces]:
+    """Pieces of a length, and what is left."""
+    whole, rest = divmod(var.extent, length)
+    pieces = _Pieces(var, whole, length, 0), _Pieces(var, 1, rest, whole * length)
+    return [p for p in pieces if p.count and p.length]
+
+
+@dataclass(frozen=True)
+class _Panels:
+    """The panels of one size. While one is turned, what ``ahead`` reads for the next comes to the cache.
+
+    Blocks begin at the lines of what ``lines`` reads.
+    """
+
+    stmts: list[Stmt]
+    others: tuple[Var, ...]
+    columns: _Pieces
+    rows: _Pieces
+    ahead: tuple[Load, ...]
+    lines: Load | None
+    suffix: str
+
+    def nested(self) -> tuple[Stmt, ...]:
+        """Loops over the panels."""
+        places = [index(v) if v.extent > 1 else Index() for v in self._names()]
+        return loops("serial", [v for v in self._names() if v.extent > 1], self._panel(places))
+
+    def numbered(self) -> Loop:
+        """One loop over the panels."""
+        shape = tuple(v.extent for v in self._names())
+        number = Var("panel", prod(shape))
+        return Loop("serial", number, self._panel(unravel(index(number), shape), unravel(index(number) + 1, shape)))
+
+    def _names(self) -> list[Var]:
+        stripe = Var(f"{self.columns.var.name}s", self.columns.count)
+        return [*self.others, stripe, Var(f"{self.rows.var.name}p", self.rows.count)]
+
+    def _panel(self, here: Sequence[Index], after: Sequence[Index] = ()) -> tuple[Stmt, ...]:
+        row = Var(f"{self.rows.var.name}r", self.rows.length)
+        result: list[Stmt] = []
+        for pieces in self._blocks():
+            block, lane = Var(f"{pieces.var.name}b", pieces.count), Var(f"{pieces.var.name}v", pieces.length)
+            column = self._column(pieces, block)
+            copier = Copier(self._places(here, column + index(lane), index(row)), f"{self.suffix}{len(result) or ''}")
+            turned = Loop("vector", lane, tiles(row, BLOCK, copier.stmts(self.stmts)))
+            asked = self._asked(after, pieces.count, index(block)) if after and not result else []
+            result.extend(loops("serial", [block] if block.extent > 1 else [], (*asked, turned)))
+        return tuple(result)
+
+    def _blocks(self) -> list[_Pieces]:
+        """The columns in blocks; those that begin at lines overlap at both ends.
+
+        What they store twice is the same: nothing is read along the variable that is stored along (`transposed_pair`),
+        so nothing that is read is overwritten.
+        """
+        columns = Var(f"{self.columns.var.name}c", self.columns.length)
+        if self.lines is None or columns.extent < BLOCK:
+            return _cut(columns, BLOCK)
+        return [_Pieces(columns, -(-columns.extent // BLOCK) + 1, BLOCK, 0)]
+
+    def _column(self, blocks: _Pieces, block: Var) -> Index:
+        if self.lines is None or blocks.length < BLOCK:
+            return blocks.at(index(block) if block.extent > 1 else Index())
+        last = self.columns.length - BLOCK
+        to_line = computed(call("sub", ToLine(self.lines.buffer), Const(self.lines.offset.const, int64)))
+        start = IndexValue(blocks.at(index(block)) + to_line % _step(self.lines) - BLOCK)
+        within = call("min", call("max", start, Const(0, int64)), Const(last, int64))
+        return computed(within, (0, last))
+
+    def _places(self, panel: Sequence[Index], column: Index, row: Index) -> dict[Var, Index]:
+        *others, stripe, below = panel
+        places = dict(zip(self.others, others, strict=True))
+        return places | {self.columns.var: self.columns.at(stripe) + column, self.rows.var: self.rows.at(below) + row}
+
+    def _asked(self, panel: Sequence[Index], blocks: int, block: Index) -> Iterable[Stmt]:
+        """Prefetches of a panel, a share of its lines beside each block of the panel before it."""
+        block = block if blocks > 1 else Index()
+        rows, parts = -(-self.rows.length // blocks), max(blocks // self.rows.length, 1)
+        for x in self.ahead:
+            lanes = LINE // x.dtype.itemsize
+            lines = -(-self.columns.length // lanes // parts)
+            for row in range(rows):
+                for line in range(lines):
+                    column = (block % parts * lines + line) * lanes
+                    places = self._places(panel, column, block // parts * rows + row)
+                    yield Prefetch(x.buffer, x.offset.substitute(places))

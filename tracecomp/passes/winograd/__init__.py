@@ -1,0 +1,1 @@
+"""Winograd convolutions: 3x3 windows by transformed tiles (Lavin and Gray)."""

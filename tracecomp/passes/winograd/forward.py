@@ -1,0 +1,103 @@
+"""Convolutions by small windows from fewer products than window by window, such as F(2x2, 3x3): 16 instead of 36.
+
+Tiles of what two neighbouring results along each axis see, and the weights, are transformed and multiplied place by
+place: as many products of matrices, tiles by channels times channels by filters. What they give is transformed back
+(``tile_transforms.py``; Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2016). For the gradient of
+the weights the same tiles, and tiles of the result's gradient, are multiplied and summed (``winograd_gradient.py``). A
+block of tiles stays in cache from the first transformation to the last. Whether a sum is computed so depends on its
+sizes alone (``small_windows.py``), and every sum has one order, whatever the blocks and threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from tracecomp.ir.index import Index, Var, index, unravel
+from tracecomp.ir.loop_copy import Copier
+from tracecomp.ir.loops import If, Let, Local, Loop, Stmt, both, in_range
+from tracecomp.passes.contraction.tile_choice import tile_size
+from tracecomp.passes.cost.machine import Machine
+from tracecomp.passes.nests.contraction_nest import ACCUMULATOR, BilinearNest
+from tracecomp.passes.schedule.tiling import one_after_another, positions, shared_out
+from tracecomp.passes.winograd.products import Matrices, Run, TileProducts, cut
+from tracecomp.passes.winograd.selection import Windows
+from tracecomp.passes.winograd.transforms import Terms, along_each
+from tracecomp.passes.winograd.weight_gradient import WeightGradient
+
+WANTED_BLOCKS = 8
+
+
+def winograd_form(nest: BilinearNest, windows: Windows, machine: Machine) -> tuple[Stmt, ...]:
+    """The loops of such a convolution or gradient."""
+    form = WeightGradient if windows.gradient else _Convolution
+    return form(nest, windows, machine).stmts()
+
+
+class _Convolution(TileProducts):
+    """The weights transformed, then blocks of tiles."""
+
+    def stmts(self) -> tuple[Stmt, ...]:
+        weights = [
+            self.matrices("weights", self.groups, columns.count, self.places, self.channels, columns.width)
+            for columns in self.columns
+        ]
+        both = list(zip(self.columns, weights, strict=True))
+        height, _ = tile_size(self.tiles, self.width, self.lanes, self.machine.registers)
+        tile_bytes = self.places * (self.channels + self.width) * self.dtype.itemsize
+        fitting = min(self.machine.l2_bytes // 2 // tile_bytes, self.tiles * self.groups // WANTED_BLOCKS)
+        blocks = []
+        for count, first, tiles in cut(self.tiles, max(fitting // height, 1) * height):
+            block = Var("block", self.groups * count)
+            group, at = unravel(index(block) if block.extent > 1 else Index(), (self.groups, count))
+            blocks.append(Loop("serial", block, self._block(both, group, at * tiles + first, tiles)))
+        transformed = (s for columns, kept in both for s in self._weights(columns, kept))
+        return (*transformed, *one_after_another(self.sharing(self.nest.work), blocks))
+
+    def _weights(self, columns: Run, kept: Matrices) -> tuple[Stmt, ...]:
+        windows = self.windows
+        group, column = Var("group", self.groups), Var("column", columns.count)
+        channel, lane = Var("channel", self.channels), Var("lane", columns.width)
+        terms = Terms(self.dtype, lane)
+        at = positions(windows.groups, index(group))
+        at |= {windows.channel: index(channel), windows.filter: columns.at(index(column), index(lane))}
+        square = [terms.element(windows.other, {**at, **within}) for within in self.weights_at()]
+        transforms = [
+            (axis.within.extent, form.of_weights) for axis, form in zip(windows.axes, self.forms, strict=True)
+        ]
+        for place, value in enumerate(along_each(terms, transforms, square)):
+            position = index(group), index(column), Index((), place), index(channel), index(lane)
+            terms.stmts.append(kept.store(position, value))
+        kind = self.sharing(kept.buffer.size)
+        return (Local(kept.buffer), *shared_out(kind, [group, column, channel], self.in_lanes(lane, terms)))
+
+    def _block(
+        self, weights: Sequence[tuple[Run, Matrices]], group: Index, start: Index, tiles: int
+    ) -> tuple[Stmt, ...]:
+        """A number of tiles of a group from ``start``."""
+        given = self.matrices("tiles", self.places, tiles, self.channels)
+        everything = Run(1, 0, self.channels)
+        body: list[Stmt] = [Local(given.buffer), *self.inputs(given, group, start, everything, Index())]
+        for columns, kept in weights:
+            made = self.matrices("products", self.places, tiles, columns.width)
+            column = Var("column", columns.count)
+            of_column = partial(kept.load, group, index(column))
+            products = self.products(made.load, given.load, of_column, (tiles, self.channels, columns.width))
+            results = self._results(made, columns, group, index(column), start)
+            body += [Local(made.buffer), Loop("serial", column, (*products, *results))]
+        return tuple(body)
+
+    def _results(self, made: Matrices, columns: Run, group: Index, column: Index, start: Index) -> tuple[Stmt, ...]:
+        _, tiles, width = made.shape
+        tile, lane = Var("tile", tiles), Var("lane", width)
+        terms = Terms(self.dtype, lane)
+        at, first = self.corner(group, start + index(tile))
+        at[self.windows.filter] = columns.at(column, index(lane))
+        products = [terms.let(made.load(Index((), n), index(tile), index(lane))) for n in range(self.places)]
+        transforms = [(form.places, form.to_results) for form in self.forms]
+        results = along_each(terms, transforms, products)
+        for n, (place, value) in enumerate(zip(self.results_at(first), results, strict=True)):
+            after = Copier({**at, **place}, f"_{n}").stmts((Let(ACCUMULATOR, value), *self.nest.after))
+            exists = both(*(in_range(i, v.extent) for v, i in place.items()))
+            terms.stmts.extend((If(exists, after),) if exists else after)
+        return (Loop("serial", tile, self.in_lanes(lane, terms)),)

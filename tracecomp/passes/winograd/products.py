@@ -1,0 +1,164 @@
+"""What convolutions by transformed tiles and gradients of their weights have in common: tiles of input, products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, product
+from math import prod
+
+from tracecomp.ir.index import Index, Var, index, linear, unravel
+from tracecomp.ir.loop_copy import Copier
+from tracecomp.ir.loops import Acc, Accumulate, Buffer, Const, Expr, Load, Loop, Read, Stmt, Store, Update
+from tracecomp.ir.types import DType
+from tracecomp.passes.contraction.register_tiles import PARALLEL_WORK
+from tracecomp.passes.contraction.tile_choice import tile_size
+from tracecomp.passes.cost.machine import Machine
+from tracecomp.passes.nests.contraction_nest import BilinearNest, product_of
+from tracecomp.passes.schedule.elementwise import sharing
+from tracecomp.passes.schedule.tiling import positions, strip
+from tracecomp.passes.winograd.selection import Windows
+from tracecomp.passes.winograd.transforms import Terms, along_each
+
+
+def cut(extent: int, length: int) -> Iterator[tuple[int, int, int]]:
+    """Number, first position and length of the whole pieces, then of the rest."""
+    whole, rest = divmod(extent, length)
+    if whole:
+        yield whole, 0, length
+    if rest:
+        yield 1, whole * length, rest
+
+
+@dataclass(frozen=True)
+class Run:
+    """``count`` runs of ``width`` filters or channels from the first on."""
+
+    count: int
+    first: int
+    width: int
+
+    def at(self, number: Index, place: Index) -> Index:
+        return number * self.width + self.first + place
+
+
+@dataclass(frozen=True)
+class Matrices:
+    """Memory for values of ``shape``, of which the last three axes are places, rows and columns.
+
+    A row lies unused between places: a power of two apart, those of one element would share few lines of a cache.
+    """
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+
+    @property
+    def _kept(self) -> tuple[int, ...]:
+        *outer, rows, columns = self.shape
+        return (*outer, rows + 1, columns)
+
+    @property
+    def buffer(self) -> Buffer:
+        return Buffer(self.name, self.dtype, prod(self._kept))
+
+    def load(self, *position: Index) -> Load:
+        return Load(self.buffer, linear(position, self._kept))
+
+    def store(self, position: Sequence[Index], value: Expr) -> Store:
+        return Store(self.buffer, linear(position, self._kept), value)
+
+
+Element = Callable[[Index, Index, Index], Load]
+
+
+class TileProducts:
+    """The sizes of tiles and products, and the loops that make them."""
+
+    def __init__(self, nest: BilinearNest, windows: Windows, machine: Machine) -> None:
+        self.nest, self.windows, self.machine = nest, windows, machine
+        self.dtype = nest.acc.dtype
+        self.lanes = machine.lanes(self.dtype.itemsize)
+        self.forms = [axis.sizes.form for axis in windows.axes]
+        self.places = prod(form.places for form in self.forms)
+        sides = [(axis.dilation, axis.sizes.pairs) for axis in windows.axes]
+        self.shape = (*(v.extent for v in windows.images), *chain(*sides))
+        self.tiles = prod(self.shape)
+        self.groups = product_of(windows.groups)
+        self.channels, filters = windows.channel.extent, windows.filter.extent
+        self.width = min(4 * self.lanes, filters)
+        self.columns = [Run(*part) for part in cut(filters, self.width)]
+        self.copies = 0
+
+    def sharing(self, work: float) -> str:
+        return sharing(work, PARALLEL_WORK)
+
+    def _own(self, body: Sequence[Stmt]) -> tuple[Stmt, ...]:
+        """The statements with names of their own."""
+        self.copies += 1
+        return Copier({}, f"_{self.copies}").stmts(body)
+
+    def matrices(self, stem: str, *shape: int) -> Matrices:
+        self.copies += 1
+        return Matrices(f"{stem}{self.copies}", self.dtype, shape)
+
+    def in_lanes(self, lane: Var, terms: Terms) -> tuple[Stmt, ...]:
+        return self._own(strip(lane, self.lanes, terms.stmts))
+
+    def corner(self, group: Index, tile: Index) -> tuple[dict[Var, Index], list[Index]]:
+        """The group and image of a tile, and where its first result is along each axis."""
+        windows = self.windows
+        at = unravel(tile, self.shape)
+        images, sides = at[: len(windows.images)], at[len(windows.images) :]
+        pairs = zip(windows.axes, sides[::2], sides[1::2], strict=True)
+        first = [pair * (2 * axis.dilation) + remainder for axis, remainder, pair in pairs]
+        return positions(windows.groups, group) | dict(zip(windows.images, images, strict=True)), first
+
+    def results_at(self, first: Sequence[Index]) -> list[dict[Var, Index]]:
+        """The places of a tile's results."""
+        pairs = [(at, at + axis.dilation) for axis, at in zip(self.windows.axes, first, strict=True)]
+        names = [axis.place for axis in self.windows.axes]
+        return [dict(zip(names, place, strict=True)) for place in product(*pairs)]
+
+    def weights_at(self) -> list[dict[Var, Index]]:
+        """The places of a window."""
+        names = [axis.within for axis in self.windows.axes]
+        return [
+            dict(zip(names, (Index((), k) for k in place), strict=True))
+            for place in product(*(range(v.extent) for v in names))
+        ]
+
+    def inputs(self, given: Matrices, group: Index, start: Index, run: Run, number: Index) -> tuple[Stmt, ...]:
+        """Tiles of a group's input from ``start`` on, of the channels of a run."""
+        windows = self.windows
+        tile, lane = Var("tile", given.shape[-2]), Var("lane", run.width)
+        terms = Terms(self.dtype, lane)
+        at, first = self.corner(group, start + index(tile))
+        at[windows.channel] = run.at(number, index(lane))
+        seen = [axis.seen(n, form) for axis, n, form in zip(windows.axes, first, self.forms, strict=True)]
+        square = [terms.element(windows.x, at | dict(chain(*(p.items() for p in places)))) for places in product(*seen)]
+        transforms = [(form.seen, form.of_input) for form in self.forms]
+        for place, value in enumerate(along_each(terms, transforms, square)):
+            terms.stmts.append(given.store((Index((), place), index(tile), index(lane)), value))
+        return (Loop("serial", tile, self.in_lanes(lane, terms)),)
+
+    def products(
+        self, made: Element, x: Element, other: Element, sizes: tuple[int, int, int], goes_on: bool = False
+    ) -> tuple[Stmt, ...]:
+        """For each place, rows by terms times terms by lanes; ``goes_on``: added to what is there."""
+        rows, terms, width = sizes
+        height, _ = tile_size(rows, width, self.lanes, self.machine.registers)
+        place = Var("place", self.places)
+        body: list[Stmt] = []
+        for count, first, size in cut(rows, height):
+            step, unit, lane, term = Var("step", count), Var("unit", size), Var("lane", width), Var("term", terms)
+            at = index(place), index(step) * size + first + index(unit), index(lane)
+            result = made(*at)
+            total = Acc("total", "fma", self.dtype, result if goes_on else Const(0.0, self.dtype))
+            update = Update(total.name, (x(at[0], at[1], index(term)), other(at[0], index(term), at[2])))
+            summed = Accumulate((total,), (Loop("serial", term, (update,)),))
+            value = Read(total.name, self.dtype, frozenset((unit, lane)))
+            store = Store(result.buffer, result.offset, value)
+            micro = (Loop("tile", unit, (Loop("vector", lane, (summed, store)),)),)
+            body.append(Loop("serial", step, self._own(micro)))
+        return (Loop("serial", place, tuple(body)),)

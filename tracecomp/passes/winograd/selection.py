@@ -1,0 +1,165 @@
+"""Convolutions by small windows, and gradients of their weights: which are computed by transformed tiles, and how fast.
+
+That depends on sizes alone, and on whether weights last from call to call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import gcd, prod
+
+from tracecomp.ir.index import Index, Var, computed, index
+from tracecomp.ir.loop_copy import Copier
+from tracecomp.ir.loops import Call, Const, IndexValue
+from tracecomp.ir.types import float32, float64, int64
+from tracecomp.passes.nests.contraction_nest import BilinearNest, Operand, product_of
+from tracecomp.passes.winograd.transforms import Form, form_of
+
+MOST_PLACES = 64
+LEAST_SPEED = 1.1
+TRANSFORMING = 5.5
+TRANSFORMING_FAR = 20
+"""What transforming an element costs, in multiply-adds; of over ``FAR`` transformed weights, which leave caches."""
+READING_FAR = 4
+"""What reading one of so many costs where the weights last and are transformed once."""
+FAR = 3 << 20
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """``out`` results along one axis, of ``window`` places each, ``dilation`` apart, moving by ``stride``."""
+
+    out: int
+    window: int
+    stride: int
+    dilation: int
+
+    @property
+    def form(self) -> Form:
+        return form_of(self.window, self.stride)
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of results for one remainder of the place modulo the dilation, whose windows share elements."""
+        return -(-self.out // (2 * self.dilation))
+
+
+def speed(channels: int, filters: int, images: int, axes: Sequence[Sizes], steady: bool = False) -> float:
+    """About how many times as fast as window by window this form is; 1 where it does not pay.
+
+    A convolution and the gradient of its weights transform matrices of the same sizes. ``steady``: the weights are the
+    same in many calls.
+    """
+    places = prod(axis.form.places for axis in axes)
+    pairs = prod(axis.pairs * axis.dilation for axis in axes)
+    if places > MOST_PLACES or 0 in (channels, filters, images * pairs):
+        return 1.0
+    near, far = (0, READING_FAR) if steady else (TRANSFORMING, TRANSFORMING_FAR)
+    of_weights = far if places * channels * filters > FAR else near
+    transforming = TRANSFORMING * (1 / channels + 1 / filters) + of_weights / (images * pairs)
+    products = pairs * places * (1 + transforming)
+    estimate = prod(axis.out * axis.window for axis in axes) / products
+    return estimate if estimate >= LEAST_SPEED else 1.0
+
+
+def up_to(at: Index, last: int) -> Index:
+    """``at``, or ``last``, where a tile ends behind it."""
+    if at.bounds is None or at.bounds[1] <= last:
+        return at
+    return computed(Call("min", (IndexValue(at), Const(last, int64)), int64), (at.bounds[0], last))
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis along which windows move: the result's place, the place in a window.
+
+    ``dilation`` steps of the one come to what ``stride`` steps of the other come to.
+    """
+
+    place: Var
+    within: Var
+    stride: int
+    dilation: int
+
+    @property
+    def sizes(self) -> Sizes:
+        return Sizes(self.place.extent, self.within.extent, self.stride, self.dilation)
+
+    def seen(self, first: Index, form: Form) -> list[dict[Var, Index]]:
+        """Where what the result at ``first`` and the next one see is read, in order."""
+        found = []
+        for n in range(form.seen):
+            later = n >= self.within.extent
+            place = up_to(first + self.dilation * later, self.place.extent - 1)
+            found.append({self.place: place, self.within: Index((), n - self.stride * later)})
+        return found
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The variables of a convolution by small windows, or, for ``gradient``, of the gradient of its weights.
+
+    ``x`` moves along the axes and over ``images``, ``groups`` and ``channel``. ``other`` are the weights, which move
+    over the windows, ``groups``, ``channel`` and ``filter``; or the result's gradient, which moves over ``images``,
+    places, ``groups`` and ``filter``. ``steady``: the weights are the same in many calls.
+    """
+
+    images: list[Var]
+    groups: list[Var]
+    axes: list[Axis]
+    filter: Var
+    channel: Var
+    x: Operand
+    other: Operand
+    gradient: bool
+    steady: bool
+
+    @property
+    def in_lanes(self) -> bool:
+        """Whether the channels of the input lie side by side."""
+        return self.x.stride(self.channel) == 1
+
+    @property
+    def speed(self) -> float:
+        sizes = [axis.sizes for axis in self.axes]
+        return speed(self.channel.extent, self.filter.extent, product_of(self.images), sizes, self.steady)
+
+
+def windows_of(nest: BilinearNest) -> Windows | None:
+    """The windows of a nest over the variables that the graph speaks of (without ones), where this form pays."""
+    if nest.acc.dtype not in (float32, float64):
+        return None
+    for x, other in ((nest.lhs, nest.rhs), (nest.rhs, nest.lhs)):
+        for gradient in (False, True):
+            found = _windows(nest, x, other, gradient)
+            if found and (found.in_lanes if gradient else nest.out[-1] == found.filter) and found.speed > 1:
+                return found
+    return None
+
+
+def _windows(nest: BilinearNest, x: Operand, other: Operand, gradient: bool) -> Windows | None:
+    groups, filters = ([v for v in nest.out if other.depends(v) and x.depends(v) == shared] for shared in (True, False))
+    kept = [v for v in nest.out if not other.depends(v)]
+    places, inside = (nest.reduce, kept) if gradient else (kept, nest.reduce)
+    axes = [axis for p in places for k in inside if other.depends(p) or other.depends(k) for axis in _axis(x, p, k)]
+    moved = [v for axis in axes for v in (axis.place, axis.within)]
+    channels = [v for v in inside if v not in moved]
+    if not axes or len(set(moved)) != len(moved) or len(filters) != 1 or len(channels) != 1:
+        return None
+    images = [v for v in places if v not in moved]
+    steady = not gradient and nest.is_steady(other)
+    return Windows(images, groups, axes, filters[0], channels[0], x, other, gradient, steady)
+
+
+def _axis(x: Operand, place: Var, within: Var) -> list[Axis]:
+    """The axis of the two, if windows move along it and overlap."""
+    one, other = x.stride(place), x.stride(within)
+    if not one or not other:
+        return []
+    step, apart = (n // gcd(one, other) for n in (one, other))
+    if not (0 < step < within.extent and 0 < apart < place.extent):
+        return []
+    moved = [Copier({v: index(v) + n}) for v, n in ((place, apart), (within, step))]
+    seen, also = ((copier.stmts(x.stmts), copier.expr(x.expr)) for copier in moved)
+    return [Axis(place, within, step, apart)] if seen == also else []

@@ -1,0 +1,182 @@
+"""Gradients of the weights of convolutions by small windows, from fewer products than element by element.
+
+Tiles of the input and of the result's gradient are transformed and multiplied, as many products of matrices, channels
+by tiles times tiles by filters, and their totals transformed back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import product
+from math import prod
+
+from tracecomp.ir.index import Index, Var, index, unravel
+from tracecomp.ir.loop_copy import Copier
+from tracecomp.ir.loops import Acc, Accumulate, Const, Let, Load, Local, Loop, Stmt, Store, Update, both, in_range
+from tracecomp.passes.contraction.dot_products import filled
+from tracecomp.passes.contraction.operand_copies import copied
+from tracecomp.passes.contraction.register_tiles import PARALLEL_WORK
+from tracecomp.passes.cost.machine import Machine
+from tracecomp.passes.nests.contraction_nest import ACCUMULATOR, BilinearNest
+from tracecomp.passes.schedule.tiling import one_after_another, piece, positions, shared_out, strip
+from tracecomp.passes.winograd.products import Matrices, Run, TileProducts, cut
+from tracecomp.passes.winograd.selection import Windows, up_to
+from tracecomp.passes.winograd.transforms import Terms, along_each
+
+RUN_ROWS = 1024
+"""So many places times channels by a column of filters have totals that stay in cache."""
+MOST_PARTS = 8
+PART_TILES = 64
+PARTS_WEIGHTS = 1 << 15
+"""Groups times channels times filters times parts."""
+WELL_FILLED = 0.75
+"""Lanes may be filled so much less than those of the other side."""
+
+
+class WeightGradient(TileProducts):
+    """Parts of all tiles summed, each in blocks, then their totals added and transformed back."""
+
+    def __init__(self, nest: BilinearNest, windows: Windows, machine: Machine) -> None:
+        super().__init__(nest, windows, machine)
+        weights = self.groups * self.channels * windows.filter.extent
+        self.row, self.lane = self._sides(windows.channel, windows.filter)
+        rows, width = self.row.extent, self.lane.extent
+        self.runs = [Run(*part) for part in cut(rows, piece(rows, RUN_ROWS // self.places))]
+        self.columns = [Run(*part) for part in cut(width, min(4 * self.lanes, width))]
+        wanted = max(min(MOST_PARTS, PARTS_WEIGHTS // weights, self.tiles // PART_TILES), 1)
+        self.parts = list(cut(self.tiles, -(-self.tiles // piece(self.tiles, wanted))))
+        self.copying: tuple[Stmt, ...] = ()
+        self.given = windows.other
+        if windows.other.stride(windows.filter) != 1:
+            names = [*(v for v in nest.reduce if windows.other.depends(v)), *windows.groups, windows.filter]
+            self.copying, self.given = copied(windows.other, "computed", names, self.dtype, PARALLEL_WORK)
+
+    def _sides(self, *names: Var) -> tuple[Var, Var]:
+        """The variable of rows and that of lanes, along which results should lie near each other.
+
+        Those of lanes far apart would be stored one by one, each into a line of its own.
+        """
+        most = max(filled(v.extent) for v in names)
+        full = [v for v in names if filled(v.extent) >= WELL_FILLED * most]
+        lane = min(full, key=lambda v: abs(self.nest.store_stride(v) or 0))
+        (row,) = (v for v in names if v is not lane)
+        return row, lane
+
+    def stmts(self) -> tuple[Stmt, ...]:
+        parts = sum(count for count, _, _ in self.parts)
+        memory: list[Stmt] = []
+        sums: list[Loop] = []
+        results: list[Stmt] = []
+        for run, columns in product(self.runs, self.columns):
+            counts = (self.groups, run.count, columns.count)
+            if parts == 1:
+                sums.append(self._whole(run, columns, counts))
+                continue
+            totals = self.matrices("totals", *counts, parts, self.places, run.width, columns.width)
+            memory.append(Local(totals.buffer))
+            done = 0
+            for count, first, tiles in self.parts:
+                block = Var("block", prod(counts) * count)
+                *at, part = unravel(index(block) if block.extent > 1 else Index(), (*counts, count))
+                body = self._part(totals, run, columns, at, (*at, part + done), part * tiles + first, tiles)
+                sums.append(Loop("serial", block, body))
+                done += count
+            names = [Var(name, count) for name, count in zip(("group", "run", "column"), counts, strict=True)]
+            row, body = self._results(totals, run, columns, list(map(index, names)), list(map(index, names)))
+            results += shared_out(self.sharing(totals.buffer.size), [*names, row], body)
+        return (*self.copying, *memory, *one_after_another(self.sharing(self.nest.work), sums), *results)
+
+    def _whole(self, run: Run, columns: Run, counts: tuple[int, ...]) -> Loop:
+        """Blocks that sum all tiles and transform back what they still have in cache."""
+        totals = self.matrices("totals", 1, 1, 1, 1, self.places, run.width, columns.width)
+        block, first = Var("block", prod(counts)), [Index()] * 3
+        at = unravel(index(block) if block.extent > 1 else Index(), counts)
+        summed = self._part(totals, run, columns, at, (*first, Index()), Index(), self.tiles)
+        row, body = self._results(totals, run, columns, at, first)
+        return Loop("serial", block, (Local(totals.buffer), *summed, Loop("serial", row, body)))
+
+    def _part(
+        self,
+        totals: Matrices,
+        run: Run,
+        columns: Run,
+        at: Sequence[Index],
+        held: Sequence[Index],
+        start: Index,
+        tiles: int,
+    ) -> tuple[Stmt, ...]:
+        """The sums over a number of tiles from ``start``, of a group's run of rows and column of lanes (``at``).
+
+        ``held``: where among the totals they are.
+        """
+        group, row, column = at
+        rows, width = run.width, columns.width
+        lane = Var("lane", self.places * (rows + 1) * width)
+        first = totals.load(*held, Index(), Index(), Index()).offset
+        zero = Store(totals.buffer, first + index(lane), Const(0.0, self.dtype))
+        body = list(strip(lane, 4 * self.lanes, [zero]))
+        fitting = max(self.machine.l2_bytes // 2 // (self.places * (rows + width) * self.dtype.itemsize), 1)
+        for count, begin, length in cut(tiles, piece(tiles, fitting)):
+            chunk = Var("chunk", count)
+            here = start + index(chunk) * length + begin
+            left, of_left = self._transformed(self.row, group, here, length, run, row)
+            right, of_right = self._transformed(self.lane, group, here, length, columns, column)
+            products = self.products(
+                partial(totals.load, *held), partial(_transposed, left), right.load, (rows, length, width), goes_on=True
+            )
+            body.append(Loop("serial", chunk, (*of_left, *of_right, *products)))
+        return tuple(body)
+
+    def _transformed(
+        self, var: Var, group: Index, start: Index, tiles: int, some: Run, number: Index
+    ) -> tuple[Matrices, tuple[Stmt, ...]]:
+        """Tiles of the input or the result's gradient, whichever has ``var``, from ``start`` on, and their making."""
+        inputs = var is self.windows.channel
+        made = self.matrices("tiles" if inputs else "gradients", self.places, tiles, some.width)
+        make = self.inputs if inputs else self._gradients
+        return made, (Local(made.buffer), *make(made, group, start, some, number))
+
+    def _gradients(self, given: Matrices, group: Index, start: Index, columns: Run, column: Index) -> tuple[Stmt, ...]:
+        """Tiles of the result's gradient from ``start`` on; zero behind the border."""
+        _, tiles, width = given.shape
+        tile, lane = Var("tile", tiles), Var("lane", width)
+        terms = Terms(self.dtype, lane)
+        at, first = self.corner(group, start + index(tile))
+        at[self.windows.filter] = columns.at(column, index(lane))
+        square = []
+        for place in self.results_at(first):
+            exists = both(*(in_range(n, v.extent) for v, n in place.items()))
+            inside = {v: up_to(n, v.extent - 1) for v, n in place.items()}
+            square.append(terms.element(self.given, {**at, **inside}, exists))
+        for n, value in enumerate(along_each(terms, [(2, form.of_results) for form in self.forms], square)):
+            terms.stmts.append(given.store((Index((), n), index(tile), index(lane)), value))
+        return (Loop("serial", tile, self.in_lanes(lane, terms)),)
+
+    def _results(
+        self, totals: Matrices, run: Run, columns: Run, at: Sequence[Index], held: Sequence[Index]
+    ) -> tuple[Var, tuple[Stmt, ...]]:
+        """A row, and what its totals, all parts added, give; ``at``, ``held``: see ``_part``."""
+        group, number, column = at
+        part, row, lane = Var("part", totals.shape[3]), Var("row", run.width), Var("lane", columns.width)
+        terms = Terms(self.dtype, lane)
+        names = [f"m{n}" for n in range(self.places)]
+        updates = (
+            Update(name, (totals.load(*held, index(part), Index((), n), index(row), index(lane)),))
+            for n, name in enumerate(names)
+        )
+        accs = tuple(Acc(name, "add", self.dtype, Const(0.0, self.dtype)) for name in names)
+        terms.stmts.append(Accumulate(accs, (Loop("serial", part, tuple(updates)),)))
+        transforms = [(form.places, form.to_weights) for form in self.forms]
+        weights = along_each(terms, transforms, [terms.read(name) for name in names])
+        place = positions(self.windows.groups, group)
+        place[self.row] = run.at(number, index(row))
+        place[self.lane] = columns.at(column, index(lane))
+        for n, (within, value) in enumerate(zip(self.weights_at(), weights, strict=True)):
+            after = (Let(ACCUMULATOR, value), *self.nest.after)
+            terms.stmts.extend(Copier({**place, **within}, f"_{n}").stmts(after))
+        return row, self.in_lanes(lane, terms)
+
+
+def _transposed(matrices: Matrices, place: Index, row: Index, column: Index) -> Load:
+    return matrices.load(place, column, row)

@@ -1,0 +1,68 @@
+"""What the results of a call lead to: histories, whether they were used up, tensors that stay alive."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tracecomp.autograd.function import tensors_within
+from tracecomp.base.errors import Source
+from tracecomp.eager.grad_fn import Node, OpNode
+from tracecomp.eager.tensor import Tensor
+from tracecomp.record.gc_pause import collected
+from tracecomp.record.recorder import Recorder
+
+
+def edges(roots: Sequence[Tensor]) -> list[tuple[Node, int]]:
+    return [(t.grad_fn, t._output_nr) for t in roots if t.grad_fn is not None]
+
+
+def was_spent(t: Tensor) -> bool:
+    """Whether the history of ``t`` was used up by a backward pass, or what it saved was written to since."""
+    return any(n.spent() for n in history_of([t]))
+
+
+def reachable(tensors: Sequence[Tensor]) -> set[int]:
+    """The ids of ``tensors``, what they are views of, their gradients, and what histories and hooks hold."""
+    found: set[int] = set()
+    nodes: set[Node] = set()
+    stack = list(tensors)
+    while stack:
+        t = stack.pop()
+        if id(t) in found:
+            continue
+        found.add(id(t))
+        stack += [x for x in (t._base, t._grad) if x is not None]
+        for node in history_of([t]) - nodes if t.grad_fn not in nodes else ():
+            nodes.add(node)
+            stack.extend(node.held())
+            packed = [(x.packed, x.unpack) for x in node.packed()] if isinstance(node, OpNode) else []
+            stack.extend(tensors_within((node.tensor_hooks, node.pre_hooks, node.post_hooks, packed)))
+    return found
+
+
+def history_of(roots: Sequence[Tensor]) -> set[Node]:
+    found: set[Node] = set()
+    stack = [t.grad_fn for t in roots if t.grad_fn is not None]
+    while stack:
+        node = stack.pop()
+        if node not in found:
+            found.add(node)
+            stack.extend(e[0] for e in node.edges if e is not None)
+    return found
+
+
+def new_state(recorder: Recorder, kept: Sequence[Tensor]) -> str | None:
+    """Says so when tensors live on outside the call, other than what ``kept`` leads to."""
+    recorder.forget()
+    keep = reachable(kept)
+
+    def alive() -> list[Source | None]:
+        return [s for ref, s in recorder.made if (t := ref()) is not None and id(t) not in keep]
+
+    if collected(lambda: not alive()):
+        return None
+    lines = sorted({"a line of the library" if s is None else str(s) for s in alive()})
+    return (
+        f"leaves new tensors behind, made at {', '.join(lines)}; a recording cannot hold them. Return them, or write "
+        "into existing tensors in place (copy_, add_)."
+    )

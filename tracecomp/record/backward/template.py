@@ -1,0 +1,232 @@
+"""The autograd history of a recorded call as a template, to be built again on the values of later calls.
+
+A compiled backward graph is enough for gradients. To differentiate those again from outside, the eager nodes are
+made anew, on tensors: what they saved is recomputed, and their edges end at the inputs of the call. Recording that
+gives a function whose graphs are the next derivative's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tracecomp.autograd.engine import run_backward
+from tracecomp.autograd.function import FunctionCtx, FunctionNode, tensors_within
+from tracecomp.eager.grad_fn import (
+    AccumulateGrad,
+    CopySlices,
+    Edge,
+    Grads,
+    Node,
+    OpNode,
+    Packed,
+    SavedOut,
+    View,
+    op_node,
+)
+from tracecomp.eager.modes import no_grad
+from tracecomp.eager.tensor import Tensor, gradient_edge, wrap
+from tracecomp.ir.graph import Graph, Input, Output, Value
+from tracecomp.record.backward.extract import extract, needed_nodes
+from tracecomp.record.pytree import flatten, unflatten
+from tracecomp.record.recorder import Recorder
+
+Target = tuple[Node, int]
+Mark = tuple[int, int] | None  # an edge: node number and result number; targets are numbered -1, -2, ...
+Build = Callable[["_Site"], Node]
+
+
+@dataclass(frozen=True, slots=True)
+class _Saved:
+    """A saved tensor: the number of its value, and where its own gradient goes."""
+
+    slot: int
+    mark: Mark
+
+
+class Template:
+    """Functions that make each node again, in order of creation; ``graph`` computes what the nodes saved.
+
+    ``reads`` are those of the values given as inputs that it takes.
+    """
+
+    def __init__(
+        self, source: Graph, inputs: Sequence[Input], roots: Sequence[Target], targets: Sequence[Target],
+        recorder: Recorder,
+    ) -> None:  # fmt: skip
+        self._recorder = recorder
+        self._stale: str | None = None
+        self._values: list[Value] = []
+        self._targets = {t: (-1 - k, 0) for k, t in enumerate(targets)}
+        nodes = sorted(_history([n for n, _ in roots], {n for n, _ in targets}), key=lambda n: n.number)
+        self._numbers = {n: i for i, n in enumerate(nodes)}
+        self._builders = [self._builder(n) for n in nodes]
+        self._hooks = [(n.tensor_hooks, n.pre_hooks, n.post_hooks) for n in nodes]
+        self._check(self._hooks, "a hook")
+        self._roots = [self._mark(r) for r in roots]
+        outputs = [Output(v, f"v{k}", "result") for k, v in enumerate(self._values)]
+        used = _used(self._values, {i.value for i in inputs})
+        inputs = [i for i in inputs if i.value in used]
+        self.reads = [i.value for i in inputs]
+        self.graph = extract(f"{source.name}_history", source, inputs, outputs)
+        del self._recorder, self._values, self._targets, self._numbers
+
+    def backward(self, ends: Sequence[Edge], inputs: Sequence[Tensor], grads: Grads) -> Grads:
+        """The gradients at ``ends``, one per target, of ``grads`` at the roots; with a history of their own."""
+        if self._stale is not None:
+            raise RuntimeError(self._stale)
+        roots = self._build(inputs, ends)
+        pairs = [(r, g) for r, g in zip(roots, grads, strict=True) if g is not None]
+        found = run_backward(
+            [r for r, _ in pairs], [g for _, g in pairs], keep_graph=True, create_graph=True,
+            targets=[e for e in ends if e is not None], accumulate=False, inside=True,
+        )  # fmt: skip
+        return [None if e is None else found.get(e) for e in ends]
+
+    def _build(self, inputs: Sequence[Tensor], ends: Sequence[Edge]) -> list[Target]:
+        """The roots of a new history on ``inputs`` that ends at ``ends``."""
+        with no_grad():
+            site = _Site(_computed(self.graph, inputs), ends)
+        for make, hooks in zip(self._builders, self._hooks, strict=True):
+            node = make(site)
+            node.tensor_hooks, node.pre_hooks, node.post_hooks = hooks
+            site.made.append(node)
+        return [e for e in map(site.edge, self._roots) if e is not None]
+
+    def _mark(self, edge: Edge) -> Mark:
+        if edge is None or edge in self._targets:
+            return None if edge is None else self._targets[edge]
+        number = self._numbers.get(edge[0])
+        return None if number is None else (number, edge[1])
+
+    def _save(self, tensor: Tensor, mark: Mark) -> _Saved:
+        self._values.append(self._recorder.value(tensor))
+        return _Saved(len(self._values) - 1, mark)
+
+    def _check(self, holder: Any, what: str) -> None:
+        """Note when ``holder`` keeps tensors of the recorded call, which are not those of later calls."""
+        if any(self._recorder.of_the_call(t) for t in tensors_within(holder)):
+            self._stale = (
+                f"{what} holds tensors of a compiled call whose gradients are differentiated again outside of it: it "
+                "would see those of the call that was recorded. Differentiate inside of the compiled function, or "
+                "save tensors with save_for_backward."
+            )
+
+    def _builder(self, node: Node) -> Build:
+        marks = tuple(map(self._mark, node.edges))
+        if isinstance(node, OpNode):
+            return self._op(node, marks)
+        if isinstance(node, CopySlices):
+            chain, out_types = node.chain, node.out_types
+            return lambda site: site.copy_slices(marks, chain, out_types)
+        assert isinstance(node, FunctionNode), node
+        return self._function(node, marks)
+
+    def _op(self, node: OpNode, marks: tuple[Mark, ...]) -> Build:
+        ins = []
+        for x, mark in zip(node.ins or (), marks, strict=True):
+            x = x.unpacked() if isinstance(x, Packed) else x
+            ins.append(self._save(x, mark) if isinstance(x, Tensor) else x)
+        outs = []
+        for s in node.outs:  # some may be overwritten: a history whose derivatives read those is spent
+            outs.append(self._save(s.unpacked() if isinstance(s, Packed) else s.tensor(), None))
+        op, attrs, types, out_types = node.op, node.attrs, node.types, node.out_types
+
+        def make(site: _Site) -> Node:
+            operands = tuple(site.tensor(x) if isinstance(x, _Saved) else x for x in ins)
+            results = [site.tensor(x) for x in outs]
+            return op_node(op, attrs, operands, types, tuple(map(site.edge, marks)), results, out_types)
+
+        return make
+
+    def _function(self, node: FunctionNode, marks: tuple[Mark, ...]) -> Build:
+        saved: list[tuple[_Saved | None, int | None]] = []
+        for s in node.ctx._saved or ():
+            if s is None:
+                saved.append((None, None))
+            elif isinstance(s, Packed):
+                saved.append((self._save(s.unpacked(), self._mark(s.edge)), None))
+            elif isinstance(s[0], SavedOut):
+                saved.append((self._save(s[0].restored(node, s[2]), None), s[2]))
+            else:
+                saved.append((self._save(s[0], self._mark(gradient_edge(s[0]))), None))
+        left: list[Any] = []
+        kept = {k: v for k, v in node.ctx.__dict__.items() if k not in ("_saved", "_to_save")}
+        structure = flatten(kept, left)
+        self._check([v for v in left if not isinstance(v, Tensor)], f"the context of {node.name()}")
+        left = [self._save(v, self._mark(gradient_edge(v))) if isinstance(v, Tensor) else v for v in left]
+        kind, function, inputs, out_types = type(node), node.function, node.inputs, node.out_types
+
+        def make(site: _Site) -> Node:
+            new = kind(function, FunctionCtx(), tuple(map(site.edge, marks)), inputs, ())
+            new.out_types = out_types
+            found = [site.tensor(v) if isinstance(v, _Saved) else v for v in left]
+            new.ctx.__dict__.update(unflatten(structure, found))
+            new.ctx._saved = tuple(site.function_saved(s, n, new) for s, n in saved)
+            return new
+
+        return make
+
+
+class _Site:
+    """One building of a template: saved values, nodes made so far, edges to end at."""
+
+    def __init__(self, values: Sequence[Tensor], ends: Sequence[Edge]) -> None:
+        self.values = values
+        self.ends = ends
+        self.made: list[Node] = []
+
+    def edge(self, mark: Mark) -> Edge:
+        if mark is None:
+            return None
+        number, result = mark
+        return self.ends[-1 - number] if number < 0 else (self.made[number], result)
+
+    def tensor(self, saved: _Saved) -> Tensor:
+        t = self.values[saved.slot].detach()
+        edge = self.edge(saved.mark)
+        if edge is not None:
+            t._grad_fn, t._output_nr = edge
+        return t
+
+    def copy_slices(self, marks: tuple[Mark, ...], chain: tuple[View, ...], out_types: Any) -> Node:
+        new = CopySlices(self.edge(marks[0]), self.edge(marks[1]), chain, np.empty(0))
+        new.out_types = out_types
+        return new
+
+    def function_saved(self, saved: _Saved | None, number: int | None, node: Node) -> Any:
+        if saved is None:
+            return None
+        t = self.tensor(saved)
+        return (t, t._version) if number is None else (SavedOut(t), node, number)
+
+
+def _history(roots: Sequence[Node], ends: set[Node]) -> set[Node]:
+    """The nodes between ``roots`` and ``ends``; leaves made inside the call are left out."""
+    found: set[Node] = set()
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        if node in found or node in ends or isinstance(node, AccumulateGrad):
+            continue
+        found.add(node)
+        stack.extend(e[0] for e in node.edges if e is not None)
+    return found
+
+
+def _used(values: Sequence[Value], inputs: set[Value]) -> set[Value]:
+    """Those of ``inputs`` that ``values`` are computed from."""
+    return inputs & {*values, *(v for n in needed_nodes(values, inputs) for v in n.inputs)}
+
+
+def _computed(graph: Graph, inputs: Sequence[Tensor]) -> list[Tensor]:
+    """The outputs of ``graph`` on tensors."""
+    given = iter(inputs)
+    known = {i.value: next(given) if i.data is None else wrap(i.data) for i in graph.inputs}
+    for node in graph.nodes:
+        found = Tensor.__tracecomp_apply__(node.op, tuple([known[v] for v in node.inputs]), node.attrs)
+        known.update(zip(node.outputs, found if type(found) is tuple else (found,), strict=True))
+    return [known[o.value] for o in graph.outputs]

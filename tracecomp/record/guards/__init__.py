@@ -1,0 +1,1 @@
+"""What must hold for a recording to be used again, and how it was found out."""

@@ -1,0 +1,92 @@
+"""Places that hold other tensors and numbers from call to call: attributes, globals, closure variables, their items."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tracecomp.eager.modes import ModuleChanges
+from tracecomp.eager.tensor import Tensor
+from tracecomp.record.pytree import flatten, unflatten
+
+
+class Contents(dict[str, Any]):
+    """A closure cell in the form of a mapping with one entry."""
+
+    def __init__(self, cell: Any) -> None:
+        super().__init__()
+        self.cell = cell
+
+    def get(self, key: str, default: Any = None) -> Any:
+        try:
+            return self.cell.cell_contents
+        except ValueError:
+            return default
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self.cell.cell_contents = value
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """The entry ``key`` of ``mapping``: a tensor, or nested tuples, lists and dicts with tensors.
+
+    ``where`` names it to people.
+    """
+
+    mapping: MutableMapping[str, Any]
+    key: str
+    where: str
+    in_module: bool = False
+
+    @property
+    def id(self) -> tuple[int, str]:
+        """Equal for two places that are the same."""
+        return place_id(self.mapping, self.key)
+
+    def value(self, default: Any = None) -> Any:
+        return self.mapping.get(self.key, default)
+
+    def leaves(self) -> list[Any]:
+        """What is held now, taken out of its tuples, lists and dicts."""
+        return leaves_of(self.value())
+
+    def tensors(self) -> list[Tensor]:
+        """The tensors held now."""
+        return tensors_in(self.leaves())
+
+    def fill(self, leaves: Sequence[Any]) -> None:
+        """Hold ``leaves`` in the present tuples, lists and dicts."""
+        self.put(unflatten(flatten(self.value(), []), leaves), True)
+
+    def put(self, value: Any, same_object: bool) -> None:
+        """Hold ``value`` from now on; with ``same_object``, lists and dicts that are here get new contents."""
+        self.mapping[self.key] = _assigned(self.value(), value) if same_object else value
+        if self.in_module:
+            ModuleChanges.epoch += 1
+
+
+def place_id(mapping: Any, key: str) -> tuple[int, str]:
+    return (id(mapping.cell if isinstance(mapping, Contents) else mapping), key)
+
+
+def leaves_of(value: Any) -> list[Any]:
+    leaves: list[Any] = []
+    flatten(value, leaves)
+    return leaves
+
+
+def tensors_in(leaves: Sequence[Any]) -> list[Tensor]:
+    return [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+
+
+def _assigned(old: Any, new: Any) -> Any:
+    """``old`` with the contents of ``new`` where it is a list or a dict; else ``new``."""
+    if isinstance(old, list):
+        old[:] = [_assigned(a, b) for a, b in zip(old, new, strict=True)]
+        return old
+    if isinstance(old, dict):
+        old.update({k: _assigned(old[k], v) for k, v in new.items()})
+        return old
+    return new

@@ -1,0 +1,154 @@
+"""Snapshots of what a program read: kept, compared with what is there later, and said in words."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from typing import Any
+
+import numpy as np
+
+from tracecomp.eager.modes import unrecorded
+from tracecomp.eager.tensor import Tensor
+from tracecomp.ir.types import DType
+from tracecomp.record.guards.slots import place_id
+from tracecomp.record.pytree import opened
+from tracecomp.record.symbolic.sym_int import Extent
+from tracecomp.record.symbolic.sym_scalar import Number, followed
+
+_PLAIN = (bool, int, float, complex, str, bytes, np.generic, type(None), DType, type(Ellipsis), slice, range)
+_CONTAINERS = (list, tuple, set, frozenset, dict)
+MISSING = object()
+MODULE_INTERNALS = ("_parameters", "_buffers", "_modules")
+_FROZEN_SIZE = 1024
+_FROZEN_ARRAY = 65536
+_TEXT = 60
+
+
+class ById:
+    """Stands for an object that is compared by identity; keeps it alive."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ById) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __repr__(self) -> str:
+        return f"<{type(self.value).__name__} object>"
+
+
+class Key(ById):
+    """Stands for a tensor that is the key of a dictionary: another tensor is another key."""
+
+
+def freeze(value: Any) -> Any:
+    """A snapshot that compares equal while ``value`` means the same; ``MISSING`` when it cannot be watched."""
+    if type(value) in (Number, Extent):
+        value = value.value
+    if isinstance(value, _PLAIN):
+        return (type(value), value)
+    if isinstance(value, _CONTAINERS):
+        return (type(value), _freeze_items(value))
+    if isinstance(value, np.ndarray) and value.size <= _FROZEN_ARRAY:
+        return (np.ndarray, (value.dtype, value.shape, value.tobytes()))
+    if isinstance(value, Tensor | np.ndarray) or callable(value):
+        return ById(value)
+    return MISSING
+
+
+def _freeze_items(value: Any) -> Any:
+    """The contents of a container, or its length when they are too many or cannot be watched."""
+    if len(value) > _FROZEN_SIZE:
+        return len(value)
+    parts = tuple(map(freeze, value.values() if isinstance(value, dict) else value))
+    if any(p is MISSING for p in parts):
+        return len(value)
+    if not isinstance(value, dict):
+        return parts
+    return (tuple([Key(k) if isinstance(k, Tensor) else k for k in value]), parts)
+
+
+def alike(before: Any, now: Any) -> bool:
+    """Whether two snapshots differ at most in which tensors and which numbers there are."""
+    if type(before) is ById and type(now) is ById:
+        return before == now or (isinstance(now.value, Tensor) and type(before.value) is type(now.value))
+    if isinstance(before, tuple) and before and _closed(before[0]):
+        return bool(before == now)
+    if isinstance(before, tuple) and isinstance(now, tuple) and len(before) == len(now):
+        if before and before[0] in (int, float) and before[0] is now[0]:
+            return followed(before[1]) and followed(now[1])
+        return all(map(alike, before, now))
+    return bool(before == now)
+
+
+def _closed(kind: Any) -> bool:
+    """Whether the contents of containers of this type cannot be read and set one by one."""
+    return isinstance(kind, type) and issubclass(kind, _CONTAINERS) and not opened(kind)
+
+
+def short(value: Any) -> str:
+    """A value or a snapshot in a few words."""
+    with unrecorded():
+        text = "nothing" if value is MISSING else _shown(value)
+    return text if len(text) <= _TEXT else text[: _TEXT - 3] + "..."
+
+
+def _shown(value: Any) -> str:
+    """A value or a snapshot in words; without the elements of tensors."""
+    kind = type(value)
+    if kind is tuple and len(value) == 2 and isinstance(value[0], type):
+        kind, value = value
+    if issubclass(kind, dict) and type(value) is tuple:
+        value = dict(zip(*value, strict=True))
+    if isinstance(value, ById) and isinstance(value.value, Tensor):
+        value = value.value
+    if isinstance(value, Tensor):
+        return f"a tensor {value.dtype}{list(value._data.shape)}"
+    if not issubclass(kind, _CONTAINERS):
+        return repr(value)
+    count = value if isinstance(value, int) else len(value)
+    parts = []
+    if isinstance(value, dict):
+        parts = [f"{_shown(k)}: {_shown(v)}" for k, v in value.items()]
+    elif not isinstance(value, int):
+        parts = list(map(_shown, value))
+    text = f"{kind.__name__}({', '.join(parts)})"
+    return text if parts and len(text) <= _TEXT else f"{kind.__name__} of {count}"
+
+
+def module_snapshot(module: Any, known: Set[tuple[int, str]]) -> dict[str, Any]:
+    """The module's attributes, except those that are ``known`` places."""
+    snapshot = {}
+    attributes = vars(module)
+    for name, value in attributes.items():
+        if name in MODULE_INTERNALS:
+            snapshot[name] = {k: ById(v) for k, v in value.items() if place_id(value, k) not in known}
+        elif place_id(attributes, name) not in known:
+            frozen = freeze(value)
+            if frozen is not MISSING:
+                snapshot[name] = frozen
+    return snapshot
+
+
+def optimizer_snapshot(optimizer: Any) -> list[ById]:
+    """The tensors that an optimizer moves, and those that are its state."""
+    kept = [held for held in optimizer.state.values() if isinstance(held, dict)]
+    moved = [ById(t) for group in optimizer.param_groups for t in group["params"]]
+    return moved + [ById(t) for held in kept for t in held.values() if isinstance(t, Tensor)]
+
+
+def module_change(module: Any, before: dict[str, Any], known: Set[tuple[int, str]]) -> str | None:
+    """Which attribute differs from the snapshot ``before``, in words."""
+    now = module_snapshot(module, known)
+    if now == before:
+        return None
+    for name in {*before, *now}:
+        old, new = before.get(name), now.get(name)
+        if old != new:
+            return f"{type(module).__name__}.{name.lstrip('_')} changed from {short(old)} to {short(new)}"
+    return None

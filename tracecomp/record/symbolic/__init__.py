@@ -1,0 +1,1 @@
+"""Sizes and numbers that stand for more than one value: dynamic shapes, followed scalars."""

@@ -1,0 +1,227 @@
+"""Python numbers that stand for values of the graph while a program is recorded.
+
+``t.item()`` and numbers in places (``place.py``) are such numbers: arithmetic on them is recorded too, so a later call
+gives them anew. Whatever needs to know the value itself (``if``, ``float``, ``round``, ``range``) makes it a predicate.
+"""
+
+from __future__ import annotations
+
+import gc
+import operator
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tracecomp.base.errors import user_source
+from tracecomp.eager.modes import modes, no_grad
+from tracecomp.eager.tensor import Tensor
+from tracecomp.ir.types import DType, float64, int64
+from tracecomp.record.gc_pause import collected
+
+if TYPE_CHECKING:
+    from tracecomp.record.recorder import Recorder
+
+_LARGEST = 2**62  # integers beyond are not followed: the graph has 64 bits
+
+
+class Number:
+    """A Python int or float whose value is that of a 0-d int64 or float64 tensor of a recording."""
+
+    __slots__ = ("__weakref__", "recorder", "source", "tensor", "value")
+
+    def __init__(self, recorder: Recorder, tensor: Tensor, value: int | float) -> None:
+        self.recorder = recorder
+        self.tensor = tensor
+        self.value = value
+        self.source = user_source()
+        recorder.numbers.append(self)
+
+    __class__ = property(lambda self: type(self.value))  # isinstance answers as for that
+
+    def seen(self) -> Any:
+        """The plain number, on whose value the recording depends from now on."""
+        if self.recorder.open:
+            self.recorder.observe(self.tensor, self.value)
+        return self.value
+
+    def __tracecomp_tensor__(self) -> Tensor | None:
+        """The tensor to compute with in the recording, if that is what runs now."""
+        return self.tensor if modes.recorder is self.recorder else None
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self.seen(), name)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.array(self.seen(), dtype)
+
+    def __reduce__(self) -> Any:
+        return type(self.value), (self.seen(),)
+
+    def __float__(self) -> float:
+        return float(self.seen())
+
+    def __int__(self) -> int:
+        return int(self.seen())
+
+    def __index__(self) -> int:
+        return operator.index(self.seen())
+
+    def __bool__(self) -> bool:
+        return bool(_compare(operator.ne, self, 0))
+
+    def __hash__(self) -> int:
+        return hash(self.seen())
+
+    def __repr__(self) -> str:
+        return repr(self.seen())
+
+    def __str__(self) -> str:
+        return str(self.seen())
+
+    def __format__(self, spec: str) -> str:
+        return format(self.seen(), spec)
+
+    def __round__(self, digits: int | None = None) -> Any:
+        return round(self.seen(), digits)
+
+    def __trunc__(self) -> int:
+        return int(self.seen())
+
+    def __divmod__(self, other: Any) -> tuple[Any, Any]:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> tuple[Any, Any]:
+        return other // self, other % self
+
+    def __invert__(self) -> Any:
+        return operator.invert(self.seen())
+
+    def __pow__(self, other: Any, modulus: Any = None) -> Any:
+        if modulus is None:
+            return arithmetic(operator.pow, self, other)
+        return pow(self.seen(), _seen(other), _seen(modulus))
+
+    def __rpow__(self, other: Any) -> Any:
+        return arithmetic(operator.pow, other, self)
+
+
+def dtype_of(value: int | float) -> DType:
+    """The dtype in which a Python number is followed."""
+    return float64 if isinstance(value, float) else int64
+
+
+def followed(value: Any) -> bool:
+    """Whether ``value`` is a plain number that a recording can follow."""
+    return type(value) is float or (type(value) is int and -_LARGEST < value < _LARGEST)
+
+
+def _tensor(x: Any, dtype: DType) -> Any:
+    """An operand in ``dtype``; plain numbers stay."""
+    if type(x) is not Number:
+        return float(x) if dtype is float64 else x
+    return x.tensor if x.tensor.dtype is dtype else x.tensor.to(dtype)
+
+
+def _seen(x: Any) -> Any:
+    return x.seen() if type(x) is Number else x
+
+
+def _plain(x: Any) -> Any:
+    return x.value if type(x) is Number else x
+
+
+def _number(x: Any) -> Any:
+    """A size that a recording follows as a number like others."""
+    return x if type(x) is Number or not hasattr(x, "number") else x.number()
+
+
+def _usable(*operands: Any) -> bool:
+    """Whether arithmetic on ``operands`` can be recorded."""
+    recorders = {id(x.recorder) for x in operands if type(x) is Number}
+    plain = all(type(x) is Number or type(x) is bool or followed(x) for x in operands)
+    return plain and recorders == {id(modes.recorder)}
+
+
+def arithmetic(op: Callable[..., Any], *operands: Any) -> Any:
+    """``op``, which Python and tensors have in common, on at least one Number."""
+    if not all(isinstance(x, int | float) for x in operands):
+        return NotImplemented
+    operands = tuple(map(_number, operands))
+    if not _usable(*operands):
+        return op(*map(_seen, operands))
+    value = op(*map(_plain, operands))
+    if not followed(value):
+        return op(*map(_seen, operands))
+    dtype = dtype_of(value)
+    with no_grad():
+        tensor = op(*[_tensor(x, dtype) for x in operands])
+    return Number(modes.recorder, tensor, value)
+
+
+def _compare(op: Callable[..., Any], a: Any, b: Any) -> Any:
+    if not isinstance(b, int | float):
+        return NotImplemented
+    a, b = _number(a), _number(b)
+    if not _usable(a, b):
+        return op(_seen(a), _seen(b))
+    dtype = float64 if isinstance(a, float) or isinstance(b, float) else int64
+    with no_grad():
+        return bool(op(_tensor(a, dtype), _tensor(b, dtype)))
+
+
+def _divided(op: Callable[..., Any], a: Any, b: Any) -> Any:
+    """A quotient: whether the divisor is zero decides whether Python raises."""
+    if op is not operator.truediv and (isinstance(a, float) or isinstance(b, float)):
+        return op(_seen(a), _seen(b))
+    b = _number(b)
+    if type(b) is Number:
+        bool(b)
+    return arithmetic(op, a, b)
+
+
+def replace_left(recorder: Recorder) -> str | None:
+    """Says so when followed numbers live on; in lists and dicts that hold them, plain ones replace them."""
+    refs = [weakref.ref(n) for n in recorder.numbers]
+    recorder.numbers.clear()
+    if collected(lambda: all(ref() is None for ref in refs)):
+        return None
+    left = [n for ref in refs if (n := ref()) is not None]
+    for n in left:
+        for owner in gc.get_referrers(n):
+            if owner is not left and isinstance(owner, list | dict):
+                for key, value in list(owner.items() if isinstance(owner, dict) else enumerate(owner)):
+                    if value is n:
+                        owner[key] = n.value
+    lines = sorted({"a line of the library" if n.source is None else str(n.source) for n in left})
+    return (
+        f"keeps numbers that it has read, at {', '.join(lines)}, outside; a recording cannot repeat that. Return them, "
+        "or keep them in an attribute."
+    )
+
+
+def _define() -> None:
+    for name in ("add", "sub", "mul"):
+        _binary(name, arithmetic)
+    for name in ("and_", "or_", "xor", "lshift", "rshift"):
+        _binary(name, lambda op, a, b: op(_seen(a), _seen(b)))
+    for name in ("truediv", "floordiv", "mod"):
+        _binary(name, _divided)
+    for name in ("lt", "le", "gt", "ge", "eq", "ne"):
+        op = getattr(operator, name)
+        setattr(Number, f"__{name}__", lambda self, other, op=op: _compare(op, self, other))
+    for name in ("neg", "pos", "abs"):
+        op = getattr(operator, name)
+        setattr(Number, f"__{name}__", lambda self, op=op: arithmetic(op, self))
+
+
+def _binary(name: str, apply: Callable[..., Any]) -> None:
+    op, name = getattr(operator, name), name.rstrip("_")
+    setattr(Number, f"__{name}__", lambda self, other: apply(op, self, other))
+    setattr(Number, f"__r{name}__", lambda self, other: apply(op, other, self))
+
+
+_define()

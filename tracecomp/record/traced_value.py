@@ -1,0 +1,46 @@
+"""What a recorder notes of a tensor, of a gradient, and of a value that steered Python."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tracecomp.base.errors import Source
+from tracecomp.eager.tensor import Tensor
+from tracecomp.ir.graph import Value
+
+if TYPE_CHECKING:
+    from tracecomp.record.symbolic.leading_sizes import LeadingSizes
+
+
+class Cell:
+    """What a tensor is worth in one recording. ``stamp``: writes to its root (or, for a view, those it has seen)."""
+
+    __slots__ = ("recorder", "stamp", "value")
+
+    def __init__(self, recorder: LeadingSizes, value: Value, stamp: int = 0) -> None:
+        self.recorder = recorder
+        self.value = value
+        self.stamp = stamp
+
+
+class GradSlot:
+    """The ``.grad`` of a tensor from outside. ``read`` is whether the program looked at it before writing it."""
+
+    __slots__ = ("initial", "read", "tensor", "written")
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+        self.initial = tensor._grad
+        self.read = False
+        self.written = False
+
+
+class Predicate:
+    """A value that steered Python: ``bool(t)``, ``t.item()``."""
+
+    __slots__ = ("seen", "source", "value")
+
+    def __init__(self, value: Value, seen: Any, source: Source | None) -> None:
+        self.value = value
+        self.seen = seen
+        self.source = source

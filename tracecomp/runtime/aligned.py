@@ -1,0 +1,85 @@
+"""New arrays that begin at a cache line, which numpy's own large ones do not: stores can then go past the caches."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from tracecomp.codegen.text import native
+from tracecomp.codegen.threads import allocator
+from tracecomp.ir.arrays import SMALL_BYTES
+from tracecomp.ir.loops import LINE
+from tracecomp.runtime import object_cache as cache_files
+from tracecomp.runtime.malloc import use_large_pages
+
+Array = np.ndarray[Any, Any]
+Make = Callable[[tuple[int, ...], Any], Array]
+
+# Places in numpy's table of C functions.
+_SET_HANDLER, _DEFAULT_HANDLER = 304, 306
+_NAME = b"mem_handler"
+
+
+class _Handler(ctypes.Structure):
+    """numpy's ``PyDataMem_Handler``."""
+
+    _fields_ = (
+        ("name", ctypes.c_char * 127),
+        ("version", ctypes.c_uint8),
+        ("context", ctypes.c_void_p),
+        ("malloc", ctypes.c_void_p),
+        ("calloc", ctypes.c_void_p),
+        ("realloc", ctypes.c_void_p),
+        ("free", ctypes.c_void_p),
+    )
+
+
+def maker(nbytes: int) -> Make:
+    """What makes arrays of so many bytes, from shape and dtype."""
+    return (_aligned() if nbytes > SMALL_BYTES else None) or np.empty
+
+
+@cache
+def _aligned() -> Make | None:
+    """Makes arrays at cache lines; None where numpy is laid out in an unknown way."""
+    try:
+        version, set_handler = _numpy_allocator()
+        process = ctypes.CDLL(None)
+        for name in allocator.SYMBOLS:
+            native.add_symbol(name, ctypes.cast(process[name], ctypes.c_void_p).value or 0)
+    except (AttributeError, OSError, TypeError, ValueError):
+        return None
+    library = cache_files.library(allocator.TEXT, native.host_target())
+    functions = (library.address(name) for name in ("tc_malloc", "tc_calloc", "tc_realloc", "tc_free"))
+    handler = _Handler(b"cache_lines", version, None, *functions)
+    for lasting in (library, handler):  # arrays may be freed when all modules are gone
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(lasting))
+    new = ctypes.pythonapi.PyCapsule_New
+    new.restype, new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+    capsule = new(ctypes.addressof(handler), _NAME, None)
+
+    def empty(shape: tuple[int, ...], dtype: Any) -> Array:
+        before = set_handler(capsule)
+        try:
+            array = np.empty(shape, dtype)
+        finally:
+            set_handler(before)
+        use_large_pages(array.ctypes.data, array.nbytes)
+        return array
+
+    return empty if empty((SMALL_BYTES,), np.uint8).ctypes.data % LINE == 0 else None
+
+
+def _numpy_allocator() -> tuple[int, Callable[[Any], Any]]:
+    """The version of numpy's allocators, and the function that sets the current one and returns the one before."""
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    core: Any = np._core.multiarray  # type: ignore[attr-defined]
+    table = ctypes.cast(pointer(core._ARRAY_API, None), ctypes.POINTER(ctypes.c_void_p))
+    default = ctypes.cast(table[_DEFAULT_HANDLER], ctypes.POINTER(ctypes.py_object)).contents.value
+    set_handler = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(table[_SET_HANDLER])
+    return int(_Handler.from_address(pointer(default, _NAME)).version), set_handler
