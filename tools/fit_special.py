@@ -1,6 +1,6 @@
-"""Write ``tracecomp/functional/tables.py``: polynomials of special functions, fitted with mpmath.
+"""Write ``tracecomp/functional/special/tables.py``: polynomials of special functions, fitted with mpmath.
 
-    python tools/fit_special.py > tracecomp/functional/tables.py
+    python tools/fit_special.py > tracecomp/functional/special/tables.py
 
 Each approximates a smooth function on [-1, 1] of a mapped argument: its Chebyshev series, whose terms below 1e-17 of
 the largest are dropped, written in powers. Where powers would cancel 3 digits more it stays a Chebyshev series.

@@ -1,6 +1,6 @@
 """Threads of compiled programs: how many, and the pool of those that help the calling thread.
 
-Workers are Python daemon threads parked in a native loop (``codegen/sync.py``), outside the interpreter lock.
+Workers are Python daemon threads parked in a native loop (``codegen/threads/sync.py``), outside the interpreter lock.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The memory that describes a call to native code: tables of guards, operands and results, and where objects hold what.
 
 A record is a header of words and then the rows of each table, words as well. All are written once, when a call is made
-ready; native code (``call_stub.py``) reads them and keeps what it found in the rows.
+ready; native code (``codegen/calls/call_stub.py``) reads them and keeps what it found in the rows.
 """
 
 from __future__ import annotations

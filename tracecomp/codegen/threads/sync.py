@@ -20,7 +20,7 @@ no worker ever runs a chunk with the wrong job's data, however late it is:
 * Workers whose index is not below the threads of the call take no part: scratch memory is by index.
 * One call has the pool at a time (``taken``); others run their loops alone, with the same results.
 
-How they wait stands in ``waiting.py``; workers watch the job number.
+How they wait stands in ``codegen/threads/waiting.py``; workers watch the job number.
 """
 
 from __future__ import annotations

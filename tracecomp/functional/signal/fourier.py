@@ -1,4 +1,4 @@
-"""``torch.fft``: every transform is one of three primitives on resized operands (``ops/fourier.py``)."""
+"""``torch.fft``: every transform is one of three primitives on resized operands (``ops/fourier/fourier.py``)."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def _loop(
     ins: Sequence[Buffer], outs: Sequence[Buffer], in_types: Sequence[TensorType], out_types: Any, *, form: str,
     forward: bool, scale: float, apart_in: bool, apart_out: bool,
 ) -> list[Stmt]:  # fmt: skip
-    """Statements over the operand and the table of roots that ``passes/transforms.py`` adds to it."""
+    """Statements over the operand and the table of roots that ``passes/graph/fourier.py`` adds to it."""
     *given, table = ins
     if outs[0].size == 0:
         return []

@@ -42,7 +42,7 @@ class Scratch:
 
 
 class Transform:
-    """One transform of (rows, points, inner), with roots from ``table``; see ``ops/dft.py``.
+    """One transform of (rows, points, inner), with roots from ``table``; see ``ops/fourier/dft.py``.
 
     ``ins`` and ``outs`` are one buffer each, or two where real and imaginary parts lie apart.
     """

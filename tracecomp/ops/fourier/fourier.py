@@ -1,4 +1,4 @@
-"""Discrete Fourier transforms. numpy says what they mean; compiled, they are made of ``dft`` (``ops/dft.py``).
+"""Discrete Fourier transforms. numpy says what they mean; compiled, they are made of ``dft`` (``ops/fourier/dft.py``).
 
 Three primitives, each of which is the derivative of another: complex to complex, real to half spectrum, and half
 spectrum to real. The last of ``axes`` is the halved one. ``norm`` is numpy's and PyTorch's: "backward" divides inverse

@@ -35,14 +35,14 @@ from tracecomp.passes.nests.scalar_exprs import Block, Evaluator, Params
 
 ACCUMULATOR = "c"
 MULTIPLY_ADDS = 1.5
-"""In the time of one unit of ``cost.py``."""
+"""In the time of one unit of ``passes/cost/scalar_cost.py``."""
 
 
 @dataclass
 class Operand:
     """How one operand's element is loaded: statements, then the expression.
 
-    ``inside``: it is made in the same kernel, by blocks of rows (``row_blocks.py``).
+    ``inside``: it is made in the same kernel, by blocks of rows (``passes/row_fusion/row_tiles.py``).
     """
 
     stmts: list[Stmt]
@@ -206,7 +206,7 @@ def labelled_bilinear(group: Group, stored: list[Value], params: Params) -> Bili
     flat = linear([index(v) for v in out], [v.extent for v in out])
     block = evaluator.block = Block()
     places = [unravel(flat, v.shape) for v in stored]
-    found = [evaluator.read(v, at) for v, at in zip(stored, places, strict=True)]  # before any store: see nest.py
+    found = [evaluator.read(v, at) for v, at in zip(stored, places, strict=True)]  # before any store: see passes/nests/loop_nest.py
     for value, at, expr in zip(stored, places, found, strict=True):
         block.stmts.append(params.store(value, linear(at, value.shape), expr))
     alone: list[Stmt] = [Store(Buffer("result", dtype, root.outputs[0].type.numel), flat, acc)]
