@@ -17,7 +17,7 @@ def test_kernels_with_work_and_lines() -> None:
     product = found.kernels[0]
     assert product.operations >= 2 * 128 * 64 * 32
     assert product.nbytes >= 4 * (128 * 64 + 64 * 32)
-    assert "test_compile_profile.py" in product.source
+    assert "test_kernel_profile.py" in product.source
     assert 0 < product.seconds <= found.seconds
     assert product.share > 0
     assert product.name in str(found)

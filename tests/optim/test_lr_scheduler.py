@@ -67,7 +67,7 @@ def test_an_optimizer_after_its_schedule_is_refused() -> None:
         schedule.step()
         opt.step()
 
-    with pytest.raises(CaptureError, match=r"reads lr, at .*test_compile_schedules.py:\d+, after a schedule's step"):
+    with pytest.raises(CaptureError, match=r"reads lr, at .*test_lr_scheduler.py:\d+, after a schedule's step"):
         torch.compile(step)()
 
 
@@ -81,5 +81,5 @@ def test_a_schedule_that_depends_on_the_call_is_refused() -> None:
         schedule.step(loss)
         return loss
 
-    with pytest.raises(CaptureError, match=r"ReduceLROnPlateau.step at .*test_compile_schedules.py:\d+ depends on"):
+    with pytest.raises(CaptureError, match=r"ReduceLROnPlateau.step at .*test_lr_scheduler.py:\d+ depends on"):
         torch.compile(step)(torch.ones(2))

@@ -276,7 +276,7 @@ def test_numpy_is_refused_with_the_line() -> None:
     def step(x: Any) -> Any:
         return float(x.numpy().sum())
 
-    with pytest.raises(CaptureError, match=r"test_compile_guards.py:\d+.*fullgraph=False"):
+    with pytest.raises(CaptureError, match=r"test_guards.py:\d+.*fullgraph=False"):
         compiled(step)(torch.ones(3))
 
 
@@ -322,7 +322,7 @@ def test_state_that_never_settles_is_refused() -> None:
         return x
 
     c = compiled(step)
-    with pytest.raises(CaptureError, match=r"leaves new tensors behind, made at .*test_compile_guards.py:\d+"):
+    with pytest.raises(CaptureError, match=r"leaves new tensors behind, made at .*test_guards.py:\d+"):
         for _ in range(10):
             c(torch.ones(2))
     c = compiled(step, fullgraph=False)
@@ -410,7 +410,7 @@ def test_too_many_paths_are_refused() -> None:
     c = compiled(lambda x: x * round(x.sum().item(), 3))
     with (
         pytest.raises(CaptureError, match=r"64 recordings were made in a row .*Python needs the value there"),
-        pytest.warns(UserWarning, match=r"recorded 8 times for the number at .*test_compile_guards.py:\d+, now 18.0"),
+        pytest.warns(UserWarning, match=r"recorded 8 times for the number at .*test_guards.py:\d+, now 18.0"),
     ):
         for i in range(100):
             c(torch.full((2,), float(i)))
@@ -422,7 +422,7 @@ def test_text_of_tensors_is_made_by_recorded_calls_only() -> None:
         return x * 2
 
     c = compiled(step)
-    with pytest.warns(UserWarning, match=r"a tensor is printed or formatted at .*test_compile_guards.py:\d+"):
+    with pytest.warns(UserWarning, match=r"a tensor is printed or formatted at .*test_guards.py:\d+"):
         c(torch.ones(2))
     c(torch.ones(2))
 

@@ -182,7 +182,7 @@ def test_a_number_kept_elsewhere_is_refused_and_nothing_but_plain_numbers_is_lef
         return x * 2
 
     c = torch.compile(step)
-    with pytest.raises(CaptureError, match=r"keeps numbers that it has read, at .*test_compile_numbers.py:\d+"):
+    with pytest.raises(CaptureError, match=r"keeps numbers that it has read, at .*test_sym_scalar.py:\d+"):
         for n in range(8):
             c(torch.full((2,), float(n)))
     assert all(type(v) is float for v in log.lines)
