@@ -206,7 +206,7 @@ def labelled_bilinear(group: Group, stored: list[Value], params: Params) -> Bili
     flat = linear([index(v) for v in out], [v.extent for v in out])
     block = evaluator.block = Block()
     places = [unravel(flat, v.shape) for v in stored]
-    # All reads before any store: see passes/nests/loop_nest.py.
+    # before any store: see passes/nests/loop_nest.py
     found = [evaluator.read(v, at) for v, at in zip(stored, places, strict=True)]
     for value, at, expr in zip(stored, places, found, strict=True):
         block.stmts.append(params.store(value, linear(at, value.shape), expr))
