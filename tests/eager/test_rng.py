@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tracecomp as torch
+from tracecomp.eager import rng
 
 
 def test_seed_determines_the_stream() -> None:
@@ -20,7 +21,7 @@ def test_seed_determines_the_stream() -> None:
 
 def test_draws_do_not_overlap() -> None:
     generator = torch.Generator().manual_seed(1)
-    many = [torch.random.bits((7,), generator).tolist() for _ in range(50)]
+    many = [rng.bits((7,), generator).tolist() for _ in range(50)]
     assert len({v for draw in many for v in draw}) == 350
 
 
@@ -69,15 +70,15 @@ def test_compiled_draws_continue_the_same_stream() -> None:
 
 
 def test_many_compiled_draws_are_the_eager_ones() -> None:
-    compiled = torch.compile(lambda: torch.random.bits((100_001,), torch.random.default_generator))
+    compiled = torch.compile(lambda: rng.bits((100_001,), torch.random.default_generator))
     for _ in range(3):
         state = torch.get_rng_state()
         found = compiled()
         torch.set_rng_state(state)
-        assert torch.equal(found, torch.random.bits((100_001,), torch.random.default_generator))
+        assert torch.equal(found, rng.bits((100_001,), torch.random.default_generator))
 
 
 def test_bits_are_uniform() -> None:
-    bits = torch.random.bits((100_000,), torch.Generator().manual_seed(0)).numpy().view(np.uint32)
+    bits = rng.bits((100_000,), torch.Generator().manual_seed(0)).numpy().view(np.uint32)
     counts = [(bits >> k & 1).mean() for k in range(32)]
     assert max(abs(c - 0.5) for c in counts) < 0.01

@@ -103,7 +103,7 @@ _REPRODUCTION = '''\
 
 from tracecomp.ir.parser import parse_graph
 from tracecomp.ir.verify import verify
-from tracecomp.passes.manager import PIPELINE
+from tracecomp.passes.pipeline import PIPELINE
 from tracecomp.passes.rewrite import Log
 
 GRAPH = r"""
