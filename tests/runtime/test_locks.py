@@ -12,7 +12,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 
 _START = """
 import os, threading, time
-from tracecomp.locks import Lock
+from tracecomp.base.locks import Lock
 held, free = threading.Event(), threading.Event()
 def hold(lock):
     with lock:
@@ -61,7 +61,7 @@ def test_lock_of_the_forking_thread_stays_its_own() -> None:
 def test_fork_waits_for_llvm() -> None:
     run(
         "import llvmlite.binding as llvm\n"
-        "from tracecomp.codegen import native\n"
+        "from tracecomp.codegen.text import native\n"
         "native.host_target()\n"
         "def pause():\n"
         "    if threading.current_thread() is thread and not held.is_set():\n"
