@@ -27,13 +27,13 @@ def enabled() -> Iterator[None]:
 @pytest.mark.parametrize("before", [True, False])
 def test_the_collector_rests_while_passes_run(before: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[bool] = []
-    run = passes.manager.run
+    run = passes.pipeline.run
 
     def noted(*args: Any) -> Any:
         found.append(gc.isenabled())
         return run(*args)
 
-    monkeypatch.setattr(passes.manager, "run", noted)
+    monkeypatch.setattr(passes.pipeline, "run", noted)
     compiled = tracecomp.compile(lambda x: x.sin() + 1)
     (gc.enable if before else gc.disable)()
     with config.override(cache_dir=str(tmp_path)):

@@ -14,8 +14,8 @@ import tracecomp as torch
 from tracecomp import passes
 
 built = []
-original = passes.manager.run
-passes.manager.run = lambda *a, **k: (built.append(1), original(*a, **k))[1]
+original = passes.pipeline.run
+passes.pipeline.run = lambda *a, **k: (built.append(1), original(*a, **k))[1]
 
 @torch.compile
 def f(x, i):
