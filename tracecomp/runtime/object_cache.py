@@ -22,9 +22,11 @@ from tracecomp.codegen.text.target import Target
 from tracecomp.runtime.private_files import make_folder, open_file
 
 try:
-    import fcntl
+    from fcntl import LOCK_EX, LOCK_NB, flock
 except ImportError:  # Windows, where a file that somebody has open cannot be deleted anyway
-    fcntl = None  # type: ignore[assignment]
+    _has_locks = False
+else:
+    _has_locks = True
 
 LIMIT_BYTES = 512 * 2**20
 WRITES_PER_TRIM = 64
@@ -153,10 +155,10 @@ def _write(folder: Path, key: str, code: bytes) -> None:
 
 def _lock(handle: int) -> bool:
     """Take a file's lock; False where another process has it, or there are no locks."""
-    if fcntl is None:
+    if not _has_locks:
         return False
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        flock(handle, LOCK_EX | LOCK_NB)
     except OSError:
         return False
     return True
