@@ -49,7 +49,7 @@ def test_gradients_are_the_formulas() -> None:
 
 
 def test_bad_calls_name_what_is_wrong() -> None:
-    with pytest.raises(RuntimeError, match="mat1 and mat2|shape|size"):
+    with pytest.raises(RuntimeError, match=r"2.*3.*4.*5"):
         torch.ones(2, 3) @ torch.ones(4, 5)
 
 
