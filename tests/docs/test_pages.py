@@ -1,0 +1,26 @@
+"""What the documentation shows is what the code does; ``pytest tests/docs --update`` writes it anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.docs.blocks import with_real_output
+
+ROOT = Path(__file__).parents[2]
+PAGES = ["README.md"]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_outputs_on_the_page_are_those_of_its_code(page: str, tmp_path: Path, pytestconfig: pytest.Config) -> None:
+    path = ROOT / page
+    found = with_real_output(path.read_text(), tmp_path)
+    if pytestconfig.getoption("--update"):
+        path.write_text(found)
+    assert found == path.read_text(), "if this change is meant: pytest tests/docs --update"
+
+
+def test_a_wrong_output_is_noticed(tmp_path: Path) -> None:
+    page = "```python\nprint(1 + 1)\n```\n\n```text\n3\n```\n"
+    assert with_real_output(page, tmp_path) == page.replace("3", "2")
