@@ -125,7 +125,7 @@ def marked(room: Module) -> object:
     return pytest.param(room, marks=pytest.mark.xfail(strict=True) if room in CIRCLES_TO_CUT else ())
 
 
-@pytest.mark.parametrize("room", map(marked, rooms()), ids=str)
+@pytest.mark.parametrize("room", [marked(room) for room in rooms()], ids=str)
 def test_files_and_folders_of_a_room_import_each_other_in_no_circle(room: Module) -> None:
     graph = networkx.DiGraph(arrows(room).keys())
     circles = [sorted(c) for c in networkx.strongly_connected_components(graph) if len(c) > 1]
