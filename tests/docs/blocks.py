@@ -45,7 +45,7 @@ def _run(code: str, namespace: dict[str, Any], folder: Path) -> str | None:
     path.write_text(code)
     with redirect_stdout(StringIO()) as out:
         exec(compile(code, str(path), "exec"), namespace)
-    return out.getvalue().replace(f"{folder}/", "")
+    return out.getvalue().replace(f"{folder}/", "").rstrip("\n") + "\n"
 
 
 def _session(text: str, folder: Path) -> Iterator[str]:
