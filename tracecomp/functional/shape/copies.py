@@ -7,6 +7,7 @@ from typing import Any
 
 from tracecomp.eager.tensor import Tensor, own
 from tracecomp.functional.dims import wrap_dim
+from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.promotion import cast
 from tracecomp.functional.publish import function
 from tracecomp.functional.shape.joining import chunk, split, split_with_sizes, unbind
@@ -34,7 +35,8 @@ def _publish_copy(name: str, fn: Callable[..., Any], public: str) -> None:
         return tuple(map(own, result)) if isinstance(result, tuple) else own(result)
 
     run.__name__, run.__doc__ = public, f":func:`{name}` as a copy."
-    function(method=public.startswith("unsafe") or public == "narrow_copy")(run)
+    to = "torch Tensor" if public.startswith("unsafe") or public == "narrow_copy" else "torch"
+    function(to=to, takes=ALL)(run)
 
 
 def detach(input: Tensor) -> Tensor:
@@ -57,7 +59,7 @@ def slice_bounds(extent: int, start: int | None, end: int | None, step: int) -> 
     return a, max(a, b)
 
 
-@function(only_method=True)
+@function(to="Tensor", takes=ALL)
 def slice_(input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:
     """``input[start:end:step]`` along ``dim``, as a view."""
     axis = wrap_dim(dim, input.ndim)
@@ -89,13 +91,13 @@ def _replaced(input: Tensor, src: Tensor, seen: Callable[[Tensor], Tensor], name
     return copy
 
 
-@function(composite=True)
+@function(takes=ALL, composite=True)
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """A copy of ``input`` with ``src`` at ``index`` of ``dim``."""
     return _replaced(input, src, lambda x: select(x, dim, index), "select_scatter")
 
 
-@function(composite=True)
+@function(takes=ALL, composite=True)
 def slice_scatter(
     input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Tensor:
@@ -112,7 +114,7 @@ def slice_scatter(
     )
 
 
-@function(composite=True)
+@function(takes=ALL, composite=True)
 def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """A copy of ``input`` with ``src`` on a diagonal."""
     return _replaced(
