@@ -189,6 +189,7 @@ def store_inplace(target: Tensor, result: Tensor) -> Tensor:
 def in_place(call: Callable[..., Any], name: str) -> Callable[..., Any]:
     """``call`` as the method ``name`` that writes its result into its first operand."""
 
+    @functools.wraps(call)
     def run(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         return store_inplace(input, call(before_write(input, args), *args, **kwargs))
 

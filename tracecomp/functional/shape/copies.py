@@ -44,8 +44,11 @@ def detach(input: Tensor) -> Tensor:
     return input.detach()
 
 
-for _fn in (as_strided, diagonal, expand, narrow, permute, select, split, split_with_sizes, squeeze, t, transpose,
-            unbind, unfold, unsqueeze, view, detach):  # fmt: skip
+_VIEWS: tuple[Callable[..., Any], ...] = (
+    as_strided, diagonal, expand, narrow, permute, select, split, split_with_sizes, squeeze, t, transpose, unbind,
+    unfold, unsqueeze, view, detach,
+)  # fmt: skip
+for _fn in _VIEWS:
     _publish_copy(_fn.__name__, _fn, f"{_fn.__name__}_copy")
 for _fn in (chunk, split, split_with_sizes):
     _publish_copy(_fn.__name__, _fn, f"unsafe_{_fn.__name__}")

@@ -300,7 +300,9 @@ def _publish_in_place(fn: Callable[..., Tensor], to: str) -> None:
     function(to=to)(run)
 
 
-for _fn in (hardtanh, elu, leaky_relu, relu):
+_HERE: tuple[Callable[..., Tensor], ...] = (hardtanh, elu, leaky_relu, relu)
+_IN_TORCH: tuple[Callable[..., Tensor], ...] = (threshold, rrelu, selu, celu)
+for _fn in _HERE:
     _publish_in_place(_fn, "nn.functional")
-for _fn in (threshold, rrelu, selu, celu):
+for _fn in _IN_TORCH:
     _publish_in_place(_fn, "nn.functional torch")
