@@ -6,7 +6,6 @@ of its tensors is of a type that it takes.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -35,7 +34,6 @@ def accepting(fn: Callable[..., Any], name: str, takes: Kinds) -> Callable[..., 
     if not refused:
         return fn
 
-    @functools.wraps(fn)
     def call(*args: Any, **kwargs: Any) -> Any:
         kinds = [x.dtype for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
         if kinds and all(dtype.kind in refused for dtype in kinds):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from types import CodeType
 from typing import Any, TypeVar, cast
 
 from tracecomp.eager.modes import grad_enabled, modes, no_grad, scope
@@ -71,21 +70,20 @@ def publish(value: Any, *places: str) -> None:
 
 
 def _callable(fn: Callable[..., Any], name: str, takes: Kinds, composite: bool) -> Callable[..., Any]:
-    if composite:
-        fn = _scoped(fn, name)
-    fn = accepting(fn, name, takes)
-    code = inspect.unwrap(fn).__code__
-    places = _tensor_places(fn, code)
+    code, kinds = fn.__code__, fn.__annotations__
+    positional = code.co_varnames[: code.co_argcount]
+    places = tuple(i for i, p in enumerate(positional) if kinds.get(p) == "Tensor")
     rest = code.co_varnames[code.co_argcount + code.co_kwonlyargcount] if code.co_flags & inspect.CO_VARARGS else ""
     real = "complex" not in takes
-    beside = real and _more_tensors(fn, code)
+    beside = real and any(_may_be_tensor(kinds.get(p, "")) for p in positional)
+    run = accepting(_scoped(fn, name) if composite else fn, name, takes)
 
     @functools.wraps(fn)
     def call(*args: Any, **kwargs: Any) -> Any:
         for place in places:
             if place < len(args):
                 if not isinstance(args[place], Tensor):
-                    _refuse(fn, name, place, args[place])
+                    _refuse(name, positional[place], place, args[place])
                 if real and args[place]._data.dtype.kind == "c":
                     refuse_complex(name, args)
         if beside:
@@ -95,16 +93,20 @@ def _callable(fn: Callable[..., Any], name: str, takes: Kinds, composite: bool) 
                 refuse_complex(name, kwargs.values())
             if rest in kwargs:
                 args = (*args, kwargs.pop(rest))
-            return _with_keywords(fn, name, args, kwargs)
-        return fn(*args)
+            return _with_keywords(run, kinds, name, args, kwargs)
+        return run(*args)
 
     call.__name__ = call.__qualname__ = name
     call.__takes__ = takes  # type: ignore[attr-defined]
     return casts(call)
 
 
+def _may_be_tensor(kind: str) -> bool:
+    """Whether what is annotated so may be a tensor and need not be one."""
+    return kind != "Tensor" and ("Tensor" in kind or "Operand" in kind)
+
+
 def _scoped(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
-    @functools.wraps(fn)
     def run(*args: Any, **kwargs: Any) -> Any:
         if modes.recorder is None:
             return fn(*args, **kwargs)
@@ -114,36 +116,26 @@ def _scoped(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
     return run
 
 
-def _tensor_places(fn: Callable[..., Any], code: CodeType) -> tuple[int, ...]:
-    """Positions of the parameters that must be tensors."""
-    return tuple(i for i, p in enumerate(code.co_varnames[: code.co_argcount]) if fn.__annotations__.get(p) == "Tensor")
-
-
-def _more_tensors(fn: Callable[..., Any], code: CodeType) -> bool:
-    """Whether positional parameters may be tensors that need not be ones."""
-    kinds = (fn.__annotations__.get(p, "") for p in code.co_varnames[: code.co_argcount])
-    return any(kind != "Tensor" and ("Tensor" in kind or "Operand" in kind) for kind in kinds)
-
-
-def _refuse(fn: Callable[..., Any], name: str, place: int, value: Any) -> None:
-    argument = inspect.unwrap(fn).__code__.co_varnames[place]
+def _refuse(name: str, argument: str, place: int, value: Any) -> None:
     raise TypeError(
         f"{name}(): argument '{argument}' (position {place + 1}) must be Tensor, not {type(value).__name__}"
     )
 
 
-def _with_keywords(fn: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _with_keywords(
+    run: Callable[..., Any], kinds: dict[str, Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     for other, ours in _RENAMED.items():
-        if other in kwargs and other not in fn.__annotations__:
+        if other in kwargs and other not in kinds:
             kwargs[ours] = kwargs.pop(other)
     if kwargs.get("dtype") is not None:
         kwargs["dtype"] = dtype_argument(kwargs["dtype"], name)
-    if "out" not in kwargs or "out" in fn.__annotations__:
-        return fn(*args, **kwargs)
+    if "out" not in kwargs or "out" in kinds:
+        return run(*args, **kwargs)
     out = kwargs.pop("out")
-    if isinstance(out, Tensor) and "layout" in fn.__annotations__:  # a factory makes what fits
+    if isinstance(out, Tensor) and "layout" in kinds:  # a factory makes what fits
         kwargs.setdefault("dtype", out.dtype)
-    result = fn(*args, **kwargs)
+    result = run(*args, **kwargs)
     return result if out is None else store(out, result, name)
 
 
