@@ -30,6 +30,11 @@ def test_tensors_modules_and_descriptors_of_version_0_1_are_unpickled() -> None:
     assert found["parameter"].tolist() == [1.5, -2.0]
     assert found["size"] == torch.Size([2, 3]) and type(found["size"]) is torch.Size
     assert found["device"] == torch.device("cpu") and type(found["device"]) is torch.device
-    assert found["dtype"] is torch.float32 and found["layout"] == torch.strided
+    assert found["dtype"] is torch.float32 and repr(found["layout"]) == "torch.strided"
     assert found["module"](torch.ones(1, 2)).shape == (1, 3)
     assert found["bool"].tolist() == [True, False]
+
+
+def test_layouts_and_formats_survive_pickling_as_themselves() -> None:
+    for one in (torch.strided, torch.channels_last, torch.preserve_format):
+        assert pickle.loads(pickle.dumps(one)) is one
