@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys as _sys
 from importlib import import_module as _import_module
 from math import e, inf, nan, pi
 from typing import Any
@@ -57,6 +58,10 @@ from tracecomp.ir.types import (
 )
 from tracecomp.ir.types import bool_ as bool
 from tracecomp.runtime.malloc import keep_freed
+
+# Pickles made by version 0.1.0 name these modules, which stand in ``eager`` now.
+for _old in ("device", "size", "tensor"):
+    _sys.modules[f"{__name__}.{_old}"] = _sys.modules[f"{__name__}.eager.{_old}"]
 
 _TORCH = _NAMESPACES["torch"]
 globals().update(_TORCH)
