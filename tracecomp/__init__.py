@@ -58,6 +58,7 @@ from tracecomp.ir.types import (
 )
 from tracecomp.ir.types import bool_ as bool
 from tracecomp.runtime.malloc import keep_freed
+from tracecomp.version import __version__
 
 # Pickles made by version 0.1.0 name these modules, which stand in ``eager`` now.
 for _old in ("device", "size", "tensor"):
@@ -108,4 +109,3 @@ float, double, half = float32, float64, float16
 cfloat, cdouble = complex64, complex128
 short, int, long = int16, int32, int64
 newaxis = None
-__version__ = "0.1.0"

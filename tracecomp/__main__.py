@@ -11,6 +11,7 @@ from tracecomp.base import config
 from tracecomp.base.errors import TracecompError, is_user_file
 from tracecomp.demo import demo
 from tracecomp.inspect.command import UsageError, subcommands
+from tracecomp.version import __version__
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -21,6 +22,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         epilog="environment:\n" + config.describe(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=f"tracecomp {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     subcommands(commands)
     commands.add_parser("demo", help="train two networks on handwritten digits, eagerly and compiled", add_help=False)
