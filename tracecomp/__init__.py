@@ -67,7 +67,7 @@ _LATER = {
     "special": "special", "linalg": "linalg", "fft": "fft",
     "signal": "signal", "masked": "masked", "cuda": "cuda", "backends": "backends",
     "accelerator": "accelerator", "jit": "jit", "fx": "fx", "serialization": "serialization",
-    "version": "version", "testing": "testing", "profiler": "profiler",
+    "version": "version", "torch_version": "torch_version", "as_torch": "torch_compat", "testing": "testing", "profiler": "profiler",
     "get_num_threads": "runtime.threads", "set_num_threads": "runtime.threads",
     "distributions": "distributions", "func": "func", "vmap": "func",
     "cond": "func.control", "while_loop": "func.control", "scan": "func.control", "amp": "amp", "autocast": "amp",
