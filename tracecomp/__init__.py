@@ -61,7 +61,7 @@ keep_freed()
 
 # Loaded when first used, so that importing the package and running eagerly stays cheap.
 _LATER = {
-    "compiled": "compiled", "Compiled": "compiled", "compile": "compiled", "compare": "inspect", "explain": "inspect",
+    "compiled": "compiled", "Compiled": "compiled", "compile": "compiler", "compiler": "compiler", "_dynamo": "_dynamo", "compare": "inspect", "explain": "inspect",
     "save": "serialization", "load": "serialization",
     "config": "base.config", "random": "random", "nn": "nn", "optim": "optim", "utils": "utils",
     "special": "special", "linalg": "linalg", "fft": "fft",
