@@ -62,7 +62,11 @@ def names_of(module: types.ModuleType) -> list[str]:
         if name.startswith("__") or isinstance(value, types.ModuleType) or (name.startswith("_") and not private):
             continue
         home = getattr(value, "__module__", None)
-        if name in exported or home in (module.__name__, None) or (private and str(home).startswith("torch")):
+        gathered = not exported and hasattr(module, "__path__") and str(home).startswith(module.__name__ + ".")
+        if (
+            name in exported or gathered or home in (module.__name__, None)
+            or (private and str(home).startswith("torch"))
+        ):  # fmt: skip
             names.append(name)
     hidden = "._" in module.__name__ and module.__name__ != "torch._C" and len(names) > LARGE
     return [] if hidden else sorted(names)

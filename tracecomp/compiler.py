@@ -23,7 +23,9 @@ __all__ = [
 ]  # fmt: skip
 
 F = TypeVar("F")
-BACKENDS = {"inductor": "native", "aot_eager": "native", "native": "native", "eager": "interpret", "interpret": "interpret"}
+BACKENDS = {
+    "inductor": "native", "aot_eager": "native", "native": "native", "eager": "interpret", "interpret": "interpret",
+}  # fmt: skip
 MODES = ("default", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
 
 
@@ -45,7 +47,9 @@ def compile(
             **ours,
         )  # fmt: skip
     if mode is not None and options is not None:
-        raise RuntimeError(at_user_line("Either mode or options can be specified, but both can't be specified at once."))
+        raise RuntimeError(
+            at_user_line("Either mode or options can be specified, but both can't be specified at the same time.")
+        )
     if mode is not None and mode not in MODES:
         raise RuntimeError(at_user_line(f"Unrecognized mode={mode}, should be one of: {', '.join(MODES)}"))
     if backend not in BACKENDS:

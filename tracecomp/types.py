@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 from tracecomp.eager.device import device as _device
 from tracecomp.eager.size import Size
 from tracecomp.eager.tensor import Tensor
-from tracecomp.ir.types import DType as _dtype
 
 __all__ = ["Device", "FileLike", "Number", "Storage"]
 

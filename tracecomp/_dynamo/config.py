@@ -19,7 +19,8 @@ def patch(*settings: Any, **more: Any) -> Iterator[None]:
     """Settings for a block: ``patch("name", value)``, ``patch({"name": value})`` or ``patch(name=value)``."""
     new = dict(settings[0]) if settings and isinstance(settings[0], dict) else dict([settings] if settings else [])
     own = globals()
-    before = {name: own[name] for name in (new := new | more) if name in own}
+    new.update(more)
+    before = {name: own[name] for name in new if name in own}
     own.update(new)
     try:
         yield

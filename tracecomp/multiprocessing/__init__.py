@@ -16,8 +16,8 @@ from typing import Any
 
 from tracecomp.multiprocessing import reductions
 
-__all__ = [  # noqa: PLE0604
-    *multiprocessing.__all__,  # type: ignore[attr-defined]
+__all__ = [
+    *multiprocessing.__all__,
     "ProcessContext", "ProcessException", "ProcessExitedException", "ProcessRaisedException",
     "get_all_sharing_strategies", "get_sharing_strategy", "reductions", "set_sharing_strategy", "spawn",
     "start_processes",

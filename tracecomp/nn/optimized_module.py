@@ -33,7 +33,7 @@ class OptimizedModule(Module):
         return self._compiled(*args, **kwargs)
 
     @property
-    def training(self) -> bool:  # type: ignore[override]
+    def training(self) -> bool:
         """The mode of the original module."""
         mode: bool = self._orig_mod.training
         return mode

@@ -15,7 +15,7 @@ SITE = Path(__file__).parent / "site"
 
 
 def activate(folder: str) -> ModuleType:
-    """The module ``torch``, from now on tracecomp; the package ``torch`` in ``folder`` calls this when it is imported."""
+    """The module ``torch``, from now on tracecomp. The package ``torch`` in ``folder`` calls this when imported."""
     finder = next((f for f in sys.meta_path if isinstance(f, TorchFinder)), None)
     if finder is None:
         finder = TorchFinder(folder)
@@ -46,7 +46,7 @@ class as_torch:
         self.was_active = any(isinstance(f, TorchFinder) for f in sys.meta_path)
         if present is not None and not self.was_active:
             raise RuntimeError(
-                f"as_torch(): PyTorch is imported already, from {present.__file__}. Call it before anything imports torch."
+                f"as_torch(): PyTorch is imported already ({present.__file__}); call it before all that imports torch"
             )
         self.path = os.environ.get("PYTHONPATH")
         if self.was_active:

@@ -1,4 +1,4 @@
-"""The distribution ``torch`` of an environment: installed from ``site``, removed, looked at; PyTorch is never touched."""
+"""The distribution ``torch`` of an environment: put there from ``site``, removed, looked at; never PyTorch itself."""
 
 from __future__ import annotations
 

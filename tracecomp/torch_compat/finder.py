@@ -101,7 +101,7 @@ class TorchFinder(MetaPathFinder):
     ) -> ModuleSpec | None:
         if fullname == "torch":
             return self.package()
-        if not (fullname.startswith("torch.") or fullname in _OTHER_HOMES):
+        if not (fullname in _OTHER_HOMES or (fullname.startswith("torch.") and _top(fullname) in table())):
             return None
         module = _own_module(home_of(fullname))
         if module is not None:
@@ -119,6 +119,11 @@ class TorchFinder(MetaPathFinder):
         spec = ModuleSpec("torch", _Existing(module), origin=module.__file__, is_package=True)
         spec.submodule_search_locations = module.__path__ = [f"{self.folder}/torch"]
         return spec
+
+
+def _top(name: str) -> str:
+    """``torch.nn`` for ``torch.nn.modules.conv``."""
+    return ".".join(name.split(".")[:2])
 
 
 def _own_module(name: str) -> ModuleType | None:

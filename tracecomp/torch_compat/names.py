@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from tracecomp.version import __version__ as TORCH_VERSION
+from tracecomp import version
 
-ISSUES = "docs/ecosystem.md lists what runs"
+TORCH_VERSION = version.__version__
+_LISTED = "docs/ecosystem.md lists what runs"
 _ADVICE = (
     ("torch.distributed", "tracecomp runs in one process: leave the strategy for several processes out"),
     ("torch.cuda", "tracecomp runs on the CPU: ask torch.cuda.is_available() first"),
@@ -32,5 +33,5 @@ def torch_has(module: str, name: str) -> bool:
 
 def absent(path: str) -> str:
     """The sentence that says that ``path`` is PyTorch's and not here, and what to do."""
-    advice = next((text for prefix, text in _ADVICE if path.startswith(prefix)), ISSUES)
+    advice = next((text for prefix, text in _ADVICE if path.startswith(prefix)), _LISTED)
     return f"{path} is part of PyTorch {TORCH_VERSION.partition('+')[0]} but not of tracecomp: {advice}"

@@ -10,6 +10,8 @@ from __future__ import annotations
 import dis
 import inspect
 from abc import ABCMeta
+from importlib import import_module
+from importlib.util import find_spec
 from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
@@ -67,11 +69,14 @@ class TorchModule(ModuleType):
 
 def missing(module: str, name: str, importing: bool) -> Any:
     """What reading ``module.name``, which is not there, gives: a stand-in, or AttributeError."""
-    if name.startswith("__") or not torch_has(module, name):
+    path = f"{module}.{name}"
+    if path in table() and (importing or find_spec(path) is not None):  # a module, which torch has imported itself
+        return import_module(path)
+    if path not in table() and (name.startswith("__") or not torch_has(module, name)):
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
     if importing:
-        return stand_in(f"{module}.{name}")
-    raise AttributeError(absent(f"{module}.{name}"))
+        return stand_in(path)
+    raise AttributeError(absent(path))
 
 
 def torch_name(module: str) -> str:
