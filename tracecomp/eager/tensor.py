@@ -63,12 +63,12 @@ class Tensor(TensorFields, TensorInterface):
     A view holds the tensor it looks at (``_base``) and the chain of view primitives between them (``_chain``). It is
     *linked* when its gradient history follows the base's. A linked view whose storage was written since it was last
     looked at (``_seen``) takes its history from the base again. A detached alias only remembers, weakly, the tensor
-    whose memory it is (``_source``), and holds it (``_owner``) while a call is recorded.
+    whose memory it is (``_source``). While a call is recorded, ``_value`` is what it is worth in the graph, ``_look``
+    what it looks at.
     """
 
     _base: Tensor | None = None
     _source: weakref.ref[Tensor] | None = None
-    _owner: Tensor | None = None
     _chain: tuple[View, ...] = ()
     _unwritable: str | None = None
     _output_nr: int = 0
@@ -77,6 +77,7 @@ class Tensor(TensorFields, TensorInterface):
     _post_hooks: dict[int, Any] | None = None
     _inference: bool = False
     _value: Any = None
+    _look: Any = None
     __array_priority__ = 1000
 
     @staticmethod
