@@ -26,7 +26,7 @@ def main() -> int:
             found = check(p, ways)
             if found is not None:
                 p, found = shrink(p, ways)
-        except Exception:  # noqa: BLE001
+        except Exception:
             found = traceback.format_exc()
         if found is not None:
             failures += 1

@@ -88,7 +88,8 @@ def smaller(p: Program) -> list[Program]:
     found += [replace(p, derive=p.derive - 1)] if p.derive else []
     found += [replace(p, apart=False)] if p.apart else []
     for k, (name, i, j) in enumerate(p.body):
-        found += [replace(p, body=(*p.body[:k], x, *p.body[k + 1 :])) for x in ((name, 0, j), (name, i, 0)) if x != (name, i, j)]
+        for x in {(name, 0, j), (name, i, 0)} - {(name, i, j)}:
+            found.append(replace(p, body=(*p.body[:k], x, *p.body[k + 1 :])))
     return found
 
 
@@ -240,7 +241,7 @@ class Case:
         return leaves
 
     def _input(self, x: Input, leaves: list[Any]) -> Any:
-        leaf, data = leaves[x.base % len(leaves)]
+        leaf, _ = leaves[x.base % len(leaves)]
         if leaf.requires_grad and x.handle == "as it is":
             leaf = leaf * 1
         found = leaf
@@ -270,7 +271,7 @@ class Case:
             warnings.simplefilter("ignore")
             try:
                 results = list(self.fn(*given))
-            except Exception as error:  # noqa: BLE001
+            except Exception as error:
                 return type(error), str(error)
             tensors = [*results, *given, *self.captured.values()]
             seen.append([shown(t) for t in tensors])

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from tracecomp.compiled.autograd import CompiledNode, Freed
-from tracecomp.eager.grad_fn import View, look
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor
+from tracecomp.eager.tensor_base import View
+from tracecomp.eager.views import look
 from tracecomp.record.binding import tensor_of
 from tracecomp.record.results import Followed, Given, Held, History, Plain, Result, Seen
 

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from tracecomp.base.errors import CaptureError, Source, user_source
-from tracecomp.eager.aliasing import above
-from tracecomp.eager.grad_fn import Node, View, look, node_count, write
 from tracecomp.eager.modes import modes, no_grad, unrecorded
 from tracecomp.eager.tensor import Size, Tensor, gradient_edge
+from tracecomp.eager.tensor_base import Node, View, above, node_count
+from tracecomp.eager.views import look, write
 from tracecomp.ir.graph import Graph, Origin, Value
 from tracecomp.ir.op import Op
 from tracecomp.ir.types import TensorType, float64, from_numpy_dtype
@@ -346,7 +346,7 @@ class Recorder(LeadingSizes):
 
     def above(self, t: Tensor) -> Tensor | None:
         """The tensor that ``t``, which comes from outside, is a view or an alias of."""
-        return None if id(t) in self.arguments or id(t) in self.places else above(t)
+        return None if id(t) in self.arguments or id(t) in self.places else cast("Tensor | None", above(t))
 
     def root(self, t: Tensor) -> tuple[Tensor, tuple[View, ...]]:
         """The tensor whose cell the memory of ``t`` has, and the views that lead from there to ``t``."""

@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.eager.grad_fn import OpNode, View, look
+from tracecomp.eager.grad_fn import OpNode
 from tracecomp.eager.tensor import Tensor, gradient_edge
+from tracecomp.eager.tensor_base import View
+from tracecomp.eager.views import look
 from tracecomp.ir.graph import Value
 from tracecomp.ir.op import OPS
 from tracecomp.ops.autodiff import Sym

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tracecomp.base.errors import Source
-from tracecomp.eager.grad_fn import View
 from tracecomp.eager.tensor import Tensor
+from tracecomp.eager.tensor_base import View
 from tracecomp.ir.graph import Value
 
 if TYPE_CHECKING:
