@@ -61,7 +61,7 @@ def of_one_written(torch: Any, x: Any, w: Any) -> Any:
 def of_an_argument_written(torch: Any, x: Any, w: Any) -> Any:
     x.add_(1)
     x[0].mul_(2)
-    return x[1], x
+    return x[-1], x
 
 
 def in_another_order(torch: Any, x: Any, w: Any) -> Any:
@@ -94,7 +94,7 @@ ARGUMENTS: dict[str, Callable[[Any], Any]] = {
 def seen(torch: Any, results: list[Any], given: list[Any]) -> list[Any]:
     """Values, layouts, and what shares memory with what, before and after a write to the first result."""
     tensors = [*results, *given]
-    told: list[Any] = [[(strides(t), t.storage_offset(), t.requires_grad, t._version, t._is_view()) for t in tensors]]
+    told: list[Any] = [[(*layout(t), t.requires_grad, t._version, t._is_view()) for t in tensors]]
     told.append([next(k for k, o in enumerate(tensors) if o is t) for t in tensors])
     told.append([t.tolist() for t in tensors])
     for t in (results[0], results[-1]):
@@ -106,9 +106,11 @@ def seen(torch: Any, results: list[Any], given: list[Any]) -> list[Any]:
     return told
 
 
-def strides(t: Any) -> list[int]:
-    """Where they matter."""
-    return [s for s, n in zip(t.stride(), t.shape, strict=True) if n > 1]
+def layout(t: Any) -> tuple[Any, ...]:
+    """Strides, where they matter, and where the elements begin."""
+    if not t.numel():
+        return ()
+    return [s for s, n in zip(t.stride(), t.shape, strict=True) if n > 1], t.storage_offset()
 
 
 def calls(torch: Any, program: Program, argument: Callable[[Any], Any], wrap: Any = None) -> list[Any]:
