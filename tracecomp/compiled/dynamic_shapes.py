@@ -1,4 +1,4 @@
-"""Running graphs that are made for more rows than a call has, and recordings that serve every size with them."""
+"""Dynamic shapes: graphs made for more rows than a call has, and recordings that serve every size with them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The recorder: while a program runs eagerly, every primitive also becomes a node of a graph.
 
 What a tensor is worth in the graph follows the one aliasing model of ``eager/tensor.py``: memory has a root, whose cell
-holds the current value and counts writes; a view re-derives its value from the root when its stamp is behind.
+holds the current value and counts writes; a view re-derives its value from the root when its stamp is behind. Turning
+writes in place into new values is called functionalization.
 """
 
 from __future__ import annotations
