@@ -108,7 +108,7 @@ def test_hooks_of_both_modules_run() -> None:
     assert len(grads) == 1 and grads[0].tolist() == [[1.0, 1.0]] * 4
 
 
-@pytest.mark.parametrize("twin_of", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))], ids=["deepcopy", "pickle"])
+@pytest.mark.parametrize("twin_of", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))], ids=["copy", "pickle"])
 def test_copies_are_compiled_modules_with_parameters_of_their_own(twin_of: Any) -> None:
     module, compiled, x = pair()
     compiled(x)
