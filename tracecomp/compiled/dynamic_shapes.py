@@ -91,7 +91,8 @@ class SizedPlan:
         rows = _enough(self._sized.size(leaves))
         with self._lock:
             if rows not in self._plans:
-                self._plans[rows] = Plan(self.recording, partial(self._padded, rows), self._threads, self._compile)
+                make = partial(self._padded, rows)
+                self._plans[rows] = Plan(self.recording, make, self._threads, self._compile, self._sized.settle)
             return self._plans[rows]
 
     def _padded(
