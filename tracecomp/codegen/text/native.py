@@ -1,4 +1,7 @@
-"""LLVM text to machine code in this process: the only place that talks to llvmlite, which is loaded when needed."""
+"""LLVM text to machine code in this process: the only place that talks to llvmlite, which is loaded when needed.
+
+LLVM does instruction selection and register allocation; none of its optimising passes run.
+"""
 
 from __future__ import annotations
 
