@@ -28,7 +28,8 @@ from tracecomp.record.recording import Update
 from tracecomp.record.results import Given, History, Made, Plain, Result
 from tracecomp.runtime import threads
 from tracecomp.runtime.aligned import maker
-from tracecomp.runtime.call import Code, Held, Place, Record, field_offsets, layout_is_known, word_at
+from tracecomp.runtime.call import Code, Held, Place, Record
+from tracecomp.runtime.object_layout import field_offsets, objects_are_known, word_at
 
 SMALL = 65536
 """Bytes of all memory of a call that keeps the interpreter lock."""
@@ -40,7 +41,7 @@ _UNCHANGING = (bool, int, float, complex, str, bytes, NoneType, DType, type(Elli
 @cache
 def call_code() -> Code | None:
     """The native code of calls; None where objects are laid out in an unknown way."""
-    if not layout_is_known():
+    if not objects_are_known():
         return None
     fields = field_offsets(blank(Tensor), FIELDS)
     counts = [field_offsets(x, type(x).__slots__) for x in (Storage(), Memory())]
