@@ -46,8 +46,7 @@ def record(
         for place in places:
             recorder.bind_place(place)
         given = _bind_numbers(recorder, args, kwargs, numbers, where)
-        with watch:
-            result = fn(*given[0], **given[1])
+        result = watch.call(fn, *given)
         del given  # followed numbers are looked for below
         if recorder.stopped is not None:
             return plain(result), recorder.stopped

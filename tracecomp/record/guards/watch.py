@@ -6,7 +6,7 @@ import argparse
 import dis
 import sys
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType, MethodType, SimpleNamespace
@@ -36,7 +36,7 @@ def _is_programs(name: str) -> bool:
 
 
 class Watch:
-    """While active, every user function that is called adds what it may read to ``names``."""
+    """Around a call, every user function that is called adds what it may read to ``names``."""
 
     def __init__(self, recorder: Recorder, names: Names) -> None:
         self.recorder = recorder
@@ -46,14 +46,16 @@ class Watch:
         self._inner: set[int] = set()
         self._others: set[int] = set()
         self._seen: dict[int, FunctionType] = {}
-        self._before: Callable[..., Any] | None = None
+        self._before: Any = None
 
-    def __enter__(self) -> None:
+    def call(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """``fn(*args, **kwargs)``, watched."""
         self._before = sys.gettrace()
-        sys.settrace(self._trace)
-
-    def __exit__(self, *error: object) -> None:
-        sys.settrace(self._before)
+        try:
+            sys.settrace(self._trace)
+            return fn(*args, **kwargs)
+        finally:
+            sys.settrace(self._before)
 
     def function(self, fn: Any) -> None:
         """Make a function (or method, or object with ``__call__``) known before it is called."""
