@@ -11,7 +11,15 @@ from typing import Any
 import numpy as np
 
 from tracecomp.base import config
-from tracecomp.codegen.calls.call_tables import ARGUMENT, CELL_CONTENTS, DICT_VERSION, GRADIENT, LIST_SIZE, OBJECT
+from tracecomp.codegen.calls.call_tables import (
+    ARGUMENT,
+    CELL_CONTENTS,
+    DICT_VERSION,
+    GRADIENT,
+    LIST_SIZE,
+    OBJECT,
+    OWNED,
+)
 from tracecomp.compiled.autograd import Freed
 from tracecomp.compiled.backends import Native
 from tracecomp.compiled.replay import Plan
@@ -44,7 +52,7 @@ def call_code() -> Code | None:
         return None
     fields = field_offsets(blank(Tensor), FIELDS)
     counts = [field_offsets(x, type(x).__slots__) for x in (Storage(), Memory())]
-    return Code(Tensor, fields, counts[0] | counts[1]) if fields and all(counts) else None
+    return Code(Tensor, Storage, Memory, fields, counts[0] | counts[1]) if fields and all(counts) else None
 
 
 def fast_record(plan: Plan, leaves: Sequence[Any], code: Code) -> tuple[Any, ...] | None:
@@ -61,6 +69,7 @@ def _fits(plan: Plan, leaves: Sequence[Any]) -> bool:
         isinstance(plan.forward, Native)
         and (config.thread_overrides == 0 or not plan.forward.executable.image.parallel)
         and guards.structure == flat_call(len(leaves))
+        and guards.memory.plain
         and not (recording.predicates or recording.split or recording.rebased or guards.arrays or guards.places)
         and not recording.effects
         and all(b.kind not in ("size", "number") for b in recording.inputs)
@@ -99,6 +108,8 @@ class _Writer:
         self.r = Record(code, image.arrays, self.arena_bytes)
         self.sources: dict[tuple[int, int], int] = {}
         self.read = set(self.recording.inputs)
+        written = [u.target.ref for u in self.recording.updates if u.target.kind == "state"]
+        self._written_own = all(t._data.flags.owndata for t in written)  # so what else owns memory is apart from it
 
     def record(self) -> tuple[Any, ...] | None:
         """The record as a tuple that begins with its memory; None when a guard needs Python."""
@@ -215,7 +226,10 @@ class _Writer:
         if key not in self.sources:
             reference = 8 * ref if kind == ARGUMENT else Held(ref)
             layout = self.r.layout(dtype, shape)
-            row = (kind, reference, requires_grad, layout, self.r.slot(slot), int(exclusive))
+            fixed = kind != ARGUMENT and not exclusive and self.guards.memory.writes
+            place = _place(kind, ref) if fixed else 0
+            owned = OWNED if kind == GRADIENT and self._written_own else 0
+            row = (kind, reference, requires_grad, layout, self.r.slot(slot), int(exclusive), place, owned)
             self.sources[key] = self.r.add("sources", *row)
         return self.sources[key]
 
@@ -225,11 +239,12 @@ class _Writer:
         written = [_key(b.kind, b.ref) for b in targets if b.kind != "grad"]
         for u in self.recording.updates:
             self._written(u)
-        for i, *_ in self.guards.tensors:
-            for key in written:
-                if key != (ARGUMENT, i):
+        first = dict(zip([i for i, *_ in self.guards.tensors], self.guards.same, strict=True))
+        for i in first:
+            for kind, ref in written:
+                if kind != ARGUMENT or first[ref] != first[i]:
                     argument = Place("sources", self.sources[ARGUMENT, i])
-                    self.r.add("storages", argument, Place("sources", self.sources[key]), int(key[0] == ARGUMENT))
+                    self.r.add("apart", argument, Place("sources", self.sources[kind, ref]))
 
     def _preparation(self) -> int:
         """Note what a preparation reads; the address of the byte that tells whether it is made, or 0."""
@@ -293,6 +308,12 @@ class _Writer:
             return count, 0
         finish: Callable[[Any], Any] = partial(unflatten, structure)
         return count, Held(finish)
+
+
+def _place(kind: int, ref: Tensor) -> int:
+    """Where the memory of a tensor, or of its gradient, is: the guard on memory has looked at it there."""
+    t = ref if kind == OBJECT else ref._grad
+    return int(t._data.ctypes.data) if t is not None and t._data.size else 0
 
 
 def _key(kind: str, ref: Any) -> tuple[int, int]:

@@ -20,6 +20,7 @@ from tracecomp.record.backward.reach import edges, new_state, was_spent
 from tracecomp.record.backward.template import Template
 from tracecomp.record.binding import Binding
 from tracecomp.record.guards.guards import Guards
+from tracecomp.record.guards.memory import MemoryGuard, overlap
 from tracecomp.record.pytree import flatten, unflatten
 from tracecomp.record.recorder import Recorder
 from tracecomp.record.recording import Rebound, Recording, Sizes, Split, Update
@@ -153,10 +154,15 @@ class Finish:
         used = {key: names[v] for key, v in self.recorder.initial.items() if v in live}
         grads = [(self._holder(s.tensor), s) for s in self.recorder.grads.values()]
         self.guards.close(self.recorder, used, {i for v, i in self.arrays.items() if v in live}, grads)
-        written = [u.target for u in updates]
-        self.guards.written_arguments = [b.ref for b in written if b.kind == "argument"]
-        self.guards.written_state = [b.ref for b in written if b.kind == "state"]
-        self.guards.written_places = [b.ref for b in written if b.kind == "place"]
+        self.guards.memory = MemoryGuard(self._memory(), [u.target for u in updates], self.leaves)
+
+    def _memory(self) -> list[tuple[Binding, str]]:
+        """The tensors and arrays from outside that a call finds, with names."""
+        inputs = self.recorder.graph.inputs
+        return [
+            (b, f"argument {inputs[v.index].name}" if b.kind == "argument" else inputs[v.index].name)
+            for v, b in self.sources.items() if b.kind in ("argument", "state", "place", "grad")
+        ]  # fmt: skip
 
     # ---- outputs
 
@@ -250,7 +256,7 @@ class Finish:
             for start, _, other, other_array, other_written in spans[n + 1 :]:
                 if start >= end:
                     break
-                if (is_written or other_written) and np.shares_memory(array, other_array):
+                if (is_written or other_written) and overlap(array, other_array):
                     return f"writes memory that is both that of {name} and that of {other}. Pass a clone."
         return None
 

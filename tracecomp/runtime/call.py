@@ -44,9 +44,14 @@ Word = int | Held | Place
 
 
 class Code:
-    """The native code of calls, for tensors of class ``tensor``; offsets of fields as in ``CallGuards``."""
+    """The native code of calls, for tensors of class ``tensor``, with a ``storage`` that has a ``memory``.
 
-    def __init__(self, tensor: type, fields: Mapping[str, int], counts: Mapping[str, int]) -> None:
+    Offsets of fields are as in ``CallGuards``.
+    """
+
+    def __init__(
+        self, tensor: type, storage: type, memory: type, fields: Mapping[str, int], counts: Mapping[str, int]
+    ) -> None:
         for name in call_stub.SYMBOLS:
             function = getattr(ctypes.pythonapi, name)
             native.add_symbol(name, ctypes.cast(function, ctypes.c_void_p).value or 0)
@@ -56,6 +61,7 @@ class Code:
         found = {
             "none": None, "false": False, "true": True, "zero": 0, "array_type": np.ndarray,
             "tensor_type": tensor, "new_object": object.__new__, "modes_key": MODES_KEY,
+            "storage_type": storage, "memory_type": memory, "int_type": int,
         }  # fmt: skip
         self._held = [found[name] for name in GLOBALS]
         self.objects = np.array([id(x) for x in self._held], np.uintp)

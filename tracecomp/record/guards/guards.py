@@ -13,6 +13,7 @@ from tracecomp.eager.modes import ModuleChanges, modes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.default_dtype import default_dtype
 from tracecomp.record.binding import Binding, tensor_of
+from tracecomp.record.guards.memory import MemoryGuard
 from tracecomp.record.guards.slots import Place, leaves_of, place_id, tensors_in
 from tracecomp.record.guards.snapshots import (
     MISSING,
@@ -174,9 +175,7 @@ class Guards:
         self.optimizers: list[tuple[Any, list[ById]]] = []
         self.state: list[tuple[Tensor, Any, tuple[int, ...], bool, str]] = []
         self.grads: list[tuple[Binding, bool, str]] = []
-        self.written_state: list[Tensor] = []
-        self.written_arguments: list[int] = []
-        self.written_places: list[tuple[Place, int]] = []
+        self.memory = MemoryGuard((), (), leaves)
 
     def close(
         self, recorder: Recorder, used: Mapping[int, str], array_inputs: set[int],
@@ -262,7 +261,7 @@ class Guards:
         if len({len(leaves[i]) for i in self.one_size}) > 1:
             return "the first sizes of the arguments differ"
         miss = self._sharing_miss(leaves) or self._world_miss(leaves)
-        return miss or (self._places_miss(leaves) if self.places else None)
+        return miss or (self._places_miss(leaves) if self.places else None) or self.memory.check(leaves)
 
     def moved_numbers(self, structure: Any, leaves: Sequence[Any]) -> Set[int]:
         """The arguments that are other numbers than they were, when all else is the same."""
@@ -288,15 +287,6 @@ class Guards:
     def _sharing_miss(self, leaves: Sequence[Any]) -> str | None:
         if len(self.tensors) > 1 and not self._shared_alike(leaves):
             return "other arguments are the same tensor"
-        if not self.written_state and not self.written_arguments:
-            return None
-        for i, _, _, _ in self.tensors:
-            storage = leaves[i]._storage
-            if storage is None:
-                continue
-            written = (*self.written_state, *[leaves[k] for k in self.written_arguments if leaves[k] is not leaves[i]])
-            if any(t._storage is storage for t in written):
-                return f"argument {self.paths[i]} shares memory with a tensor that the program writes"
         return None
 
     def _world_miss(self, leaves: Sequence[Any]) -> str | None:
@@ -336,12 +326,6 @@ class Guards:
         tensors = [t for held in self.places for t in held.place.tensors()]
         if _sharing([*leaves, *tensors]) != self.same_places:
             return "other arguments and attributes are the same tensor"
-        written = [*self.written_state, *[leaves[k] for k in self.written_arguments]]
-        written += [place.leaves()[n] for place, n in self.written_places]
-        storages = {id(t._storage): t for t in written if t._storage is not None}
-        for t in tensors:
-            if t._storage is not None and storages.get(id(t._storage), t) is not t:
-                return "an attribute shares memory with a tensor that the program writes"
         return None
 
     def moved(self) -> list[Place]:
