@@ -178,10 +178,12 @@ class Plan:
         """Give the state that the program writes its new values."""
         for u in self.recording.updates:
             t = u.target.ref if u.target.kind == "state" else tensor_of(u.target, leaves)
-            if outputs[u.number] is not t._data:
-                check_places(t._data)
-                np.copyto(t._data, outputs[u.number])
-            (t._storage or t._shared_storage()).wrote(u.writes)
+            array = t._data if isinstance(t, Tensor) else t
+            if outputs[u.number] is not array:
+                check_places(array)
+                np.copyto(array, outputs[u.number])
+            if isinstance(t, Tensor):
+                (t._storage or t._shared_storage()).wrote(u.writes)
 
     def _outputs(self, arrays: list[Array]) -> list[Any]:
         """Memory for the outputs: the state's own where it is updated in place, old gradients', or new.

@@ -9,8 +9,6 @@ import numpy as np
 
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor
-from tracecomp.ir.graph import Value
-from tracecomp.ir.types import TensorType, from_numpy_dtype
 from tracecomp.record.finish import Finish, plain
 from tracecomp.record.guards.guards import Guards
 from tracecomp.record.guards.slots import Place
@@ -18,7 +16,6 @@ from tracecomp.record.guards.watch import Watch
 from tracecomp.record.pytree import direct, flatten_call, paths
 from tracecomp.record.recorder import Recorder
 from tracecomp.record.recording import Recording
-from tracecomp.record.symbolic.sym_int import SizedGraph
 from tracecomp.record.symbolic.sym_scalar import replace_left
 
 
@@ -42,7 +39,7 @@ def record(
     watch.function(fn)
     modes.recorder = recorder
     try:
-        arrays = _bind_arguments(recorder, leaves, where)
+        _bind_arguments(recorder, leaves, where)
         for place in places:
             recorder.bind_place(place)
         given = _bind_numbers(recorder, args, kwargs, numbers, where)
@@ -51,7 +48,7 @@ def record(
         del given  # followed numbers are looked for below
         if recorder.stopped is not None:
             return plain(result), recorder.stopped
-        recording = Finish(recorder, guards, leaves, arrays, result).recording(derive)
+        recording = Finish(recorder, guards, leaves, result).recording(derive)
         result = plain(result)
         recording.unsettled = recording.unsettled or _fill_in(recorder, places)
         return result, recording
@@ -82,9 +79,8 @@ def _bind_numbers(
     return by_position, by_name
 
 
-def _bind_arguments(recorder: Recorder, leaves: Sequence[Any], where: Sequence[str]) -> dict[Value, int]:
-    """Make inputs of tensor and array arguments; leaf numbers of the arrays."""
-    arrays: dict[Value, int] = {}
+def _bind_arguments(recorder: Recorder, leaves: Sequence[Any], where: Sequence[str]) -> None:
+    """Make inputs of tensor and array arguments."""
     for i, leaf in enumerate(leaves):
         array = leaf._data if isinstance(leaf, Tensor) else leaf
         if isinstance(array, np.ndarray) and array.ndim:
@@ -92,12 +88,4 @@ def _bind_arguments(recorder: Recorder, leaves: Sequence[Any], where: Sequence[s
         if isinstance(leaf, Tensor) and id(leaf) not in recorder.arguments:
             recorder.bind(leaf, where[i], "argument")
         elif isinstance(leaf, np.ndarray) and leaf.dtype.kind in "biufc":
-            kind = TensorType(from_numpy_dtype(leaf.dtype), leaf.shape)
-            value = recorder.graph.add_input(kind, where[i], "argument")
-            if isinstance(recorder.graph, SizedGraph):
-                recorder.graph.shapes[value] = recorder.argument_shape(leaf.shape)
-            arrays[value] = i
-            recorder.array_arguments[leaf.__array_interface__["data"][0], leaf.shape] = value
-    return arrays
-
-
+            recorder.bind_array(i, leaf, where[i])

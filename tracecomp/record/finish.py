@@ -24,7 +24,7 @@ from tracecomp.record.guards.memory import MemoryGuard, overlap
 from tracecomp.record.pytree import flatten, unflatten
 from tracecomp.record.recorder import Recorder
 from tracecomp.record.recording import Rebound, Recording, Sizes, Split, Update
-from tracecomp.record.results import Followed, Held, Plain, Result, Results
+from tracecomp.record.results import Followed, Held, Passed, Plain, Result, Results
 from tracecomp.record.symbolic.sym_int import Extent, SizedGraph
 from tracecomp.record.symbolic.sym_scalar import Number
 
@@ -44,16 +44,16 @@ class Finish:
     """Turns what a recorder holds at the end of a call into a Recording."""
 
     def __init__(
-        self, recorder: Recorder, guards: Guards, leaves: Sequence[Any], arrays: dict[Value, int], result: Any
+        self, recorder: Recorder, guards: Guards, leaves: Sequence[Any], result: Any
     ) -> None:
         self.recorder = recorder
         self.guards = guards
         self.leaves = leaves
-        self.arrays = arrays
         self.result = result
         self.outputs: list[Output] = []
         self.found = Results(recorder, self._origin, lambda value, name: self._add(value, name, "result"))
         self.numbers = {id(t): i for i, t in reversed(list(enumerate(leaves)))}
+        self.numbers.update({id(t): i for i, t in recorder.arrays.items()})
         self.holders: dict[int, Binding] = {}
         self.sources = self._sources()
 
@@ -99,7 +99,7 @@ class Finish:
     def _sources(self) -> dict[Value, Binding]:
         """Where each input is read from."""
         recorder = self.recorder
-        sources = {v: Binding("argument", i) for v, i in self.arrays.items()}
+        sources: dict[Value, Binding] = {}
         grads = {id(s.initial): s.tensor for s in recorder.grads.values() if s.initial is not None}
         for key, value in recorder.initial.items():
             if key in recorder.arguments:
@@ -153,7 +153,8 @@ class Finish:
         names = {i.value: i.name for i in self.recorder.graph.inputs}
         used = {key: names[v] for key, v in self.recorder.initial.items() if v in live}
         grads = [(self._holder(s.tensor), s) for s in self.recorder.grads.values()]
-        self.guards.close(self.recorder, used, {i for v, i in self.arrays.items() if v in live}, grads)
+        arrays = {i for i, t in self.recorder.arrays.items() if self.recorder.initial[id(t)] in live}
+        self.guards.close(self.recorder, used, arrays, grads)
         self.guards.memory = MemoryGuard(self._memory(), [u.target for u in updates], self.leaves)
 
     def _memory(self) -> list[tuple[Binding, str]]:
@@ -183,6 +184,8 @@ class Finish:
     def _result(self, v: Any) -> Result:
         if type(v) in (Number, Extent):
             return Followed(self._add(self.recorder.value(v.tensor), f"n{len(self.outputs)}", "result"))
+        if isinstance(v, np.ndarray):
+            return Passed(self.numbers[id(v)]) if id(v) in self.numbers else Plain(v.copy())
         return self.found.of(v) if isinstance(v, Tensor) else Plain(v)
 
     def _rebound(self) -> list[Rebound]:

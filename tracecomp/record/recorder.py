@@ -18,7 +18,7 @@ import numpy as np
 
 from tracecomp.base.errors import CaptureError, Source, user_source
 from tracecomp.eager.modes import modes, no_grad, unrecorded
-from tracecomp.eager.tensor import Size, Tensor, gradient_edge
+from tracecomp.eager.tensor import Size, Tensor, gradient_edge, shared
 from tracecomp.eager.tensor_base import Node, View, above, node_count
 from tracecomp.eager.views import look, write
 from tracecomp.ir.graph import Graph, Origin, Value
@@ -49,7 +49,7 @@ class Recorder(LeadingSizes):
         self.places: dict[int, tuple[Place, int]] = {}
         self.followed: list[tuple[Tensor, Place, int]] = []
         self.argument_numbers: dict[int, Tensor] = {}
-        self.array_arguments: dict[tuple[int, tuple[int, ...]], Value] = {}
+        self.arrays: dict[int, Tensor] = {}
         self.grads: dict[int, GradSlot] = {}
         self.hosts: dict[tuple[int, str], tuple[Any, str, Tensor]] = {}
         self.host_values: dict[tuple[int, str], float] = {}
@@ -102,13 +102,15 @@ class Recorder(LeadingSizes):
     def constant(self, t: Tensor) -> None:
         """Note data that Python brought in."""
         array = t._data
-        value = self.array_arguments.get((t._address(), array.shape)) if array.size else None
-        if value is None or value.dtype is not t.dtype:
-            if array.ndim == 0:
-                value = self.graph.scalar(array.item(), t.dtype)
-            else:
-                kind = TensorType(t.dtype, array.shape)
-                value = self.graph.add_input(kind, f"c{len(self.graph.inputs)}", "constant", array.copy())
+        argument = next((x for x in self.arrays.values() if _same_elements(x._data, array)), None)
+        if argument is not None:
+            self._made(t, self.value(argument), self._look(argument, None), user_source())
+            return
+        if array.ndim == 0:
+            value = self.graph.scalar(array.item(), t.dtype)
+        else:
+            kind = TensorType(t.dtype, array.shape)
+            value = self.graph.add_input(kind, f"c{len(self.graph.inputs)}", "constant", array.copy())
         self._made(t, value, None, user_source())
 
     def observe(self, t: Tensor, seen: Any) -> None:
@@ -279,6 +281,12 @@ class Recorder(LeadingSizes):
             self.arguments[id(t)] = t
         return cell
 
+    def bind_array(self, leaf: int, array: np.ndarray[Any, Any], name: str) -> None:
+        """Add an input for an array among the arguments: what Python makes into a tensor of it looks at its memory."""
+        if all(t._data is not array for t in self.arrays.values()):
+            self.arrays[leaf] = shared(array)
+            self.bind(self.arrays[leaf], name, "argument")
+
     def argument_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape of an argument, its first size being one that calls may change."""
         leaf = self.leaf_of(shape[0]) if shape else None
@@ -393,3 +401,11 @@ class Recorder(LeadingSizes):
             if slot.initial is not None and self._cell(slot.initial) is None:
                 self.bind(slot.initial, f"g{len(self.grads) - 1}", "state")
         return slot
+
+
+def _same_elements(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> bool:
+    """Whether two arrays show the same memory alike."""
+    if a is b:
+        return True
+    same = a.size and a.dtype == b.dtype and a.shape == b.shape and a.strides == b.strides
+    return bool(same and a.__array_interface__["data"] == b.__array_interface__["data"])

@@ -88,6 +88,13 @@ class Followed:
 
 
 @dataclass(frozen=True, slots=True)
+class Passed:
+    """A result that is an array among the arguments: leaf ``number``."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class Plain:
     """A result that is no tensor."""
 
@@ -95,7 +102,7 @@ class Plain:
 
 
 Held = Made | Given | Seen
-Result = Held | Followed | Plain
+Result = Held | Followed | Passed | Plain
 
 
 def bottoms(results: Sequence[Result | None]) -> list[Made]:

@@ -161,7 +161,7 @@ class Guards:
             elif i not in numbers:
                 snapshot = freeze(leaf)
                 self.values.append((i, ById(leaf) if snapshot is MISSING else snapshot))
-        self.tensor_numbers = [i for i, *_ in self.tensors]
+        self.shared_numbers = [i for i, *_ in (*self.tensors, *self.arrays)]
         self.one_size: list[int] = []
         self.distinct = len(set(self.same)) == len(self.same)
         self.places = [_Held(place, follow) for place in places]
@@ -278,14 +278,14 @@ class Guards:
     def _shared_alike(self, leaves: Sequence[Any]) -> bool:
         """Whether the same tensor arguments are one object."""
         if self.distinct:
-            numbers = self.tensor_numbers
+            numbers = self.shared_numbers
             if len(numbers) == 2:
                 return leaves[numbers[0]] is not leaves[numbers[1]]
             return len({id(leaves[i]) for i in numbers}) == len(numbers)
         return _sharing(leaves) == self.same
 
     def _sharing_miss(self, leaves: Sequence[Any]) -> str | None:
-        if len(self.tensors) > 1 and not self._shared_alike(leaves):
+        if len(self.shared_numbers) > 1 and not self._shared_alike(leaves):
             return "other arguments are the same tensor"
         return None
 
@@ -380,6 +380,6 @@ def _modes() -> tuple[Any, ...]:
 
 
 def _sharing(leaves: Sequence[Any]) -> tuple[int, ...]:
-    """Which tensor arguments are the same object."""
+    """Which arguments that are tensors or arrays are the same object."""
     first: dict[int, int] = {}
-    return tuple([first.setdefault(id(t), i) for i, t in enumerate(leaves) if isinstance(t, Tensor)])
+    return tuple([first.setdefault(id(t), i) for i, t in enumerate(leaves) if isinstance(t, Tensor | np.ndarray)])
