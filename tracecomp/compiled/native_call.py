@@ -72,7 +72,7 @@ def _fits(plan: Plan, leaves: Sequence[Any]) -> bool:
         and guards.memory.plain
         and not (recording.predicates or recording.split or recording.rebased or guards.arrays or guards.places)
         and not recording.effects
-        and all(b.kind not in ("size", "number") for b in recording.inputs)
+        and all(b.kind not in ("memory", "size", "number") for b in recording.inputs)
         and not recording.requires_grad
         and all(b.kind == "state" for b in holders)
         and len(guards.tensors) <= _MAX_TENSORS

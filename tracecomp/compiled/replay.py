@@ -48,7 +48,7 @@ class Plan:
         self._arguments = [b.ref for b in inputs if b.kind == "argument"]
         self._array_arguments = bool(recording.guards.arrays)
         self._states = [b.ref for b in inputs if b.kind == "state"]
-        self._others = [reader(b) for b in inputs if b.kind in ("place", "grad", "host", "size", "number")]
+        self._others = [reader(b) for b in inputs if b.kind in ("memory", "place", "grad", "host", "size", "number")]
         position = {id(b): i for i, b in enumerate(inputs)}
         pairs = [(u.number, position.get(id(u.target))) for u in recording.updates]
         self._aliases = [] if recording.predicates else [(out, i) for out, i in pairs if i is not None]

@@ -9,6 +9,7 @@ import numpy as np
 
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor
+from tracecomp.record.binding import Binding
 from tracecomp.record.finish import Finish, plain
 from tracecomp.record.guards.guards import Guards
 from tracecomp.record.guards.slots import Place
@@ -16,19 +17,21 @@ from tracecomp.record.guards.watch import Watch
 from tracecomp.record.pytree import direct, flatten_call, paths
 from tracecomp.record.recorder import Recorder
 from tracecomp.record.recording import Recording
+from tracecomp.record.shared_memory import find_shared, mergeable
 from tracecomp.record.symbolic.sym_scalar import replace_left
 
 
 def record(
     fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], name: str, strict: bool = True,
     derive: bool = True, places: Sequence[Place] = (), follow: bool = False, sized: bool = False,
-    numbers: Set[int] = frozenset(),
+    numbers: Set[int] = frozenset(), shared: Sequence[Binding] = (),
 ) -> tuple[Any, Recording | str]:  # fmt: skip
     """Run ``fn`` and record it: its result, and the recording (or why there is none).
 
     ``derive`` adds the derivative of results that require grad. ``places`` hold other tensors and numbers from call to
     call. With ``follow``, numbers that Python reads are followed as far as they are only computed with; with ``sized``,
-    first sizes of arguments are; ``numbers`` are arguments (numbers of leaves) to follow like these.
+    first sizes of arguments are; ``numbers`` are arguments (numbers of leaves) to follow like these. Arguments and
+    state among ``shared`` that share memory are views of one input.
     """
     structure, leaves = flatten_call(args, kwargs)
     where = [p[3:] for p in paths((args, kwargs))]
@@ -39,6 +42,7 @@ def record(
     watch.function(fn)
     modes.recorder = recorder
     try:
+        _bind_memories(recorder, leaves, shared)
         _bind_arguments(recorder, leaves, where)
         for place in places:
             recorder.bind_place(place)
@@ -79,6 +83,18 @@ def _bind_numbers(
     return by_position, by_name
 
 
+def _bind_memories(recorder: Recorder, leaves: Sequence[Any], shared: Sequence[Binding]) -> None:
+    """Make inputs of the memory that several arguments or captured tensors share."""
+    candidates: dict[int, tuple[Binding, Any]] = {}
+    for b in shared:
+        t = b.ref if b.kind == "state" else leaves[b.ref] if b.ref < len(leaves) else None
+        if isinstance(t, Tensor | np.ndarray) and mergeable(t):
+            candidates.setdefault(id(t), (b, t))
+    arrays = {k: (b, t._data if isinstance(t, Tensor) else t) for k, (b, t) in candidates.items()}
+    for memory, keys in find_shared(arrays):
+        recorder.bind_memory(memory, [candidates[k][1] for k in keys], leaves)
+
+
 def _bind_arguments(recorder: Recorder, leaves: Sequence[Any], where: Sequence[str]) -> None:
     """Make inputs of tensor and array arguments."""
     for i, leaf in enumerate(leaves):
@@ -87,5 +103,5 @@ def _bind_arguments(recorder: Recorder, leaves: Sequence[Any], where: Sequence[s
             recorder.note_size(len(array), i)
         if isinstance(leaf, Tensor) and id(leaf) not in recorder.arguments:
             recorder.bind(leaf, where[i], "argument")
-        elif isinstance(leaf, np.ndarray) and leaf.dtype.kind in "biufc":
+        elif isinstance(leaf, np.ndarray) and leaf.dtype.kind in "biufc" and i not in recorder.arrays:
             recorder.bind_array(i, leaf, where[i])

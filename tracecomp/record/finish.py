@@ -20,7 +20,7 @@ from tracecomp.record.backward.reach import edges, new_state, was_spent
 from tracecomp.record.backward.template import Template
 from tracecomp.record.binding import Binding
 from tracecomp.record.guards.guards import Guards
-from tracecomp.record.guards.memory import MemoryGuard, overlap
+from tracecomp.record.guards.memory import MemoryGuard, overlap, shows_elements_twice
 from tracecomp.record.pytree import flatten, unflatten
 from tracecomp.record.recorder import Recorder
 from tracecomp.record.recording import Rebound, Recording, Sizes, Split, Update
@@ -28,7 +28,7 @@ from tracecomp.record.results import Followed, Held, Passed, Plain, Result, Resu
 from tracecomp.record.symbolic.sym_int import Extent, SizedGraph
 from tracecomp.record.symbolic.sym_scalar import Number
 
-KINDS = ("argument", "state", "place", "grad", "host", "size", "number")
+KINDS = ("argument", "state", "memory", "place", "grad", "host", "size", "number")
 
 
 def plain(result: Any) -> Any:
@@ -84,14 +84,15 @@ class Finish:
         mapping: dict[Value, Value] = {}
         graph, inputs = self._graph(mapping)
         self._close_guards(inputs, updates)
+        shared = self._shared_memory(updates)
         asked = {p.value for p in self.recorder.predicates}
         self.guards.asked = {i for i, t in self.recorder.argument_numbers.items() if t._value.value in asked}
         return Recording(
             graph, self.guards, inputs, structure, results, updates, grads, self._flags(), predicates, split,
             [(self._origin(t), self.found.place(t)) for t in rebased], rebound,
             self.recorder.effects, self._sizes(mapping),
-            self._changed_values() or self.found.moved or self._shared_memory(updates) or self._history_outside()
-            or new_state(self.recorder, kept),
+            self._changed_values() or self.found.moved or self._told(shared) or self._history_outside()
+            or new_state(self.recorder, kept), shared,
         )  # fmt: skip
 
     # ---- inputs
@@ -102,7 +103,9 @@ class Finish:
         sources: dict[Value, Binding] = {}
         grads = {id(s.initial): s.tensor for s in recorder.grads.values() if s.initial is not None}
         for key, value in recorder.initial.items():
-            if key in recorder.arguments:
+            if key in recorder.memories:
+                sources[value] = Binding("memory", recorder.memories[key])
+            elif key in recorder.arguments:
                 sources[value] = Binding("argument", self.numbers[key])
             elif key in recorder.places:
                 sources[value] = Binding("place", recorder.places[key])
@@ -153,7 +156,7 @@ class Finish:
         names = {i.value: i.name for i in self.recorder.graph.inputs}
         used = {key: names[v] for key, v in self.recorder.initial.items() if v in live}
         grads = [(self._holder(s.tensor), s) for s in self.recorder.grads.values()]
-        arrays = {i for i, t in self.recorder.arrays.items() if self.recorder.initial[id(t)] in live}
+        arrays = {i for i, t in self.recorder.arrays.items() if self.recorder.initial.get(id(t)) in (None, *live)}
         self.guards.close(self.recorder, used, arrays, grads)
         self.guards.memory = MemoryGuard(self._memory(), [u.target for u in updates], self.leaves)
 
@@ -162,7 +165,7 @@ class Finish:
         inputs = self.recorder.graph.inputs
         return [
             (b, f"argument {inputs[v.index].name}" if b.kind == "argument" else inputs[v.index].name)
-            for v, b in self.sources.items() if b.kind in ("argument", "state", "place", "grad")
+            for v, b in self.sources.items() if b.kind in ("argument", "memory", "state", "place", "grad")
         ]  # fmt: skip
 
     # ---- outputs
@@ -201,7 +204,9 @@ class Finish:
 
     def _origin(self, t: Tensor) -> Binding:
         value = self.recorder.initial.get(id(t))
-        return self.sources[value] if value in self.sources else Binding("state", t)
+        if value in self.sources:
+            return self.sources[value]
+        return Binding("argument", self.numbers[id(t)]) if id(t) in self.numbers else Binding("state", t)
 
     def _updates(self) -> list[Update]:
         """Tensors from outside whose value is another at the end."""
@@ -244,24 +249,32 @@ class Finish:
             return None
         return f"changes Python values that it reads ({change}), which a graph cannot repeat. Do that outside of it."
 
-    def _shared_memory(self, updates: Sequence[Update]) -> str | None:
-        """Says so when the call writes memory that two of its inputs share without one being a view of the other."""
+    def _shared_memory(self, updates: Sequence[Update]) -> list[Binding]:
+        """The inputs that share memory with another one, or show it twice, where some of it is written."""
         recorder = self.recorder
         written = {id(u.target) for u in updates}
-        spans = []
+        found: list[Binding] = []
+        spans: list[tuple[int, int, int, Any, Binding]] = []
         for key, v in recorder.initial.items():
-            array = recorder.outside[key]._data
-            if array.size and v in self.sources:
-                name = recorder.graph.inputs[v.index].name
-                spans.append((*byte_bounds(array), name, array, id(self.sources[v]) in written))
-        spans.sort(key=lambda s: s[:2])
-        for n, (_, end, name, array, is_written) in enumerate(spans):
-            for start, _, other, other_array, other_written in spans[n + 1 :]:
+            array, source = recorder.outside[key]._data, self.sources.get(v)
+            if array.size and source is not None:
+                spans.append((*byte_bounds(array), len(spans), array, source))
+        spans.sort(key=lambda s: s[:3])
+        for n, (_, end, _, array, source) in enumerate(spans):
+            if id(source) in written and shows_elements_twice(array):
+                found.append(source)
+            for start, _, _, other, other_source in spans[n + 1 :]:
                 if start >= end:
                     break
-                if (is_written or other_written) and overlap(array, other_array):
-                    return f"writes memory that is both that of {name} and that of {other}. Pass a clone."
-        return None
+                if {id(source), id(other_source)} & written and overlap(array, other):
+                    found += [source, other_source]
+        return found
+
+    def _told(self, shared: Sequence[Binding]) -> str | None:
+        """Says so when the call writes memory that inputs share."""
+        names = {b: self.recorder.graph.inputs[v.index].name for v, b in self.sources.items()}
+        where = " and that of ".join(dict.fromkeys(names[b] for b in shared[:2]))
+        return f"writes memory that is both that of {where}. Pass a clone." if shared else None
 
     def _history_outside(self) -> str | None:
         """Says so when gradient history crosses the border of the call, which a recording cannot repeat."""

@@ -26,6 +26,7 @@ from tracecomp.ir.op import Op
 from tracecomp.ir.types import TensorType, float64, from_numpy_dtype
 from tracecomp.ops.autodiff import Sym, scalar_of
 from tracecomp.record.guards.slots import Place
+from tracecomp.record.shared_memory import SharedMemory, views
 from tracecomp.record.symbolic.leading_sizes import LeadingSizes
 from tracecomp.record.symbolic.sym_int import Extent, SizedGraph
 from tracecomp.record.symbolic.sym_scalar import Number, dtype_of, followed
@@ -50,6 +51,8 @@ class Recorder(LeadingSizes):
         self.followed: list[tuple[Tensor, Place, int]] = []
         self.argument_numbers: dict[int, Tensor] = {}
         self.arrays: dict[int, Tensor] = {}
+        self.memories: dict[int, SharedMemory] = {}
+        self._merged: dict[int, tuple[Tensor, tuple[View, ...]]] = {}
         self.grads: dict[int, GradSlot] = {}
         self.hosts: dict[tuple[int, str], tuple[Any, str, Tensor]] = {}
         self.host_values: dict[tuple[int, str], float] = {}
@@ -287,6 +290,19 @@ class Recorder(LeadingSizes):
             self.arrays[leaf] = shared(array)
             self.bind(self.arrays[leaf], name, "argument")
 
+    def bind_memory(self, memory: SharedMemory, members: Sequence[Any], leaves: Sequence[Any]) -> None:
+        """Add an input for what ``members`` share, tensors or arrays: they are views of it."""
+        root = shared(memory.read(leaves))
+        self.memories[id(root)] = memory
+        self.bind(root, f"m{len(self.memories) - 1}", "state")
+        for n, (binding, member) in enumerate(zip(memory.members, members, strict=True)):
+            t = member
+            if isinstance(member, np.ndarray):
+                t = self.arrays[binding.ref] = shared(member)
+            if binding.kind == "argument":
+                self.arguments[id(t)] = t
+            self._merged[id(t)] = (root, views(memory, n))
+
     def argument_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape of an argument, its first size being one that calls may change."""
         leaf = self.leaf_of(shape[0]) if shape else None
@@ -363,9 +379,13 @@ class Recorder(LeadingSizes):
             found = self.look(t)
             return (t, ()) if found is None else (found.root, found.chain)
         chain: tuple[View, ...] = ()
-        while (base := self.above(t)) is not None:
+        while id(t) not in self._merged:
+            base = self.above(t)
+            if base is None:
+                return t, chain
             t, chain = base, (*t._chain, *chain)
-        return t, chain
+        root, steps = self._merged[id(t)]
+        return root, (*steps, *chain)
 
     def _look(self, of: Tensor, step: View | None) -> Look:
         """What a new view or alias of ``of`` looks at."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +40,10 @@ class Update:
 
 @dataclass
 class Recording:
-    """One path of a program for one kind of call. ``effects`` are steps in Python that follow each run of the graph."""
+    """One path of a program for one kind of call. ``effects`` are steps in Python that follow each run of the graph.
+
+    ``unsettled`` says why it serves no later call; ``shared`` are inputs that share memory of which some is written.
+    """
 
     graph: Graph
     guards: Guards
@@ -57,6 +60,7 @@ class Recording:
     effects: list[Callable[[], Any]]
     sizes: Sizes | None
     unsettled: str | None = None
+    shared: Sequence[Binding] = ()
     calls: int = 0
 
     def observed_at(self) -> set[Source | None]:

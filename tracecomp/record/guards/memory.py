@@ -34,6 +34,7 @@ class MemoryGuard:
         self.given = [x for x in known if x[0].kind != "state"]
         self.lasting = [x for x in known if x[0].kind == "state"]
         self.writes = bool(ids)
+        self._among = [b.ref for b, *_ in self.given if b.kind == "memory"]
         self.plain = all(strides is None for _, _, strides, _ in known)
         self._tensors: list[Tensor] = [b.ref for b, *_ in self.lasting]
         self._arrays: list[Array | None] = [None] * len(self.lasting)
@@ -46,6 +47,10 @@ class MemoryGuard:
             miss = self._look_at(arrays)
             if miss is not None:
                 return miss
+        for memory in self._among:
+            shared: str | None = memory.miss(leaves)
+            if shared is not None:
+                return shared
         given = [read(b, leaves) for b, *_ in self.given]
         for array, (_, name, strides, is_written) in zip(given, self.given, strict=True):
             if _strides(array) != strides:
@@ -120,6 +125,13 @@ def overlap(a: Array, b: Array) -> bool:
         return np.shares_memory(a, b, max_work=_MAX_WORK)  # type: ignore[arg-type]
     except TooHardError:
         return True
+
+
+def shows_elements_twice(array: Array) -> bool:
+    """Whether several places of ``array`` are one element of memory."""
+    start, end = byte_bounds(array)
+    repeated = any(s == 0 and n > 1 for s, n in zip(array.strides, array.shape, strict=True))
+    return bool(array.size) and (repeated or end - start < array.nbytes)
 
 
 def _strides(array: Array) -> Strides:
