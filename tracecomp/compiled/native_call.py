@@ -32,7 +32,6 @@ from tracecomp.ir.types import DType
 from tracecomp.record.guards.slots import Contents
 from tracecomp.record.guards.snapshots import ById, freeze
 from tracecomp.record.pytree import LEAF, flat_call, unflatten
-from tracecomp.record.recording import Update
 from tracecomp.record.results import Given, History, Made, Plain, Result
 from tracecomp.runtime import threads
 from tracecomp.runtime.aligned import maker
@@ -63,7 +62,8 @@ def fast_record(plan: Plan, leaves: Sequence[Any], code: Code) -> tuple[Any, ...
 def _fits(plan: Plan, leaves: Sequence[Any]) -> bool:
     recording, guards = plan.recording, plan.recording.guards
     reusable = {id(t) for t, _ in plan.reusable}
-    accumulated = {id(u.target.ref.ref) for u in recording.updates if u.target.kind == "grad"}
+    accumulated = {id(b.ref.ref) for b, _ in recording.updates if b.kind == "grad"}
+    updated = {b for b, _ in recording.updates}
     holders = [b for b, *_ in (*recording.grads, *guards.grads)] + [b.ref for b in recording.inputs if b.kind == "grad"]
     return (
         isinstance(plan.forward, Native)
@@ -77,7 +77,7 @@ def _fits(plan: Plan, leaves: Sequence[Any]) -> bool:
         and all(b.kind == "state" for b in holders)
         and len(guards.tensors) <= _MAX_TENSORS
         and not reusable & accumulated
-        and all(u.writes for u in recording.updates)
+        and all(times and b in updated for b, times in recording.writes)
         and all(new is None or (id(b.ref) in reusable and _simple(new)) for b, new in recording.grads)
         and all(_simple(r) for r in recording.results)
     )
@@ -108,7 +108,7 @@ class _Writer:
         self.r = Record(code, image.arrays, self.arena_bytes)
         self.sources: dict[tuple[int, int], int] = {}
         self.read = set(self.recording.inputs)
-        written = [u.target.ref for u in self.recording.updates if u.target.kind == "state"]
+        written = [b.ref for b, _ in self.recording.updates if b.kind == "state"]
         self._written_own = all(t._data.flags.owndata for t in written)  # so what else owns memory is apart from it
 
     def record(self) -> tuple[Any, ...] | None:
@@ -235,10 +235,10 @@ class _Writer:
 
     def _storages(self) -> None:
         """Arguments that must not share memory with what is written."""
-        targets = [u.target for u in self.recording.updates]
-        written = [_key(b.kind, b.ref) for b in targets if b.kind != "grad"]
-        for u in self.recording.updates:
-            self._written(u)
+        written = [_key(b.kind, b.ref) for b, _ in self.recording.updates if b.kind != "grad"]
+        times = dict(self.recording.writes)
+        for b, out in self.recording.updates:
+            self._written(b, out, times.get(b, 0))
         first = dict(zip([i for i, *_ in self.guards.tensors], self.guards.same, strict=True))
         for i in first:
             for kind, ref in written:
@@ -256,19 +256,19 @@ class _Writer:
 
     # ---- outputs
 
-    def _written(self, update: Update) -> None:
-        """An output that goes into the memory of a tensor from outside."""
-        b, out = update.target, update.number
+    def _written(self, b: Any, out: int, times: int) -> None:
+        """An output that goes into the memory of a tensor from outside, whose storage counts so many writes."""
         kind = {"argument": ARGUMENT, "state": OBJECT, "grad": GRADIENT}[b.kind]
         dtype, shape = self.plan.types[out][1], self.plan.types[out][0]
         ref = b.ref.ref if b.kind == "grad" else b.ref
         source = Place("sources", self._source(kind, ref, 2, dtype, shape, None))
         apart = int(b not in self.read)
         self.r.add("in_place", source, self.r.slot(self.first_output + out), apart)
-        self.r.add("written", source, update.writes)
+        if times:
+            self.r.add("written", source, times)
 
     def _outputs(self) -> None:
-        taken = {u.number for u in self.recording.updates}
+        taken = {out for _, out in self.recording.updates}
         for holder, new in self.recording.grads:
             if new is None:
                 self.r.add("cleared", Held(holder.ref))

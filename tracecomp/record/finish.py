@@ -18,12 +18,12 @@ from tracecomp.record.backward.extract import extract, needed_nodes
 from tracecomp.record.backward.min_cut import choose_saved
 from tracecomp.record.backward.reach import edges, new_state, was_spent
 from tracecomp.record.backward.template import Template
-from tracecomp.record.binding import Binding
+from tracecomp.record.binding import Binding, tensor_of
 from tracecomp.record.guards.guards import Guards
 from tracecomp.record.guards.memory import MemoryGuard, overlap, shows_elements_twice
 from tracecomp.record.pytree import flatten, unflatten
 from tracecomp.record.recorder import Recorder
-from tracecomp.record.recording import Rebound, Recording, Sizes, Split, Update
+from tracecomp.record.recording import Rebound, Recording, Sizes, Split
 from tracecomp.record.results import Followed, Held, Passed, Plain, Result, Results
 from tracecomp.record.symbolic.sym_int import Extent, SizedGraph
 from tracecomp.record.symbolic.sym_scalar import Number
@@ -62,6 +62,7 @@ class Finish:
         structure = flatten(self.result, values)
         held = [t for h in self.guards.places for t in h.place.tensors()]
         tensors = dict.fromkeys([*[v for v in values if isinstance(v, Tensor)], *held])
+        derive = derive and self._history_outside() is None
         rebased = self._rebased_arguments() if derive else []
         if derive:
             self.found.differentiate(list(tensors), was_spent)
@@ -72,7 +73,7 @@ class Finish:
         results = [self._result(v) for v in values]
         rebound = self._rebound()
         updates = self._updates()
-        updated = {u.target for u in updates}
+        updated = {b for b, _ in updates}
         grads = self._grads()
         predicates: list[tuple[int, Any, Source | None]] = []
         for p in self.recorder.predicates:
@@ -88,7 +89,8 @@ class Finish:
         asked = {p.value for p in self.recorder.predicates}
         self.guards.asked = {i for i, t in self.recorder.argument_numbers.items() if t._value.value in asked}
         return Recording(
-            graph, self.guards, inputs, structure, results, updates, grads, self._flags(), predicates, split,
+            graph, self.guards, inputs, structure, results, updates, self._writes(updates), grads, self._flags(),
+            predicates, split,
             [(self._origin(t), self.found.place(t)) for t in rebased], rebound,
             self.recorder.effects, self._sizes(mapping),
             self._changed_values() or self.found.moved or self._told(shared) or self._history_outside()
@@ -150,7 +152,7 @@ class Finish:
         nodes = needed_nodes(values, cut)
         return {v for n in nodes for v in n.inputs if v.node is None or v in cut} | set(values)
 
-    def _close_guards(self, inputs: Sequence[Binding], updates: Sequence[Update]) -> None:
+    def _close_guards(self, inputs: Sequence[Binding], updates: Sequence[tuple[Binding, int]]) -> None:
         chosen = set(inputs)
         live = {v for v, s in self.sources.items() if s in chosen}
         names = {i.value: i.name for i in self.recorder.graph.inputs}
@@ -158,7 +160,7 @@ class Finish:
         grads = [(self._holder(s.tensor), s) for s in self.recorder.grads.values()]
         arrays = {i for i, t in self.recorder.arrays.items() if self.recorder.initial.get(id(t)) in (None, *live)}
         self.guards.close(self.recorder, used, arrays, grads)
-        self.guards.memory = MemoryGuard(self._memory(), [u.target for u in updates], self.leaves)
+        self.guards.memory = MemoryGuard(self._memory(), [b for b, _ in updates], self.leaves)
 
     def _memory(self) -> list[tuple[Binding, str]]:
         """The tensors and arrays from outside that a call finds, with names."""
@@ -181,7 +183,7 @@ class Finish:
         return [
             t for key, t in recorder.arguments.items()
             if not t._linked and t.grad_fn is not None and t.grad_fn.number >= recorder.started
-            and recorder.value(t) is not recorder.initial[key]
+            and recorder.value(t) is not recorder.initial.get(key)
         ]  # fmt: skip
 
     def _result(self, v: Any) -> Result:
@@ -208,16 +210,23 @@ class Finish:
             return self.sources[value]
         return Binding("argument", self.numbers[id(t)]) if id(t) in self.numbers else Binding("state", t)
 
-    def _updates(self) -> list[Update]:
+    def _updates(self) -> list[tuple[Binding, int]]:
         """Tensors from outside whose value is another at the end."""
         found = []
         for key, initial in list(self.recorder.initial.items()):
             final = self.recorder.value(self.recorder.outside[key])
             if final is not initial:
                 name = self.recorder.graph.inputs[initial.index].name
-                writes = self.recorder.cells[key].counted
-                found.append(Update(self.sources[initial], self._add(final, name, "state"), writes))
+                found.append((self.sources[initial], self._add(final, name, "state")))
         return found
+
+    def _writes(self, updates: Sequence[tuple[Binding, int]]) -> list[tuple[Binding, int]]:
+        """The tensors whose storages count writes, and those that are written without a count (as by ``x.data``)."""
+        held = [(self._origin(t), n) for t, n in self.recorder.writes.values()]
+        written = [m for b, _ in updates for m in (b.ref.members if b.kind == "memory" else (b,))]
+        counted = self.recorder.writes.keys()
+        quiet = [(b, 0) for b in written if id(getattr(tensor_of(b, self.leaves), "_storage", None)) not in counted]
+        return [(b, n) for b, n in held + quiet if isinstance(tensor_of(b, self.leaves), Tensor)]
 
     def _grads(self) -> list[tuple[Binding, Held | None]]:
         """What each written ``.grad`` is at the end."""
@@ -249,10 +258,10 @@ class Finish:
             return None
         return f"changes Python values that it reads ({change}), which a graph cannot repeat. Do that outside of it."
 
-    def _shared_memory(self, updates: Sequence[Update]) -> list[Binding]:
+    def _shared_memory(self, updates: Sequence[tuple[Binding, int]]) -> list[Binding]:
         """The inputs that share memory with another one, or show it twice, where some of it is written."""
         recorder = self.recorder
-        written = {id(u.target) for u in updates}
+        written = {id(b) for b, _ in updates}
         found: list[Binding] = []
         spans: list[tuple[int, int, int, Any, Binding]] = []
         for key, v in recorder.initial.items():
@@ -293,6 +302,9 @@ class Finish:
             if fn is not None and fn.number >= recorder.started and recorder.value(t) is not initial:
                 name = recorder.graph.inputs[initial.index].name
                 return f"leaves gradient history in {name}, a tensor from outside. Detach what is written into it."
+        for t in recorder.merged():
+            if t.grad_fn is not None:
+                return "leaves gradient history in memory that several inputs share. Detach what is written into it."
         return None
 
     # ---- derivative

@@ -52,7 +52,7 @@ class Recorder(LeadingSizes):
         self.argument_numbers: dict[int, Tensor] = {}
         self.arrays: dict[int, Tensor] = {}
         self.memories: dict[int, SharedMemory] = {}
-        self._merged: dict[int, tuple[Tensor, tuple[View, ...]]] = {}
+        self._merged: dict[int, tuple[Tensor, tuple[View, ...], Tensor]] = {}
         self.grads: dict[int, GradSlot] = {}
         self.hosts: dict[tuple[int, str], tuple[Any, str, Tensor]] = {}
         self.host_values: dict[tuple[int, str], float] = {}
@@ -65,6 +65,7 @@ class Recorder(LeadingSizes):
         self.names: dict[int, str] = {}
         self.on_module: Callable[[Any], None] = lambda module: None
         self.made: list[tuple[weakref.ref[Tensor], Source | None]] = []
+        self.writes: dict[int, tuple[Tensor, int]] = {}
         self.requires_grad: dict[int, bool] = {}
         self.flags: dict[int, tuple[Tensor, bool]] = {}
         self.edges: dict[int, tuple[Node, int]] = {}
@@ -91,8 +92,13 @@ class Recorder(LeadingSizes):
     def write(self, target: Tensor, value: Tensor) -> None:
         """Note that ``target``'s elements became ``value``."""
         self.graph.here = self.backward_of or Origin(user_source(), modes.scopes)
-        root, cell = self._set(target, self.value(value))
-        cell.counted += target._storage is root._storage
+        self._set(target, self.value(value))
+        holder = target
+        while (seen := self.look(holder)) is not None and seen.of._storage is holder._storage:
+            holder = seen.of
+        if not self.is_made(holder):
+            before = self.writes.get(id(holder._storage), (holder, 0))
+            self.writes[id(holder._storage)] = (before[0], before[1] + 1)
 
     def alias(self, t: Tensor, base: Tensor) -> None:
         """Note that ``t`` is ``base`` without history; while recording, what owns its memory lives as long as it."""
@@ -301,7 +307,11 @@ class Recorder(LeadingSizes):
                 t = self.arrays[binding.ref] = shared(member)
             if binding.kind == "argument":
                 self.arguments[id(t)] = t
-            self._merged[id(t)] = (root, views(memory, n))
+            self._merged[id(t)] = (root, views(memory, n), t)
+
+    def merged(self) -> list[Tensor]:
+        """The tensors from outside that are views of memory they share."""
+        return [t for *_, t in self._merged.values()]
 
     def argument_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape of an argument, its first size being one that calls may change."""
@@ -384,7 +394,7 @@ class Recorder(LeadingSizes):
             if base is None:
                 return t, chain
             t, chain = base, (*t._chain, *chain)
-        root, steps = self._merged[id(t)]
+        root, steps, _ = self._merged[id(t)]
         return root, (*steps, *chain)
 
     def _look(self, of: Tensor, step: View | None) -> Look:
@@ -401,18 +411,14 @@ class Recorder(LeadingSizes):
         cell = self._cell(root)
         return 0 if cell is None else cell.stamp
 
-    def _set(self, t: Tensor, new: Value) -> tuple[Tensor, Cell]:
-        """Write to the memory behind all views and aliases at once: elements that an expanded one shows are one.
-
-        The tensor whose memory it is, and its cell.
-        """
+    def _set(self, t: Tensor, new: Value) -> None:
+        """Write to the memory behind all views and aliases at once: elements that an expanded one shows are one."""
         root, chain = self.root(t)
         cell = self._cell(root) or self.capture(root)
         cell.value = write(Sym(self.graph, self.value(root)), chain, Sym(self.graph, new)).value if chain else new
         cell.stamp += 1
         if root is not t:
             self._keep(t, Cell(self, new, cell.stamp))
-        return root, cell
 
     def _slot(self, t: Tensor) -> GradSlot:
         slot = self.grads.get(id(t))
