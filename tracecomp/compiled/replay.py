@@ -20,11 +20,12 @@ from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.arrays import SMALL_BYTES
 from tracecomp.record.binding import read, reader, tensor_of
 from tracecomp.record.pytree import LEAF, unflatten
-from tracecomp.record.recording import Followed, Given, Made, Plain, Recording, Result, same_value
+from tracecomp.record.recording import Followed, Found, Given, Made, Plain, Recording, Result, same_value
 from tracecomp.runtime.aligned import maker
 from tracecomp.runtime.result_pool import Spare, fits, kept_outputs
 
 Array = np.ndarray[Any, Any]
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 _new = Tensor._wrap
 
 
@@ -39,7 +40,7 @@ class Plan:
         self._threads = threads
         graph, inputs = recording.graph, recording.inputs
         self._arguments = [b.ref for b in inputs if b.kind == "argument"]
-        self._array_arguments = bool(recording.guards.arrays)
+        self._array_arguments = recording.guards.takes_arrays
         self._states = [b.ref for b in inputs if b.kind == "state"]
         self._others = [reader(b) for b in inputs if b.kind in ("place", "grad", "host", "size", "number")]
         position = {id(b): i for i, b in enumerate(inputs)}
@@ -100,7 +101,7 @@ class Plan:
 
     def differentiable(self) -> Any:
         """The backward pass as a compiled function, made when it is to be differentiated for the first time."""
-        if self.recording.guards.one_size:
+        if self.recording.guards.one_size.leaves:
             raise RuntimeError(
                 f"the backward pass of {self.recording.graph.name}, compiled with dynamic=True, cannot be "
                 "differentiated. Compile it without, or take the gradients inside of the compiled function."
@@ -110,7 +111,7 @@ class Plan:
             self.again = self._compile(differentiable(self.recording.split, self.recording.graph.name))
         return self.again
 
-    def call(self, leaves: Sequence[Any]) -> tuple[int, Any]:
+    def call(self, leaves: Sequence[Any], given: Arguments = ((), {})) -> tuple[int, Any]:
         """Run on argument ``leaves``: how many predicates held, and the results.
 
         When a predicate does not hold, its value takes the place of the results, and nothing outside was written. On a
@@ -136,9 +137,7 @@ class Plan:
         if self._lone is not None:
             results: Any = _new(outputs[self._lone])
         else:
-            results = self._results(leaves, outputs, kept)
-        for effect in recording.effects:
-            effect()
+            results = self._results(leaves, outputs, kept, given)
         return len(recording.predicates), results
 
     def _arrays(self, leaves: Sequence[Any]) -> list[Array]:
@@ -202,7 +201,7 @@ class Plan:
         before = {id(b): read(b, leaves).copy() for b in overwritten}
         return Kept(self.recording.inputs, arrays, before)
 
-    def _results(self, leaves: Sequence[Any], outputs: Sequence[Array], kept: Kept | None) -> Any:
+    def _results(self, leaves: Sequence[Any], outputs: Sequence[Array], kept: Kept | None, given: Arguments) -> Any:
         recording = self.recording
         made: dict[int, Tensor] = {}
         node = None
@@ -229,6 +228,8 @@ class Plan:
                 return outputs[r.number].item()
             if isinstance(r, Given):
                 return _given(r, leaves)
+            if isinstance(r, Found):
+                return r.read.now(given)
             t = _result(r, _made(made, outputs, r.number), node)
             if r.grad is not None:
                 t._grad = _made(made, outputs, r.grad)
@@ -236,8 +237,11 @@ class Plan:
 
         rebound = [(r, unflatten(r.structure, list(map(value, r.results)))) for r in recording.rebound]
         results = unflatten(recording.structure, list(map(value, recording.results)))
+        effects = [(e.effect, unflatten(e.structure, list(map(value, e.results)))) for e in recording.effects]
         for r, held in rebound:
             r.place.put(held, r.same_object)
+        for effect, args in effects:
+            effect.repeat(given, args)
         return results
 
 
@@ -273,7 +277,7 @@ def _rebase(t: Tensor, array: Array, node: Node | None, root: int | None) -> Non
 
 def _lone_result(recording: Recording) -> int | None:
     """The output that is all there is to return, when that is so."""
-    if recording.grads or recording.requires_grad or recording.rebased or recording.rebound:
+    if recording.grads or recording.requires_grad or recording.rebased or recording.rebound or recording.effects:
         return None
     if recording.split is not None or recording.structure is not LEAF:
         return None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tracecomp.base.errors import Source, user_source
-from tracecomp.eager.modes import modes
+from tracecomp.eager.modes import ModuleChanges, modes
 from tracecomp.eager.vjp_program import Derivative, derivative
 from tracecomp.ir.op import Op
 from tracecomp.ir.types import from_numpy_dtype, type_word
@@ -50,6 +50,7 @@ class Handle:
         self.id = next(_hook_ids)
 
     def remove(self) -> None:
+        ModuleChanges.note()
         self._hooks.pop(self.id, None)
 
     def __enter__(self) -> Handle:
@@ -60,6 +61,8 @@ class Handle:
 
 
 def add_hook(hooks: dict[int, Any], fn: Callable[..., Any]) -> Handle:
+    """Put ``fn`` among ``hooks``, which recordings that ran without it are to find out."""
+    ModuleChanges.note()
     handle = Handle(hooks)
     hooks[handle.id] = fn
     return handle

@@ -19,9 +19,24 @@ from tracecomp.record.backward.reach import edges, new_state, was_spent
 from tracecomp.record.backward.template import Template
 from tracecomp.record.binding import Binding
 from tracecomp.record.guards.guards import Guards
+from tracecomp.record.observer import Observer
 from tracecomp.record.pytree import flatten, unflatten
 from tracecomp.record.recorder import Recorder
-from tracecomp.record.recording import Followed, Given, Made, Plain, Rebound, Recording, Result, Sizes, Split
+from tracecomp.record.recording import (
+    Followed,
+    Found,
+    Given,
+    Made,
+    Plain,
+    Rebased,
+    Rebound,
+    Recording,
+    Repeated,
+    Result,
+    SeenValue,
+    Sizes,
+    Split,
+)
 from tracecomp.record.symbolic.sym_int import Extent, SizedGraph
 from tracecomp.record.symbolic.sym_scalar import Number
 
@@ -41,13 +56,15 @@ class Finish:
     """Turns what a recorder holds at the end of a call into a Recording."""
 
     def __init__(
-        self, recorder: Recorder, guards: Guards, leaves: Sequence[Any], arrays: dict[Value, int], result: Any
-    ) -> None:
+        self, recorder: Recorder, guards: Guards, leaves: Sequence[Any], arrays: dict[Value, int], result: Any,
+        observer: Observer,
+    ) -> None:  # fmt: skip
         self.recorder = recorder
         self.guards = guards
         self.leaves = leaves
         self.arrays = arrays
         self.result = result
+        self.observer = observer
         self.outputs: list[Output] = []
         self.made: dict[int, int] = {}
         self.numbers = {id(t): i for i, t in reversed(list(enumerate(leaves)))}
@@ -56,13 +73,16 @@ class Finish:
 
     def recording(self, derive: bool) -> Recording:
         values: list[Any] = []
-        structure = flatten(self.result, values)
+        structure = flatten(self.result, values, self._is_outside)
+        effects = [(e, flatten(e.args, kept := [], self._is_outside), kept) for e in self.recorder.effects]
+        left = [*values, *[x for *_, kept in effects for x in kept]]
         held = [t for h in self.guards.places for t in h.place.tensors()]
-        tensors = dict.fromkeys([*[v for v in values if isinstance(v, Tensor)], *held])
+        tensors = dict.fromkeys([*[v for v in left if isinstance(v, Tensor)], *held])
         rebased = self._rebased_arguments() if derive else []
         found = [t for t in tensors if derive and self._differentiable(t)] + rebased
         roots = [t for t in found if not was_spent(t)]
         results = [self._result(v, roots) for v in values]
+        repeated = [Repeated(e, shape, [self._result(v, roots) for v in kept]) for e, shape, kept in effects]
         rebound = self._rebound(roots)
         updates = self._updates()
         numbers = {id(self.leaves[b.ref]): n for b, n in updates if b.kind == "argument"}
@@ -70,11 +90,11 @@ class Finish:
         grads = self._grads()
         predicates = []
         for p in self.recorder.predicates:
-            predicates.append((len(self.outputs), p.seen, p.source))
+            predicates.append(SeenValue(len(self.outputs), p.seen, p.source))
             self.outputs.append(Output(p.value, f"p{len(predicates) - 1}", "predicate"))
         split_at = self._derive(roots) if roots else None
-        kept = [*tensors, *[n.tensor for n in self.recorder.numbers]]
-        kept += [g for slot in self.recorder.grads.values() if (g := slot.tensor._grad) is not None]
+        kept_tensors = [*tensors, *[n.tensor for n in self.recorder.numbers]]
+        kept_tensors += [g for slot in self.recorder.grads.values() if (g := slot.tensor._grad) is not None]
         split = None if split_at is None else self._split(*split_at, updated, edges(roots))
         if split is not None:
             split.roots = [self.made[id(t)] if id(t) in self.made else numbers[id(t)] for t in roots]
@@ -84,11 +104,12 @@ class Finish:
         asked = {p.value for p in self.recorder.predicates}
         self.guards.asked = {i for i, t in self.recorder.argument_numbers.items() if t._value.value in asked}
         return Recording(
-            graph, self.guards, inputs, structure, results, updates, grads, self._flags(), predicates, split,
-            [(numbers[id(t)], self._origin(t), _position(roots, t)) for t in rebased], rebound,
-            self.recorder.effects, self._sizes(mapping),
-            self._changed_values() or self._shared_memory(updates) or self._history_outside()
-            or new_state(self.recorder, kept),
+            graph=graph, guards=self.guards, inputs=inputs, structure=structure, results=results, updates=updates,
+            grads=grads, requires_grad=self._flags(), predicates=predicates, split=split,
+            rebased=[Rebased(numbers[id(t)], self._origin(t), _position(roots, t)) for t in rebased],
+            rebound=rebound, effects=repeated, sizes=self._sizes(mapping),
+            unsettled=self._changed_values() or self._shared_memory(updates) or self._history_outside()
+            or new_state(self.recorder, kept_tensors),
         )  # fmt: skip
 
     # ---- inputs
@@ -150,10 +171,8 @@ class Finish:
         names = {i.value: i.name for i in self.recorder.graph.inputs}
         used = {key: names[v] for key, v in self.recorder.initial.items() if v in live}
         grads = [(self._holder(s.tensor), s) for s in self.recorder.grads.values()]
-        self.guards.close(self.recorder, used, {i for v, i in self.arrays.items() if v in live}, grads)
-        self.guards.written_arguments = [b.ref for b, _ in updates if b.kind == "argument"]
-        self.guards.written_state = [b.ref for b, _ in updates if b.kind == "state"]
-        self.guards.written_places = [b.ref for b, _ in updates if b.kind == "place"]
+        read = {i for v, i in self.arrays.items() if v in live}
+        self.guards.close(self.recorder, used, read, grads, [b for b, _ in updates])
 
     # ---- outputs
 
@@ -172,6 +191,10 @@ class Finish:
             self.outputs.append(Output(self.recorder.value(t), name, role))
         return number
 
+    def _is_outside(self, value: Any) -> bool:
+        """Whether a list or dict was there before the call: a later call means the one that is there then."""
+        return isinstance(value, list | dict) and id(value) in self.observer.known
+
     def _rebased_arguments(self) -> list[Tensor]:
         """Arguments that the call wrote to with gradient history."""
         recorder = self.recorder
@@ -185,6 +208,8 @@ class Finish:
         if type(v) in (Number, Extent):
             self.outputs.append(Output(self.recorder.value(v.tensor), f"n{len(self.outputs)}", "result"))
             return Followed(len(self.outputs) - 1)
+        if self._is_outside(v):
+            return Found(self.observer.known[id(v)])
         if not isinstance(v, Tensor):
             return Plain(v)
         if not self.recorder.is_made(v):
@@ -250,7 +275,8 @@ class Finish:
 
     def _changed_values(self) -> str | None:
         """Says so when the call changed Python values that it also read: a graph cannot repeat that."""
-        change = self.guards.changed()
+        change = self.observer.unrepeated() or self.guards.modules.change()
+        change = change or next((c for held in self.guards.places if (c := held.change()) is not None), None)
         for owner, key, _ in self.recorder.hosts.values():
             if id(getattr(owner, "group", owner)) in self.recorder.stepped:
                 continue

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tracecomp.base.errors import Source
 from tracecomp.eager.grad_fn import View
@@ -14,7 +13,9 @@ from tracecomp.ir.graph import Graph, Value
 from tracecomp.ir.graph import Node as GraphNode
 from tracecomp.record.backward.template import Template
 from tracecomp.record.binding import Binding
+from tracecomp.record.effects import Effect
 from tracecomp.record.guards.guards import Guards
+from tracecomp.record.guards.reads import Read
 from tracecomp.record.guards.slots import Place
 from tracecomp.record.symbolic.sym_int import Range
 from tracecomp.record.symbolic.sym_scalar import followed
@@ -60,7 +61,39 @@ class Plain:
     value: Any
 
 
-Result = Made | Given | Followed | Plain
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A result that is a list or dictionary from outside, found where the program found it."""
+
+    read: Read
+
+
+Result = Made | Given | Followed | Plain | Found
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """An effect on Python objects, and what it is made with: ``results`` in ``structure``."""
+
+    effect: Effect
+    structure: Any
+    results: list[Result]
+
+
+class SeenValue(NamedTuple):
+    """A value that steered Python: output ``number`` of the graph must be ``seen``, which ``source`` asked for."""
+
+    number: int
+    seen: Any
+    source: Source | None
+
+
+class Rebased(NamedTuple):
+    """An argument that the call writes with history: output ``number``, result ``root`` of the differentiable ones."""
+
+    number: int
+    source: Binding
+    root: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +118,11 @@ class Recording:
     updates: list[tuple[Binding, int]]
     grads: list[tuple[Binding, int | Given | None]]
     requires_grad: list[tuple[Binding, bool]]
-    predicates: list[tuple[int, Any, Source | None]]
+    predicates: list[SeenValue]
     split: Split | None
-    rebased: list[tuple[int, Binding, int | None]]
+    rebased: list[Rebased]
     rebound: list[Rebound]
-    effects: list[Callable[[], Any]]
+    effects: list[Repeated]
     sizes: Sizes | None
     unsettled: str | None = None
     calls: int = 0

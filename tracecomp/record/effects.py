@@ -1,0 +1,54 @@
+"""What a program changes in Python, noted so that later calls change it too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tracecomp.record.guards.reads import Read
+from tracecomp.record.guards.snapshots import plain_value
+
+Given = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+@dataclass
+class Effect:
+    """``apply(owner, *args)`` after the graph has run, or ``apply(*args)`` without an owner."""
+
+    apply: Callable[..., Any]
+    owner: Read | None
+    args: tuple[Any, ...]
+
+    def repeat(self, given: Given, args: Sequence[Any]) -> None:
+        """Make the effect in a call that was ``given`` these arguments."""
+        if self.owner is None:
+            self.apply(*args)
+        else:
+            self.apply(self.owner.now(given), *args)
+
+
+def repeat_plainly(effects: Sequence[Effect], given: Given) -> None:
+    """Put plain numbers where the recorded call has left followed ones."""
+    for effect in effects:
+        if effect.owner is not None:
+            _replace(effect.owner.now(given))
+
+
+def _replace(owner: Any) -> None:
+    held = owner if isinstance(owner, list | dict) else getattr(owner, "__dict__", {})
+    for key, value in list(held.items() if isinstance(held, dict) else enumerate(held)):
+        found = _plain(value)
+        if found is not value:
+            held[key] = found
+
+
+def _plain(value: Any) -> Any:
+    """``value`` with plain numbers in place of followed ones, also within tuples; lists and dicts stay objects."""
+    if type(value) is tuple:
+        found = tuple(map(_plain, value))
+        return found if any(a is not b for a, b in zip(found, value, strict=True)) else value
+    if isinstance(value, list | dict):
+        _replace(value)
+        return value
+    return plain_value(value)
