@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import operator
 import os
-from collections import deque
 from collections.abc import Callable, Iterator
 from types import (
     BuiltinFunctionType,
@@ -21,8 +20,8 @@ import numpy as np
 
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.guards.ownership import is_module, is_program_class, is_program_code
-from tracecomp.record.guards.reads import CONTAINERS, Attribute, Element, Entry, Member, Size, Slot, inherited
-from tracecomp.record.guards.snapshots import MISSING, PLAIN, plain_value
+from tracecomp.record.guards.reads import CONTAINERS, Attribute, Entry, Member, Size, Slot, inherited
+from tracecomp.record.guards.snapshots import PLAIN, plain_value
 from tracecomp.record.outside import outside
 
 _BLIND = (isinstance, issubclass, type, id, callable, super, object, property, staticmethod, classmethod)

@@ -12,8 +12,7 @@ from typing import Any
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record import calls
 from tracecomp.record.frames import peek, stack_is_known, variable
-from tracecomp.record.guards.ownership import is_module, is_program_class
-from tracecomp.record.guards.reads import Attribute, Element, Entry, Held, Member, Size, inherited
+from tracecomp.record.guards.reads import Element, Entry
 from tracecomp.record.guards.snapshots import PLAIN, plain_value
 
 Handler = Callable[[Any, FrameType, Any], None]

@@ -36,9 +36,9 @@ def _watched(kind: type, offset: int) -> list[int]:
     """A word of a class, looked at after changes and between them."""
     values = []
     for n in range(3):
-        setattr(kind, "probe", n)
+        kind.probe = n
         for _ in range(2):
-            getattr(kind, "probe")
+            kind.probe
             values.append(ctypes.c_uint64.from_address(id(kind) + offset).value)
     return values
 
