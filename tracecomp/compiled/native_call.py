@@ -32,7 +32,7 @@ from tracecomp.record.guards.class_versions import class_version_offset, field_o
 from tracecomp.record.guards.snapshots import MISSING, ById, freeze
 from tracecomp.record.guards.state_guards import GradGuard
 from tracecomp.record.pytree import LEAF, flat_call, unflatten
-from tracecomp.record.recording import Followed, Made, Plain, Result
+from tracecomp.record.recording import Followed, Found, Made, Plain, Result
 from tracecomp.runtime import threads
 from tracecomp.runtime.aligned import maker
 from tracecomp.runtime.call import Code, Held, Place, Record, field_offsets, layout_is_known, word_at
@@ -85,7 +85,7 @@ def _fits(plan: Plan, leaves: Sequence[Any]) -> bool:
 def _simple(r: Result) -> bool:
     if isinstance(r, Made):
         return not r.leaf and r.grad is None and r.kind is Tensor
-    if isinstance(r, Followed):
+    if isinstance(r, Followed | Found):
         return False
     return isinstance(r, Plain) or (not r.view and r.source.kind in ("argument", "state"))
 
@@ -241,8 +241,8 @@ class _Writer:
                 self.r.add("results", Place("fresh", self.fresh[r.number], "tensor"))
             elif isinstance(r, Plain):
                 self.r.add("results", self.r.cell(r.value))
-            elif isinstance(r, Followed):
-                raise AssertionError("a number that is followed needs Python")
+            elif isinstance(r, Followed | Found):
+                raise AssertionError("what is followed or found anew needs Python")
             elif r.source.kind == "argument":
                 self.r.add("results", Place("sources", self.sources[ARGUMENT, r.source.ref], "tensor"))
             else:

@@ -238,7 +238,7 @@ class Plan:
 
         rebound = [(r, unflatten(r.structure, list(map(value, r.results)))) for r in recording.rebound]
         results = unflatten(recording.structure, list(map(value, recording.results)))
-        effects = [(e.effect, unflatten(e.structure, list(map(value, e.results)))) for e in recording.effects]
+        effects = [(e, unflatten(e.structure, list(map(value, e.results)))) for e in recording.effects]
         for r, held in rebound:
             r.place.put(held, r.same_object)
         for effect, args in effects:

@@ -16,12 +16,10 @@ from types import (
 )
 from typing import Any
 
-import numpy as np
-
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.guards.ownership import is_module, is_program_class, is_program_code
 from tracecomp.record.guards.reads import CONTAINERS, Attribute, Entry, Member, Size, Slot, inherited
-from tracecomp.record.guards.snapshots import PLAIN, plain_value
+from tracecomp.record.guards.snapshots import PLAIN, plain_value, short
 from tracecomp.record.outside import outside
 
 _BLIND = (isinstance, issubclass, type, id, callable, super, object, property, staticmethod, classmethod)
@@ -45,13 +43,8 @@ def called(observer: Any, callee: Any, args: list[Any], kwargs: dict[str, Any]) 
     if name is not None and isinstance(owner, CONTAINERS):
         _container_method(observer, name, owner, rest, kwargs)
         return
-    if isinstance(callee, FunctionType) and is_program_code(callee.__code__, callee.__globals__):
+    if _is_programs(callee.__func__ if isinstance(callee, MethodType) else callee):
         return
-    if isinstance(callee, MethodType):
-        if isinstance(callee.__func__, FunctionType) and is_program_code(
-            callee.__func__.__code__, callee.__func__.__globals__
-        ):
-            return
     special = _SPECIAL.get(callee) if isinstance(callee, BuiltinFunctionType | type | FunctionType) else None
     if special is not None:
         special(observer, args, kwargs)
@@ -60,6 +53,11 @@ def called(observer: Any, callee: Any, args: list[Any], kwargs: dict[str, Any]) 
         _environment(observer, getattr(callee, "__name__", ""), rest if owner is os.environ else args)
         return
     _opaque(observer, callee, owner, args, kwargs)
+
+
+def _is_programs(fn: Any) -> bool:
+    """Whether this is a function whose instructions are seen themselves."""
+    return isinstance(fn, FunctionType) and is_program_code(fn.__code__, fn.__globals__)
 
 
 def _opaque(observer: Any, callee: Any, owner: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
@@ -79,7 +77,7 @@ def _opaque(observer: Any, callee: Any, owner: Any, args: list[Any], kwargs: dic
     elif observer.known.get(id(callee)) is not None and is_module(callee):
         return
     for value in (*args, *kwargs.values()):
-        if not isinstance(value, PLAIN | Tensor):
+        if not isinstance(value, (*PLAIN, Tensor)):
             observer.consume(value)
             stream(observer, value)
 
@@ -116,7 +114,7 @@ def _method(callee: Any, args: list[Any]) -> tuple[str | None, Any, list[Any]]:
 
 def _container_method(observer: Any, name: str, owner: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
     for value in (*args, *kwargs.values()):
-        if not isinstance(value, PLAIN | Tensor) and name not in ("append", "insert", "__setitem__", "appendleft"):
+        if not isinstance(value, (*PLAIN, Tensor)) and name not in ("append", "insert", "__setitem__", "appendleft"):
             iterated(observer, value)
     if id(owner) not in observer.known:
         return
@@ -169,7 +167,7 @@ def member(observer: Any, owner: Any, key: Any) -> None:
     if id(owner) in observer.changed:
         observer.contents(owner)
     elif isinstance(owner, dict | set | frozenset) and is_key(key):
-        observer.step(read, Member(key), key in owner, f"{key!r} in {read.where}")
+        observer.step(read, Member(key), key in owner, f"{short(key)} in {read.where}")
     elif owner is os.environ:
         observer.item(owner, key)
     else:
@@ -184,7 +182,8 @@ def size(observer: Any, owner: Any) -> None:
     if id(owner) in observer.changed:
         observer.contents(owner)
     else:
-        observer.step(read, Size(), len(owner) if np.ndim(owner) or not isinstance(owner, np.ndarray) else 1, f"the length of {read.where}")
+        step = Size()
+        observer.step(read, step, step.fetch(owner), f"the length of {read.where}")
 
 
 def iterated(observer: Any, value: Any) -> None:
@@ -208,8 +207,8 @@ def set_attribute(observer: Any, owner: Any, name: str, value: Any) -> None:
         return
     kind = type(owner)
     setter = inherited(kind, "__setattr__")
-    if isinstance(setter, FunctionType) and is_program_code(setter.__code__, setter.__globals__):
-        return  # whose instructions are seen themselves
+    if _is_programs(setter):
+        return
     stored = inherited(kind, name)
     if isinstance(stored, property):
         return
@@ -228,7 +227,7 @@ def set_item(observer: Any, owner: Any, key: Any, value: Any) -> None:
     if isinstance(owner, Tensor) or id(owner) not in observer.known:
         return
     setter = inherited(type(owner), "__setitem__")
-    if isinstance(setter, FunctionType) and is_program_code(setter.__code__, setter.__globals__):
+    if _is_programs(setter):
         return
     key = plain_value(key)
     written = Entry(key) if isinstance(owner, dict) and is_key(key) else None

@@ -12,7 +12,7 @@ from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.graph import Value
 from tracecomp.ir.types import TensorType, from_numpy_dtype
-from tracecomp.record.effects import repeat_plainly
+from tracecomp.record.effects import put_plain
 from tracecomp.record.finish import Finish, plain
 from tracecomp.record.guards.guards import Guards
 from tracecomp.record.guards.slots import Place
@@ -63,7 +63,7 @@ def record(
             return plain(result), recorder.stopped
         recording = Finish(recorder, guards, leaves, arrays, result, observer).recording(derive)
         result = plain(result)
-        repeat_plainly(recorder.effects, (args, kwargs))
+        put_plain(recorder.effects, (args, kwargs))
         recording.unsettled = recording.unsettled or _fill_in(recorder, places)
         return result, recording
     finally:

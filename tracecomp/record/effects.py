@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,19 +20,13 @@ class Effect:
     owner: Read | None
     args: tuple[Any, ...]
 
-    def repeat(self, given: Given, args: Sequence[Any]) -> None:
-        """Make the effect in a call that was ``given`` these arguments."""
-        if self.owner is None:
-            self.apply(*args)
-        else:
-            self.apply(self.owner.now(given), *args)
 
-
-def repeat_plainly(effects: Sequence[Effect], given: Given) -> None:
-    """Put plain numbers where the recorded call has left followed ones."""
+def put_plain(effects: list[Effect], given: Given) -> None:
+    """Put plain numbers where the recorded call has left followed ones, and forget its effects."""
     for effect in effects:
         if effect.owner is not None:
             _replace(effect.owner.now(given))
+    effects.clear()
 
 
 def _replace(owner: Any) -> None:

@@ -18,6 +18,7 @@ from tracecomp.record.backward.min_cut import choose_saved
 from tracecomp.record.backward.reach import edges, new_state, was_spent
 from tracecomp.record.backward.template import Template
 from tracecomp.record.binding import Binding
+from tracecomp.record.effects import Effect
 from tracecomp.record.guards.guards import Guards
 from tracecomp.record.observer import Observer
 from tracecomp.record.pytree import flatten, unflatten
@@ -74,7 +75,7 @@ class Finish:
     def recording(self, derive: bool) -> Recording:
         values: list[Any] = []
         structure = flatten(self.result, values, self._is_outside)
-        effects = [(e, flatten(e.args, kept := [], self._is_outside), kept) for e in self.recorder.effects]
+        effects = [self._left_by(e) for e in self.recorder.effects]
         left = [*values, *[x for *_, kept in effects for x in kept]]
         held = [t for h in self.guards.places for t in h.place.tensors()]
         tensors = dict.fromkeys([*[v for v in left if isinstance(v, Tensor)], *held])
@@ -82,7 +83,9 @@ class Finish:
         found = [t for t in tensors if derive and self._differentiable(t)] + rebased
         roots = [t for t in found if not was_spent(t)]
         results = [self._result(v, roots) for v in values]
-        repeated = [Repeated(e, shape, [self._result(v, roots) for v in kept]) for e, shape, kept in effects]
+        repeated = [
+            Repeated(e.apply, e.owner, shape, [self._result(v, roots) for v in kept]) for e, shape, kept in effects
+        ]
         rebound = self._rebound(roots)
         updates = self._updates()
         numbers = {id(self.leaves[b.ref]): n for b, n in updates if b.kind == "argument"}
@@ -190,6 +193,11 @@ class Finish:
             number = self.made[id(t)] = len(self.outputs)
             self.outputs.append(Output(self.recorder.value(t), name, role))
         return number
+
+    def _left_by(self, effect: Effect) -> tuple[Effect, Any, list[Any]]:
+        """An effect with the structure and leaves of what it is made with."""
+        kept: list[Any] = []
+        return effect, flatten(effect.args, kept, self._is_outside), kept
 
     def _is_outside(self, value: Any) -> bool:
         """Whether a list or dict was there before the call: a later call means the one that is there then."""

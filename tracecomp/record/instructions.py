@@ -174,7 +174,7 @@ def _delete_item(observer: Any, frame: FrameType, _: Any) -> None:
 
 @_program("STORE_GLOBAL")
 def _store_global(observer: Any, frame: FrameType, name: str) -> None:
-    observer.known.setdefault(id(frame.f_globals), observer.reads.space(frame.f_globals))
+    observer.known.setdefault(id(frame.f_globals), observer.reads.root(frame.f_globals, "globals"))
     observer.change(frame.f_globals, Entry(name), operator.setitem, name, peek(frame, 1))
 
 

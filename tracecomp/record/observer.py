@@ -8,6 +8,7 @@ to it counts as read as a whole, and what it takes from the world outside is ref
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 from collections import deque
@@ -48,8 +49,9 @@ from tracecomp.record.guards.reads import (
     everything,
     inherited,
 )
-from tracecomp.record.guards.snapshots import MISSING, PLAIN, plain_value
+from tracecomp.record.guards.snapshots import MISSING, PLAIN, plain_value, short
 from tracecomp.record.instructions import LIBRARY, PROGRAM, Handlers
+from tracecomp.record.pytree import opened
 from tracecomp.record.recorder import Recorder
 
 _FIELDS = ("__code__", "__defaults__", "__kwdefaults__")
@@ -69,6 +71,7 @@ class Observer:
         self._handlers: dict[int, tuple[CodeType, Handlers | None]] = {}
         self._functions: dict[int, Any] = {}
         self._before: Callable[..., Any] | None = None
+        self._sees_stacks = stack_is_known()  # found out by tracing, so not while the program is traced
 
     def __enter__(self) -> None:
         self._before = sys.gettrace()
@@ -76,6 +79,8 @@ class Observer:
 
     def __exit__(self, *error: object) -> None:
         sys.settrace(self._before)
+        self.made.clear()  # which may hold tensors of the call
+        self._functions.clear()
 
     # ---- functions
 
@@ -95,14 +100,12 @@ class Observer:
     def _give(self, read: Read) -> None:
         """Know an argument: containers by where they are among the arguments, which are guarded as they are."""
         value = read.value
-        if isinstance(value, list | dict | tuple) and not isinstance(value, np.ndarray):
+        if opened(type(value)) or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
             read.is_given = True
             self.known[id(value)] = read
-            items = value.items() if isinstance(value, dict) else enumerate(value)
-            for key, item in items:
-                step = Entry(key) if isinstance(value, dict) else Element(key)
-                self._give(read.child(step, item, f"{read.where}[{key!r}]"))
-        elif not isinstance(value, Tensor | np.ndarray | PLAIN):
+            for step, item in _parts(value):
+                self._give(read.child(step, item, item_of(read, step.key)))
+        elif not isinstance(value, (Tensor, np.ndarray, *PLAIN)):
             self.reach(value, self.reads.root(value, f"attribute of {type(value).__name__}:"))
 
     def _called(self, frame: FrameType, event: str, arg: Any) -> Any:
@@ -116,7 +119,7 @@ class Observer:
             return before
         if handlers.of_program:
             self._entered(frame)
-        elif frame.f_back is None or (outer := self._handlers.get(id(frame.f_back.f_code))) is None or outer[1] is None:
+        elif frame.f_back is None or not frame.f_back.f_trace_opcodes:
             return before  # a library's code in the service of this package
         frame.f_trace_opcodes = True
         frame.f_trace_lines = before is not None
@@ -126,7 +129,7 @@ class Observer:
         code = frame.f_code
         if is_program_code(code, frame.f_globals):
             return Handlers.of(code, PROGRAM)
-        return Handlers.of(code, LIBRARY) if is_user_file(code.co_filename) and stack_is_known() else None
+        return Handlers.of(code, LIBRARY) if is_user_file(code.co_filename) and self._sees_stacks else None
 
     def _local(self, handlers: Handlers, before: Any) -> Callable[..., Any]:
         table = handlers.at
@@ -156,7 +159,7 @@ class Observer:
                 self.made[id(owner)] = owner
             elif id(owner) not in self.known and id(owner) not in self.made:
                 self.reach(owner, self.reads.root(owner, f"attribute of {type(owner).__name__}:"))
-        if not stack_is_known():
+        if not self._sees_stacks:
             self._read_all(frame)
 
     def _know_function(self, fn: FunctionType) -> None:
@@ -240,7 +243,7 @@ class Observer:
         if name in space:
             value = space[name]
             if not (isinstance(value, ModuleType) and _is_library(value)):
-                self.step(self.reads.space(space), Entry(name), value, f"global {name}")
+                self.step(self.reads.root(space, "globals"), Entry(name), value, f"global {name}")
         elif name == "type":
             self.reads.asks_types = True
 
@@ -258,7 +261,7 @@ class Observer:
             if value is os.environ or isinstance(value, list | dict):
                 self.reach(value, self.reads.root(value, f"{owner.__name__}.{name}"))
             return
-        if isinstance(owner, Tensor | PLAIN):
+        if isinstance(owner, (Tensor, *PLAIN)):
             return
         kind = owner if isinstance(owner, type) else type(owner)
         stored = self._inherited(kind, name)
@@ -275,7 +278,7 @@ class Observer:
                 step: Step = Slot(name)
                 self.step(read, step, step.fetch(owner), where)
             return
-        if name in own or stored is not MISSING:
+        if name in own or (stored is not MISSING and type(owner).__dictoffset__):
             self.step(read, Attribute(name), own.get(name, MISSING), where)
 
     def _inherited(self, kind: type, name: str) -> Any:
@@ -305,12 +308,12 @@ class Observer:
             self.contents(owner)
         elif isinstance(owner, dict):
             if calls.is_key(key):
-                self.step(read, Entry(key), dict.get(owner, key, MISSING), f"{read.where}[{key!r}]")
+                self.step(read, Entry(key), dict.get(owner, key, MISSING), item_of(read, key))
         elif isinstance(owner, list | tuple | deque) and isinstance(key, int):
             step = Element(key)
-            self.step(read, step, step.fetch(owner), f"{read.where}[{key!r}]")
+            self.step(read, step, step.fetch(owner), item_of(read, key))
         elif owner is os.environ and isinstance(key, str):
-            self.step(read, Element(key), owner.get(key, MISSING), f"os.environ[{key!r}]")
+            self.step(read, Element(key), owner.get(key, MISSING), item_of(read, key))
         else:
             self.contents(owner)
 
@@ -323,10 +326,9 @@ class Observer:
         self.step(read, All(), everything(value) if before is MISSING else before, read.where)
         if read.is_given or isinstance(value, np.ndarray | set | frozenset):
             return
-        items = value.items() if isinstance(value, dict) else enumerate(value)
-        for key, item in list(items) if before is MISSING else ():
+        for step, item in _parts(value) if before is MISSING else ():
             if not isinstance(item, PLAIN):
-                self.step(read, Entry(key) if isinstance(value, dict) else Element(key), item, f"{read.where}[{key!r}]")
+                self.step(read, step, item, item_of(read, step.key))
 
     def consume(self, value: Any, depth: int = 8) -> None:
         """The program handed ``value`` to code that may look at all of it."""
@@ -334,7 +336,7 @@ class Observer:
         if read is None or depth == 0 or isinstance(value, type | FunctionType | ModuleType) or is_module(value):
             if isinstance(value, tuple | list | dict) and depth and read is None:  # made in the call, of older things
                 for item in list(value.values()) if isinstance(value, dict) else value:
-                    if not isinstance(item, PLAIN | Tensor):
+                    if not isinstance(item, (*PLAIN, Tensor)):
                         self.consume(item, depth - 1)
             return
         self.contents(value)
@@ -350,7 +352,7 @@ class Observer:
         else:
             items = ()
         for item in items:
-            if not isinstance(item, PLAIN | Tensor):
+            if not isinstance(item, (*PLAIN, Tensor)):
                 self.consume(item, depth - 1)
 
     def pin(self, value: Any) -> None:
@@ -418,7 +420,7 @@ class Observer:
 
     def _check_repeatable(self, value: Any) -> None:
         """Refuse to keep objects made in the call: every call would have to make its own."""
-        if isinstance(value, Tensor | PLAIN | type | FunctionType) or type(plain_value(value)) in (int, float):
+        if isinstance(value, (Tensor, *PLAIN, type, FunctionType)) or type(plain_value(value)) in (int, float):
             return
         if id(value) in self.known:
             return
@@ -432,6 +434,20 @@ class Observer:
 def _is_library(module: ModuleType) -> bool:
     name = getattr(module, "__file__", None)
     return module.__name__ != "__main__" and not (isinstance(name, str) and is_program_file(name))
+
+
+def _parts(value: Any) -> list[tuple[Step, Any]]:
+    """What a container or dataclass holds, with the steps to it."""
+    if isinstance(value, dict):
+        return [(Entry(key), item) for key, item in value.items()]
+    if isinstance(value, list | tuple | deque):
+        return [(Element(n), item) for n, item in enumerate(value)]
+    return [(Attribute(f.name), getattr(value, f.name)) for f in dataclasses.fields(value)]
+
+
+def item_of(read: Read, key: Any) -> str:
+    """How people call an element."""
+    return f"{read.where}[{short(key)}]"
 
 
 def _set_cell(cell: CellType, value: Any) -> None:

@@ -47,7 +47,7 @@ def outside(callee: Any, owner: Any = None) -> str | None:
     name = getattr(callee, "__name__", "")
     if isinstance(owner, OWNERS):
         return f"{type(owner).__name__}.{name}"
-    if owner in (datetime.datetime, datetime.date):
+    if owner is datetime.datetime or owner is datetime.date:
         return f"{owner.__name__}.{name}" if name in _CLOCKS else None
     module = getattr(callee, "__module__", None)
     if not isinstance(module, str) or not isinstance(callee, BuiltinFunctionType | FunctionType | type):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ from tracecomp.ir.graph import Graph, Value
 from tracecomp.ir.graph import Node as GraphNode
 from tracecomp.record.backward.template import Template
 from tracecomp.record.binding import Binding
-from tracecomp.record.effects import Effect
+from tracecomp.record.effects import Given as Arguments
 from tracecomp.record.guards.guards import Guards
 from tracecomp.record.guards.reads import Read
 from tracecomp.record.guards.slots import Place
@@ -75,9 +76,17 @@ Result = Made | Given | Followed | Plain | Found
 class Repeated:
     """An effect on Python objects, and what it is made with: ``results`` in ``structure``."""
 
-    effect: Effect
+    apply: Callable[..., Any]
+    owner: Read | None
     structure: Any
     results: list[Result]
+
+    def repeat(self, given: Arguments, args: Sequence[Any]) -> None:
+        """Make the effect in a call that was ``given`` these arguments."""
+        if self.owner is None:
+            self.apply(*args)
+        else:
+            self.apply(self.owner.now(given), *args)
 
 
 class SeenValue(NamedTuple):

@@ -27,18 +27,19 @@ def class_version_offset() -> int | None:
     class Probe:
         pass
 
-    words = [(offset, _watched(Probe, offset)) for offset in range(16, type.__basicsize__ - 8, 8)]
+    size: int = getattr(type, "__basicsize__")  # noqa: B009  the instance's, which mypy does not know
+    words = [(offset, _watched(Probe, offset)) for offset in range(16, size - 8, 8)]
     found = [offset for offset, values in words if _counts(values)]
     return found[0] if len(found) == 1 else None
 
 
-def _watched(kind: type, offset: int) -> list[int]:
+def _watched(kind: type, offset: int, name: str = "probe") -> list[int]:
     """A word of a class, looked at after changes and between them."""
     values = []
     for n in range(3):
-        kind.probe = n
+        setattr(kind, name, n)
         for _ in range(2):
-            kind.probe
+            getattr(kind, name)
             values.append(ctypes.c_uint64.from_address(id(kind) + offset).value)
     return values
 

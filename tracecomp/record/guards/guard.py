@@ -25,9 +25,6 @@ class Rows(ReadRows, Protocol):
 
     leaves: Sequence[Any]
 
-    def argument(self, value: Any) -> None:
-        """The next argument is ``value``, or a tensor if that is one."""
-
     def pair(self, one: int, other: int, same: bool) -> None:
         """Whether two arguments are one object."""
 

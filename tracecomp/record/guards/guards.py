@@ -115,8 +115,8 @@ class Guards:
         ]  # fmt: skip
         self._apart.written = shared = Unshared(self._tensors(), updates, self.paths)
         self.list = [
-            *self.arguments, self._same, *([shared] if shared.state or shared.written else []), self._modes,
-            *state, *present, *self._met_twice(recorder, [g.tensor for g in state]), self.modules,
+            *self.arguments, self._same, self._modes, *state, *([shared] if shared.state or shared.written else []),
+            *present, *self._met_twice(recorder, [g.tensor for g in state]), self.modules,
             *map(OptimizerGuard, recorder.optimizers.values()), self.reads, options,
         ]  # fmt: skip
         if self.places:

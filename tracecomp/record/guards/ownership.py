@@ -39,7 +39,7 @@ def is_program_code(code: CodeType, space: dict[str, Any]) -> bool:
 
 def is_program_class(kind: type) -> bool:
     """Whether the program defines this class."""
-    module = kind.__module__
+    module: Any = kind.__module__  # programs may set it to anything
     if not isinstance(module, str):
         return False
     name = getattr(sys.modules.get(module), "__file__", None)

@@ -136,7 +136,7 @@ class Size(Step):
     """How many elements a container has."""
 
     def fetch(self, owner: Any) -> Any:
-        return len(owner)
+        return owner.size if isinstance(owner, np.ndarray) else len(owner)
 
     def row(self, rows: Rows, owner: Any, value: Any) -> bool:
         return type(owner) is tuple or (type(owner) in (list, dict) and rows.word(owner, "length", value))

@@ -131,7 +131,7 @@ def module_snapshot(module: Any, known: Set[tuple[int, str]]) -> dict[str, Any]:
     """What this package reads of a module, except what stands in ``known`` places: its parts, hooks and options."""
     snapshot: dict[str, Any] = {}
     attributes = vars(module)
-    names = _library_names(type(module))
+    names = _library_names(type(module))  # type: ignore[arg-type]
     for name, value in attributes.items():
         if name in MODULE_INTERNALS or name.endswith("_hooks"):
             snapshot[name] = {k: ById(v) for k, v in value.items() if place_id(value, k) not in known}
