@@ -74,7 +74,7 @@ def _opaque(observer: Any, callee: Any, owner: Any, args: list[Any], kwargs: dic
         return
     if isinstance(callee, functools.partial):
         _partial(observer, callee)
-    elif observer.known.get(id(callee)) is not None and is_module(callee):
+    if is_module(callee) and _is_programs(getattr(type(callee), "forward", None)):
         return
     for value in (*args, *kwargs.values()):
         if not isinstance(value, (*PLAIN, Tensor)):

@@ -406,17 +406,24 @@ class Observer:
 
     def unrepeated(self) -> str | None:
         """What the program read and left as something else, other than by effects; or as another tensor or number."""
-        for read in self.reads.walk():
-            if read.owner is None or read.step is None or read.owner.is_given:
-                continue
-            owner = read.owner.value
-            now = read.step.fetch(owner)
-            if read.fits(now) or id(owner) in self.changed:
-                continue
-            was_set = (id(owner), read.step.same()) in self.written
-            if not was_set or (read.step.place(owner, "") is not None and read.has_moved(now)):
-                return read.difference(now)
+        for root in self.reads.roots():
+            for child in root.children.values():
+                found = self._unrepeated(child, root.value)
+                if found is not None:
+                    return found
         return None
+
+    def _unrepeated(self, read: Read, owner: Any) -> str | None:
+        now = read.fetch(owner)
+        if read.moved_place(owner, now) is not None:
+            return read.difference(now)
+        if read.step is not None and (id(owner), read.step.same()) in self.written:
+            return None
+        if not read.fits(now):
+            return read.difference(now)
+        if id(now) in self.changed:
+            return None
+        return next((c for r in read.children.values() if (c := self._unrepeated(r, now)) is not None), None)
 
     def _check_repeatable(self, value: Any) -> None:
         """Refuse to keep objects made in the call: every call would have to make its own."""

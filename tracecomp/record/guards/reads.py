@@ -252,20 +252,22 @@ class Read:
     def moved(self, owner: Any) -> Iterator[Place]:
         """The places here and below that now hold other tensors and numbers, and are otherwise as they were."""
         now = self.fetch(owner)
-        place = None if self.step is None or now is MISSING else self.step.place(owner, self.where)
-        if place is not None and self.has_moved(now):
+        place = self.moved_place(owner, now)
+        if place is not None:
             yield place
         elif self.fits(now):
             for child in self.children.values():
                 yield from child.moved(now)
 
-    def has_moved(self, now: Any) -> bool:
-        """Whether ``now`` holds other tensors or numbers and is otherwise what was seen."""
+    def moved_place(self, owner: Any, now: Any) -> Place | None:
+        """The place of ``now`` if it holds other tensors or numbers than were read, and is otherwise what was seen."""
+        place = None if self.step is None or now is MISSING else self.step.place(owner, self.where)
         before = self.frozen if self.kind is type else self.seen
-        if before is MISSING or now is MISSING:
-            return False
+        if place is None or before is MISSING:
+            return None
         after = freeze(now)
-        return bool(after != before) and alike(before, after)
+        moved = bool(after != before) and alike(before, after)
+        return place if moved and self.miss(owner) is not None else None
 
     def native(self, rows: Rows, owner: Any) -> bool:
         """Have native code compare this and all below; False where only Python can."""
@@ -318,10 +320,9 @@ class Reads:
         """The places that now hold other tensors and numbers, and are otherwise as they were."""
         return [place for root in self._roots.values() for place in root.moved(None)]
 
-    def walk(self) -> Iterator[Read]:
-        """Every read."""
-        for root in list(self._roots.values()):
-            yield from root.walk()
+    def roots(self) -> list[Read]:
+        """What reads begin at."""
+        return list(self._roots.values())
 
 
 def expected(value: Any) -> tuple[Any, Any]:
