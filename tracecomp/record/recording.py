@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tracecomp.base.errors import Source
-from tracecomp.eager.tensor import Tensor
-from tracecomp.eager.tensor_base import View
 from tracecomp.ir.graph import Graph, Value
 from tracecomp.ir.graph import Node as GraphNode
 from tracecomp.record.backward.template import Template
@@ -18,58 +16,9 @@ from tracecomp.record.effects import Given as Arguments
 from tracecomp.record.guards.guards import Guards
 from tracecomp.record.guards.reads import Read
 from tracecomp.record.guards.slots import Place
+from tracecomp.record.results import Held, Result
 from tracecomp.record.symbolic.sym_int import Range
 from tracecomp.record.symbolic.sym_scalar import followed
-
-
-@dataclass(frozen=True, slots=True)
-class Made:
-    """A result that is output ``number`` of the graph; ``root`` is its number among the differentiable results.
-
-    ``freed``: its history was used up in the call, or cannot be run any more. ``leaf``: it requires grad without a
-    history. ``grad`` is the number of the output that is its gradient. ``kind`` is its class, such as ``Parameter``.
-    """
-
-    number: int
-    root: int | None = None
-    freed: bool = False
-    leaf: bool = False
-    grad: int | None = None
-    kind: type[Tensor] = Tensor
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """A result that is an argument or a captured tensor, or a view of one."""
-
-    source: Binding
-    chain: tuple[View, ...] = ()
-    linked: bool = True
-    view: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Followed:
-    """A result that is a Python number, computed as output ``number`` of the graph."""
-
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class Plain:
-    """A result that is no tensor."""
-
-    value: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A result that is a list or dictionary from outside, found where the program found it."""
-
-    read: Read
-
-
-Result = Made | Given | Followed | Plain | Found
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +47,8 @@ class SeenValue(NamedTuple):
 
 
 class Rebased(NamedTuple):
-    """An argument that the call writes with history: output ``number``, result ``root`` of the differentiable ones."""
+    """A tensor from outside that the call writes with history: differentiable result ``root``, or one used up."""
 
-    number: int
     source: Binding
     root: int | None
 
@@ -115,6 +63,15 @@ class Rebound:
     same_object: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Update:
+    """A tensor from outside that becomes output ``number``; ``writes`` is how many autograd has counted."""
+
+    target: Binding
+    number: int
+    writes: int
+
+
 @dataclass
 class Recording:
     """One path of a program for one kind of call. ``effects`` are steps in Python that follow each run of the graph."""
@@ -124,8 +81,8 @@ class Recording:
     inputs: list[Binding]
     structure: Any
     results: list[Result]
-    updates: list[tuple[Binding, int]]
-    grads: list[tuple[Binding, int | Given | None]]
+    updates: list[Update]
+    grads: list[tuple[Binding, Held | None]]
     requires_grad: list[tuple[Binding, bool]]
     predicates: list[SeenValue]
     split: Split | None
@@ -168,7 +125,7 @@ class Split:
     ``saved`` tells what the backward graph's first inputs are: a forward input, or a numbered forward output. The other
     inputs are gradients of the differentiable results. ``wanted`` pairs inputs with outputs of the backward graph.
     ``history`` serves further derivatives; its inputs come with whether the call overwrites what they are read from.
-    ``roots`` are the forward outputs that are differentiable results.
+    ``roots`` is how many results are differentiable.
     """
 
     backward: Graph
@@ -176,7 +133,7 @@ class Split:
     wanted: list[tuple[Binding, int | None]]
     history: Template
     history_inputs: list[tuple[Binding | int, bool]]
-    roots: list[int]
+    roots: int
     sizes: Sizes | None = None
 
 
