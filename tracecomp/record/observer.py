@@ -44,6 +44,7 @@ from tracecomp.record.guards.reads import (
     Read,
     Reads,
     Slot,
+    Snapshot,
     Step,
     attributes_of,
     everything,
@@ -70,6 +71,7 @@ class Observer:
         self._cells: dict[int, Read] = {}
         self._handlers: dict[int, tuple[CodeType, Handlers | None]] = {}
         self._functions: dict[int, Any] = {}
+        self._alive: list[Any] = []
         self._before: Callable[..., Any] | None = None
         self._sees_stacks = stack_is_known()  # found out by tracing, so not while the program is traced
 
@@ -81,6 +83,7 @@ class Observer:
         sys.settrace(self._before)
         self.made.clear()  # which may hold tensors of the call
         self._functions.clear()
+        self._alive.clear()
 
     # ---- functions
 
@@ -203,7 +206,7 @@ class Observer:
     def reach(self, value: Any, read: Read) -> None:
         """Know an object that was there before the call, found by ``read``."""
         value = plain_value(value)
-        if isinstance(value, PLAIN):
+        if isinstance(value, (*PLAIN, Snapshot)):
             return
         if isinstance(value, Tensor):
             self.reads.tensors[id(value)] = value
@@ -217,6 +220,7 @@ class Observer:
         if id(value) in self.made:
             return
         self.known[id(value)] = read
+        self._alive.append(value)  # so that no other object has its identity
         if isinstance(value, type):
             self._know_class(value)
         elif is_module(value):

@@ -332,8 +332,8 @@ def expected(value: Any) -> tuple[Any, Any]:
         return type(value), (type(value), value)
     if type(value) is tuple and _is_plain(value):
         return tuple, (tuple, value)
-    if isinstance(value, _Snapshot):
-        return _Snapshot, (_Snapshot, value)
+    if isinstance(value, Snapshot):
+        return Snapshot, (Snapshot, value)
     if isinstance(value, CONTAINERS) or is_opened(type(value)):
         return type, (type(value), None)
     return ById, ById(value)
@@ -343,7 +343,7 @@ def _is_plain(value: Any) -> bool:
     return all(isinstance(x, PLAIN) or (type(x) is tuple and _is_plain(x)) for x in value)
 
 
-class _Snapshot:
+class Snapshot:
     """The contents of a container, compared as a whole."""
 
     __slots__ = ("parts",)
@@ -352,7 +352,7 @@ class _Snapshot:
         self.parts = parts
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Snapshot) and bool(self.parts == other.parts)
+        return isinstance(other, Snapshot) and bool(self.parts == other.parts)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -363,12 +363,12 @@ class _Snapshot:
 def everything(value: Any) -> Any:
     """The contents of a container."""
     if isinstance(value, np.ndarray):
-        return _Snapshot((value.dtype, value.shape, value.tobytes()))
+        return Snapshot((value.dtype, value.shape, value.tobytes()))
     if isinstance(value, dict):
-        return _Snapshot([(_one(k), _one(v)) for k, v in value.items()])
+        return Snapshot([(_one(k), _one(v)) for k, v in value.items()])
     if isinstance(value, set | frozenset):
-        return _Snapshot({_one(x) for x in value})
-    return _Snapshot([_one(x) for x in value])
+        return Snapshot({_one(x) for x in value})
+    return Snapshot([_one(x) for x in value])
 
 
 def _one(value: Any) -> Any:
@@ -386,7 +386,7 @@ def methods_of(kind: type) -> Any:
     """The functions that a user's class and its bases define."""
     classes = [k for k in kind.__mro__ if is_program_class(k)]
     found = [(k, n, ById(f)) for k in classes for n, f in vars(k).items() if callable(f) or hasattr(f, "__func__")]
-    return _Snapshot((kind.__mro__, found))
+    return Snapshot((kind.__mro__, found))
 
 
 def attributes_of(value: Any) -> dict[str, Any]:
