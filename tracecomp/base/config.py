@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any
 
 from tracecomp.base.locks import Lock
@@ -95,6 +96,15 @@ def _count_threads_override(change: int) -> None:
     global thread_overrides
     with _counting:
         thread_overrides += change
+
+
+def cache_directory() -> Path:
+    """The folder of compiled objects and of what was measured on this machine."""
+    chosen = current().cache_dir
+    if chosen:
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "tracecomp"
 
 
 def code_key() -> tuple[tuple[str, Any], ...]:

@@ -19,15 +19,6 @@ _MAGIC = b"tracecomp object 1\n"
 _DIGEST_BYTES = 32
 
 
-def directory() -> Path:
-    """The folder of compiled objects."""
-    chosen = config.current().cache_dir
-    if chosen:
-        return Path(chosen)
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "tracecomp"
-
-
 def library(text: str, target: Target) -> Library:
     """The loaded module of ``text``: from the cache, or compiled and put there."""
     return Library([object_code(text, target)], target)
@@ -50,7 +41,7 @@ def key_of(text: str, target: Target) -> str:
 
 
 def _path(key: str) -> Path:
-    return directory() / f"{key}.o"
+    return config.cache_directory() / f"{key}.o"
 
 
 def read(key: str) -> bytes | None:
@@ -75,7 +66,7 @@ def _seal(key: str, code: bytes) -> bytes:
 
 def write(key: str, code: bytes) -> None:
     """Store an object: whole or not at all. A folder that cannot be written just means no cache."""
-    folder = directory()
+    folder = config.cache_directory()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=folder, prefix=".new-")
