@@ -99,11 +99,18 @@ def _count_threads_override(change: int) -> None:
 
 
 def cache_directory() -> Path:
-    """The folder of compiled objects and of what was measured on this machine."""
+    """The folder of compiled code and of what was measured on this machine.
+
+    FileNotFoundError for a user without a home who has chosen none.
+    """
     chosen = current().cache_dir
     if chosen:
         return Path(chosen)
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(base):  # to be ignored then, says the standard of these names
+        base = os.path.join(os.path.expanduser("~"), ".cache")
+    if not os.path.isabs(base):
+        raise FileNotFoundError("this user has no home folder")
     return Path(base) / "tracecomp"
 
 

@@ -103,8 +103,8 @@ _REPRODUCTION = '''\
 
 from tracecomp.ir.parser import parse_graph
 from tracecomp.ir.verify import verify
-from tracecomp.passes.manager import PIPELINE
-from tracecomp.passes.rewrite import Log
+from tracecomp.passes.pipeline import PIPELINE
+from tracecomp.passes.graph.rewrite import Log
 
 GRAPH = r"""
 {graph}

@@ -69,7 +69,13 @@ _chosen: ContextVar[Machine | None] = ContextVar("tracecomp_machine", default=No
 
 def host() -> Machine:
     """The machine this process runs on, or the one of the innermost ``with on(...)`` of this thread."""
-    return _chosen.get() or _host(str(config.cache_directory()))
+    chosen = _chosen.get()
+    if chosen is not None:
+        return chosen
+    try:
+        return _host(str(config.cache_directory()))
+    except FileNotFoundError:  # a user without a home has no records either
+        return described()
 
 
 @contextmanager
