@@ -1,4 +1,4 @@
-"""``python -m tracecomp``: trace, compare, explain, demo."""
+"""``python -m tracecomp``: trace, compare, explain, env, demo."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tracecomp.base import config
 from tracecomp.base.errors import TracecompError, is_user_file
 from tracecomp.demo import demo
 from tracecomp.inspect.command import UsageError, subcommands
+from tracecomp.inspect.environment import add_command
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -23,6 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     subcommands(commands)
+    add_command(commands)
     commands.add_parser("demo", help="train two networks on handwritten digits, eagerly and compiled", add_help=False)
     options, rest = parser.parse_known_args(argv)
     if "run" not in options:

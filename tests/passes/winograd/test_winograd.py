@@ -16,7 +16,7 @@ from tracecomp.ir.graph import Graph
 from tracecomp.ir.loop_printer import print_program
 from tracecomp.ir.types import DType, TensorType, float16, float32, float64
 from tracecomp.nn import functional as F
-from tracecomp.passes.cost import winograd as cost
+from tracecomp.passes.winograd import selection
 
 Sizes = tuple[int, int, int, int, int]
 
@@ -203,7 +203,7 @@ def test_totals_of_one_part_are_transformed_back_in_cache(first: bool) -> None:
 def test_lanes_of_weight_gradients_are_well_filled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three channels are no lanes, however near each other their results lie."""
     sizes = (1, 3, 12, 12, 32)
-    monkeypatch.setattr(cost, "LEAST_SPEED", 0.1)
+    monkeypatch.setattr(selection, "speed", lambda *_: 2.0)
     graph, arrays = gradient_of(sizes, first=True), gradient_operands(sizes, np.float32, first=True)
     built, executable = compile_graph(graph)
     text = print_program(built.program)

@@ -26,7 +26,7 @@ BLOCK = 16
 
 
 def computed_once(nest: BilinearNest, plan: Plan, machine: Machine) -> tuple[tuple[Stmt, ...], BilinearNest]:
-    """Statements that copy operands of which tiles read single elements or vectors, and the nest that reads the copies."""
+    """Statements that copy operands of which tiles read single elements or vectors, and the nest that reads these."""
     stmts: list[Stmt] = []
     read: list[Operand] = []
     for operand, name in ((nest.lhs, "computed_left"), (nest.rhs, "computed_right")):
@@ -44,7 +44,9 @@ def computed_once(nest: BilinearNest, plan: Plan, machine: Machine) -> tuple[tup
     return tuple(stmts), replace(nest, lhs=lhs, rhs=rhs)
 
 
-def copied(operand: Operand, name: str, names: list[Var], dtype: DType, machine: Machine) -> tuple[tuple[Stmt, ...], Operand]:
+def copied(
+    operand: Operand, name: str, names: list[Var], dtype: DType, machine: Machine
+) -> tuple[tuple[Stmt, ...], Operand]:
     """Statements that copy an operand, the last of ``names`` innermost, and the copy."""
     copy = Buffer(name, dtype, product_of(names))
     at = linear([index(v) for v in names], [v.extent for v in names])

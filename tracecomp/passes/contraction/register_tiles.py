@@ -261,7 +261,8 @@ class _Tiled:
         body: tuple[Stmt, ...] = (*lhs.stmts, *rhs.stmts, Update(ACCUMULATOR, (lhs.expr, rhs.expr)))
         prefetches = self._streams(column * width + columns.first, first, height, width)
         body = (*self._ahead(still, first), *prefetches, *body)
-        whole = copier.stmts((Accumulate((nest.accumulator(),), _summed(nest.reduce, body, self.tuning.unrolled_terms)), *nest.after))
+        summed = _summed(nest.reduce, body, self.tuning.unrolled_terms)
+        whole = copier.stmts((Accumulate((nest.accumulator(),), summed), *nest.after))
         whole = (Loop("vector", lane, whole),)
         if self.plan.whole is not None:
             short = Var(self._name("w"), self.plan.whole.extent)

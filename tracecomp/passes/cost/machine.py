@@ -44,7 +44,7 @@ class Machine:
         """Elements of ``itemsize`` bytes in one register."""
         return self.vector_bytes // itemsize
 
-    def tuned(self, **values: float) -> Machine:
+    def tuned(self, **values: int) -> Machine:
         """The machine with some fields of ``tuning`` set; TypeError for a name that is none of them."""
         return replace(self, tuning=replace(self.tuning, **values))
 

@@ -16,7 +16,7 @@ def parallel_kind_of_products(work: float, machine: Machine) -> str:
 
 
 def _kind(work: float, worth_waking: float, machine: Machine) -> str:
-    """Workers are woken for a ``parallel`` loop; those that are awake share a ``brief`` one (opportunistic parallel)."""
+    """Workers are woken for a ``parallel`` loop; awake ones share a ``brief`` one (opportunistic parallel)."""
     if work >= worth_waking:
         return "parallel"
     return "brief" if work * machine.tuning.opportunistic >= worth_waking else "serial"

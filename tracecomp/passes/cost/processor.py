@@ -163,9 +163,9 @@ def _sysctl_text(name: str) -> str:
 
 def _sysctl(name: str) -> bytes:
     """The value under a name of macOS; empty elsewhere and where there is none."""
-    if sys.platform != "darwin":
-        return b""
     libc, size = ctypes.CDLL(None), ctypes.c_size_t(256)
+    if not hasattr(libc, "sysctlbyname"):
+        return b""
     buffer = ctypes.create_string_buffer(size.value)
     failed = libc.sysctlbyname(name.encode(), buffer, ctypes.byref(size), None, ctypes.c_size_t(0))
     return b"" if failed else buffer.raw[: size.value]

@@ -31,9 +31,9 @@ class Rates:
     """
 
     multiply_adds: float = 54e9
-    divisions: float = 5.5e9
-    gathers: float = 3.2e9
-    load_bytes: float = 230e9
+    divisions: float = 9.4e9
+    gathers: float = 2.3e9
+    load_bytes: float = 175e9
     bandwidth: float = 20e9
     wake_seconds: float = 9e-6
 

@@ -90,7 +90,7 @@ CHANNELS_FIRST_EFFICIENCY = 0.95
 """Share of the multipliers that a convolution channels first keeps busy: a broadcast more for each weight."""
 
 PACKING_VECTORS = 4.0
-"""What packing a vector whose elements lie apart costs, in vectors of multiply-adds: once for all filters of a group."""
+"""What packing a vector whose elements lie apart costs, in vectors of multiply-adds: once for a group's filters."""
 
 # ---- Winograd's form (passes/winograd/selection.py)
 

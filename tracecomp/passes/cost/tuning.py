@@ -18,7 +18,7 @@ class Tuning:
     # ---- sharing loops among threads
 
     parallel_work: float = 1 << 21
-    """Vector additions. A loop of less is done in about the time that waking a worker and its first chunk take: 60 us."""
+    """Vector additions. A loop of less is done in the time that waking a worker and its first chunk take: 60 us."""
     parallel_products: float = 1 << 22
     """Multiply-adds, for contractions: 80 us, as what they read has to come to a second core's caches as well."""
     opportunistic: int = 16
@@ -27,13 +27,15 @@ class Tuning:
     # ---- elementwise nests and reductions
 
     light_cost: float = 8.0
-    """Vector additions per element up to which a column reduction waits for memory, so that rows are read in long runs."""
+    """Vector additions per element up to which a column reduction waits for memory: rows are read in long runs."""
     heavy_cost: float = 24.0
-    """Vector additions per element from which on two vectors at a time keep the arithmetic busy; four need registers."""
+    """Vector additions per element from which on two vectors at a time keep the arithmetic busy, not four."""
     gather_cost: float = 12.0
     """Vector additions that a load from a run-time position counts for, in the work of a loop."""
-    short_rows: tuple[tuple[int, int], ...] = ((4, 256), (2, 1024))
-    """Rows at once, and bytes of a row up to which: in short rows most time is waiting for the total before."""
+    four_rows_bytes: int = 256
+    """Bytes of a row up to which four rows run at once: in short ones most time is waiting for the total before."""
+    two_rows_bytes: int = 1024
+    """Bytes of a row up to which two rows run at once."""
     most_splits: int = 24
     """Times that a nest's variables are split where indices divide them; more would be an endless nest."""
     column_rows: int = 6
@@ -61,7 +63,7 @@ class Tuning:
     wanted_panels: int = 8
     """The same where a block reads all of a panel or all memory: each more reads it once more."""
     least_blocks: int = 4
-    """Blocks below which a panel is packed for all blocks rather than by each, so that threads have something to share."""
+    """Blocks below which a panel is packed for all of them rather than by each, so that threads have work to share."""
     least_width: int = 8
     """Lanes that a narrow column counts for at least, when blocks are cut to equal work."""
     totals_bytes: int = 1 << 18

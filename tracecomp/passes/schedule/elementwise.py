@@ -22,6 +22,7 @@ from tracecomp.passes.schedule.nontemporal import streamed
 from tracecomp.passes.schedule.tiling import chunks, loops, one_after_another, parallel_loops, strip, tiles
 from tracecomp.passes.schedule.transposes import interleaved, mirrored, transposed, transposed_pair
 
+
 def schedule_nest(nest: Nest, machine: Machine) -> tuple[Stmt, ...]:
     """The loops of a nest for a machine."""
     nest = streamed(_joined_rows(_split_vars(woven(nest), machine)), machine)
@@ -170,7 +171,7 @@ def _rows_at_once(nest: Nest, machine: Machine) -> int:
     sums = max(sum(a.lanes // machine.lanes(a.dtype.itemsize) for a in sweep.accs) for sweep in sweeps)
     itemsize = max((b.dtype.itemsize for b in nest.params.buffers.values()), default=4)
     row = prod(v.extent for v in nest.inner) * itemsize
-    for height, most in machine.tuning.short_rows:
+    for height, most in ((4, machine.tuning.four_rows_bytes), (2, machine.tuning.two_rows_bytes)):
         fits = sums * height <= machine.registers // 2 and nest.rows[-1].extent >= height
         if fits and (_share(sweeps[0], nest.rows[-1]) if len(sweeps) == 1 else row <= most):
             return height

@@ -42,7 +42,8 @@ def stages_of(reduce: list[Var], apart: Callable[[Var], int], room: int, tuning:
     ``apart``: bytes between neighbouring terms in memory. What a stage reads should span no more than ``room``.
     """
     outer, inner, terms = list(reduce), list[Var](), 1
-    while len(outer) > 1 and terms * outer[-1].extent <= tuning.k_block_terms and room >= apart(outer[-1]) * outer[-1].extent:
+    most = tuning.k_block_terms
+    while len(outer) > 1 and terms * outer[-1].extent <= most and room >= apart(outer[-1]) * outer[-1].extent:
         inner.insert(0, outer.pop())
         terms *= inner[0].extent
         room -= apart(inner[0]) * inner[0].extent

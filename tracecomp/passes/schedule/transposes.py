@@ -105,7 +105,8 @@ def _unforeseen(x: Load, load: Var, store: Var, machine: Machine) -> bool:
     """Whether the cache does not hold what is read, in pieces too many and far apart for hardware to foresee them."""
     apart = abs(x.offset.coefficient(store) or 0) * x.dtype.itemsize
     large = x.buffer.size * x.dtype.itemsize > machine.l2_bytes
-    return large and store.extent >= BLOCK and apart >= machine.tuning.foreseen_bytes and x.offset.coefficient(load) == 1
+    unforeseen = apart >= machine.tuning.foreseen_bytes and x.offset.coefficient(load) == 1
+    return large and store.extent >= BLOCK and unforeseen
 
 
 def _in_lines(x: Load, load: Var) -> bool:

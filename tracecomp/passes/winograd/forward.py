@@ -44,7 +44,8 @@ class _Convolution(TileProducts):
         both = list(zip(self.columns, weights, strict=True))
         height, _ = tile_size(self.tiles, self.width, self.lanes, self.machine.registers)
         tile_bytes = self.places * (self.channels + self.width) * self.dtype.itemsize
-        fitting = min(self.machine.l2_bytes // 2 // tile_bytes, self.tiles * self.groups // self.machine.tuning.winograd_blocks)
+        shared = self.tiles * self.groups // self.machine.tuning.winograd_blocks
+        fitting = min(self.machine.l2_bytes // 2 // tile_bytes, shared)
         blocks = []
         for count, first, tiles in cut(self.tiles, max(fitting // height, 1) * height):
             block = Var("block", self.groups * count)

@@ -5,7 +5,6 @@ That depends on sizes alone, and on whether weights last from call to call.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd
 

@@ -123,6 +123,7 @@ def _three() -> Form:
 
 
 _FORMS = {1: _one(), 2: _two(), 3: _three()}
+"""By the places of a piece."""
 
 
 def form_of(window: int, stride: int) -> Form:
