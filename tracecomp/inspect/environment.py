@@ -17,18 +17,17 @@ from tracecomp.passes.cost.machine import Machine, host
 from tracecomp.passes.cost.tuning import Tuning
 from tracecomp.runtime import peaks
 from tracecomp.runtime.threads import available_cores
-from tracecomp.version import __version__
 
 PACKAGES = ("numpy", "llvmlite", "networkx")
 """What this library needs to run."""
 
 
-def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add ``env`` to the command line."""
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser], own_version: str) -> None:
+    """Add ``env`` to the command line of this ``own_version``."""
     line = "print versions, the machine and the settings, for reports of defects"
     parser = commands.add_parser("env", help=line, description=line)
     parser.add_argument("--measure", action="store_true", help="measure the machine and keep that in the cache folder")
-    parser.set_defaults(run=run_env)
+    parser.set_defaults(run=run_env, own_version=own_version)
 
 
 def run_env(options: argparse.Namespace) -> int:
@@ -36,17 +35,17 @@ def run_env(options: argparse.Namespace) -> int:
     if options.measure:
         path = rates.record(str(config.cache_directory()), peaks.measured())
         print(f"measured, and kept in {path}\n")
-    print(environment())
+    print(environment(options.own_version))
     return 0
 
 
-def environment() -> str:
+def environment(own_version: str) -> str:
     """The description, one line for each fact."""
-    return "\n".join((*_versions(), "", *_machine(), "", "settings:", config.describe()))
+    return "\n".join((*_versions(own_version), "", *_machine(), "", "settings:", config.describe()))
 
 
-def _versions() -> Iterator[str]:
-    yield _line("tracecomp", f"{__version__} in {Path(__file__).parents[1]}")
+def _versions(own_version: str) -> Iterator[str]:
+    yield _line("tracecomp", f"{own_version} in {Path(__file__).parents[1]}")
     for package in PACKAGES:
         yield _line(package, _version(package))
     yield _line("Python", f"{platform.python_version()} ({platform.python_implementation()})")

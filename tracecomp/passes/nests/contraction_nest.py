@@ -1,4 +1,8 @@
-"""Contractions and convolutions as an unscheduled nest: output variables, summed variables, operands, what follows."""
+"""Contractions and convolutions as an unscheduled nest: output variables, summed variables, operands, what follows.
+
+What follows the sum elementwise is its epilogue; that it is part of the nest is epilogue fusion. A convolution reads
+one operand through windows: im2col, without a matrix of windows in memory.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +30,10 @@ from tracecomp.ir.loops import (
     expressions,
 )
 from tracecomp.ir.op import Bilinear
+from tracecomp.ir.scalars import identity
 from tracecomp.ir.types import compute_dtype
 from tracecomp.passes.cost.scalar_cost import MOVING_COST, stmts_cost
 from tracecomp.passes.fusion.groups import Group
-from tracecomp.passes.nests.loop_nest import identity
 from tracecomp.passes.nests.loop_vars import merge_vars, merged, replaced, split, wanted_split
 from tracecomp.passes.nests.scalar_exprs import Block, Evaluator, Params
 
