@@ -1,8 +1,8 @@
 """The machine that code is scheduled for: what it has, read from the system, and how fast it is.
 
-``Machine`` holds facts for the cost models, and no decisions. Everything that is chosen from it changes how fast a program is and never its
-bits: what decides bits is in ``passes/cost/reference.py``, the same on every processor. Tests hand in a machine
-(``lower(..., machine=...)``, or ``with on(machine):`` around what compiles).
+``Machine`` holds facts for the cost models, and no decisions. Everything that is chosen from it changes how fast a
+program is and never its bits: what decides bits is in ``passes/cost/reference.py``, the same on every processor. Tests
+hand in a machine (``lower(..., machine=...)``, or ``with on(machine):`` around what compiles).
 """
 
 from __future__ import annotations
