@@ -16,7 +16,6 @@ from tracecomp.ir.index import Var, index
 from tracecomp.ir.loops import Buffer, Const, Loop, Store
 from tracecomp.ir.program import CallStep, Kernel, Program, Ref, Slot
 from tracecomp.ir.types import float32
-from tracecomp.passes.cost.rates import Rates
 from tracecomp.runtime.executable import Executable
 from tracecomp.runtime.threads import available_cores
 
@@ -107,11 +106,6 @@ def wake_seconds() -> float:
             executable.run((), (output,), threads)
             times[threads].append(time.perf_counter() - start)
     return max(median(times[2]) - median(times[1]), 1e-6)
-
-
-def measured() -> Rates:
-    """All of it, for the record in the cache folder (``passes/cost/rates.py``); takes about half a second."""
-    return Rates(flops() / 2, divisions(), gathers(), load_bytes(), bandwidth(), wake_seconds())
 
 
 def lanes() -> int:
