@@ -10,8 +10,10 @@ import numpy as np
 from numpy.exceptions import TooHardError
 from numpy.lib.array_utils import byte_bounds
 
+from tracecomp.codegen.calls.call_tables import ARGUMENT, OBJECT
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.binding import Binding, read
+from tracecomp.record.guards.guard import Rows
 
 Array = np.ndarray[Any, Any]
 Strides = tuple[int, ...] | None
@@ -63,6 +65,17 @@ class MemoryGuard:
         """What is asked, in words."""
         names = [name for _, name, _, is_written in (*self.given, *self.lasting) if is_written]
         return f"memory as it was{', nothing shares that of ' + ', '.join(names) if names else ''}"
+
+    def native_row(self, rows: Rows) -> bool:
+        if not self.plain:
+            return False
+        kinds = {"argument": ARGUMENT, "state": OBJECT}
+        written = [b for b, _, _, is_written in (*self.given, *self.lasting) if is_written and b.kind in kinds]
+        for b, *_ in self.given:
+            for other in written if b.kind == "argument" else ():
+                if other is not b:
+                    rows.apart(b.ref, kinds[other.kind], other.ref)
+        return True
 
     def _look_at(self, arrays: Sequence[Array]) -> str | None:
         """Take over where captured tensors are now; why they do not fit."""
