@@ -40,6 +40,7 @@ class MemoryGuard:
         self.plain = all(strides is None for _, _, strides, _ in known)
         self._tensors: list[Tensor] = [b.ref for b, *_ in self.lasting]
         self._arrays: list[Array | None] = [None] * len(self.lasting)
+        self._written: list[Array] = []
         self._spans: tuple[_Spans, _Spans] = (_Spans(()), _Spans(()))
 
     def check(self, leaves: Sequence[Any]) -> str | None:
@@ -49,6 +50,9 @@ class MemoryGuard:
             miss = self._look_at(arrays)
             if miss is not None:
                 return miss
+        for array in self._written:
+            if not array.flags.writeable:
+                return "a captured tensor that the program writes is read-only"
         for memory in self._among:
             shared: str | None = memory.miss(leaves)
             if shared is not None:
@@ -80,18 +84,16 @@ class MemoryGuard:
     def _look_at(self, arrays: Sequence[Array]) -> str | None:
         """Take over where captured tensors are now; why they do not fit."""
         self._arrays = [None] * len(self.lasting)
-        for array, (_, name, strides, is_written) in zip(arrays, self.lasting, strict=True):
+        for array, (_, name, strides, _) in zip(arrays, self.lasting, strict=True):
             if _strides(array) != strides:
                 return f"strides of captured tensor {name} went from {_told(strides)} to {_told(array.strides)}"
-            if is_written and not array.flags.writeable:
-                return f"captured tensor {name} is read-only"
         if self.writes:
             every = _Spans(arrays)
             for n, (_, name, _, is_written) in enumerate(self.lasting):
                 if is_written and every.meets(arrays[n], n):
                     return f"captured tensor {name}, which the program writes, shares memory with another one"
-            written = [a for a, x in zip(arrays, self.lasting, strict=True) if x[3]]
-            self._spans = (every, _Spans(written))
+            self._written = [a for a, x in zip(arrays, self.lasting, strict=True) if x[3]]
+            self._spans = (every, _Spans(self._written))
         self._arrays = list(arrays)
         return None
 
