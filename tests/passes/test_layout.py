@@ -18,7 +18,7 @@ from tracecomp.ir.op import OPS
 from tracecomp.ir.types import TensorType, float32, float64
 from tracecomp.passes import pipeline
 from tracecomp.passes.graph import axis_orders, dead_code, layout
-from tracecomp.passes.graph.rewrite import Log
+from tracecomp.passes.steps import Log
 
 assert ops
 

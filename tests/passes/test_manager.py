@@ -17,7 +17,7 @@ from tracecomp.ir.graph import Graph
 from tracecomp.ir.interpret import interpret
 from tracecomp.ir.parser import parse_graph
 from tracecomp.passes import pipeline
-from tracecomp.passes.graph.rewrite import Log
+from tracecomp.passes.steps import Log
 from tracecomp.passes.pipeline import PIPELINE, Pass
 
 SMALL = Case("", "x:f32[3]", "%0 = neg(%x) : f32[3]\n%1 = neg(%0) : f32[3]\n%2 = mul(%1, 3.0:f32) : f32[3]", "")
