@@ -119,7 +119,7 @@ def same_however_cut(graph: Graph, arrays: list[Any], have: Any, monkeypatch: py
             assert same_bits(run_built(built, executable, graph, arrays, threads)[0], have)
     for in_halves in (False, True):
         machine = replace(host(), in_halves=in_halves)
-        monkeypatch.setattr("tracecomp.passes.program.lower.host", lambda machine=machine: machine)
+        monkeypatch.setattr("tracecomp.passes.pipeline.host", lambda machine=machine: machine)
         assert same_bits(run_native(graph, arrays)[0], have)
     monkeypatch.setattr(tile_choice, "_stages", lambda *_: None)
     monkeypatch.setattr(dot_products, "_sliding_rows", lambda *_: None)
@@ -139,7 +139,7 @@ def test_last_lanes_stand_by_themselves(spec: str, shapes: list[Ints], monkeypat
     results, texts = [], []
     for in_halves in (False, True):
         machine = Machine(64, 32, in_halves=in_halves)
-        monkeypatch.setattr("tracecomp.passes.program.lower.host", lambda found=machine: found)
+        monkeypatch.setattr("tracecomp.passes.pipeline.host", lambda found=machine: found)
         monkeypatch.setattr(register_tiles, "PARALLEL_WORK", 1)
         built, executable = compile_graph(graph)
         texts.append(print_program(built.program))
@@ -187,7 +187,7 @@ def test_stages_of_a_weight_gradient_are_read_by_few_blocks(monkeypatch: pytest.
     x_shape, g_shape = (2, 3, 37, 37), (2, 32, 16, 16)
     graph = graph_of("conv_weight", [x_shape, g_shape], (7, 7), {"stride": (2, 2)})
     machine = replace(host(), l2_bytes=1 << 15, l3_bytes=1 << 16)
-    monkeypatch.setattr("tracecomp.passes.program.lower.host", lambda: machine)
+    monkeypatch.setattr("tracecomp.passes.pipeline.host", lambda: machine)
     monkeypatch.setattr(register_tiles, "PARALLEL_WORK", 1)
     x, g = normal([x_shape, g_shape])
     built, executable = compile_graph(graph)

@@ -16,8 +16,8 @@ from tracecomp.ir.graph import Graph
 from tracecomp.ir.loop_printer import print_program
 from tracecomp.ir.types import DType, TensorType, float16, float32, float64
 from tracecomp.nn import functional as F
+from tracecomp.passes import pipeline
 from tracecomp.passes.cost.machine import host
-from tracecomp.passes.program import lower
 from tracecomp.passes.winograd import forward, products, selection, weight_gradient
 
 Sizes = tuple[int, int, int, int, int]
@@ -185,7 +185,7 @@ def test_blocks_and_threads_do_not_show_in_weight_gradients(
     for most in (12 * 16, 1 << 12):
         monkeypatch.setattr(weight_gradient, "RUN_ROWS", most)
         for l2_bytes in (1 << 16, 1 << 18):
-            monkeypatch.setattr(lower, "host", lambda l2_bytes=l2_bytes: replace(host(), l2_bytes=l2_bytes))
+            monkeypatch.setattr(pipeline, "host", lambda l2_bytes=l2_bytes: replace(host(), l2_bytes=l2_bytes))
             built, executable = compile_graph(graph)
             for threads in (1, 3):
                 assert same_bits(run_built(built, executable, graph, arrays, threads)[0], have)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import tracecomp as torch
-from tests.passes.test_chains import Function, bits, optimised
+from tests.passes.test_row_fusion import Function, bits, optimised
 from tracecomp.nn import functional
+from tracecomp.passes import lower
 from tracecomp.passes.graph.convolutions import seen_along
-from tracecomp.passes.program.lower import lower
 
 
 @pytest.mark.parametrize("step, apart", [(1, 1), (2, 1), (1, 5), (3, 2)])

@@ -19,8 +19,10 @@ from tests.replay.corpus import Recorded
 from tracecomp.ir.graph import Graph, Node
 from tracecomp.ir.parser import parse_graph
 
-ENOUGH = 3
+ENOUGH = 1
 """A graph is kept if it has a way of joining two operators that fewer graphs than this have."""
+LARGE = 4096
+"""Elements."""
 
 
 def main(args: Sequence[str]) -> int:
@@ -99,7 +101,8 @@ def _sort(node: Node | None) -> str:
     if node is None:
         return "input"
     value = node.outputs[0]
-    return f"{node.op.name} {value.dtype.short} {min(value.ndim, 4)} {len(str(value.type.numel))}"
+    size = "large" if value.type.numel >= LARGE else "small"
+    return f"{node.op.name} {value.dtype.short} {min(value.ndim, 4)} {size}"
 
 
 if __name__ == "__main__":

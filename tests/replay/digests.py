@@ -22,8 +22,8 @@ from tracecomp.runtime.executable import Executable
 
 Array = np.ndarray[Any, Any]
 
-MACHINES = {"avx512": Machine(64, 32, in_halves=True), "avx2": Machine(32, 16)}
-"""Fixed, so that programs are the same wherever they are replayed."""
+MACHINES = {"avx512": Machine(64, 32, in_halves=True), "avx2": Machine(32, 16, l2_bytes=8000, l3_bytes=1 << 18)}
+"""Fixed, so that programs are the same wherever they are replayed; the second with caches that little outgrows."""
 
 MAX_BYTES = 64 << 20
 """Graphs with larger values are not run."""
