@@ -16,6 +16,7 @@ from tracecomp.base import config
 from tracecomp.base.dump import Dump
 from tracecomp.base.errors import CompileError
 from tracecomp.ir.graph import Graph
+from tracecomp.ir.loop_printer import print_program
 from tracecomp.ir.printer import print_graph
 from tracecomp.ir.program import Program
 from tracecomp.ir.verify import verify
@@ -78,8 +79,13 @@ class _Form(Generic[State]):
     graph: Callable[[State], Graph]
 
 
+def _frame_text(frame: Frame) -> str:
+    """The plan; when there is one, the program."""
+    return print_frame(frame) if frame.program is None else print_program(frame.program)
+
+
 _GRAPHS = _Form(partial(print_graph, comments=True), verify, reproduction.of_pass, lambda graph: graph)
-_FRAMES = _Form(print_frame, verify_frame, reproduction.of_lowering_step, lambda frame: frame.graph)
+_FRAMES = _Form(_frame_text, verify_frame, reproduction.of_lowering_step, lambda frame: frame.graph)
 
 
 def run(graph: Graph, dump: Dump, passes: tuple[Step[Graph], ...] = PIPELINE) -> list[Stage[Graph]]:

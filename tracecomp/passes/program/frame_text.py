@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from tracecomp.ir.graph import Node, Value
-from tracecomp.ir.loop_printer import print_kernel, print_program
+from tracecomp.ir.loop_printer import print_kernel
 from tracecomp.ir.parser import parse_graph
 from tracecomp.ir.printer import print_graph, value_names
 from tracecomp.passes.cost.machine import Machine
@@ -32,8 +32,6 @@ def print_frame(frame: Frame) -> str:
     lines = [print_graph(frame.graph, comments=True)]
     for path, inner in _frames("main", frame):
         lines += [f"plan {path}", *(f"  {line}" for line in _Writer(inner).lines())]
-    if frame.program is not None:
-        lines += ["", *(f"# {line}".rstrip() for line in print_program(frame.program).splitlines())]
     return "\n".join(lines) + "\n"
 
 
