@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from math import e, inf, nan, pi
 from typing import Any
 
@@ -55,6 +56,10 @@ from tracecomp.ir.types import (
 )
 from tracecomp.ir.types import bool_ as bool
 from tracecomp.runtime.malloc import keep_freed
+
+# Pickles made by version 0.1.0 name these modules, which stand in ``eager`` now.
+for _old in ("device", "size", "tensor"):
+    sys.modules[f"{__name__}.{_old}"] = sys.modules[f"{__name__}.eager.{_old}"]
 
 globals().update(functional.PUBLIC)
 keep_freed()

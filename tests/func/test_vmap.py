@@ -10,7 +10,7 @@ import pytest
 
 import tracecomp
 import tracecomp.nn.functional as F
-from tests.samples import samples_of, type_of
+from tests.ops.samples import samples_of, type_of
 from tracecomp.base.errors import CaptureError
 from tracecomp.eager.tensor import Tensor
 from tracecomp.func.batching import Batch, batched_node

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.samples import samples_of
+from tests.ops.samples import samples_of
 from tracecomp.base.errors import Source, VerifyError
 from tracecomp.ir.graph import Graph, Node, Origin
 from tracecomp.ir.interpret import Interpreter

@@ -37,7 +37,10 @@ START = {k: RNG.normal(size=s).astype("float32") for k, s in (("w", (3, 5)), ("b
 
 
 def identify(value: Any) -> str:
-    return "-".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, dict) else str(value)
+    """A name without addresses: functions by what they are called."""
+    if not isinstance(value, dict):
+        return str(value)
+    return "-".join(f"{k}={getattr(v, '__name__', v)}" for k, v in value.items())
 
 
 def problem(library: Any) -> tuple[dict[str, Any], Any]:

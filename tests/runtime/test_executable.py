@@ -150,11 +150,14 @@ def test_damaged_objects_are_compiled_again(folder: Path, damage: str) -> None:
     assert path.read_bytes() == good
 
 
-def test_a_folder_that_cannot_be_written_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_written_is_one_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("in the way")
     monkeypatch.setattr(object_cache, "directory", lambda: blocked / "sub")
-    assert result(Executable(adding(44.0)), np.zeros(SIZE, np.float32))[0] == 44.0
+    with pytest.warns(RuntimeWarning, match="not kept for later processes.*file is not a folder") as seen:
+        assert result(Executable(adding(44.0)), np.zeros(SIZE, np.float32))[0] == 44.0
+        assert result(Executable(adding(45.0)), np.zeros(SIZE, np.float32))[0] == 45.0
+    assert len(seen) == 1
 
 
 def test_the_least_recently_used_objects_go_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ PROGRAM = """
 import mmap
 import numpy as np
 import tracecomp as tc
-from tracecomp.codegen import program
+from tracecomp.codegen.kernels import program
 
 def start(memory):
     return np.frombuffer(memory, np.uint8).ctypes.data

@@ -9,9 +9,9 @@ from types import TracebackType
 
 import numpy as np
 
-from tracecomp.eager.grad_fn import Node
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor
+from tracecomp.eager.tensor_base import Node
 
 
 class set_detect_anomaly:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from tracecomp.autograd.anomaly import check_nan, explained
-from tracecomp.eager.grad_fn import AccumulateGrad, CopySlices, Node, OpNode
+from tracecomp.eager.grad_fn import AccumulateGrad, CopySlices, OpNode
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor, assign_, get_grad, own, set_grad
+from tracecomp.eager.tensor_base import Node, TensorBase
 from tracecomp.ir.op import OPS
 from tracecomp.ir.types import from_numpy_dtype
 from tracecomp.ops.autodiff import sum_to
@@ -116,7 +117,7 @@ class _Run:
         if modes.recorder is not None:
             modes.recorder.backward_step(node)
         with explained(node):
-            found = _validated(node, node.backward(grads))
+            found = _validated(node, cast("Sequence[Tensor | None]", node.backward(grads)))
         if modes.anomaly:
             check_nan(node, found)
         if node.post_hooks:
@@ -127,12 +128,12 @@ class _Run:
         return found
 
 
-def add(a: Tensor, b: Tensor) -> Tensor:
+def add(a: TensorBase, b: TensorBase) -> Tensor:
     result: Tensor = Tensor.__tracecomp_apply__(OPS["add"], (a, b), {})
     return result
 
 
-def accumulate(variable: Tensor, grad: Tensor) -> None:
+def accumulate(variable: TensorBase, grad: TensorBase) -> None:
     """Add ``grad`` to ``variable.grad``: in place, unless the gradient itself is differentiated."""
     have = get_grad(variable)
     if have is None:

@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from types import FunctionType, ModuleType
 from typing import Any
 
-from tracecomp.eager.grad_fn import FREED, Edge, Grads, Node, Packed, SavedOut, modified
+from tracecomp.eager.grad_fn import FREED, Packed, SavedOut, modified
 from tracecomp.eager.modes import modes, no_grad
 from tracecomp.eager.tensor import Tensor, create, gradient_edge
+from tracecomp.eager.tensor_base import Edge, Grads, Node, TensorBase
 from tracecomp.ir.types import from_numpy_dtype
 
 _HELD_LIMIT = 10_000
@@ -206,7 +207,7 @@ def _pack(t: Tensor | None, outs: Sequence[Any], results: Sequence[Any], node: N
     return Packed(t, gradient_edge(t)) if modes.save_hooks else (t, t._version)
 
 
-def _unpack(saved: Any) -> Tensor | None:
+def _unpack(saved: Any) -> TensorBase | None:
     if saved is None or isinstance(saved, Tensor):
         return saved
     if isinstance(saved, Packed):

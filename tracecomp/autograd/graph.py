@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tracecomp.eager.grad_fn import Node
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor
+from tracecomp.eager.tensor_base import Node
 
 __all__ = ["Node", "disable_saved_tensors_hooks", "save_on_cpu", "saved_tensors_hooks"]
 

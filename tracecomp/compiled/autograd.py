@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from tracecomp.compiled.backends import Backend
-from tracecomp.eager.grad_fn import FREED, Edge, Grads, Node, modified
+from tracecomp.eager.grad_fn import FREED, modified
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor, gradient_edge
+from tracecomp.eager.tensor_base import Edge, Grads, Node
 from tracecomp.record.binding import Binding, read, tensor_of
 from tracecomp.record.recording import Split
 

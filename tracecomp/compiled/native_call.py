@@ -15,10 +15,10 @@ from tracecomp.codegen.calls.call_tables import ARGUMENT, CELL_CONTENTS, DICT_VE
 from tracecomp.compiled.autograd import Freed
 from tracecomp.compiled.backends import Native
 from tracecomp.compiled.replay import Plan
-from tracecomp.eager.aliasing import Memory, Storage
-from tracecomp.eager.fields import TensorFields, blank
 from tracecomp.eager.modes import Modes, ModuleChanges
+from tracecomp.eager.storage import Memory, Storage
 from tracecomp.eager.tensor import Tensor
+from tracecomp.eager.tensor_base import FIELDS, blank
 from tracecomp.functional import default_dtype
 from tracecomp.ir.types import DType
 from tracecomp.record.guards.slots import Contents
@@ -41,7 +41,7 @@ def call_code() -> Code | None:
     """The native code of calls; None where objects are laid out in an unknown way."""
     if not layout_is_known():
         return None
-    fields = field_offsets(blank(Tensor), TensorFields.__slots__)
+    fields = field_offsets(blank(Tensor), FIELDS)
     counts = [field_offsets(x, type(x).__slots__) for x in (Storage(), Memory())]
     return Code(Tensor, fields, counts[0] | counts[1]) if fields and all(counts) else None
 

@@ -1,7 +1,7 @@
 """Compiled graphs on disk: a process that records what another has compiled loads it without passes or codegen.
 
-A graph's key is its text, with the settings that change code, the machine, the compiler and this package's sources.
-What is stored beside the image are the constants that passes made, which a call passes after its own arrays.
+A graph's key is its text, with the settings that change code, the machine, the compiler, numpy and this package's
+sources. What is stored beside the image are the constants that passes made, which a call passes after its own arrays.
 """
 
 from __future__ import annotations
@@ -9,6 +9,9 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
+import sys
+import time
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache
@@ -27,8 +30,10 @@ from tracecomp.runtime.image import Image
 
 Array = np.ndarray[Any, Any]
 
-_ROOMS = ("base", "ir", "ops", "passes", "codegen", "runtime")
+_ROOMS = ("base", "ir", "ops", "passes", "codegen", "runtime", "compiled")
 """Whose files decide what a stored program is, sub-folders included."""
+
+_IMPORTED_NS = time.time_ns()
 
 
 @dataclass(frozen=True)
@@ -85,7 +90,16 @@ def save(key: str, image: Image, arguments: Sequence[int | Array]) -> None:
 
 @cache
 def _sources() -> str:
-    """Tells one state of this package's files from another."""
+    """Tells one state of what decides about programs from another: this package's files, Python and numpy.
+
+    The files' contents, because an edited file may have the size and the time that it had. Reading them takes some 5
+    ms, once. Where they are not the ones that run, or cannot be found, the answer is like no other.
+    """
     root = Path(__file__).parents[1]
     files = sorted(p for room in _ROOMS for p in (root / room).rglob("*.py"))
-    return repr([(str(p.relative_to(root)), p.stat().st_size, p.stat().st_mtime_ns) for p in files])
+    digest = hashlib.sha256(repr((sys.version, np.__version__, [str(p.relative_to(root)) for p in files])).encode())
+    for path in files:
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    if not files or max(p.stat().st_ctime_ns for p in files) > _IMPORTED_NS:  # changed since this process began
+        digest.update(os.urandom(16))
+    return digest.hexdigest()

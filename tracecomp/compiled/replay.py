@@ -14,9 +14,10 @@ from tracecomp.compiled.autograd import CompiledNode, Freed, Kept, differentiabl
 from tracecomp.compiled.backends import Backend, Make
 from tracecomp.compiled.kernel_profile import Profile, profile_backend
 from tracecomp.eager.aliasing import check_places
-from tracecomp.eager.grad_fn import Node, look
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor
+from tracecomp.eager.tensor_base import Node
+from tracecomp.eager.views import look
 from tracecomp.ir.arrays import SMALL_BYTES
 from tracecomp.record.binding import read, reader, tensor_of
 from tracecomp.record.pytree import LEAF, unflatten

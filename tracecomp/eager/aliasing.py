@@ -3,51 +3,21 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from tracecomp.eager.grad_fn import NUMBERS, AccumulateGrad, CopySlices, Edge, OpNode, View, op_node
+from tracecomp.eager.grad_fn import NUMBERS, AccumulateGrad, CopySlices, OpNode, op_node
 from tracecomp.eager.modes import modes
+from tracecomp.eager.tensor_base import Edge, TensorBase, View, owner
 from tracecomp.ir.op import OPS, Op
 from tracecomp.ir.types import TensorType, from_numpy_dtype
 
-if TYPE_CHECKING:
-    from tracecomp.eager.tensor import Tensor
+T = TypeVar("T", bound=TensorBase)
 
 
-class Memory:
-    """What all tensors over one memory share. ``writes`` counts all writes; None: others than tensors may write it."""
-
-    __slots__ = ("writes",)
-    writes: int | None
-
-    def __init__(self) -> None:
-        self.writes = 0
-
-
-class Storage:
-    """Shared by a tensor and all its views; ``version`` counts the writes that autograd sees."""
-
-    __slots__ = ("memory", "version")
-
-    def __init__(self, memory: Memory | None = None) -> None:
-        self.version = 0
-        self.memory = memory or Memory()
-
-    def wrote(self) -> None:
-        """Count a write."""
-        before, self.version = self.version, self.version + 1
-        if self.memory.writes is not None:
-            self.memory.writes = self.version if self.memory.writes is before else self.memory.writes + 1
-
-    def share(self) -> None:
-        """Note that the memory can from now on be written without a count."""
-        self.memory.writes = None
-
-
-def gradient_edge(t: Tensor) -> Edge:
+def gradient_edge(t: TensorBase) -> Edge:
     """Where the gradient of ``t`` goes: its node and result number, its accumulator, or nowhere."""
     if t._linked:
         refresh(t)
@@ -62,14 +32,16 @@ def gradient_edge(t: Tensor) -> Edge:
     return (node, 0)
 
 
-def track(op: Op, operands: tuple[Any, ...], attrs: dict[str, Any], arrays: list[Any], outs: list[Tensor]) -> None:
+def track(
+    op: Op, operands: tuple[Any, ...], attrs: dict[str, Any], arrays: list[Any], outs: Sequence[TensorBase]
+) -> None:
     """Give the results a node when some operand requires grad."""
     edges: list[Edge] = []
     tracked = inference = False
     dtype = None
     for x, a in zip(operands, arrays, strict=True):
         edge = None
-        if hasattr(x, "_data"):
+        if isinstance(x, TensorBase):
             dtype = a.dtype
             inference = inference or x._inference
             if x._grad_fn is not None or x._requires_grad or x._linked:
@@ -99,13 +71,13 @@ def track(op: Op, operands: tuple[Any, ...], attrs: dict[str, Any], arrays: list
             t._grad_fn, t._output_nr = node, i
 
 
-def own(t: Tensor) -> Tensor:
+def own(t: T) -> T:
     """A copy of ``t`` with memory of its own."""
-    result: Tensor = t.__tracecomp_apply__(OPS["cast"], (t,), {"dtype": t.dtype})
+    result: T = t.__tracecomp_apply__(OPS["cast"], (t,), {"dtype": t.dtype})
     return result
 
 
-def before_write(target: Tensor, others: tuple[Any, ...]) -> Tensor:
+def before_write(target: T, others: tuple[Any, ...]) -> T:
     """``target`` as an operand of the operation that overwrites it: a copy when derivatives may read it afterwards."""
     if not modes.grad:
         return target
@@ -114,7 +86,7 @@ def before_write(target: Tensor, others: tuple[Any, ...]) -> Tensor:
     return own(target) if any(getattr(x, "requires_grad", False) for x in others) else target
 
 
-def assign_(target: Tensor, value: Tensor) -> None:
+def assign_(target: TensorBase, value: TensorBase) -> None:
     """Replace ``target``'s elements by those of ``value``, a fresh result of its shape: the one way to write.
 
     Memory is written, the storage's version counts, and the history of the base becomes "the base with the elements
@@ -138,7 +110,7 @@ def assign_(target: Tensor, value: Tensor) -> None:
         _rebase(target, value, before, edge)
 
 
-def _rebase(target: Tensor, value: Tensor, before: Edge, edge: Edge) -> None:
+def _rebase(target: TensorBase, value: TensorBase, before: Edge, edge: Edge) -> None:
     if edge is not None and isinstance(edge[0], OpNode):
         edge[0].result_moved(target)
     base = target._base if target._linked else None
@@ -162,7 +134,7 @@ def check_places(array: np.ndarray[Any, Any]) -> None:
         )
 
 
-def _check_write(target: Tensor, history: bool) -> None:
+def _check_write(target: TensorBase, history: bool) -> None:
     check_places(target._data)
     if target._inference and not modes.inference:
         raise RuntimeError(
@@ -188,7 +160,7 @@ NO_GRAD_VIEW = (
 )
 
 
-def link(view: Tensor, source: Tensor, step: View) -> None:
+def link(view: TensorBase, source: TensorBase, step: View) -> None:
     """Make ``view`` a view of ``source``, when they share memory."""
     if not np.may_share_memory(view._data, source._data):
         return
@@ -206,7 +178,7 @@ def link(view: Tensor, source: Tensor, step: View) -> None:
         view._inference = True
 
 
-def several_views(views: Iterable[Tensor], name: str) -> tuple[Tensor, ...]:
+def several_views(views: Iterable[T], name: str) -> tuple[T, ...]:
     """The views that one function ``name`` returned together: autograd forbids writes to them, as PyTorch does."""
     found = tuple(views)
     for i, view in enumerate(found):
@@ -219,9 +191,9 @@ def several_views(views: Iterable[Tensor], name: str) -> tuple[Tensor, ...]:
     return found
 
 
-def alias(source: Tensor) -> Tensor:
+def alias(source: T) -> T:
     """The same memory, without history."""
-    alias = source._wrap(source._data)
+    alias = cast("T", source._wrap(source._data))
     alias._storage = source._shared_storage()
     root, alias._chain = owner(source)
     alias._source = weakref.ref(root)
@@ -230,20 +202,7 @@ def alias(source: Tensor) -> Tensor:
     return alias
 
 
-def above(t: Tensor) -> Tensor | None:
-    """The tensor that ``t`` is a view or an alias of."""
-    return t._base if t._base is not None or t._source is None else t._source()
-
-
-def owner(t: Tensor) -> tuple[Tensor, tuple[View, ...]]:
-    """The tensor whose memory ``t`` looks at, and the views that lead from there to ``t``."""
-    chain: tuple[View, ...] = ()
-    while (base := above(t)) is not None:
-        t, chain = base, (*t._chain, *chain)
-    return t, chain
-
-
-def refresh(view: Tensor) -> None:
+def refresh(view: TensorBase) -> None:
     """Take a linked view's history from its base again when the storage has been written since."""
     base, storage = view._base, view._storage
     assert base is not None and storage is not None
@@ -265,9 +224,9 @@ def refresh(view: Tensor) -> None:
 
 def check_types(op: Op, operands: tuple[Any, ...], attrs: dict[str, Any]) -> None:
     """Raise the operator's own error about operand types, if that is what is wrong."""
-    dtype = next((x.dtype for x in reversed(operands) if hasattr(x, "_data")), None)
+    dtype = next((x.dtype for x in reversed(operands) if isinstance(x, TensorBase)), None)
     types = [
-        TensorType(x.dtype, x._data.shape) if hasattr(x, "_data") else TensorType(dtype, ())  # type: ignore[arg-type]
+        TensorType(x.dtype, x._data.shape) if isinstance(x, TensorBase) else TensorType(dtype, ())  # type: ignore[arg-type]
         for x in operands
     ]
     op.result_types(types, attrs)

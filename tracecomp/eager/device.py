@@ -79,6 +79,9 @@ class layout:
     def __repr__(self) -> str:
         return f"torch.{self._name}"
 
+    def __reduce__(self) -> str:
+        return self._name  # copies and pickles are the one object of that name
+
 
 class memory_format:
     """Requested order of dimensions in memory; accepted and kept logical: it never changes values or shapes."""
@@ -88,6 +91,9 @@ class memory_format:
 
     def __repr__(self) -> str:
         return f"torch.{self._name}"
+
+    def __reduce__(self) -> str:
+        return self._name  # copies and pickles are the one object of that name
 
 
 strided = layout("strided")

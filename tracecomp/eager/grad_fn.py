@@ -1,30 +1,19 @@
-"""Nodes of the autograd graph: what ``grad_fn`` is. The engine that runs them is ``tracecomp.autograd``."""
+"""The nodes of the autograd graph that operators make. The engine that runs them is ``tracecomp.autograd``."""
 
 from __future__ import annotations
 
-import itertools
-import weakref
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from tracecomp.base.errors import Source, user_source
 from tracecomp.eager.modes import modes
+from tracecomp.eager.storage import Storage
+from tracecomp.eager.tensor_base import Array, Edge, Grads, Node, TensorBase, View
+from tracecomp.eager.views import look, write
 from tracecomp.eager.vjp_program import Derivative, derivative
 from tracecomp.ir.op import Op
 from tracecomp.ir.types import from_numpy_dtype, type_word
-from tracecomp.ops.view import write_places
-
-if TYPE_CHECKING:
-    from tracecomp.eager.aliasing import Storage
-    from tracecomp.eager.tensor import Tensor
-    from tracecomp.ir.graph import Origin
-
-Array = np.ndarray[Any, Any]
-Edge = tuple["Node", int] | None
-View = tuple[Op, dict[str, Any]]
-Grads = Sequence["Tensor | None"]
 
 FREED = (
     "Trying to backward through the graph a second time (or directly access saved tensors after they have already "
@@ -33,111 +22,12 @@ FREED = (
     "saved tensors after calling backward."
 )
 
-_numbers = itertools.count()
-_hook_ids = itertools.count()
-
-
-def node_count() -> int:
-    """A number between those of the nodes made so far and of those to come."""
-    return next(_numbers)
-
-
-class Handle:
-    """Removes a hook; usable as a context manager."""
-
-    def __init__(self, hooks: dict[int, Any]) -> None:
-        self._hooks = hooks
-        self.id = next(_hook_ids)
-
-    def remove(self) -> None:
-        self._hooks.pop(self.id, None)
-
-    def __enter__(self) -> Handle:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.remove()
-
-
-def add_hook(hooks: dict[int, Any], fn: Callable[..., Any]) -> Handle:
-    handle = Handle(hooks)
-    hooks[handle.id] = fn
-    return handle
-
-
-class Node:
-    """One step of a differentiable computation. ``edges[k]`` leads to the node that takes the gradient of operand k."""
-
-    __slots__ = (
-        "__weakref__", "_metadata", "edges", "number", "origin", "out_types", "post_hooks", "pre_hooks", "retained",
-        "source", "tensor_hooks",
-    )  # fmt: skip
-
-    def __init__(self, edges: tuple[Edge, ...], out_types: tuple[tuple[Any, tuple[int, ...]], ...]) -> None:
-        self.edges = edges
-        self.out_types = out_types
-        self.number = next(_numbers)
-        self.tensor_hooks: dict[int, dict[int, Any]] | None = None
-        self.retained: dict[int, weakref.ref[Tensor]] | None = None
-        self.pre_hooks: dict[int, Any] | None = None
-        self.post_hooks: dict[int, Any] | None = None
-        self.source: Source | None = user_source() if modes.anomaly else None
-        self.origin: Origin | None = None if modes.recorder is None else modes.recorder.graph.here
-
-    def backward(self, grads: Grads) -> Grads:
-        """Operand gradients from result gradients (None: zero)."""
-        raise NotImplementedError
-
-    def release(self) -> None:
-        """Let go of saved values."""
-
-    def spent(self) -> bool:
-        """Whether ``backward`` would fail: what it reads was let go of, or written to since."""
-        return False
-
-    def held(self) -> list[Tensor]:
-        """The tensors that this node keeps alive."""
-        return []
-
-    def name(self) -> str:
-        return type(self).__name__
-
-    @property
-    def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
-        return tuple((None, 0) if e is None else e for e in self.edges)
-
-    @property
-    def metadata(self) -> dict[Any, Any]:
-        if not hasattr(self, "_metadata"):
-            self._metadata: dict[Any, Any] = {}
-        return self._metadata
-
-    def register_hook(self, fn: Callable[..., Any]) -> Handle:
-        """Call ``fn(grad_inputs, grad_outputs)`` after this node ran; what it returns replaces ``grad_inputs``."""
-        self.post_hooks = {} if self.post_hooks is None else self.post_hooks
-        return add_hook(self.post_hooks, fn)
-
-    def register_prehook(self, fn: Callable[..., Any]) -> Handle:
-        """Call ``fn(grad_outputs)`` before this node runs; what it returns replaces them."""
-        self.pre_hooks = {} if self.pre_hooks is None else self.pre_hooks
-        return add_hook(self.pre_hooks, fn)
-
-    def hook_tensor(self, number: int, fn: Callable[..., Any]) -> Handle:
-        """Call ``fn`` on the gradient of result ``number``."""
-        self.tensor_hooks = {} if self.tensor_hooks is None else self.tensor_hooks
-        return add_hook(self.tensor_hooks.setdefault(number, {}), fn)
-
-    def __call__(self, *grads: Tensor | None) -> Any:
-        result = tuple(self.backward(grads))
-        return result[0] if len(result) == 1 else result
-
-
 class AccumulateGrad(Node):
     """The end of a path: adds what arrives to ``variable.grad``."""
 
     __slots__ = ("post_accumulate", "variable")
 
-    def __init__(self, variable: Tensor) -> None:
+    def __init__(self, variable: TensorBase) -> None:
         super().__init__((), ())
         self.variable = variable
         self.look()
@@ -147,7 +37,7 @@ class AccumulateGrad(Node):
         array = self.variable._data
         self.out_types = ((array.dtype, array.shape),)
 
-    def held(self) -> list[Tensor]:
+    def held(self) -> Sequence[TensorBase]:
         return [self.variable]
 
 
@@ -156,12 +46,12 @@ class SavedOut:
 
     __slots__ = ("array", "make", "storage", "value", "version")
 
-    def __init__(self, tensor: Tensor) -> None:
+    def __init__(self, tensor: TensorBase) -> None:
         self.rebind(tensor)
         self.value = tensor._value
         self.make = tensor._wrap
 
-    def rebind(self, tensor: Tensor) -> None:
+    def rebind(self, tensor: TensorBase) -> None:
         self.array = tensor._data
         self.storage: Storage = tensor._shared_storage()
         self.version = self.storage.version
@@ -169,14 +59,14 @@ class SavedOut:
     def overwritten(self) -> bool:
         return self.version != self.storage.version
 
-    def tensor(self) -> Tensor:
+    def tensor(self) -> TensorBase:
         """The result's memory as a tensor, whether or not it was modified since."""
         result = self.make(self.array)
         result._storage = self.storage
         result._value = self.value
         return result
 
-    def restored(self, node: Node, number: int) -> Tensor:
+    def restored(self, node: Node, number: int) -> TensorBase:
         """The result as a tensor; RuntimeError when it was modified since."""
         result = self.tensor()
         if self.overwritten():
@@ -225,21 +115,22 @@ class OpNode(Node):
         ]
         self.outs: tuple[Any, ...] = tuple([SavedOut(t) for t in outs]) if keep else ()
         if modes.save_hooks:
-            self.ins = tuple([Packed(x, e) if hasattr(x, "_data") else x for x, e in zip(self.ins, edges, strict=True)])
+            pairs = zip(self.ins, edges, strict=True)
+            self.ins = tuple([Packed(x, e) if isinstance(x, TensorBase) else x for x, e in pairs])
             self.outs = tuple([Packed(t, (self, i)) for i, t in enumerate(outs)]) if keep else ()
 
     def release(self) -> None:
         self.ins = None
         self.outs = ()
 
-    def held(self) -> list[Tensor]:
-        return [x for x in self.ins or () if hasattr(x, "_data")]
+    def held(self) -> Sequence[TensorBase]:
+        return [x for x in self.ins or () if isinstance(x, TensorBase)]
 
     def packed(self) -> list[Packed]:
         """What ``saved_tensors_hooks`` keep for this node."""
         return [x for x in (*(self.ins or ()), *self.outs) if isinstance(x, Packed)]
 
-    def result_moved(self, new: Tensor) -> None:
+    def result_moved(self, new: TensorBase) -> None:
         """This node's result was written into ``new``, which saved results now share."""
         for saved in self.outs:
             if isinstance(saved, SavedOut):
@@ -273,7 +164,7 @@ class OpNode(Node):
         assert self.ins is not None
         if slot < len(self.types):
             x = self.ins[slot]
-            return hasattr(x, "_data") and x._version != self.versions[slot]
+            return isinstance(x, TensorBase) and x._version != self.versions[slot]
         saved = self.outs[slot - len(self.types)]
         return isinstance(saved, SavedOut) and saved.overwritten()
 
@@ -281,7 +172,7 @@ class OpNode(Node):
     def _count(self) -> int:
         return len(self.types) + len(self.out_types)
 
-    def _saved(self, slot: int, like: Tensor) -> Tensor:
+    def _saved(self, slot: int, like: TensorBase) -> TensorBase:
         """The tensor in ``slot`` (operands, then results), unchanged since it was saved."""
         if self.ins is None:
             raise RuntimeError(FREED)
@@ -301,10 +192,10 @@ class OpNode(Node):
         return saved.restored(self, number)  # type: ignore[no-any-return]
 
     @property
-    def saved_tensors(self) -> tuple[Tensor, ...]:
+    def saved_tensors(self) -> tuple[TensorBase, ...]:
         if self.ins is None:
             raise RuntimeError(FREED)
-        return tuple(x for x in self.ins if hasattr(x, "_data"))
+        return tuple(x for x in self.ins if isinstance(x, TensorBase))
 
 
 class Packed:
@@ -312,7 +203,7 @@ class Packed:
 
     __slots__ = ("edge", "packed", "unpack")
 
-    def __init__(self, tensor: Tensor, edge: Edge) -> None:
+    def __init__(self, tensor: TensorBase, edge: Edge) -> None:
         hooks, modes.save_hooks = modes.save_hooks, ()
         try:
             pack, self.unpack = hooks[-1]
@@ -321,10 +212,10 @@ class Packed:
             modes.save_hooks = hooks
         self.edge = edge
 
-    def unpacked(self) -> Tensor:
+    def unpacked(self) -> TensorBase:
         """The tensor again, with its place in the autograd graph."""
-        tensor: Tensor = self.unpack(self.packed)
-        if not hasattr(tensor, "_data"):
+        tensor: TensorBase = self.unpack(self.packed)
+        if not isinstance(tensor, TensorBase):
             raise TypeError(f"unpack hook should return a Tensor, but got {type(tensor).__name__}")
         result = tensor.detach()
         if modes.grad and self.edge is not None:
@@ -348,26 +239,6 @@ class CopySlices(Node):
         zeros = seen._create("full", value=0, shape=tuple(seen.shape), dtype=seen.dtype)
         kept = None if self.edges[0] is None else write(grad, self.chain, zeros)
         return [kept, seen if self.edges[1] is not None else None]
-
-
-def look(x: Any, chain: Sequence[View]) -> Any:
-    """``x`` seen through a chain of views."""
-    for op, attrs in chain:
-        x = x.__tracecomp_apply__(op, (x,), attrs)
-    return x
-
-
-def write(base: Any, chain: Sequence[View], new: Any) -> Any:
-    """``base`` with the elements seen through ``chain`` replaced by ``new``."""
-    if not chain:
-        return new
-    op, attrs = chain[0]
-    assert op.write is not None, op.name
-    if len(chain) == 1:
-        return op.write(base, new, **attrs)
-    if "overlapping" in op.traits:
-        return write_places(base, lambda x: look(x, chain), new)
-    return op.write(base, write(look(base, chain[:1]), chain[1:], new), **attrs)
 
 
 def op_node(

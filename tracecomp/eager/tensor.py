@@ -9,12 +9,11 @@ from __future__ import annotations
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex, cast
 
 import numpy as np
 
 from tracecomp.eager.aliasing import (
-    Storage,
     alias,
     assign_,
     before_write,
@@ -26,8 +25,7 @@ from tracecomp.eager.aliasing import (
     several_views,
     track,
 )
-from tracecomp.eager.fields import TensorFields, blank
-from tracecomp.eager.grad_fn import NUMBERS, AccumulateGrad, Handle, Node, View, add_hook
+from tracecomp.eager.grad_fn import NUMBERS
 from tracecomp.eager.modes import (
     enable_grad,
     grad_enabled,
@@ -40,7 +38,8 @@ from tracecomp.eager.modes import (
     set_grad_enabled,
 )
 from tracecomp.eager.size import Size
-from tracecomp.eager.tensor_base import TensorInterface
+from tracecomp.eager.storage import Storage
+from tracecomp.eager.tensor_base import Handle, Node, TensorBase, add_hook, blank, owner
 from tracecomp.ir.op import OPS, Op
 from tracecomp.ir.types import DType, from_numpy_dtype
 
@@ -57,7 +56,7 @@ _ARITHMETIC = frozenset(
 )
 
 
-class Tensor(TensorFields, TensorInterface):
+class Tensor(TensorBase):
     """An n-dimensional array with PyTorch's interface.
 
     A view holds the tensor it looks at (``_base``) and the chain of view primitives between them (``_chain``). It is
@@ -66,18 +65,37 @@ class Tensor(TensorFields, TensorInterface):
     whose memory it is (``_source``), and holds it (``_owner``) while a call is recorded.
     """
 
-    _base: Tensor | None = None
-    _source: weakref.ref[Tensor] | None = None
-    _owner: Tensor | None = None
-    _chain: tuple[View, ...] = ()
-    _unwritable: str | None = None
-    _output_nr: int = 0
-    _accumulator: weakref.ref[AccumulateGrad] | None = None
-    _hooks: dict[int, Any] | None = None
-    _post_hooks: dict[int, Any] | None = None
-    _inference: bool = False
-    _value: Any = None
+    _base: Tensor | None
+    _grad: Tensor | None
     __array_priority__ = 1000
+
+    if TYPE_CHECKING:
+        # what tracecomp.functional attaches
+        def __getattr__(self, name: str) -> Any: ...
+        def __getitem__(self, key: Any) -> Tensor: ...
+        def __setitem__(self, key: Any, value: Any) -> None: ...
+        def __add__(self, other: Any) -> Tensor: ...
+        def __radd__(self, other: Any) -> Tensor: ...
+        def __sub__(self, other: Any) -> Tensor: ...
+        def __rsub__(self, other: Any) -> Tensor: ...
+        def __mul__(self, other: Any) -> Tensor: ...
+        def __rmul__(self, other: Any) -> Tensor: ...
+        def __truediv__(self, other: Any) -> Tensor: ...
+        def __rtruediv__(self, other: Any) -> Tensor: ...
+        def __floordiv__(self, other: Any) -> Tensor: ...
+        def __mod__(self, other: Any) -> Tensor: ...
+        def __pow__(self, other: Any) -> Tensor: ...
+        def __matmul__(self, other: Any) -> Tensor: ...
+        def __and__(self, other: Any) -> Tensor: ...
+        def __or__(self, other: Any) -> Tensor: ...
+        def __invert__(self) -> Tensor: ...
+        def __neg__(self) -> Tensor: ...
+        def __lt__(self, other: Any) -> Tensor: ...
+        def __le__(self, other: Any) -> Tensor: ...
+        def __gt__(self, other: Any) -> Tensor: ...
+        def __ge__(self, other: Any) -> Tensor: ...
+        def __eq__(self, other: Any) -> Any: ...
+        def __ne__(self, other: Any) -> Any: ...
 
     @staticmethod
     def __tracecomp_apply__(op: Op, operands: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
@@ -246,20 +264,133 @@ class Tensor(TensorFields, TensorInterface):
         fn = self._grad_fn
         return fn is not None and fn.retained is not None and self._output_nr in fn.retained
 
-    @property
-    def _version(self) -> int:
-        return 0 if self._storage is None else self._storage.version
-
-    def _shared_storage(self) -> Storage:
-        if self._storage is None:
-            self._storage = Storage()
-        return self._storage
-
     def _is_view(self) -> bool:
         return self._base is not None
 
     def is_inference(self) -> bool:
         return self._inference
+
+    # ---- sizes
+
+    def numel(self) -> int:
+        return self._data.size if modes.recorder is None else self.shape.numel()
+
+    nelement = numel
+
+    def dim(self) -> int:
+        return self._data.ndim
+
+    ndimension = dim
+
+    def size(self, dim: int | None = None) -> Any:
+        """The shape, or its entry ``dim``; IndexError when out of range."""
+        if dim is None:
+            return self.shape
+        ndim = self._data.ndim
+        low, high = (-ndim, ndim - 1) if ndim else (-1, 0)
+        if not low <= dim <= high or ndim == 0:
+            raise IndexError(f"Dimension out of range (expected to be in range of [{low}, {high}], but got {dim})")
+        return self.shape[dim]
+
+    def stride(self, dim: int | None = None) -> Any:
+        """Strides in elements."""
+        strides = tuple(s // self._data.itemsize for s in self._data.strides)
+        return strides if dim is None else strides[dim]
+
+    def storage_offset(self) -> int:
+        return (self._address() - owner(self)[0]._address()) // self._data.itemsize
+
+    def data_ptr(self) -> int:
+        """The address of the first element."""
+        self._shared_storage().share()
+        return self._address()
+
+    def element_size(self) -> int:
+        return self._data.itemsize
+
+    @property
+    def itemsize(self) -> int:
+        return self._data.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self._data.nbytes
+
+    def is_contiguous(self) -> bool:
+        """Whether the elements lie densely in row-major order."""
+        return self._data.flags.c_contiguous
+
+    # ---- leaving the tensor world
+
+    def numpy(self, *, force: bool = False) -> Array:
+        """The array that shares this tensor's memory; RuntimeError when it requires grad, unless ``force``."""
+        if self.requires_grad and not force:
+            raise RuntimeError(
+                "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
+            )
+        self._shared_storage().share()
+        return self._read("numpy()")
+
+    def _read(self, how: str) -> Array:
+        """The elements, for the library to read because of ``how``."""
+        if modes.recorder is not None:
+            modes.recorder.leave(self, how)
+        return self._data
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.numpy().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        array = self.numpy()
+        return array if dtype is None else array.astype(dtype, copy=False)
+
+    def item(self) -> Any:
+        """The one element as a Python number; RuntimeError when there is not exactly one."""
+        if self._data.size != 1:
+            raise RuntimeError(f"a Tensor with {self._data.size} elements cannot be converted to Scalar")
+        value = self._data.item()
+        return value if modes.recorder is None else modes.recorder.item(self, value)
+
+    def tolist(self) -> Any:
+        """Nested lists of Python numbers."""
+        return _observe(self, self._data.tolist())
+
+    def __bool__(self) -> bool:
+        if self._data.size != 1:
+            many = "more than one value" if self._data.size else "no values"
+            raise RuntimeError(f"Boolean value of Tensor with {many} is ambiguous")
+        value = bool(self._data.item())
+        if modes.recorder is not None:
+            truth = self if self._data.dtype.kind == "b" else self != 0
+            modes.recorder.observe(truth, value)
+        return value
+
+    def __float__(self) -> float:
+        return float(_real(self._single()))
+
+    def __int__(self) -> int:
+        return int(_real(self._single()))
+
+    def __complex__(self) -> complex:
+        return complex(self._single())
+
+    def _single(self) -> Any:
+        if self._data.size != 1:
+            raise ValueError("only one element tensors can be converted to Python scalars")
+        return self.item()
+
+    def __index__(self) -> int:
+        if self._data.dtype.kind not in "biu" or self._data.size != 1:
+            raise TypeError("only integer tensors of a single element can be converted to an index")
+        return int(self.item())
+
+    def __len__(self) -> int:
+        if self._data.ndim == 0:
+            raise TypeError("len() of a 0-d tensor")
+        return int(self.shape[0])
 
     # ---- gradient hooks
 
@@ -333,6 +464,21 @@ class Tensor(TensorFields, TensorInterface):
         return _rebuild, (type(self), self._read("pickle"), self._requires_grad, extra)
 
 
+def _real(value: Any) -> Any:
+    """A number that ``float`` and ``int`` take; RuntimeError for one with an imaginary part."""
+    if not isinstance(value, complex):
+        return value
+    if value.imag:
+        raise RuntimeError("value cannot be converted to type double without overflow")
+    return value.real
+
+
+def _observe(t: Tensor, value: Any) -> Any:
+    if modes.recorder is not None:
+        modes.recorder.observe(t, value)
+    return value
+
+
 def _new(array: Array) -> Tensor:
     t = blank(Tensor)
     t._data = array
@@ -356,12 +502,12 @@ def create(name: str, **attrs: Any) -> Tensor:
     return result
 
 
-def get_grad(t: Tensor) -> Tensor | None:
+def get_grad(t: TensorBase) -> Tensor | None:
     """``t.grad`` as autograd and optimizers see it."""
-    return t._grad if modes.recorder is None else modes.recorder.get_grad(t)
+    return cast("Tensor | None", t._grad if modes.recorder is None else modes.recorder.get_grad(t))
 
 
-def set_grad(t: Tensor, value: Tensor | None) -> None:
+def set_grad(t: TensorBase, value: TensorBase | None) -> None:
     """Make ``value`` the gradient of ``t``."""
     if modes.recorder is not None:
         modes.recorder.set_grad(t, value)

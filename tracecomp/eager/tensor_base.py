@@ -1,200 +1,243 @@
-"""The part of ``Tensor`` that speaks of sizes and memory, and that leaves the tensor world."""
+"""What a tensor and a node of the autograd graph know of each other, before either can do anything.
+
+``TensorBase`` has the fields of a tensor, ``Node`` is where its history begins. Derivatives (``grad_fn``), aliasing and
+the tensor itself stand above.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+import itertools
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
-from tracecomp.eager.aliasing import Storage, owner
+from tracecomp.base.errors import Source, user_source
 from tracecomp.eager.modes import modes
-
-if TYPE_CHECKING:
-    from tracecomp.eager.size import Size
-    from tracecomp.eager.tensor import Tensor
+from tracecomp.eager.storage import Storage
+from tracecomp.ir.graph import Origin
+from tracecomp.ir.op import Op
+from tracecomp.ir.types import DType
 
 Array = np.ndarray[Any, Any]
+Edge = tuple["Node", int] | None
+View = tuple[Op, dict[str, Any]]
+Grads = Sequence["TensorBase | None"]
+
+_numbers = itertools.count()
+_hook_ids = itertools.count()
 
 
-class TensorInterface:
-    """What needs no more of a tensor than its array."""
+def node_count() -> int:
+    """A number between those of the nodes made so far and of those to come."""
+    return next(_numbers)
+
+
+class Handle:
+    """Removes a hook; usable as a context manager."""
+
+    def __init__(self, hooks: dict[int, Any]) -> None:
+        self._hooks = hooks
+        self.id = next(_hook_ids)
+
+    def remove(self) -> None:
+        self._hooks.pop(self.id, None)
+
+    def __enter__(self) -> Handle:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.remove()
+
+
+def add_hook(hooks: dict[int, Any], fn: Callable[..., Any]) -> Handle:
+    handle = Handle(hooks)
+    hooks[handle.id] = fn
+    return handle
+
+
+class Node:
+    """One step of a differentiable computation. ``edges[k]`` leads to the node that takes the gradient of operand k."""
+
+    __slots__ = (
+        "__weakref__", "_metadata", "edges", "number", "origin", "out_types", "post_hooks", "pre_hooks", "retained",
+        "source", "tensor_hooks",
+    )  # fmt: skip
+
+    def __init__(self, edges: tuple[Edge, ...], out_types: tuple[tuple[Any, tuple[int, ...]], ...]) -> None:
+        self.edges = edges
+        self.out_types = out_types
+        self.number = next(_numbers)
+        self.tensor_hooks: dict[int, dict[int, Any]] | None = None
+        self.retained: dict[int, weakref.ref[TensorBase]] | None = None
+        self.pre_hooks: dict[int, Any] | None = None
+        self.post_hooks: dict[int, Any] | None = None
+        self.source: Source | None = user_source() if modes.anomaly else None
+        self.origin: Origin | None = None if modes.recorder is None else modes.recorder.graph.here
+
+    def backward(self, grads: Grads) -> Grads:
+        """Operand gradients from result gradients (None: zero)."""
+        raise NotImplementedError
+
+    def release(self) -> None:
+        """Let go of saved values."""
+
+    def look(self) -> None:
+        """See again which gradients to expect, where the tensor they are for has got other memory."""
+
+    def spent(self) -> bool:
+        """Whether ``backward`` would fail: what it reads was let go of, or written to since."""
+        return False
+
+    def held(self) -> Sequence[TensorBase]:
+        """The tensors that this node keeps alive."""
+        return ()
+
+    def name(self) -> str:
+        return type(self).__name__
+
+    @property
+    def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
+        return tuple((None, 0) if e is None else e for e in self.edges)
+
+    @property
+    def metadata(self) -> dict[Any, Any]:
+        if not hasattr(self, "_metadata"):
+            self._metadata: dict[Any, Any] = {}
+        return self._metadata
+
+    def register_hook(self, fn: Callable[..., Any]) -> Handle:
+        """Call ``fn(grad_inputs, grad_outputs)`` after this node ran; what it returns replaces ``grad_inputs``."""
+        self.post_hooks = {} if self.post_hooks is None else self.post_hooks
+        return add_hook(self.post_hooks, fn)
+
+    def register_prehook(self, fn: Callable[..., Any]) -> Handle:
+        """Call ``fn(grad_outputs)`` before this node runs; what it returns replaces them."""
+        self.pre_hooks = {} if self.pre_hooks is None else self.pre_hooks
+        return add_hook(self.pre_hooks, fn)
+
+    def hook_tensor(self, number: int, fn: Callable[..., Any]) -> Handle:
+        """Call ``fn`` on the gradient of result ``number``."""
+        self.tensor_hooks = {} if self.tensor_hooks is None else self.tensor_hooks
+        return add_hook(self.tensor_hooks.setdefault(number, {}), fn)
+
+    def __call__(self, *grads: TensorBase | None) -> Any:
+        result = tuple(self.backward(grads))
+        return result[0] if len(result) == 1 else result
+
+
+FIELDS = ("_data", "_grad", "_grad_fn", "_linked", "_requires_grad", "_seen", "_storage")
+
+
+class TensorBase:
+    """The fields of a tensor. Those in slots stand at fixed offsets, where compiled calls read them without Python.
+
+    ``_data`` is set by whoever makes a tensor with ``blank``; the others have these first values.
+    """
+
+    __slots__ = (*FIELDS, "__dict__", "__weakref__")
 
     _data: Array
-    _base: Tensor | None
-    _source: Any
-    if TYPE_CHECKING:
+    _grad: TensorBase | None
+    _grad_fn: Node | None
+    _linked: bool
+    _requires_grad: bool
+    _seen: int
+    _storage: Storage | None
 
-        @property
-        def requires_grad(self) -> bool: ...
+    _base: TensorBase | None = None
+    _source: weakref.ref[TensorBase] | None = None
+    _owner: TensorBase | None = None
+    _chain: tuple[View, ...] = ()
+    _unwritable: str | None = None
+    _output_nr: int = 0
+    _accumulator: weakref.ref[Node] | None = None
+    _hooks: dict[int, Any] | None = None
+    _post_hooks: dict[int, Any] | None = None
+    _inference: bool = False
+    _value: Any = None
 
-        @property
-        def shape(self) -> Size: ...
+    @property
+    def _version(self) -> int:
+        return 0 if self._storage is None else self._storage.version
 
-        def _shared_storage(self) -> Storage: ...
-
-        # what tracecomp.functional attaches
-        def __getattr__(self, name: str) -> Any: ...
-        def __getitem__(self, key: Any) -> Tensor: ...
-        def __setitem__(self, key: Any, value: Any) -> None: ...
-        def __add__(self, other: Any) -> Tensor: ...
-        def __radd__(self, other: Any) -> Tensor: ...
-        def __sub__(self, other: Any) -> Tensor: ...
-        def __rsub__(self, other: Any) -> Tensor: ...
-        def __mul__(self, other: Any) -> Tensor: ...
-        def __rmul__(self, other: Any) -> Tensor: ...
-        def __truediv__(self, other: Any) -> Tensor: ...
-        def __rtruediv__(self, other: Any) -> Tensor: ...
-        def __floordiv__(self, other: Any) -> Tensor: ...
-        def __mod__(self, other: Any) -> Tensor: ...
-        def __pow__(self, other: Any) -> Tensor: ...
-        def __matmul__(self, other: Any) -> Tensor: ...
-        def __and__(self, other: Any) -> Tensor: ...
-        def __or__(self, other: Any) -> Tensor: ...
-        def __invert__(self) -> Tensor: ...
-        def __neg__(self) -> Tensor: ...
-        def __lt__(self, other: Any) -> Tensor: ...
-        def __le__(self, other: Any) -> Tensor: ...
-        def __gt__(self, other: Any) -> Tensor: ...
-        def __ge__(self, other: Any) -> Tensor: ...
-        def __eq__(self, other: Any) -> Any: ...
-        def __ne__(self, other: Any) -> Any: ...
-
-    # ---- sizes
-
-    def numel(self) -> int:
-        return self._data.size if modes.recorder is None else self.shape.numel()
-
-    nelement = numel
-
-    def dim(self) -> int:
-        return self._data.ndim
-
-    ndimension = dim
-
-    def size(self, dim: int | None = None) -> Any:
-        """The shape, or its entry ``dim``; IndexError when out of range."""
-        if dim is None:
-            return self.shape
-        ndim = self._data.ndim
-        low, high = (-ndim, ndim - 1) if ndim else (-1, 0)
-        if not low <= dim <= high or ndim == 0:
-            raise IndexError(f"Dimension out of range (expected to be in range of [{low}, {high}], but got {dim})")
-        return self.shape[dim]
-
-    def stride(self, dim: int | None = None) -> Any:
-        """Strides in elements."""
-        strides = tuple(s // self._data.itemsize for s in self._data.strides)
-        return strides if dim is None else strides[dim]
-
-    def storage_offset(self) -> int:
-        return (self._address() - owner(cast("Tensor", self))[0]._address()) // self._data.itemsize
-
-    def data_ptr(self) -> int:
-        """The address of the first element."""
-        self._shared_storage().share()
-        return self._address()
+    def _shared_storage(self) -> Storage:
+        if self._storage is None:
+            self._storage = Storage()
+        return self._storage
 
     def _address(self) -> int:
         return int(self._data.__array_interface__["data"][0])
 
-    def element_size(self) -> int:
-        return self._data.itemsize
+    # What ``Tensor`` provides and what stands below it asks for.
+
+    @staticmethod
+    def __tracecomp_apply__(op: Op, operands: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
+        raise NotImplementedError
+
+    @staticmethod
+    def _wrap(array: Array) -> TensorBase:
+        raise NotImplementedError
+
+    @staticmethod
+    def _create(name: str, **attrs: Any) -> TensorBase:
+        raise NotImplementedError
 
     @property
-    def itemsize(self) -> int:
-        return self._data.itemsize
+    def dtype(self) -> DType:
+        raise NotImplementedError
 
     @property
-    def nbytes(self) -> int:
-        return self._data.nbytes
+    def shape(self) -> tuple[int, ...]:
+        raise NotImplementedError
 
-    def is_contiguous(self) -> bool:
-        """Whether the elements lie densely in row-major order."""
-        return self._data.flags.c_contiguous
+    @property
+    def requires_grad(self) -> bool:
+        raise NotImplementedError
 
-    # ---- leaving the tensor world
+    @property
+    def grad_fn(self) -> Node | None:
+        raise NotImplementedError
 
-    def numpy(self, *, force: bool = False) -> Array:
-        """The array that shares this tensor's memory; RuntimeError when it requires grad, unless ``force``."""
-        if self.requires_grad and not force:
-            raise RuntimeError(
-                "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
-            )
-        self._shared_storage().share()
-        return self._read("numpy()")
+    @property
+    def is_leaf(self) -> bool:
+        raise NotImplementedError
 
-    def _read(self, how: str) -> Array:
-        """The elements, for the library to read because of ``how``."""
-        if modes.recorder is not None:
-            modes.recorder.leave(cast("Tensor", self), how)
-        return self._data
-
-    def __dlpack__(self, **options: Any) -> Any:
-        return self.numpy().__dlpack__(**options)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return (1, 0)
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        array = self.numpy()
-        return array if dtype is None else array.astype(dtype, copy=False)
-
-    def item(self) -> Any:
-        """The one element as a Python number; RuntimeError when there is not exactly one."""
-        if self._data.size != 1:
-            raise RuntimeError(f"a Tensor with {self._data.size} elements cannot be converted to Scalar")
-        value = self._data.item()
-        return value if modes.recorder is None else modes.recorder.item(self, value)
-
-    def tolist(self) -> Any:
-        """Nested lists of Python numbers."""
-        return _observe(self, self._data.tolist())
-
-    def __bool__(self) -> bool:
-        if self._data.size != 1:
-            many = "more than one value" if self._data.size else "no values"
-            raise RuntimeError(f"Boolean value of Tensor with {many} is ambiguous")
-        value = bool(self._data.item())
-        if modes.recorder is not None:
-            truth = self if self._data.dtype.kind == "b" else self != 0
-            modes.recorder.observe(truth, value)
-        return value
-
-    def __float__(self) -> float:
-        return float(_real(self._single()))
-
-    def __int__(self) -> int:
-        return int(_real(self._single()))
-
-    def __complex__(self) -> complex:
-        return complex(self._single())
-
-    def _single(self) -> Any:
-        if self._data.size != 1:
-            raise ValueError("only one element tensors can be converted to Python scalars")
-        return self.item()
-
-    def __index__(self) -> int:
-        if self._data.dtype.kind not in "biu" or self._data.size != 1:
-            raise TypeError("only integer tensors of a single element can be converted to an index")
-        return int(self.item())
-
-    def __len__(self) -> int:
-        if self._data.ndim == 0:
-            raise TypeError("len() of a 0-d tensor")
-        return int(self.shape[0])
+    def detach(self) -> TensorBase:
+        raise NotImplementedError
 
 
-def _real(value: Any) -> Any:
-    """A number that ``float`` and ``int`` take; RuntimeError for one with an imaginary part."""
-    if not isinstance(value, complex):
-        return value
-    if value.imag:
-        raise RuntimeError("value cannot be converted to type double without overflow")
-    return value.real
+_T = TypeVar("_T", bound=TensorBase)
+_new_object = object.__new__
 
 
-def _observe(t: TensorInterface, value: Any) -> Any:
-    if modes.recorder is not None:
-        modes.recorder.observe(t, value)
-    return value
+def blank(cls: type[_T]) -> _T:
+    """A new tensor of class ``cls`` without data."""
+    t = _new_object(cls)
+    t._grad = t._grad_fn = t._storage = None
+    t._linked = t._requires_grad = False
+    t._seen = 0
+    return t
+
+
+def take_fields(target: TensorBase, source: TensorBase) -> None:
+    """Give ``target`` the attributes of ``source`` that are other than the first values."""
+    for name in FIELDS:
+        value = getattr(source, name)
+        if value is not None and value is not False:
+            setattr(target, name, value)
+    target.__dict__.update(source.__dict__)
+
+
+def above(t: TensorBase) -> TensorBase | None:
+    """The tensor that ``t`` is a view or an alias of."""
+    return t._base if t._base is not None or t._source is None else t._source()
+
+
+def owner(t: TensorBase) -> tuple[TensorBase, tuple[View, ...]]:
+    """The tensor whose memory ``t`` looks at, and the views that lead from there to ``t``."""
+    chain: tuple[View, ...] = ()
+    while (base := above(t)) is not None:
+        t, chain = base, (*t._chain, *chain)
+    return t, chain

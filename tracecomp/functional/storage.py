@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.eager.aliasing import owner
 from tracecomp.eager.tensor import Tensor, wrap
+from tracecomp.eager.tensor_base import owner
 from tracecomp.functional.publish import publish
 from tracecomp.ir.types import DType
 

@@ -1,110 +1,34 @@
-"""The graph IR: pure SSA values, interned nodes, inputs and outputs with their roles, side tables for provenance."""
+"""The graph IR: pure SSA values, interned nodes, inputs and outputs with their roles, side tables for provenance.
+
+What it consists of stands in ``ir.values``, and is offered here too.
+"""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from tracecomp.base.errors import Source
-from tracecomp.ir.immutable import immutable
 from tracecomp.ir.interpret import Observer, interpret
 from tracecomp.ir.op import OPS, Op
 from tracecomp.ir.printer import print_graph
 from tracecomp.ir.types import DType, TensorType
+from tracecomp.ir.values import GraphData, Input, Node, Origin, Output, Value, live_nodes
+
+__all__ = ["Graph", "Input", "Node", "Origin", "Output", "Value", "attrs_key", "live_nodes"]
 
 
-class Node:
-    """One application of an operator. Immutable; equal applications in one graph are the same object."""
-
-    __slots__ = ("attrs", "inputs", "op", "outputs")
-
-    def __init__(
-        self, op: Op, inputs: tuple[Value, ...], attrs: dict[str, Any], types: Sequence[TensorType]
-    ) -> None:
-        self.op = op
-        self.inputs = inputs
-        self.attrs = attrs
-        self.outputs = tuple(Value(self, i, t) for i, t in enumerate(types))
-
-    def __repr__(self) -> str:
-        return f"<{self.op.name} {', '.join(str(v.type) for v in self.outputs)}>"
-
-
-class Value:
-    """A result of a node, or (``node is None``) an input of the graph."""
-
-    __slots__ = ("__weakref__", "index", "node", "type")
-
-    def __init__(self, node: Node | None, index: int, type: TensorType) -> None:
-        self.node = node
-        self.index = index
-        self.type = type
-
-    @property
-    def dtype(self) -> DType:
-        return self.type.dtype
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.type.shape
-
-    @property
-    def ndim(self) -> int:
-        return len(self.type.shape)
-
-    def __repr__(self) -> str:
-        return f"<value {self.type} of {self.node.op.name if self.node else 'input'}>"
-
-
-@immutable
-class Input:
-    """A graph input. ``role``: argument, state, host or constant. ``data`` holds a constant's array."""
-
-    value: Value
-    name: str
-    role: str
-    data: np.ndarray[Any, Any] | None = None
-
-
-@immutable
-class Output:
-    """A graph output. ``role``: result, state (``name`` is the state input it updates, or a slot) or predicate."""
-
-    value: Value
-    name: str
-    role: str
-
-
-@immutable
-class Origin:
-    """Where a node comes from: the user's line, the scopes around it, the pass that made it ("" = recorded)."""
-
-    source: Source | None = None
-    scope: tuple[str, ...] = ()
-    made_by: str = ""
-
-
-class Graph:
-    """A pure program: ``inputs`` -> nodes in topological order -> ``outputs``.
+class Graph(GraphData):
+    """A graph that can be built: ``inputs`` -> nodes in topological order -> ``outputs``.
 
     Nodes are created by ``add`` only and never change; a pass builds a new graph.
     """
 
     def __init__(self, name: str = "graph") -> None:
-        self.name = name
-        self.inputs: list[Input] = []
-        self.outputs: list[Output] = []
-        self.origin: dict[Node, Origin] = {}
+        super().__init__(name)
         self.here = Origin()
-        self._interned: dict[Any, Node] = {}
-
-    @property
-    def nodes(self) -> tuple[Node, ...]:
-        """Every node in creation order, which is topological."""
-        return tuple(self._interned.values())
 
     def add_input(
         self, type: TensorType, name: str, role: str = "argument", data: np.ndarray[Any, Any] | None = None
@@ -137,19 +61,6 @@ class Graph:
         """A 0-d constant."""
         return self.apply("full", value=dtype.python(value), shape=(), dtype=dtype)
 
-    def users(self) -> dict[Value, list[Node]]:
-        """The nodes that read each value."""
-        result: dict[Value, list[Node]] = {}
-        for node in self.nodes:
-            for value in dict.fromkeys(node.inputs):
-                result.setdefault(value, []).append(node)
-        return result
-
-    def live_nodes(self) -> Iterator[Node]:
-        """Nodes that some output needs, in order."""
-        live = live_nodes([o.value for o in self.outputs])
-        return (n for n in self.nodes if n in live)
-
     def drop_dead(self) -> None:
         """Forget nodes that no output needs. For whoever builds the graph, when it is complete."""
         live = set(self.live_nodes())
@@ -162,18 +73,6 @@ class Graph:
 
     def __str__(self) -> str:
         return print_graph(self, comments=True, short=True)
-
-
-def live_nodes(values: Iterable[Value]) -> set[Node]:
-    """The nodes that computing ``values`` takes."""
-    live: set[Node] = set()
-    stack = [v.node for v in values if v.node]
-    while stack:
-        node = stack.pop()
-        if node not in live:
-            live.add(node)
-            stack.extend(v.node for v in node.inputs if v.node)
-    return live
 
 
 def attrs_key(attrs: dict[str, Any]) -> Any:

@@ -4,21 +4,20 @@ agree with."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from tracecomp.ir.graph import Graph, Node, Value
+from tracecomp.ir.values import GraphData, Node, Value
 
 Array = np.ndarray[Any, Any]
-Observer = Callable[["Node", tuple[Array, ...]], None]
+Observer = Callable[[Node, tuple[Array, ...]], None]
 
 
 class Interpreter:
     """A graph prepared for running: live nodes, and after each the values that nothing reads any more."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: GraphData) -> None:
         self.graph = graph
         last: dict[Value, int] = {}
         self.nodes = list(graph.live_nodes())
@@ -66,6 +65,6 @@ class Interpreter:
         return values
 
 
-def interpret(graph: Graph, arrays: Sequence[Array], observer: Observer | None = None) -> list[Array]:
+def interpret(graph: GraphData, arrays: Sequence[Array], observer: Observer | None = None) -> list[Array]:
     """Run ``graph`` once; see ``Interpreter.run``."""
     return Interpreter(graph).run(arrays, observer)

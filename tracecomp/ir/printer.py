@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import re
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tracecomp.ir.types import DType
-
-if TYPE_CHECKING:
-    from tracecomp.ir.graph import Graph, Input, Node, Origin, Value
+from tracecomp.ir.values import GraphData, Input, Node, Origin, Value
 
 SHORT = 64
 
 
-def print_graph(graph: Graph, *, comments: bool = False, short: bool = False) -> str:
+def print_graph(graph: GraphData, *, comments: bool = False, short: bool = False) -> str:
     """The text of ``graph``. ``comments`` adds source line, scope and pass; ``short`` leaves out large constants."""
     return "\n".join(_Printer(graph, comments, short).lines("graph ")) + "\n"
 
@@ -36,7 +34,7 @@ def _json(value: Any) -> str:
 
 
 class _Printer:
-    def __init__(self, graph: Graph, comments: bool, short: bool) -> None:
+    def __init__(self, graph: GraphData, comments: bool, short: bool) -> None:
         self.graph = graph
         self.comments = comments
         self.short = short

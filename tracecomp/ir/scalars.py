@@ -95,3 +95,19 @@ def call(op: str, *args: Expr) -> Expr:
 
 def const(value: bool | int | float, dtype: DType) -> Const:
     return Const(value, dtype)
+
+
+def identity(op: str, dtype: DType) -> bool | int | float:
+    """What an accumulator of ``op`` starts from: the value that changes no other."""
+    if op in ("and", "or"):
+        return op == "and"
+    if op in ("add", "fma", "mul"):
+        return (1.0 if op == "mul" else 0.0) if dtype.kind == "float" else int(op == "mul")
+    sign = -1 if op == "max" else 1
+    if dtype.kind == "float":
+        return sign * float("inf")
+    if dtype.kind == "bool":
+        return sign > 0
+    bits = dtype.itemsize * 8
+    low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if dtype.signed else (0, 2**bits - 1)
+    return low if sign < 0 else high

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from tracecomp.autograd.engine import run_backward
-from tracecomp.eager.grad_fn import Node
 from tracecomp.eager.tensor import Tensor
+from tracecomp.eager.tensor_base import Node
 from tracecomp.ir.graph import Graph, Input, Output, Value
 from tracecomp.ir.graph import Node as GraphNode
 from tracecomp.record.backward.extract import extract, needed_nodes

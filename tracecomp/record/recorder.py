@@ -1,7 +1,7 @@
 """The recorder: while a program runs eagerly, every primitive also becomes a node of a graph.
 
-What a tensor is worth in the graph follows the one aliasing model of ``eager/tensor.py``: memory has a root, whose cell holds
-the current value and counts writes; a view re-derives its value from the root when its stamp is behind.
+What a tensor is worth in the graph follows the one aliasing model of ``eager/tensor.py``: memory has a root, whose cell
+holds the current value and counts writes; a view re-derives its value from the root when its stamp is behind.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from tracecomp.base.errors import CaptureError, Source, user_source
-from tracecomp.eager.aliasing import above
-from tracecomp.eager.grad_fn import Node, View, look, node_count, write
 from tracecomp.eager.modes import modes, no_grad, unrecorded
 from tracecomp.eager.tensor import Size, Tensor, gradient_edge
+from tracecomp.eager.tensor_base import Node, View, above, node_count
+from tracecomp.eager.views import look, write
 from tracecomp.ir.graph import Graph, Origin, Value
 from tracecomp.ir.op import Op
 from tracecomp.ir.types import TensorType, float64, from_numpy_dtype
@@ -348,7 +348,7 @@ class Recorder(LeadingSizes):
         """The tensor that ``t`` is a view or an alias of."""
         if id(t) in self.arguments or id(t) in self.places:
             return None
-        return above(t)
+        return cast("Tensor | None", above(t))
 
     def _root(self, t: Tensor) -> tuple[Tensor, tuple[View, ...]]:
         """The tensor whose cell the memory of ``t`` has, and the views that lead from there to ``t``."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tracecomp.base.errors import Source
-from tracecomp.eager.grad_fn import View
 from tracecomp.eager.tensor import Tensor
+from tracecomp.eager.tensor_base import View
 from tracecomp.ir.graph import Graph, Value
 from tracecomp.ir.graph import Node as GraphNode
 from tracecomp.record.backward.template import Template

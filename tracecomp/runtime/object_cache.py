@@ -1,30 +1,51 @@
-"""Compiled objects on disk, addressed by content: another process loads what one has compiled."""
+"""Compiled objects on disk, addressed by content: another process loads what one has compiled.
+
+What stands there is run, so it is taken only from files that nobody else can have written (``private_files``). Where
+there is no such folder, nothing is stored, and a warning says why.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import tempfile
+import warnings
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
+from typing import BinaryIO
 
 from tracecomp.base import config
 from tracecomp.codegen.text import native
 from tracecomp.codegen.text.native import Library
 from tracecomp.codegen.text.target import Target
+from tracecomp.runtime.private_files import make_folder, open_file
+
+try:
+    from fcntl import LOCK_EX, LOCK_NB, flock
+except ImportError:  # Windows, where a file that somebody has open cannot be deleted anyway
+    _has_locks = False
+else:
+    _has_locks = True
 
 LIMIT_BYTES = 512 * 2**20
 WRITES_PER_TRIM = 64
 _MAGIC = b"tracecomp object 1\n"
 _DIGEST_BYTES = 32
+_UNFINISHED = ".new-"
+_said: set[str] = set()
 
 
 def directory() -> Path:
-    """The folder of compiled objects."""
+    """The folder of compiled objects. FileNotFoundError for a user without a home who has chosen none."""
     chosen = config.current().cache_dir
     if chosen:
         return Path(chosen)
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(base):  # to be ignored then, says the standard of these names
+        base = os.path.join(os.path.expanduser("~"), ".cache")
+    if not os.path.isabs(base):
+        raise FileNotFoundError("this user has no home folder")
     return Path(base) / "tracecomp"
 
 
@@ -45,27 +66,58 @@ def object_code(text: str, target: Target) -> bytes:
 
 def key_of(text: str, target: Target) -> str:
     """The name under which what ``text`` becomes on ``target`` is stored."""
-    parts = (native.compiler_version(), target.triple, target.cpu, target.features, text)
+    parts = (native.compiler_version(), _compiler_source(), target.triple, target.cpu, target.features, text)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def _path(key: str) -> Path:
-    return directory() / f"{key}.o"
+@cache
+def _compiler_source() -> str:
+    return hashlib.sha256(Path(native.__file__).read_bytes()).hexdigest()
+
+
+def _folder() -> Path | None:
+    """The folder, made if need be; None, after a warning, where there is none that only this user can write."""
+    try:
+        return make_folder(directory())
+    except OSError as error:
+        _say(f"compiled code is not kept for later processes: {error}; TRACECOMP_CACHE_DIR names another folder")
+        return None
+
+
+def _say(message: str) -> None:
+    if message not in _said:
+        _said.add(message)
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 
 def read(key: str) -> bytes | None:
     """The object stored under ``key``; None when there is none or it is not what was written."""
-    path = _path(key)
+    folder = _folder()
+    if folder is None:
+        return None
     try:
-        data = path.read_bytes()
-    except OSError:
+        descriptor = open_file(folder / f"{key}.o")
+    except FileNotFoundError:
         return None
-    header = len(_MAGIC) + _DIGEST_BYTES
-    code = data[header:]
-    if data[:header] != _MAGIC + _seal(key, code):
+    except OSError as error:
+        _say(f"stored code is not used: {error}")
         return None
-    with suppress(OSError):
-        os.utime(path)
+    with os.fdopen(descriptor, "rb") as file, suppress(OSError, MemoryError):
+        return _sealed(key, file)
+    return None
+
+
+def _sealed(key: str, file: BinaryIO) -> bytes | None:
+    """What ``write`` put into ``file``; None if that was not it."""
+    size = os.fstat(file.fileno()).st_size - len(_MAGIC) - _DIGEST_BYTES
+    if not 0 <= size <= LIMIT_BYTES or file.read(len(_MAGIC)) != _MAGIC:
+        return None
+    seal, code = file.read(_DIGEST_BYTES), file.read(size)
+    if seal != _seal(key, code):
+        return None
+    if os.utime in os.supports_fd:
+        with suppress(OSError):
+            os.utime(file.fileno())  # trimming goes by the last use
     return code
 
 
@@ -74,22 +126,56 @@ def _seal(key: str, code: bytes) -> bytes:
 
 
 def write(key: str, code: bytes) -> None:
-    """Store an object: whole or not at all. A folder that cannot be written just means no cache."""
-    folder = directory()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=folder, prefix=".new-")
-    except OSError:
+    """Store an object: whole or not at all. Where it cannot be stored, a warning says why."""
+    folder = _folder()
+    if folder is None:
         return
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(_MAGIC + _seal(key, code) + code)
-        os.replace(temporary, _path(key))
+        _remove_unfinished(folder)
+        _write(folder, key, code)
         if int(key[:8], 16) % WRITES_PER_TRIM == 0:  # a look at the whole folder; digests are as good as dice
             _trim(folder)
-    except OSError:
+    except OSError as error:
+        _say(f"compiled code is not kept for later processes: {error}")
+
+
+def _write(folder: Path, key: str, code: bytes) -> None:
+    handle, temporary = tempfile.mkstemp(dir=folder, prefix=_UNFINISHED)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            _lock(handle)  # for as long as the file is open: an unfinished file without a lock has lost its writer
+            file.write(_MAGIC + _seal(key, code) + code)
+        with suppress(FileNotFoundError):  # closed and without its lock, another process may think it left behind
+            os.replace(temporary, folder / f"{key}.o")
+    except BaseException:
         with suppress(OSError):
             os.unlink(temporary)
+        raise
+
+
+def _lock(handle: int) -> bool:
+    """Take a file's lock; False where another process has it, or there are no locks."""
+    if not _has_locks:
+        return False
+    try:
+        flock(handle, LOCK_EX | LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+@cache
+def _remove_unfinished(folder: Path) -> None:
+    """Delete, once in a process, what processes have left behind that ended while they wrote."""
+    for entry in os.scandir(folder):
+        if entry.name.startswith(_UNFINISHED):
+            with suppress(OSError):
+                handle = open_file(Path(entry.path))
+                try:
+                    if _lock(handle):
+                        os.unlink(entry.path)
+                finally:
+                    os.close(handle)
 
 
 def _trim(folder: Path) -> None:
@@ -98,7 +184,7 @@ def _trim(folder: Path) -> None:
     for entry in os.scandir(folder):
         with suppress(OSError):
             if entry.name.endswith(".o"):
-                info = entry.stat()
+                info = entry.stat(follow_symlinks=False)
                 entries.append((info.st_mtime, info.st_size, entry.path))
     total = sum(size for _, size, _ in entries)
     for _, size, path in sorted(entries):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
-from tracecomp.eager.grad_fn import Handle as RemovableHandle
-from tracecomp.eager.grad_fn import add_hook
+from tracecomp.eager.tensor_base import Handle as RemovableHandle
+from tracecomp.eager.tensor_base import add_hook
 
 __all__ = ["RemovableHandle", "register"]
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.eager.fields import blank
 from tracecomp.eager.size import Size
 from tracecomp.eager.tensor import Tensor, wrap
+from tracecomp.eager.tensor_base import blank
 from tracecomp.functional.creation.creation import array_of, constant
 from tracecomp.functional.dims import new_shape
 from tracecomp.functional.promotion import cast

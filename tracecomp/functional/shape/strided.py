@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.eager.fields import blank, take_fields
 from tracecomp.eager.modes import grad_enabled
 from tracecomp.eager.tensor import Tensor, wrap
+from tracecomp.eager.tensor_base import blank, take_fields
 from tracecomp.functional.dims import as_shape
 from tracecomp.functional.publish import function, publish
 from tracecomp.functional.shape.shaping import row_major, squeeze, t, transpose, unsqueeze

@@ -26,10 +26,10 @@ from tracecomp.ir.loops import (
     expressions,
 )
 from tracecomp.ir.op import Bilinear
+from tracecomp.ir.scalars import identity
 from tracecomp.ir.types import compute_dtype
 from tracecomp.passes.cost.scalar_cost import MOVING_COST, stmts_cost
 from tracecomp.passes.fusion.groups import Group
-from tracecomp.passes.nests.loop_nest import identity
 from tracecomp.passes.nests.loop_vars import merge_vars, merged, replaced, split, wanted_split
 from tracecomp.passes.nests.scalar_exprs import Block, Evaluator, Params
 
@@ -206,7 +206,8 @@ def labelled_bilinear(group: Group, stored: list[Value], params: Params) -> Bili
     flat = linear([index(v) for v in out], [v.extent for v in out])
     block = evaluator.block = Block()
     places = [unravel(flat, v.shape) for v in stored]
-    found = [evaluator.read(v, at) for v, at in zip(stored, places, strict=True)]  # before any store: see passes/nests/loop_nest.py
+    # before any store: see passes/nests/loop_nest.py
+    found = [evaluator.read(v, at) for v, at in zip(stored, places, strict=True)]
     for value, at, expr in zip(stored, places, found, strict=True):
         block.stmts.append(params.store(value, linear(at, value.shape), expr))
     alone: list[Stmt] = [Store(Buffer("result", dtype, root.outputs[0].type.numel), flat, acc)]

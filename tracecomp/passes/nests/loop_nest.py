@@ -16,7 +16,8 @@ from tracecomp.ir.index import Index, Var, index, linear, unravel
 from tracecomp.ir.loop_copy import Copier, Move
 from tracecomp.ir.loops import Acc, Buffer, Const, Expr, IndexValue, Load, Read, Stmt, Store, Update, cast
 from tracecomp.ir.op import Pointwise, Reduced
-from tracecomp.ir.types import DType, compute_dtype
+from tracecomp.ir.scalars import identity
+from tracecomp.ir.types import compute_dtype
 from tracecomp.passes.cost.scalar_cost import op_cost
 from tracecomp.passes.fusion.access import looked_through, producers
 from tracecomp.passes.fusion.groups import Group
@@ -257,22 +258,3 @@ class _Builder:
                 position = unravel(self.row, value.shape)
                 expr = cast(self.evaluator.read(value, position), value.dtype)
                 block.stmts.append(self.params.store(value, linear(position, value.shape), expr))
-
-
-def identity(op: str, dtype: DType) -> bool | int | float:
-    """What an accumulator starts from."""
-    if op in ("and", "or"):
-        return op == "and"
-    if op in ("add", "fma", "mul"):
-        return (1.0 if op == "mul" else 0.0) if dtype.kind == "float" else int(op == "mul")
-    sign = -1 if op == "max" else 1
-    if dtype.kind == "float":
-        return sign * float("inf")
-    if dtype.kind == "bool":
-        return sign > 0
-    bits = dtype.itemsize * 8
-    low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if dtype.signed else (0, 2**bits - 1)
-    return low if sign < 0 else high
-
-
-

@@ -1,10 +1,11 @@
 """Which kernels take turns on blocks of rows, so that what one hands the next stays in cache and needs no memory.
 
-A chain starts at a contraction with a large result. Kernels that read it row by row join (``passes/row_fusion/row_tiles.py`` tells), and
-so do those that read their results, as long as the arithmetic for each element handed over is so little that moving the
-element through memory costs about as much. What a chain leaves in memory for later kernels, these may rather compute
-again, block by block, in a chain of their own. Padding and the depthwise convolution that reads it are a chain of two,
-on blocks small enough for the nearest cache. What is computed, and in which order, stays the same.
+A chain starts at a contraction with a large result. Kernels that read it row by row join
+(``passes/row_fusion/row_tiles.py`` tells), and so do those that read their results, as long as the arithmetic for each
+element handed over is so little that moving the element through memory costs about as much. What a chain leaves in
+memory for later kernels, these may rather compute again, block by block, in a chain of their own. Padding and the
+depthwise convolution that reads it are a chain of two, on blocks small enough for the nearest cache. What is computed,
+and in which order, stays the same.
 """
 
 from __future__ import annotations

@@ -2,10 +2,11 @@
 
 Tiles of what two neighbouring results along each axis see, and the weights, are transformed and multiplied place by
 place: as many products of matrices, tiles by channels times channels by filters. What they give is transformed back
-(``passes/winograd/transforms.py``; Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2016). For the gradient of
-the weights the same tiles, and tiles of the result's gradient, are multiplied and summed (``passes/winograd/weight_gradient.py``). A
-block of tiles stays in cache from the first transformation to the last. Whether a sum is computed so depends on its
-sizes alone (``passes/winograd/selection.py``), and every sum has one order, whatever the blocks and threads.
+(``passes/winograd/transforms.py``; Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2016). For the
+gradient of the weights the same tiles, and tiles of the result's gradient, are multiplied and summed
+(``passes/winograd/weight_gradient.py``). A block of tiles stays in cache from the first transformation to the last.
+Whether a sum is computed so depends on its sizes alone (``passes/winograd/selection.py``), and every sum has one order,
+whatever the blocks and threads.
 """
 
 from __future__ import annotations

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from tracecomp.autograd.function import tensors_within
 from tracecomp.base.errors import Source
-from tracecomp.eager.grad_fn import Node, OpNode
+from tracecomp.eager.grad_fn import OpNode
 from tracecomp.eager.tensor import Tensor
+from tracecomp.eager.tensor_base import Node, TensorBase
 from tracecomp.record.gc_pause import collected
 from tracecomp.record.recorder import Recorder
 
@@ -21,11 +22,11 @@ def was_spent(t: Tensor) -> bool:
     return any(n.spent() for n in history_of([t]))
 
 
-def reachable(tensors: Sequence[Tensor]) -> set[int]:
+def reachable(tensors: Sequence[TensorBase]) -> set[int]:
     """The ids of ``tensors``, what they are views of, their gradients, and what histories and hooks hold."""
     found: set[int] = set()
     nodes: set[Node] = set()
-    stack = list(tensors)
+    stack: list[TensorBase] = list(tensors)
     while stack:
         t = stack.pop()
         if id(t) in found:
@@ -40,7 +41,7 @@ def reachable(tensors: Sequence[Tensor]) -> set[int]:
     return found
 
 
-def history_of(roots: Sequence[Tensor]) -> set[Node]:
+def history_of(roots: Sequence[TensorBase]) -> set[Node]:
     found: set[Node] = set()
     stack = [t.grad_fn for t in roots if t.grad_fn is not None]
     while stack:

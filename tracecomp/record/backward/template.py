@@ -9,26 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from tracecomp.autograd.engine import run_backward
 from tracecomp.autograd.function import FunctionCtx, FunctionNode, tensors_within
-from tracecomp.eager.grad_fn import (
-    AccumulateGrad,
-    CopySlices,
-    Edge,
-    Grads,
-    Node,
-    OpNode,
-    Packed,
-    SavedOut,
-    View,
-    op_node,
-)
+from tracecomp.eager.grad_fn import AccumulateGrad, CopySlices, OpNode, Packed, SavedOut, op_node
 from tracecomp.eager.modes import no_grad
 from tracecomp.eager.tensor import Tensor, gradient_edge, wrap
+from tracecomp.eager.tensor_base import Edge, Grads, Node, TensorBase, View
 from tracecomp.ir.graph import Graph, Input, Output, Value
 from tracecomp.record.backward.extract import extract, needed_nodes
 from tracecomp.record.pytree import flatten, unflatten
@@ -79,7 +69,7 @@ class Template:
         if self._stale is not None:
             raise RuntimeError(self._stale)
         roots = self._build(inputs, ends)
-        pairs = [(r, g) for r, g in zip(roots, grads, strict=True) if g is not None]
+        pairs = [(r, cast("Tensor", g)) for r, g in zip(roots, grads, strict=True) if g is not None]
         found = run_backward(
             [r for r, _ in pairs], [g for _, g in pairs], keep_graph=True, create_graph=True,
             targets=[e for e in ends if e is not None], accumulate=False, inside=True,
@@ -102,8 +92,8 @@ class Template:
         number = self._numbers.get(edge[0])
         return None if number is None else (number, edge[1])
 
-    def _save(self, tensor: Tensor, mark: Mark) -> _Saved:
-        self._values.append(self._recorder.value(tensor))
+    def _save(self, tensor: TensorBase, mark: Mark) -> _Saved:
+        self._values.append(self._recorder.value(cast("Tensor", tensor)))
         return _Saved(len(self._values) - 1, mark)
 
     def _check(self, holder: Any, what: str) -> None:

@@ -14,11 +14,11 @@ from typing import Any
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.immutable import immutable
 from tracecomp.ir.op import Op
+from tracecomp.ir.scalars import identity
 from tracecomp.ir.types import int64
 from tracecomp.ops.autodiff import Sym
 from tracecomp.ops.contraction import parse_spec
 from tracecomp.ops.prim import prim
-from tracecomp.passes.nests.loop_nest import identity
 
 
 class NotSized(Exception):

@@ -1,7 +1,8 @@
 """Python numbers that stand for values of the graph while a program is recorded.
 
-``t.item()`` and numbers in places (``passes/program/lower.py``) are such numbers: arithmetic on them is recorded too, so a later call
-gives them anew. Whatever needs to know the value itself (``if``, ``float``, ``round``, ``range``) makes it a predicate.
+``t.item()`` and numbers in places (``passes/program/lower.py``) are such numbers: arithmetic on them is recorded too,
+so a later call gives them anew. Whatever needs to know the value itself (``if``, ``float``, ``round``, ``range``) makes
+it a predicate.
 """
 
 from __future__ import annotations

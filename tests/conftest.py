@@ -1,0 +1,25 @@
+"""What holds for the whole suite: the option ``--update``, the quick ``-m smoke``, and names of tests that stay."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update", action="store_true", help="write the golden files anew instead of comparing with them")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With ``-m smoke``, read only files that hold such tests: reading all takes longer than running those."""
+    if config.option.markexpr == "smoke" and collection_path.suffix == ".py":
+        return "mark.smoke" not in collection_path.read_text(encoding="utf-8")
+    return None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Names must be the same in every process: workers of pytest-xdist compare them, and people select by them."""
+    moving = [item.nodeid for item in items if " at 0x" in item.nodeid]
+    if moving:
+        raise pytest.UsageError(f"names of tests hold addresses, give the parameters ids: {', '.join(moving[:4])}")

@@ -1,0 +1,262 @@
+"""Convolutions whose sums are cut into stages or slide over rows: against float64, and cut differently to the bit."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.codegen.running import compile_graph, run_built, run_native, same_bits
+from tracecomp.ir.graph import Graph
+from tracecomp.ir.loop_printer import print_program
+from tracecomp.ir.op import OPS
+from tracecomp.ir.types import DType, TensorType, float16, float32
+from tracecomp.passes.contraction import dot_products, register_tiles, tile_choice
+from tracecomp.passes.cost.machine import Machine, host
+from tracecomp.passes.schedule import k_blocking
+
+Ints = tuple[int, ...]
+
+WEIGHT_GRADIENTS: dict[str, tuple[Ints, Ints, Ints, dict[str, Any]]] = {
+    "rows in pieces": ((2, 20, 69, 67), (2, 13, 67, 65), (3, 3), {}),
+    "one long sum": ((3, 24, 61, 53), (3, 40, 61, 53), (1, 1), {}),
+    "neighbours stored together": ((2, 40, 9, 9), (2, 70, 7, 7), (3, 3), {}),
+    "groups": ((2, 48, 58, 40), (2, 32, 56, 38), (3, 3), {"groups": 2}),
+    "stride": ((2, 33, 45, 37), (2, 20, 22, 18), (3, 3), {"stride": (2, 2)}),
+    "channel by channel": ((3, 6, 16, 16), (3, 6, 14, 14), (3, 3), {"groups": 6}),
+    "rows of 9": ((2, 6, 15, 13), (2, 6, 11, 9), (5, 5), {"groups": 6}),
+    "long rows": ((2, 5, 9, 58), (2, 5, 7, 56), (3, 3), {"groups": 5}),
+    "every other element": ((2, 6, 31, 29), (2, 6, 15, 14), (3, 3), {"groups": 6, "stride": (2, 2)}),
+    "every third row": ((2, 6, 37, 29), (2, 6, 11, 14), (5, 3), {"groups": 6, "stride": (3, 2)}),
+    "rows of 7": ((3, 40, 9, 9), (3, 40, 7, 7), (3, 3), {"groups": 40}),
+    "many small results": ((4, 3, 34, 34), (4, 40, 32, 32), (3, 3), {}),
+}
+
+FORWARD: dict[str, tuple[Ints, Ints, dict[str, Any]]] = {
+    "lines": ((3, 48, 37), (40, 48, 3), {}),
+    "planes": ((2, 64, 13, 11), (48, 64, 3, 3), {}),
+    "volumes": ((1, 32, 5, 6, 7), (40, 32, 3, 2, 3), {}),
+    "groups": ((2, 64, 12, 12), (96, 32, 3, 3), {"groups": 2}),
+    "stride and dilation": ((2, 40, 17, 19), (64, 40, 3, 3), {"stride": (2, 1), "dilation": (1, 2)}),
+    "a long sum": ((2, 300, 9, 9), (80, 300, 3, 3), {}),
+    "rows that share every other": ((2, 20, 31, 33), (20, 1, 3, 3), {"groups": 20, "stride": (2, 2)}),
+    "few filters far apart": ((2, 3, 31, 75), (24, 3, 5, 3), {"stride": (2, 3)}),
+}
+
+
+def graph_of(name: str, shapes: list[Ints], kernel: Ints, options: dict[str, Any]) -> Graph:
+    rank = len(kernel)
+    attrs: dict[str, Any] = {"stride": (1,) * rank, "dilation": (1,) * rank, "groups": 1, **options}
+    attrs["padding"] = ((0, 0),) * rank
+    if name == "conv_weight":
+        attrs["kernel"] = kernel
+    graph = Graph(name)
+    inputs = [graph.add_input(TensorType(float32, shape), f"x{n}") for n, shape in enumerate(shapes)]
+    graph.add_output(graph.add(OPS[name], inputs, attrs)[0])
+    return graph
+
+
+def normal(shapes: list[Ints]) -> list[Any]:
+    rng = np.random.default_rng(0)
+    return [rng.standard_normal(s).astype(np.float32) for s in shapes]
+
+
+def places(x: Any, kernel: Ints, out: Ints, options: dict[str, Any]) -> dict[Ints, Any]:
+    """For each place of the kernel what all windows see there, in float64."""
+    rank = len(kernel)
+    stride, dilation = options.get("stride", (1,) * rank), options.get("dilation", (1,) * rank)
+    found = {}
+    for place in np.ndindex(*kernel):
+        steps = zip(place, dilation, stride, out, strict=True)
+        cut = tuple(slice(k * d, k * d + (n - 1) * s + 1, s) for k, d, s, n in steps)
+        found[place] = x[(..., *cut)].astype(np.float64)
+    return found
+
+
+def by_group(value: Any, axis: int, groups: int) -> Any:
+    return np.stack(np.split(value, groups, axis))
+
+
+@pytest.mark.parametrize("name", WEIGHT_GRADIENTS)
+def test_weight_gradients(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x_shape, g_shape, kernel, options = WEIGHT_GRADIENTS[name]
+    graph, groups = graph_of("conv_weight", [x_shape, g_shape], kernel, options), options.get("groups", 1)
+    x, g = normal([x_shape, g_shape])
+    have = run_native(graph, [x, g])[0]
+    for place, seen in places(x, kernel, g_shape[2:], options).items():
+        want = np.einsum("gncyx,gnoyx->goc", by_group(seen, 1, groups), by_group(g.astype(np.float64), 1, groups))
+        np.testing.assert_allclose(have[(..., *place)], want.reshape(have.shape[:2]), rtol=1e-4, atol=2e-3)
+    same_however_cut(graph, [x, g], have, monkeypatch)
+
+
+@pytest.mark.parametrize("name", FORWARD)
+def test_convolutions(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x_shape, w_shape, options = FORWARD[name]
+    graph, groups = graph_of("conv", [x_shape, w_shape], w_shape[2:], options), options.get("groups", 1)
+    x, w = normal([x_shape, w_shape])
+    have = run_native(graph, [x, w])[0]
+    want = np.zeros(have.shape)
+    for place, seen in places(x, w_shape[2:], have.shape[2:], options).items():
+        part = by_group(w[(..., *place)].astype(np.float64), 0, groups)
+        parts = np.einsum("gnc...,goc->gno...", by_group(seen, 1, groups), part)
+        want += np.concatenate(list(parts), 1)
+    np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-3)
+    same_however_cut(graph, [x, w], have, monkeypatch)
+
+
+def same_however_cut(graph: Graph, arrays: list[Any], have: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the length of a stage, nor rows at a time, nor threads show in the result."""
+    monkeypatch.setattr(register_tiles, "PARALLEL_WORK", 1)
+    for terms, rows, totals in ((100, 3, 1 << 12), (4096, 7, 1 << 24)):
+        monkeypatch.setattr(k_blocking, "STAGE_TERMS", terms)
+        monkeypatch.setattr(dot_products, "SLIDING_ROWS", rows)
+        monkeypatch.setattr(register_tiles, "TOTALS_BYTES", totals)
+        built, executable = compile_graph(graph)
+        for threads in (1, 3):
+            assert same_bits(run_built(built, executable, graph, arrays, threads)[0], have)
+    for in_halves in (False, True):
+        machine = replace(host(), in_halves=in_halves)
+        monkeypatch.setattr("tracecomp.passes.pipeline.host", lambda machine=machine: machine)
+        assert same_bits(run_native(graph, arrays)[0], have)
+    monkeypatch.setattr(tile_choice, "_stages", lambda *_: None)
+    monkeypatch.setattr(dot_products, "_sliding_rows", lambda *_: None)
+    assert same_bits(run_native(graph, arrays)[0], have)
+
+
+@pytest.mark.parametrize("spec, shapes", [
+    ("mk,kn->mn", [(30, 50), (50, 35)]),
+    ("mk,kn->mn", [(500, 20), (20, 50)]),
+    ("mk,nk->mn", [(29, 50), (133, 50)]),
+    ("bmk,bkn->bmn", [(3, 40, 65), (3, 65, 20)]),
+])  # fmt: skip
+def test_last_lanes_stand_by_themselves(spec: str, shapes: list[Ints], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where arithmetic on half a register takes half the time, few lanes beyond whole registers are a column."""
+    graph, arrays = contraction(spec, shapes, float32), normal(shapes)
+    want = np.einsum(spec, *(a.astype(np.float64) for a in arrays))
+    results, texts = [], []
+    for in_halves in (False, True):
+        machine = Machine(64, 32, in_halves=in_halves)
+        monkeypatch.setattr("tracecomp.passes.pipeline.host", lambda found=machine: found)
+        monkeypatch.setattr(register_tiles, "PARALLEL_WORK", 1)
+        built, executable = compile_graph(graph)
+        texts.append(print_program(built.program))
+        results += [run_built(built, executable, graph, arrays, threads)[0] for threads in (1, 3)]
+    assert texts[0] != texts[1]
+    np.testing.assert_allclose(results[0], want, rtol=1e-4, atol=1e-3)
+    assert all(same_bits(result, results[0]) for result in results)
+
+
+HALVES = {
+    "plain": ("mk,kn->mn", (70, 90), (90, 133)),
+    "one column of tiles": ("mk,kn->mn", (100, 40), (40, 33)),
+    "transposed": ("km,nk->mn", (50, 77), (140, 50)),
+    "batched": ("bmk,bkn->bmn", (3, 40, 65), (3, 65, 80)),
+    "left in common": ("mk,bkn->bmn", (40, 65), (3, 65, 80)),
+}
+
+
+@pytest.mark.parametrize("name", HALVES)
+def test_half_precision_is_converted_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies in float32 have the bits of converting whatever a tile loads, and the sum's are float32's."""
+    spec, *shapes = HALVES[name]
+    arrays = [a.astype(np.float16) for a in normal(shapes)]
+    halves, singles = (contraction(spec, shapes, dtype) for dtype in (float16, float32))
+    want = run_native(singles, [a.astype(np.float32) for a in arrays])[0].astype(np.float16)
+    monkeypatch.setattr(register_tiles, "PARALLEL_WORK", 1)
+    built, executable = compile_graph(halves)
+    assert "local computed" in print_program(built.program)
+    for threads in (1, 3):
+        assert same_bits(run_built(built, executable, halves, arrays, threads)[0], want)
+    monkeypatch.setattr(tile_choice, "COMPUTED_READS", 1 << 30)
+    assert "local computed" not in print_program(compile_graph(halves)[0].program)
+    assert same_bits(run_native(halves, arrays)[0], want)
+
+
+def contraction(spec: str, shapes: list[Ints], dtype: DType) -> Graph:
+    graph = Graph("contract")
+    inputs = [graph.add_input(TensorType(dtype, shape), f"x{n}") for n, shape in enumerate(shapes)]
+    graph.add_output(graph.add(OPS["contract"], inputs, {"spec": spec})[0])
+    return graph
+
+
+def test_stages_of_a_weight_gradient_are_read_by_few_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks for threads, but no more: each of them reads all the data."""
+    x_shape, g_shape = (2, 3, 37, 37), (2, 32, 16, 16)
+    graph = graph_of("conv_weight", [x_shape, g_shape], (7, 7), {"stride": (2, 2)})
+    machine = replace(host(), l2_bytes=1 << 15, l3_bytes=1 << 16)
+    monkeypatch.setattr("tracecomp.passes.pipeline.host", lambda: machine)
+    monkeypatch.setattr(register_tiles, "PARALLEL_WORK", 1)
+    x, g = normal([x_shape, g_shape])
+    built, executable = compile_graph(graph)
+    found = re.search(r"parallel block < (\d+):\n +local totals", print_program(built.program))
+    assert found
+    blocks = int(found[1])
+    assert register_tiles.LEAST_BLOCKS <= blocks <= 2 * register_tiles.LEAST_BLOCKS
+    first, second = (run_built(built, executable, graph, [x, g], threads)[0] for threads in (1, 3))
+    want = np.zeros(first.shape)
+    for u, v in np.ndindex(7, 7):
+        seen = x[:, :, u : u + 31 : 2, v : v + 31 : 2].astype(np.float64)
+        want[:, :, u, v] = np.einsum("ncuv,nouv->oc", seen, g)
+    np.testing.assert_allclose(first, want, rtol=1e-4, atol=1e-3)
+    assert same_bits(first, second)
+
+
+@pytest.mark.parametrize("shapes", [[(1500, 600), (1500, 96)], [(1500, 96), (1500, 600)]])
+def test_rows_far_apart_are_read_in_lanes(shapes: list[Ints], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Elements of a line of their own for every term would push each other out of the cache."""
+    plans = []
+
+    def noted(nest: Any, machine: Machine) -> Any:
+        plans.append(tile_choice.plan_of(nest, machine))
+        return plans[-1]
+
+    monkeypatch.setattr(register_tiles, "plan_of", noted)
+    graph, arrays = contraction("km,kn->mn", shapes, float32), normal(shapes)
+    found = run_native(graph, arrays)[0]
+    assert [plan.vector.extent for plan in plans] == [600]
+    np.testing.assert_allclose(found, arrays[0].T.astype(np.float64) @ arrays[1], rtol=1e-4, atol=1e-3)
+
+
+def test_terms_far_apart_are_copied_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that would push each other out of the cache, stage by stage, have the bits of rows that lie together."""
+    shapes: list[Ints] = [(2100, 1024), (2100, 1024)]
+    graph, arrays = contraction("km,kn->mn", shapes, float32), normal(shapes)
+    monkeypatch.setattr(register_tiles, "PARALLEL_WORK", 1)
+    built, executable = compile_graph(graph)
+    assert "local computed_left" in print_program(built.program)
+    found = [run_built(built, executable, graph, arrays, threads)[0] for threads in (1, 2, 3)]
+    np.testing.assert_allclose(found[0], arrays[0].T.astype(np.float64) @ arrays[1], rtol=1e-4, atol=1e-3)
+    monkeypatch.setattr(tile_choice, "_turned", lambda *_: False)
+    apart = compile_graph(graph)[0]
+    assert "local computed_left" not in print_program(apart.program)
+    assert all(same_bits(f, run_native(graph, arrays)[0]) for f in found)
+
+
+@pytest.mark.parametrize("kernel", [(3, 3), (3, 7)])
+def test_lines_of_a_large_result_are_fetched_while_windows_are_summed(kernel: Ints) -> None:
+    """Also where the innermost loop is written out, and all terms are few."""
+    x, w = (2, 3, 70, 130), (32, 3, *kernel)
+    graph = graph_of("conv", [x, w], kernel, {"stride": (2, 2)})
+    assert "prefetch" in print_program(compile_graph(graph)[0].program)
+    arrays = normal([x, w])
+    found = run_native(graph, arrays)[0]
+    want = np.zeros(found.shape)
+    for place, seen in places(arrays[0], kernel, found.shape[2:], {"stride": (2, 2)}).items():
+        want += np.einsum("nc...,oc->no...", seen.astype(np.float64), arrays[1][(..., *place)])
+    np.testing.assert_allclose(found, want, rtol=1e-4, atol=1e-3)
+
+
+def test_few_rows_of_one_panel_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the block that packs it read it alone, there would be nothing to share."""
+    shapes: list[Ints] = [(120, 900), (64, 900)]
+    graph, arrays = contraction("mk,nk->mn", shapes, float32), normal(shapes)
+    monkeypatch.setattr(register_tiles, "PARALLEL_WORK", 1)
+    built, executable = compile_graph(graph)
+    blocks = re.search(r"parallel \w+ < (\d+):\n[^=]*accumulate", print_program(built.program))
+    assert blocks and int(blocks[1]) >= register_tiles.LEAST_BLOCKS
+    found = [run_built(built, executable, graph, arrays, threads)[0] for threads in (1, 2, 3)]
+    np.testing.assert_allclose(found[0], arrays[0].astype(np.float64) @ arrays[1].T, rtol=1e-4, atol=1e-3)
+    assert all(same_bits(other, found[0]) for other in found[1:])

@@ -1,0 +1,65 @@
+"""The collector of cycles rests while a program is compiled, and is afterwards as it was."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tracecomp
+from tracecomp import passes
+from tracecomp.base import config
+from tracecomp.record.gc_pause import Pause, pause
+
+
+@pytest.fixture(autouse=True)
+def enabled() -> Iterator[None]:
+    before = gc.isenabled()
+    gc.enable()
+    yield
+    (gc.enable if before else gc.disable)()
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_the_collector_rests_while_passes_run(before: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[bool] = []
+    run = passes.pipeline.run
+
+    def noted(*args: Any) -> Any:
+        found.append(gc.isenabled())
+        return run(*args)
+
+    monkeypatch.setattr(passes.pipeline, "run", noted)
+    compiled = tracecomp.compile(lambda x: x.sin() + 1)
+    (gc.enable if before else gc.disable)()
+    with config.override(cache_dir=str(tmp_path)):
+        for _ in range(2):
+            compiled(tracecomp.ones(3))
+    assert found == [False] and gc.isenabled() is before
+
+
+def test_the_last_one_out_starts_it_again() -> None:
+    inner = Pause()
+    with inner:
+        with inner:
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    with pytest.raises(ZeroDivisionError), inner:
+        1 / 0  # noqa: B018
+    assert gc.isenabled()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded, use of fork:DeprecationWarning")
+def test_a_forked_child_collects() -> None:
+    with pause:
+        child = os.fork()
+        if not child:
+            os._exit(0 if gc.isenabled() else 1)
+        assert os.waitpid(child, 0)[1] == 0 and not gc.isenabled()
+    assert gc.isenabled()

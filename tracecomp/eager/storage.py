@@ -1,0 +1,33 @@
+"""The memory that a tensor shares with its views, and how often it was written."""
+
+from __future__ import annotations
+
+
+class Memory:
+    """What all tensors over one memory share. ``writes`` counts all writes; None: others than tensors may write it."""
+
+    __slots__ = ("writes",)
+    writes: int | None
+
+    def __init__(self) -> None:
+        self.writes = 0
+
+
+class Storage:
+    """Shared by a tensor and all its views; ``version`` counts the writes that autograd sees."""
+
+    __slots__ = ("memory", "version")
+
+    def __init__(self, memory: Memory | None = None) -> None:
+        self.version = 0
+        self.memory = memory or Memory()
+
+    def wrote(self) -> None:
+        """Count a write."""
+        before, self.version = self.version, self.version + 1
+        if self.memory.writes is not None:
+            self.memory.writes = self.version if self.memory.writes is before else self.memory.writes + 1
+
+    def share(self) -> None:
+        """Note that the memory can from now on be written without a count."""
+        self.memory.writes = None
