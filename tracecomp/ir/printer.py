@@ -19,7 +19,7 @@ def print_graph(graph: GraphData, *, comments: bool = False, short: bool = False
     return "\n".join(_Printer(graph, comments, short).lines("graph ")) + "\n"
 
 
-def value_names(graph: Graph) -> dict[Value, str]:
+def value_names(graph: GraphData) -> dict[Value, str]:
     """How the text of ``graph`` refers to each value; the values inside bodies have names of their own."""
     printer = _Printer(graph, comments=False, short=True)
     printer.lines("graph ")

@@ -8,11 +8,7 @@ import numpy as np
 import pytest
 
 import tracecomp as torch
-<<<<<<<< HEAD:tests/passes/test_implicit_padding.py
 from tests.passes.row_fusion.test_search import Function, bits, interpreted, optimised, outputs, unfused
-========
-from tests.passes.row_fusion.test_search import Function, bits, interpreted, optimised, outputs
->>>>>>>> main:tests/passes/row_fusion/test_implicit_padding.py
 from tracecomp.ir.loop_verify import verify_program
 from tracecomp.ir.program import Program
 from tracecomp.nn import functional
