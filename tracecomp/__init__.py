@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import sys
+import sys as _sys
+from importlib import import_module as _import_module
 from math import e, inf, nan, pi
 from typing import Any
 
 import tracecomp.ops
-from tracecomp import autograd, functional
+from tracecomp import autograd
 from tracecomp.base.lazy_names import later as _later
 from tracecomp.eager.device import (
     channels_last,
@@ -39,6 +40,7 @@ from tracecomp.eager.rng import (
 )
 from tracecomp.eager.size import Size
 from tracecomp.eager.tensor import Tensor
+from tracecomp.functional import NAMESPACES as _NAMESPACES
 from tracecomp.interop import einops as _einops
 from tracecomp.ir.types import DType as dtype
 from tracecomp.ir.types import (
@@ -59,47 +61,38 @@ from tracecomp.runtime.malloc import keep_freed
 
 # Pickles made by version 0.1.0 name these modules, which stand in ``eager`` now.
 for _old in ("device", "size", "tensor"):
-    sys.modules[f"{__name__}.{_old}"] = sys.modules[f"{__name__}.eager.{_old}"]
+    _sys.modules[f"{__name__}.{_old}"] = _sys.modules[f"{__name__}.eager.{_old}"]
 
-globals().update(functional.PUBLIC)
+_TORCH = _NAMESPACES["torch"]
+globals().update(_TORCH)
 keep_freed()
 
 # Loaded when first used, so that importing the package and running eagerly stays cheap.
 _LATER = {
-    "compiled": "compiled", "Compiled": "compiled", "compile": "compiled", "compare": "inspect", "explain": "inspect",
-    "save": "serialization", "load": "serialization",
-    "config": "base.config", "random": "random", "nn": "nn", "optim": "optim", "utils": "utils",
-    "special": "special", "linalg": "linalg", "fft": "fft",
-    "signal": "signal", "masked": "masked", "cuda": "cuda", "backends": "backends",
-    "accelerator": "accelerator", "jit": "jit", "fx": "fx", "serialization": "serialization",
-    "version": "version", "testing": "testing", "profiler": "profiler",
-    "get_num_threads": "runtime.threads", "set_num_threads": "runtime.threads",
-    "distributions": "distributions", "func": "func", "vmap": "func",
-    "cond": "func.control", "while_loop": "func.control", "scan": "func.control", "amp": "amp", "autocast": "amp",
-    "get_autocast_dtype": "amp", "is_autocast_enabled": "amp",
+    "as_torch": "torch_compat", "autocast": "amp", "compare": "inspect", "compile": "compiler", "Compiled": "compiled",
+    "cond": "func.control", "config": "base.config", "explain": "inspect", "get_autocast_dtype": "amp",
+    "get_num_threads": "runtime.threads", "is_autocast_enabled": "amp", "load": "serialization",
+    "save": "serialization", "scan": "func.control", "set_num_threads": "runtime.threads", "vmap": "func",
+    "while_loop": "func.control",
 }  # fmt: skip
-_LATER |= dict.fromkeys(
-    (
-        "adaptive_avg_pool1d", "adaptive_max_pool1d", "alpha_dropout", "avg_pool1d", "bilinear",
-        "binary_cross_entropy_with_logits", "celu", "celu_", "channel_shuffle", "conv1d", "conv2d", "conv3d",
-        "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cosine_embedding_loss", "cosine_similarity",
-        "ctc_loss", "dropout", "feature_alpha_dropout", "group_norm", "hardshrink", "hinge_embedding_loss", "kl_div",
-        "layer_norm", "margin_ranking_loss", "max_pool1d", "max_pool2d", "max_pool3d", "pairwise_distance", "pdist",
-        "pixel_shuffle", "pixel_unshuffle", "poisson_nll_loss", "prelu", "rms_norm", "rrelu", "rrelu_", "selu",
-        "selu_", "threshold", "threshold_", "triplet_margin_loss",
-    ),
-    "nn.functional",
-)  # fmt: skip
-_LATER |= dict.fromkeys(
-    (
-        "batch_norm", "constant_pad_nd", "embedding", "embedding_bag", "grid_sampler", "grid_sampler_2d",
-        "grid_sampler_3d", "instance_norm",
-    ),
-    "nn.aten",
-)  # fmt: skip
+_LATER |= {
+    module: module
+    for module in (
+        "__config__", "__future__", "_dynamo", "_jit_internal", "accelerator", "amp", "backends", "compiled",
+        "compiler", "cuda", "distributions", "fft", "func", "futures", "fx", "hub", "jit", "linalg", "masked",
+        "multiprocessing", "nn", "optim", "profiler", "random", "serialization", "signal", "special", "testing",
+        "torch_version", "types", "utils", "version",
+    )
+}  # fmt: skip
 
 
-__getattr__ = _later(__name__, _LATER)
+def _more() -> dict[str, Any]:
+    """What ``torch`` has of the functions that ``nn`` publishes."""
+    _import_module("tracecomp.nn.aten")
+    return _TORCH
+
+
+__getattr__ = _later(__name__, _LATER, _more)
 
 
 def _assert(condition: Any, message: str) -> None:
@@ -110,7 +103,7 @@ def _assert(condition: Any, message: str) -> None:
 def trace(first: Any, *args: Any, **kwargs: Any) -> Any:
     """The trace of a matrix; of a function, the graph of ``first(*args, **kwargs)`` (see ``compiled.trace``)."""
     if isinstance(first, Tensor):
-        return functional.PUBLIC["trace"](first)
+        return _TORCH["trace"](first)
     return __getattr__("compiled").trace(first, *args, **kwargs)
 
 
@@ -118,4 +111,4 @@ float, double, half = float32, float64, float16
 cfloat, cdouble = complex64, complex128
 short, int, long = int16, int32, int64
 newaxis = None
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -1,13 +1,5 @@
 """Linear algebra under the names of ``torch.linalg``."""
 
-from __future__ import annotations
+from tracecomp.functional import NAMESPACES as _NAMESPACES
 
-from typing import TYPE_CHECKING, Any
-
-from tracecomp import functional
-
-globals().update(functional.NAMESPACES["linalg"])
-
-if TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any: ...
+globals().update(_NAMESPACES["linalg"])

@@ -1,13 +1,5 @@
 """Special functions under the names of ``torch.special``."""
 
-from __future__ import annotations
+from tracecomp.functional import NAMESPACES as _NAMESPACES
 
-from typing import TYPE_CHECKING, Any
-
-from tracecomp import functional
-
-globals().update(functional.NAMESPACES["special"])
-
-if TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any: ...
+globals().update(_NAMESPACES["special"])

@@ -196,7 +196,9 @@ def make_tensor(
 
 def _interval(low: float | None, high: float | None, dtype: DType) -> tuple[float, float]:
     if dtype is bool_:
-        least, most, default = 0, 2, (0, 2)
+        least: float = 0
+        most: float = 2
+        default = (0, 2)
     elif dtype.is_floating_point:
         least, most, default = T.finfo(dtype).min, T.finfo(dtype).max, (-9, 9)
     else:

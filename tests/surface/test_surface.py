@@ -5,10 +5,16 @@ from __future__ import annotations
 import tracecomp
 from tests.surface.document import PATH, document
 from tests.surface.probe import probe
+from tests.surface.stubs import stubs
 
 
 def test_the_document_is_up_to_date() -> None:
     assert PATH.read_text() == document(), "run python -m tests.surface"
+
+
+def test_the_stubs_are_up_to_date() -> None:
+    stale = [str(path) for path, text in stubs().items() if path.read_text() != text]
+    assert not stale, f"run python -m tests.surface: {stale}"
 
 
 def test_the_probe_tells_kinds_apart() -> None:

@@ -8,14 +8,26 @@ from importlib import import_module
 from typing import Any
 
 
-def later(package: str, where: Mapping[str, str]) -> Callable[[str], Any]:
-    """A module's ``__getattr__``: ``where[name]`` is the module below ``package`` that has, or is, ``name``."""
+def _nothing() -> Mapping[str, Any]:
+    return {}
+
+
+def later(
+    package: str, where: Mapping[str, str], more: Callable[[], Mapping[str, Any]] = _nothing
+) -> Callable[[str], Any]:
+    """A module's ``__getattr__``: ``where[name]`` is the module below ``package`` that has, or is, ``name``.
+
+    Public names that are not in ``where`` are looked up in what ``more`` loads.
+    """
 
     def get(name: str) -> Any:
-        if name not in where:
+        if name in where:
+            module = import_module(f"{package}.{where[name]}")
+            found = module if where[name].rpartition(".")[2] == name else getattr(module, name)
+        elif not name.startswith("_") and name in (rest := more()):
+            found = rest[name]
+        else:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        module = import_module(f"{package}.{where[name]}")
-        found = module if where[name].rpartition(".")[2] == name else getattr(module, name)
         setattr(sys.modules[package], name, found)
         return found
 

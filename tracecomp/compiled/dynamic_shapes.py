@@ -1,4 +1,4 @@
-"""Running graphs that are made for more rows than a call has, and recordings that serve every size with them."""
+"""Dynamic shapes: graphs made for more rows than a call has, and recordings that serve every size with them."""
 
 from __future__ import annotations
 
@@ -91,7 +91,8 @@ class SizedPlan:
         rows = _enough(self._sized.size(leaves))
         with self._lock:
             if rows not in self._plans:
-                self._plans[rows] = Plan(self.recording, partial(self._padded, rows), self._threads, self._compile)
+                make = partial(self._padded, rows)
+                self._plans[rows] = Plan(self.recording, make, self._threads, self._compile, self._sized.settle)
             return self._plans[rows]
 
     def _padded(

@@ -24,10 +24,12 @@ from tracecomp.ir.types import DType
 from tracecomp.record.guards.slots import Contents
 from tracecomp.record.guards.snapshots import ById, freeze
 from tracecomp.record.pytree import LEAF, flat_call, unflatten
-from tracecomp.record.recording import Followed, Made, Plain, Result
+from tracecomp.record.recording import Update
+from tracecomp.record.results import Given, History, Made, Plain, Result
 from tracecomp.runtime import threads
 from tracecomp.runtime.aligned import maker
-from tracecomp.runtime.call import Code, Held, Place, Record, field_offsets, layout_is_known, word_at
+from tracecomp.runtime.call import Code, Held, Place, Record
+from tracecomp.runtime.object_layout import field_offsets, objects_are_known, word_at
 
 SMALL = 65536
 """Bytes of all memory of a call that keeps the interpreter lock."""
@@ -39,7 +41,7 @@ _UNCHANGING = (bool, int, float, complex, str, bytes, NoneType, DType, type(Elli
 @cache
 def call_code() -> Code | None:
     """The native code of calls; None where objects are laid out in an unknown way."""
-    if not layout_is_known():
+    if not objects_are_known():
         return None
     fields = field_offsets(blank(Tensor), FIELDS)
     counts = [field_offsets(x, type(x).__slots__) for x in (Storage(), Memory())]
@@ -54,7 +56,7 @@ def fast_record(plan: Plan, leaves: Sequence[Any], code: Code) -> tuple[Any, ...
 def _fits(plan: Plan, leaves: Sequence[Any]) -> bool:
     recording, guards = plan.recording, plan.recording.guards
     reusable = {id(t) for t, _ in plan.reusable}
-    accumulated = {id(b.ref.ref) for b, _ in recording.updates if b.kind == "grad"}
+    accumulated = {id(u.target.ref.ref) for u in recording.updates if u.target.kind == "grad"}
     holders = [b for b, *_ in (*recording.grads, *guards.grads)] + [b.ref for b in recording.inputs if b.kind == "grad"]
     return (
         isinstance(plan.forward, Native)
@@ -67,17 +69,16 @@ def _fits(plan: Plan, leaves: Sequence[Any]) -> bool:
         and all(b.kind == "state" for b in holders)
         and len(guards.tensors) <= _MAX_TENSORS
         and not reusable & accumulated
-        and all(new is None or id(b.ref) in reusable for b, new in recording.grads)
+        and all(u.writes for u in recording.updates)
+        and all(new is None or (id(b.ref) in reusable and _simple(new)) for b, new in recording.grads)
         and all(_simple(r) for r in recording.results)
     )
 
 
 def _simple(r: Result) -> bool:
     if isinstance(r, Made):
-        return not r.leaf and r.grad is None and r.kind is Tensor
-    if isinstance(r, Followed):
-        return False
-    return isinstance(r, Plain) or (not r.view and r.source.kind in ("argument", "state"))
+        return r == Made(r.number, history=History(freed=r.history.freed))
+    return isinstance(r, Plain) or (isinstance(r, Given) and r.source.kind in ("argument", "state"))
 
 
 class _Writer:
@@ -221,9 +222,10 @@ class _Writer:
 
     def _storages(self) -> None:
         """Arguments that must not share memory with what is written."""
-        written = [_key(b.kind, b.ref) for b, _ in self.recording.updates if b.kind != "grad"]
-        for b, out in self.recording.updates:
-            self._written(b, out)
+        targets = [u.target for u in self.recording.updates]
+        written = [_key(b.kind, b.ref) for b in targets if b.kind != "grad"]
+        for u in self.recording.updates:
+            self._written(u)
         for i, *_ in self.guards.tensors:
             for key in written:
                 if key != (ARGUMENT, i):
@@ -240,18 +242,19 @@ class _Writer:
 
     # ---- outputs
 
-    def _written(self, b: Any, out: int) -> None:
+    def _written(self, update: Update) -> None:
         """An output that goes into the memory of a tensor from outside."""
+        b, out = update.target, update.number
         kind = {"argument": ARGUMENT, "state": OBJECT, "grad": GRADIENT}[b.kind]
         dtype, shape = self.plan.types[out][1], self.plan.types[out][0]
         ref = b.ref.ref if b.kind == "grad" else b.ref
         source = Place("sources", self._source(kind, ref, 2, dtype, shape, None))
         apart = int(b not in self.read)
         self.r.add("in_place", source, self.r.slot(self.first_output + out), apart)
-        self.r.add("written", source)
+        self.r.add("written", source, update.writes)
 
     def _outputs(self) -> None:
-        taken = {out for _, out in self.recording.updates}
+        taken = {u.number for u in self.recording.updates}
         for holder, new in self.recording.grads:
             if new is None:
                 self.r.add("cleared", Held(holder.ref))
@@ -259,7 +262,7 @@ class _Writer:
             shape, dtype = self.plan.types[n]
             self._source(GRADIENT, t, 2, dtype, shape, self.first_output + n, exclusive=True)
             taken.add(n)
-        freed = {r.number for r in self.recording.results if isinstance(r, Made) and r.freed}
+        freed = {r.number for r in self.recording.results if isinstance(r, Made) and r.history.freed}
         self.fresh: dict[int, int] = {}
         for n, (shape, dtype) in enumerate(self.plan.types):
             if n not in taken:
@@ -277,8 +280,8 @@ class _Writer:
                 self.r.add("results", Place("fresh", self.fresh[r.number], "tensor"))
             elif isinstance(r, Plain):
                 self.r.add("results", self.r.cell(r.value))
-            elif isinstance(r, Followed):
-                raise AssertionError("a number that is followed needs Python")
+            elif not isinstance(r, Given):
+                raise AssertionError("numbers that are followed and views need Python")
             elif r.source.kind == "argument":
                 self.r.add("results", Place("sources", self.sources[ARGUMENT, r.source.ref], "tensor"))
             else:

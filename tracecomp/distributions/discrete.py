@@ -14,6 +14,7 @@ from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.functional.elementwise.conversion import finfo
 from tracecomp.functional.elementwise.pointwise import magnitude
+from tracecomp.ir.types import int64
 
 
 def clamp_probs(probs: Any) -> Any:
@@ -264,7 +265,7 @@ class Categorical(Distribution):
         with no_grad():
             probs = self.probs.reshape(-1, self._num_events)
             count = math.prod(sample_shape)
-            drawn = T.multinomial(probs, count, True).T if count else T.zeros((0, probs.shape[0]), dtype=T.int64)
+            drawn = T.multinomial(probs, count, True).T if count else T.zeros((0, probs.shape[0]), dtype=int64)
             return drawn.reshape(self._extended_shape(sample_shape))
 
     def log_prob(self, value: Tensor) -> Tensor:

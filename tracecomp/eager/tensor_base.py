@@ -148,7 +148,6 @@ class TensorBase:
 
     _base: TensorBase | None = None
     _source: weakref.ref[TensorBase] | None = None
-    _owner: TensorBase | None = None
     _chain: tuple[View, ...] = ()
     _unwritable: str | None = None
     _output_nr: int = 0
@@ -157,6 +156,7 @@ class TensorBase:
     _post_hooks: dict[int, Any] | None = None
     _inference: bool = False
     _value: Any = None
+    _look: Any = None
 
     @property
     def _version(self) -> int:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from tracecomp.functional import printing, settings, storage
-from tracecomp.functional.creation import creation, legacy, sampling, sequences
+from tracecomp.functional import printing, sampling, settings, storage
+from tracecomp.functional.creation import creation, legacy, sequences
 from tracecomp.functional.elementwise import arithmetic, complexes, conversion, logic, pointwise, quantizing
 from tracecomp.functional.indexing import gathering, indexing, writing
 from tracecomp.functional.linalg import distances, einsum, factors, linalg, lowrank, matmul, norms, solving
-from tracecomp.functional.publish import NAMESPACES, PUBLIC
-from tracecomp.functional.reductions import cumulative, masking, reduction, sorting, statistics
+from tracecomp.functional.publish import NAMESPACES
+from tracecomp.functional.reductions import cumulative, reduction, sorting
 from tracecomp.functional.shape import copies, joining, rearranging, shaping, strided, triangles
 from tracecomp.functional.signal import fourier, spectra, windows
 from tracecomp.functional.special import bessel, gamma, polynomials, special
+from tracecomp.functional.statistics import masking, statistics
 
 __all__ = [
     "NAMESPACES",
-    "PUBLIC",
     "arithmetic",
     "bessel",
     "complexes",
@@ -61,9 +59,3 @@ __all__ = [
     "windows",
     "writing",
 ]
-
-globals().update(PUBLIC)
-
-if TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any: ...

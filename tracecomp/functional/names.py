@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracecomp.functional.publish import PUBLIC
+from tracecomp.functional.publish import NAMESPACES
+
+_TORCH = NAMESPACES["torch"]
 
 
 def __getattr__(name: str) -> Any:
     try:
-        return PUBLIC[name]
+        return _TORCH[name]
     except KeyError:
         raise AttributeError(f"no published function {name!r}") from None

@@ -206,6 +206,6 @@ def _format(self: Tensor, spec: str) -> str:
     return object.__format__(self, spec)
 
 
-publish("__repr__", _repr, only_method=True)
-publish("__format__", _format, only_method=True)
-publish("set_printoptions", set_printoptions)
+publish(_repr, "Tensor.__repr__")
+publish(_format, "Tensor.__format__")
+publish(set_printoptions, "torch.set_printoptions")

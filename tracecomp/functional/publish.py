@@ -1,7 +1,7 @@
-"""How a torch-named function becomes public: one decorator gives function, Tensor method, ``x.op_()`` and ``out=``.
+"""How a function becomes public: one decorator says where it is found, which element types it takes, and its forms.
 
-``PUBLIC`` holds what ``tracecomp`` exports, ``NAMESPACES["linalg"]`` what ``tracecomp.linalg`` does; methods are set on
-``Tensor`` when the module is imported.
+``NAMESPACES["torch"]`` holds what ``tracecomp`` exports, ``NAMESPACES["linalg"]`` what ``tracecomp.linalg`` does, and
+so on; ``NAMESPACES["Tensor"]`` the methods, which are set on ``Tensor`` at once.
 """
 
 from __future__ import annotations
@@ -9,150 +9,133 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from types import CodeType
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from tracecomp.eager.modes import grad_enabled, modes, no_grad, scope
 from tracecomp.eager.tensor import Tensor, assign_, before_write
 from tracecomp.functional.autocast import casts
-from tracecomp.functional.dtype_support import accepting, refuse_complex, takes_complex
+from tracecomp.functional.dtype_support import REAL, Kinds, accepting, refuse_complex
 from tracecomp.functional.promotion import can_cast, dtype_argument
 from tracecomp.ir.types import type_word
 
-PUBLIC: dict[str, Any] = {}
-NAMESPACES: dict[str, dict[str, Any]] = {}
+NAMESPACES: dict[str, dict[str, Any]] = {"torch": {}, "Tensor": {}}
 
 _RENAMED = {"axis": "dim", "keepdims": "keepdim"}
 
+Function = TypeVar("Function", bound=Callable[..., Any])
+
 
 def function(
-    *aliases: str, method: bool = True, only_method: bool = False, inplace: bool = False, composite: bool = False
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    *aliases: str, to: str = "torch Tensor", takes: Kinds = REAL, inplace: bool = False, composite: bool = False
+) -> Callable[[Function], Function]:
     """Publish a function under its name (one trailing underscore is dropped) and ``aliases``.
 
-    ``inplace`` adds ``name_``; ``composite`` leaves the name as a scope on the nodes it records. Keyword arguments
-    ``axis`` and ``keepdims`` are accepted for ``dim`` and ``keepdim``, and ``out`` receives the result.
+    ``to`` lists the namespaces where it is found; an alias with a dot ("special.expit") is a place of its own.
+    ``takes`` are the kinds of elements that it has a meaning for. ``inplace`` adds ``name_`` to names without a dot;
+    ``composite`` leaves the name as a scope on the nodes it records. Keyword arguments ``axis`` and ``keepdims`` are
+    accepted for ``dim`` and ``keepdim``, and ``out`` receives the result.
     """
 
-    def decorate(fn: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(fn: Function) -> Function:
         name = fn.__name__.removesuffix("_")
-        call = _callable(fn, name, composite)
-        for public in (name, *aliases):
-            publish(public, call, method=method, only_method=only_method)
-            if inplace:
-                publish(public + "_", in_place(call, public + "_"), method=True, only_method=only_method)
-        return call
+        call = _callable(fn, name, takes, composite)
+        for alias in (name, *aliases):
+            publish(call, *_places(alias, to))
+            if inplace and "." not in alias:
+                publish(in_place(call, f"{alias}_"), *_places(f"{alias}_", to))
+        call.__module__ = _module_of(to.split()[0], fn)
+        return cast("Function", call)
 
     return decorate
 
 
-def namespaced(namespace: str, *aliases: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Publish a composite function as ``tracecomp.<namespace>.<name>`` only."""
-
-    def decorate(fn: Callable[..., Any]) -> Callable[..., Any]:
-        name = fn.__name__.removesuffix("_")
-        call = _callable(fn, name, True)
-        for public in (name, *aliases):
-            share(namespace, public, call)
-        return call
-
-    return decorate
+def _places(name: str, to: str) -> list[str]:
+    return [name] if "." in name else [f"{space}.{name}" for space in to.split()]
 
 
-def share(namespace: str, name: str, call: Any) -> None:
-    """Export ``call`` as ``tracecomp.<namespace>.<name>`` too."""
-    NAMESPACES.setdefault(namespace, {})[name] = call
+def _module_of(space: str, fn: Callable[..., Any]) -> str:
+    """Where users, and pickles, find a function of a namespace."""
+    if space == "Tensor":
+        return fn.__module__
+    return "tracecomp" if space == "torch" else f"tracecomp.{space}"
 
 
-def publish(name: str, call: Any, *, method: bool = False, only_method: bool = False) -> None:
-    """Export ``call`` as ``tracecomp.<name>`` and, if asked, as a Tensor method."""
-    if not only_method:
-        PUBLIC[name] = call
-    if method or only_method:
-        setattr(Tensor, name, call)
+def publish(value: Any, *places: str) -> None:
+    """Export ``value`` under dotted names: "torch.finfo", "linalg.inv", "Tensor.T" (for a method or property)."""
+    for place in places:
+        space, _, name = place.rpartition(".")
+        NAMESPACES.setdefault(space, {})[name] = value
+        if space == "Tensor":
+            setattr(Tensor, name, value)
 
 
-def _callable(fn: Callable[..., Any], name: str, composite: bool) -> Callable[..., Any]:
-    if composite:
-        inner = fn
-
-        @functools.wraps(inner)
-        def fn(*args: Any, **kwargs: Any) -> Any:
-            if modes.recorder is None:
-                return inner(*args, **kwargs)
-            with scope(name):
-                return inner(*args, **kwargs)
-
-    fn = accepting(fn, name)
-    code = inspect.unwrap(fn).__code__
-    places = _tensor_places(fn, code)
+def _callable(fn: Callable[..., Any], name: str, takes: Kinds, composite: bool) -> Callable[..., Any]:
+    code, kinds = fn.__code__, fn.__annotations__
+    positional = code.co_varnames[: code.co_argcount]
+    places = tuple(i for i, p in enumerate(positional) if kinds.get(p) == "Tensor")
     rest = code.co_varnames[code.co_argcount + code.co_kwonlyargcount] if code.co_flags & inspect.CO_VARARGS else ""
-    real = not takes_complex(name)
+    real = "complex" not in takes
+    beside = real and any(_may_be_tensor(kinds.get(p, "")) for p in positional)
+    run = accepting(_scoped(fn, name) if composite else fn, name, takes)
 
     @functools.wraps(fn)
     def call(*args: Any, **kwargs: Any) -> Any:
         for place in places:
             if place < len(args):
                 if not isinstance(args[place], Tensor):
-                    _refuse(fn, name, place, args[place])
+                    _refuse(name, positional[place], place, args[place])
                 if real and args[place]._data.dtype.kind == "c":
                     refuse_complex(name, args)
+        if beside:
+            refuse_complex(name, args)
         if kwargs:
             if real:
                 refuse_complex(name, kwargs.values())
             if rest in kwargs:
                 args = (*args, kwargs.pop(rest))
-            return _with_keywords(fn, name, args, kwargs)
-        return fn(*args)
+            return _with_keywords(run, kinds, name, args, kwargs)
+        return run(*args)
 
     call.__name__ = call.__qualname__ = name
+    call.__takes__ = takes  # type: ignore[attr-defined]
     return casts(call)
 
 
-def needs_tensors(fn: Callable[..., Any], module: str) -> Callable[..., Any]:
-    """``fn`` as a function of ``module``: with ``out``, and TypeError when a positional argument should be a tensor."""
-    name = fn.__name__
-    fn = accepting(fn, name)
-    places = _tensor_places(fn, inspect.unwrap(fn).__code__)
-    real = not takes_complex(name)
-
-    @functools.wraps(fn)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        for place in places:
-            if place < len(args) and not isinstance(args[place], Tensor):
-                _refuse(fn, name, place, args[place])
-        if real:
-            refuse_complex(name, (*args, *kwargs.values()))
-        return _with_keywords(fn, name, args, kwargs) if kwargs else fn(*args, **kwargs)
-
-    call.__module__ = module
-    return call
+def _may_be_tensor(kind: str) -> bool:
+    """Whether what is annotated so may be a tensor and need not be one."""
+    return kind != "Tensor" and ("Tensor" in kind or "Operand" in kind)
 
 
-def _tensor_places(fn: Callable[..., Any], code: CodeType) -> tuple[int, ...]:
-    """Positions of the parameters that must be tensors."""
-    return tuple(i for i, p in enumerate(code.co_varnames[: code.co_argcount]) if fn.__annotations__.get(p) == "Tensor")
+def _scoped(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if modes.recorder is None:
+            return fn(*args, **kwargs)
+        with scope(name):
+            return fn(*args, **kwargs)
+
+    return run
 
 
-def _refuse(fn: Callable[..., Any], name: str, place: int, value: Any) -> None:
-    argument = inspect.unwrap(fn).__code__.co_varnames[place]
+def _refuse(name: str, argument: str, place: int, value: Any) -> None:
     raise TypeError(
         f"{name}(): argument '{argument}' (position {place + 1}) must be Tensor, not {type(value).__name__}"
     )
 
 
-def _with_keywords(fn: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _with_keywords(
+    run: Callable[..., Any], kinds: dict[str, Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     for other, ours in _RENAMED.items():
-        if other in kwargs and other not in fn.__annotations__:
+        if other in kwargs and other not in kinds:
             kwargs[ours] = kwargs.pop(other)
     if kwargs.get("dtype") is not None:
         kwargs["dtype"] = dtype_argument(kwargs["dtype"], name)
-    if "out" not in kwargs or "out" in fn.__annotations__:
-        return fn(*args, **kwargs)
+    if "out" not in kwargs or "out" in kinds:
+        return run(*args, **kwargs)
     out = kwargs.pop("out")
-    if isinstance(out, Tensor) and "layout" in fn.__annotations__:  # a factory makes what fits
+    if isinstance(out, Tensor) and "layout" in kinds:  # a factory makes what fits
         kwargs.setdefault("dtype", out.dtype)
-    result = fn(*args, **kwargs)
+    result = run(*args, **kwargs)
     return result if out is None else store(out, result, name)
 
 
@@ -198,6 +181,7 @@ def store_inplace(target: Tensor, result: Tensor) -> Tensor:
 def in_place(call: Callable[..., Any], name: str) -> Callable[..., Any]:
     """``call`` as the method ``name`` that writes its result into its first operand."""
 
+    @functools.wraps(call)
     def run(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         return store_inplace(input, call(before_write(input, args), *args, **kwargs))
 

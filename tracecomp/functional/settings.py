@@ -8,6 +8,7 @@ import numpy as np
 
 from tracecomp.eager import device as devices
 from tracecomp.eager.tensor import Tensor, wrap_shared
+from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.publish import function, publish
 from tracecomp.ir.types import DType
 
@@ -68,16 +69,16 @@ for _setting in (
     set_float32_matmul_precision, get_float32_matmul_precision, set_flush_denormal, get_default_device,
     set_default_device, typename,
 ):  # fmt: skip
-    publish(_setting.__name__, _setting)
+    publish(_setting, f"torch.{_setting.__name__}")
 
 
-@function(method=False)
+@function(to="torch")
 def from_dlpack(ext_tensor: Any) -> Tensor:
     """A tensor over the memory of any object with ``__dlpack__``."""
     return wrap_shared(np.from_dlpack(ext_tensor))
 
 
-@function(method=False)
+@function(to="torch")
 def frombuffer(
     buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, requires_grad: bool = False
 ) -> Tensor:
@@ -88,43 +89,43 @@ def frombuffer(
     return shared.requires_grad_(True) if requires_grad else shared
 
 
-@function(method=False)
+@function(to="torch", takes=ALL)
 def detach(input: Tensor) -> Tensor:
     """``input`` without history, sharing its memory."""
     return input.detach()
 
 
-@function()
+@function(takes=ALL)
 def is_same_size(input: Tensor, other: Tensor) -> bool:
     """Whether both have one shape."""
     return tuple(input.shape) == tuple(other.shape)
 
 
-@function(only_method=True)
+@function(to="Tensor", takes=ALL)
 def is_nonzero(input: Tensor) -> bool:
     """The truth of a one-element tensor."""
     return bool(input)
 
 
-@function(only_method=True)
+@function(to="Tensor", takes=ALL)
 def share_memory__(input: Tensor) -> Tensor:
     """``input`` itself."""
     return input
 
 
-@function(only_method=True)
+@function(to="Tensor", takes=ALL)
 def is_shared(input: Tensor) -> bool:
     """False: memory is private to the process."""
     return False
 
 
-@function(only_method=True)
+@function(to="Tensor", takes=ALL)
 def to_dense(input: Tensor, dtype: DType | None = None) -> Tensor:
     """``input`` itself: tensors are dense."""
     return input if dtype is None else input.to(dtype)
 
 
-@function(only_method=True)
+@function(to="Tensor", takes=ALL)
 def new(input: Tensor, *args: Any) -> Tensor:
     """A tensor of ``input``'s dtype from sizes or data."""
     return input.new_empty(*args) if args and isinstance(args[0], int) else input.new_tensor(*(args or ([],)))
@@ -142,7 +143,7 @@ def _reversed(self: Tensor) -> Tensor:
     return self.flip(0) if self.ndim else self
 
 
-publish("__contains__", _contains, only_method=True)
-publish("__reversed__", _reversed, only_method=True)
+publish(_contains, "Tensor.__contains__")
+publish(_reversed, "Tensor.__reversed__")
 for _name in ("is_xpu", "is_vulkan", "is_sparse_csr", "is_mtia", "is_ipu", "is_xla"):
-    publish(_name, property(lambda self: False), only_method=True)
+    publish(property(lambda self: False), f"Tensor.{_name}")

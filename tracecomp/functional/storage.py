@@ -97,4 +97,4 @@ def __array_wrap__(self: Tensor, array: Array, context: Any = None, return_scala
 
 
 for _method in (storage, untyped_storage, __array_wrap__):
-    publish(_method.__name__, _method, only_method=True)
+    publish(_method, f"Tensor.{_method.__name__}")

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tracecomp.eager.tensor import Tensor
+from tracecomp.functional.dtype_support import FLOATS
+from tracecomp.functional.publish import function
 from tracecomp.nn import functional as F
 
 _MODES = ("bilinear", "nearest", "bicubic")
@@ -13,6 +15,7 @@ _PADDINGS = ("zeros", "border", "reflection")
 _BAGS = ("sum", "mean", "max")
 
 
+@function(to="torch")
 def embedding(
     weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
 ) -> Tensor:
@@ -20,6 +23,7 @@ def embedding(
     return F.embedding(indices, weight, padding_idx if padding_idx >= 0 else None)
 
 
+@function(to="torch")
 def embedding_bag(
     weight: Tensor,
     indices: Tensor,
@@ -37,6 +41,7 @@ def embedding_bag(
     )  # fmt: skip
 
 
+@function(to="torch", takes=FLOATS)
 def batch_norm(
     input: Tensor,
     weight: Tensor | None,
@@ -52,6 +57,7 @@ def batch_norm(
     return F.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
 
 
+@function(to="torch")
 def instance_norm(
     input: Tensor,
     weight: Tensor | None,
@@ -67,6 +73,7 @@ def instance_norm(
     return F.instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
 
 
+@function("grid_sampler_2d", "grid_sampler_3d", to="torch", takes=FLOATS)
 def grid_sampler(
     input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Tensor:
@@ -74,9 +81,7 @@ def grid_sampler(
     return F.grid_sample(input, grid, _MODES[interpolation_mode], _PADDINGS[padding_mode], align_corners)
 
 
-grid_sampler_2d = grid_sampler_3d = grid_sampler
-
-
+@function(to="torch")
 def constant_pad_nd(input: Tensor, pad: Sequence[int], value: Any = 0) -> Tensor:
     """:func:`nn.functional.pad` with a constant."""
     return F.pad(input, tuple(pad), "constant", value)

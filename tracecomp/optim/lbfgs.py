@@ -142,7 +142,7 @@ class LBFGS(Optimizer):
 
     def _gradient(self) -> Tensor:
         parts = [T.zeros(p.numel(), dtype=p.dtype) if p.grad is None else p.grad.reshape(-1) for p in self._params]
-        return T.cat(parts)  # type: ignore[no-any-return]
+        return T.cat(parts)
 
     def _add(self, t: float, direction: Tensor) -> None:
         start = 0

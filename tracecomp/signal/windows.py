@@ -1,13 +1,5 @@
 """Window functions under the names of ``torch.signal.windows``."""
 
-from __future__ import annotations
+from tracecomp.functional import NAMESPACES as _NAMESPACES
 
-from typing import TYPE_CHECKING, Any
-
-from tracecomp import functional
-
-globals().update(functional.NAMESPACES["windows"])
-
-if TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any: ...
+globals().update(_NAMESPACES["signal.windows"])

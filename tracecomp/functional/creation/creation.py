@@ -14,6 +14,7 @@ from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor, create, wrap, wrap_shared
 from tracecomp.functional.default_dtype import default_dtype
 from tracecomp.functional.dims import new_shape
+from tracecomp.functional.dtype_support import ALL, REAL
 from tracecomp.functional.promotion import Number, bring_exact, cast, check_range, operand, scalar_dtype
 from tracecomp.functional.publish import function
 from tracecomp.ir.arrays import at_line, new_array
@@ -118,7 +119,7 @@ def _ragged(data: Any, depth: int = 0) -> Exception | None:
     return next((found for found in parts if found), None)
 
 
-@function(method=False)
+@function(to="torch", takes=ALL)
 def tensor(
     data: Any,
     *,
@@ -138,7 +139,7 @@ def tensor(
     return finish(wrap(array_of(data, dtype)), requires_grad, device)
 
 
-@function(method=False)
+@function(to="torch")
 def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
     """A tensor over ``ndarray``'s own memory; TypeError for element types without a dtype."""
     if not isinstance(ndarray, np.ndarray):
@@ -153,7 +154,7 @@ def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
     return wrap_shared(ndarray)
 
 
-@function("asarray", method=False)
+@function("asarray", to="torch", takes=ALL)
 def as_tensor(
     data: Any,
     dtype: DType | None = None,
@@ -174,7 +175,7 @@ def as_tensor(
     return finish(result, requires_grad, device)
 
 
-@function(method=False)
+@function(to="torch")
 def scalar_tensor(
     s: Number, *, dtype: DType | None = None, device: Any = None, layout: Any = None, requires_grad: bool = False
 ) -> Tensor:
@@ -204,18 +205,18 @@ def _publish_filled(name: str, value: Number) -> None:
     ) -> Tensor:  # fmt: skip
         return finish(constant(new_shape(size), value, dtype or input.dtype), requires_grad, device)
 
-    for fn, public, form in ((sized, name, {"method": False}), (like, f"{name}_like", {"method": False}),
-                             (new, f"new_{name}", {"only_method": True})):  # fmt: skip
+    for fn, public, to, takes in ((sized, name, "torch", REAL), (like, f"{name}_like", "torch", ALL),
+                                  (new, f"new_{name}", "Tensor", ALL)):  # fmt: skip
         fn.__name__ = public
         fn.__doc__ = f"A tensor of {name}."
-        function(**form)(fn)
+        function(to=to, takes=takes)(fn)
 
 
 for _name, _value in (("zeros", 0), ("ones", 1), ("empty", 0)):
     _publish_filled(_name, _value)
 
 
-@function(method=False)
+@function(to="torch")
 def full(
     size: Any, fill_value: Number, *, dtype: DType | None = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
@@ -235,7 +236,7 @@ def _filled(shape: tuple[int, ...], fill_value: Any, dtype: DType | None) -> Ten
     return constant(shape, number, dtype or scalar_dtype(number))
 
 
-@function(method=False)
+@function(to="torch", takes=ALL)
 def full_like(
     input: Tensor, fill_value: Number, *, dtype: DType | None = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, memory_format: Any = None,
@@ -244,7 +245,7 @@ def full_like(
     return finish(_filled(tuple(input.shape), fill_value, dtype or input.dtype), requires_grad, device)
 
 
-@function(only_method=True)
+@function(to="Tensor", takes=ALL)
 def new_full(
     input: Tensor, size: Any, fill_value: Number, *, dtype: DType | None = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
@@ -253,7 +254,7 @@ def new_full(
     return finish(_filled(new_shape((size,)), fill_value, dtype or input.dtype), requires_grad, device)
 
 
-@function(only_method=True)
+@function(to="Tensor", takes=ALL)
 def new_tensor(
     input: Tensor, data: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
@@ -261,7 +262,7 @@ def new_tensor(
     return tensor(data, dtype=dtype or input.dtype, device=device, requires_grad=requires_grad)
 
 
-@function(method=False)
+@function(to="torch")
 def empty_strided(
     size: Any, stride: Any, *, dtype: DType | None = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
@@ -274,13 +275,13 @@ def empty_strided(
     return finish(wrap(np.lib.stride_tricks.as_strided(flat, tuple(size), strides)), requires_grad, device)
 
 
-@function(only_method=True)
+@function(to="Tensor", takes=ALL)
 def new_empty_strided(input: Tensor, size: Any, stride: Any, *, dtype: DType | None = None, **options: Any) -> Tensor:
     """:func:`empty_strided` with ``input``'s dtype."""
     return empty_strided(size, stride, dtype=dtype or input.dtype, **options)
 
 
-@function(method=False)
+@function(to="torch")
 def empty_permuted(size: Any, physical_layout: Any, *, dtype: DType | None = None, **options: Any) -> Tensor:
     """Zeros whose memory order of dimensions is ``physical_layout``."""
     order = tuple(physical_layout)

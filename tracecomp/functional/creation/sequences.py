@@ -17,7 +17,7 @@ from tracecomp.ir.types import DType, float64, int64
 from tracecomp.ops.prim import prim
 
 
-@function(method=False)
+@function(to="torch")
 def arange(
     start: Number, end: Number | None = None, step: Number = 1, *, dtype: DType | None = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
@@ -59,7 +59,7 @@ def _wide(dtype: DType) -> DType:
     return float64 if dtype.is_floating_point else int64
 
 
-@function(method=False)
+@function(to="torch")
 def range_(start: Number, end: Number | None = None, step: Number = 1, *, dtype: DType | None = None) -> Tensor:
     """Like :func:`arange` but including ``end``."""
     if end is None:
@@ -68,7 +68,7 @@ def range_(start: Number, end: Number | None = None, step: Number = 1, *, dtype:
     return _sequence(count, start, step, dtype or default_dtype())
 
 
-@function(method=False)
+@function(to="torch")
 def linspace(
     start: Any, end: Any, steps: int, *, dtype: DType | None = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
@@ -109,7 +109,7 @@ def _linspace(start: Any, end: Any, steps: int, dtype: DType) -> Tensor:
     return wrap(values.astype(dtype.numpy))
 
 
-@function(method=False)
+@function(to="torch")
 def logspace(
     start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: DType | None = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
@@ -126,7 +126,7 @@ def logspace(
         return finish(wrap(np.power(width.type(base), powers).astype(dtype.numpy)), requires_grad, device)
 
 
-@function(method=False)
+@function(to="torch")
 def eye(
     n: int, m: int | None = None, *, dtype: DType | None = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
@@ -149,7 +149,7 @@ def _indices(row: int, col: int, offset: int, lower: bool, dtype: DType) -> Tens
     return wrap(np.stack(np.nonzero(mask)).astype(dtype.numpy))
 
 
-@function(method=False)
+@function(to="torch")
 def tril_indices(
     row: int, col: int, offset: int = 0, *, dtype: DType = int64, device: Any = None, layout: Any = None
 ) -> Tensor:
@@ -157,7 +157,7 @@ def tril_indices(
     return finish(_indices(row, col, offset, True, dtype), False, device)
 
 
-@function(method=False)
+@function(to="torch")
 def triu_indices(
     row: int, col: int, offset: int = 0, *, dtype: DType = int64, device: Any = None, layout: Any = None
 ) -> Tensor:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tracecomp.eager.tensor import Tensor, create
+from tracecomp.functional.dtype_support import ALL, COMPLEX, FLOATS, NUMBERS
 from tracecomp.functional.elementwise.complexes import power as complex_power
 from tracecomp.functional.promotion import (
     Number,
@@ -48,7 +49,7 @@ def _scaled(name: str, other: Operand, alpha: Any, *operands: Operand) -> Operan
     return prim.mul(cast(other, dtype), bring(alpha, dtype))
 
 
-@function(inplace=True)
+@function(takes=ALL, inplace=True)
 def add(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
     """``input + alpha * other``, broadcast."""
     a, b = two("add", input, other, numbers=True)
@@ -57,7 +58,7 @@ def add(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
     return prim.add(*common(a, b))
 
 
-@function("subtract", inplace=True)
+@function("subtract", takes=ALL, inplace=True)
 def sub(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
     """``input - alpha * other``, broadcast; RuntimeError for bools."""
     a, b = two("sub", input, other, numbers=True)
@@ -71,7 +72,7 @@ def sub(input: Operand, other: Operand, *, alpha: Number = 1) -> Tensor:
     return prim.sub(*common(a, b))
 
 
-@function()
+@function(takes=ALL)
 def rsub(input: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
     """``other - alpha * input``."""
     return sub(other, input, alpha=alpha)
@@ -81,13 +82,13 @@ def _is_bool(x: Operand) -> bool:
     return x.dtype.kind == "bool" if isinstance(x, Tensor) else isinstance(x, bool)
 
 
-@function("multiply", inplace=True)
+@function("multiply", takes=ALL, inplace=True)
 def mul(input: Operand, other: Operand) -> Tensor:
     """``input * other``, broadcast."""
     return prim.mul(*common(*two("mul", input, other, numbers=True)))
 
 
-@function("divide", inplace=True)
+@function("divide", takes=ALL, inplace=True)
 def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
     """True division; with ``rounding_mode`` ``"trunc"`` or ``"floor"`` in the promoted dtype."""
     a, b = two("div", input, other, numbers=True)
@@ -107,13 +108,13 @@ def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> 
     return prim.floor_divide(prim.sub(x, prim.fmod(x, y)), y)
 
 
-@function(inplace=True)
+@function(takes=ALL, inplace=True)
 def true_divide(input: Operand, other: Operand) -> Tensor:
     """:func:`div` without rounding."""
     return div(input, other)
 
 
-publish("__rdiv__", lambda self, other: div(other, self), only_method=True)
+publish(lambda self, other: div(other, self), "Tensor.__rdiv__")
 
 
 @function(inplace=True)
@@ -145,7 +146,7 @@ def _no_bool(kernel: str, *operands: Operand) -> None:
         raise not_implemented(kernel, bool_)
 
 
-@function(inplace=True)
+@function(takes=ALL, inplace=True)
 def pow(input: Operand, exponent: Operand) -> Tensor:
     """``input ** exponent``; RuntimeError for an integer to a negative Python power."""
     base, power = two("pow", input, exponent)
@@ -185,7 +186,7 @@ def _scalar_power(x: Tensor, power: Number) -> Tensor:
     return prim.pow(x, bring(power, x.dtype))
 
 
-@function(inplace=True)
+@function(takes=ALL, inplace=True)
 def float_power(input: Operand, exponent: Operand) -> Tensor:
     """:func:`pow` computed in float64."""
     base, power = two("float_power", input, exponent)
@@ -199,7 +200,7 @@ def atan2(input: Tensor, other: Tensor) -> Tensor:
     return prim.atan2(*common_float(*two("atan2", input, other)))
 
 
-@function(inplace=True)
+@function(takes=FLOATS, inplace=True)
 def hypot(input: Tensor, other: Tensor) -> Tensor:
     """``sqrt(input^2 + other^2)`` without overflow."""
     a, b = two("hypot", input, other)
@@ -212,13 +213,13 @@ def copysign(input: Tensor, other: Operand) -> Tensor:
     return prim.copysign(*common_float(*two("copysign", input, other)))
 
 
-@function(inplace=True)
+@function(takes=FLOATS, inplace=True)
 def nextafter(input: Tensor, other: Tensor) -> Tensor:
     """The next representable float after ``input`` towards ``other``."""
     return prim.nextafter(*common(*two("nextafter", input, other)))
 
 
-@function(inplace=True, composite=True)
+@function(takes=NUMBERS + COMPLEX, inplace=True, composite=True)
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
     """``input + value * tensor1 * tensor2``."""
     dtype = result_dtype(input, tensor1, tensor2)
@@ -230,7 +231,7 @@ def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 
     return rounded(prim.add(x, product), like)
 
 
-@function(inplace=True, composite=True)
+@function(takes=ALL, inplace=True, composite=True)
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
     """``input + value * tensor1 / tensor2``; RuntimeError on integer operands."""
     if not result_dtype(tensor1, tensor2).differentiable:
@@ -251,7 +252,7 @@ def _fitting(name: str, value: Number, kind: str) -> Number:
     return value
 
 
-@function(inplace=True, composite=True)
+@function(takes=FLOATS, inplace=True, composite=True)
 def lerp(input: Tensor, end: Tensor, weight: Tensor | Number) -> Tensor:
     """``input + weight * (end - input)``, accurate at both ends."""
     if input.dtype is not end.dtype:
@@ -318,9 +319,9 @@ def _operator(fn: Callable[..., Tensor], reverse: bool = False) -> Callable[[Ten
 def install_operators(table: dict[str, Callable[..., Tensor]]) -> None:
     """Set ``__name__``, ``__rname__`` and ``__iname__`` on Tensor for each function."""
     for name, fn in table.items():
-        publish(f"__{name}__", _operator(fn), only_method=True)
-        publish(f"__r{name}__", _operator(fn, reverse=True), only_method=True)
-        publish(f"__i{name}__", in_place(fn, f"__i{name}__"), only_method=True)
+        publish(_operator(fn), f"Tensor.__{name}__")
+        publish(_operator(fn, reverse=True), f"Tensor.__r{name}__")
+        publish(in_place(fn, f"__i{name}__"), f"Tensor.__i{name}__")
 
 
 install_operators(

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tracecomp.eager.tensor import Tensor
+from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.promotion import cast, not_implemented
 from tracecomp.functional.publish import function, publish
 from tracecomp.ir.types import DType, float32, float64, type_word
@@ -37,21 +38,21 @@ def _check_parts(a: Tensor, b: Tensor) -> None:
         )
 
 
-@function(method=False)
+@function(to="torch", takes=ALL)
 def complex_(real: Tensor, imag: Tensor) -> Tensor:
     """real + i imag, of float32 or float64 tensors, broadcast."""
     _check_parts(real, imag)
     return prim.complex(real, imag)
 
 
-@function(method=False, composite=True)
+@function(to="torch", takes=ALL, composite=True)
 def polar(abs: Tensor, angle: Tensor) -> Tensor:
     """abs * (cos(angle) + i sin(angle)), broadcast."""
     _check_parts(abs, angle)
     return prim.complex(prim.mul(abs, prim.cos(angle)), prim.mul(abs, prim.sin(angle)))
 
 
-@function(method=False)
+@function(to="torch", takes=ALL)
 def view_as_real(input: Tensor) -> Tensor:
     """The same memory as real numbers: real and imaginary part along a new last dimension of size 2."""
     if not input.dtype.is_complex:
@@ -59,7 +60,7 @@ def view_as_real(input: Tensor) -> Tensor:
     return prim.view_as_real(input)
 
 
-@function(method=False)
+@function(to="torch", takes=ALL)
 def view_as_complex(input: Tensor) -> Tensor:
     """The same memory as complex numbers; the last dimension, of size 2, holds their parts."""
     if input.dtype not in (float32, float64):
@@ -93,29 +94,29 @@ def _written(part: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Any], None]:
 
 
 for _name, _part in (("real", real), ("imag", imag)):
-    publish(_name, property(_part, _written(_part), doc=_part.__doc__), only_method=True)
-    publish(_name, _part)
+    publish(property(_part, _written(_part), doc=_part.__doc__), f"Tensor.{_name}")
+    publish(_part, f"torch.{_name}")
 
 
-@function("resolve_neg")
+@function("resolve_neg", takes=ALL)
 def resolve_conj(input: Tensor) -> Tensor:
     """``input`` itself: neither conjugation nor negation is lazy."""
     return input
 
 
-@function()
+@function(takes=ALL)
 def conj(input: Tensor) -> Tensor:
     """The conjugate, computed at once; real tensors themselves."""
     return prim.conj(input) if input.dtype.is_complex else input
 
 
-@function(inplace=True)
+@function(takes=ALL, inplace=True)
 def conj_physical(input: Tensor) -> Tensor:
     """The conjugate, a copy also of real tensors."""
     return prim.conj(input) if input.dtype.is_complex else prim.cast(input, dtype=input.dtype)
 
 
-@function()
+@function(takes=ALL)
 def is_complex(input: Tensor) -> bool:
     """Whether the dtype is complex."""
     return input.dtype.is_complex
@@ -201,7 +202,7 @@ def _either(test: Callable[[Tensor], Tensor], join: str = "bitwise_or") -> Calla
     return lambda z: getattr(prim, join)(*map(test, parts(z)))
 
 
-_OF_COMPLEX: dict[str, Callable[[Tensor], Tensor]] = {
+OF_COMPLEX: dict[str, Callable[[Tensor], Tensor]] = {
     "abs": modulus, "angle": argument, "sgn": _sgn, "exp": _exp, "log": _log, "sqrt": _sqrt,
     "tan": _tan, "tanh": _tanh, "exp2": lambda z: _exp(prim.mul(z, math.log(2))),
     "log2": lambda z: prim.mul(_log(z), 1 / math.log(2)), "log10": lambda z: prim.mul(_log(z), 1 / math.log(10)),
@@ -217,7 +218,7 @@ _OF_COMPLEX: dict[str, Callable[[Tensor], Tensor]] = {
 
 def of_complex(name: str, z: Tensor) -> Tensor:
     """The function called ``name`` of a complex tensor; NotImplementedError when there is none."""
-    found = _OF_COMPLEX.get(name)
+    found = OF_COMPLEX.get(name)
     if found is None:
         raise not_implemented(f"{name}_cpu", z.dtype)
     return found(z)

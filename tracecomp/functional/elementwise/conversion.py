@@ -10,6 +10,7 @@ import numpy as np
 from tracecomp.eager import device as devices
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.default_dtype import get_default_dtype, set_default_dtype
+from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.promotion import can_cast as _can_cast
 from tracecomp.functional.promotion import cast, dtype_argument, operand
 from tracecomp.functional.promotion import result_dtype as _result_dtype
@@ -30,14 +31,14 @@ def _publish_conversion(name: str, dtype: DType) -> None:
         return cast(input, dtype)
 
     convert.__name__, convert.__doc__ = name, f"``input`` as {dtype.name}; itself when it is already."
-    function(only_method=True)(convert)
+    function(to="Tensor", takes=ALL)(convert)
 
 
 for _name, _dtype in _CONVERSIONS.items():
     _publish_conversion(_name, _dtype)
 
 
-@function(only_method=True)
+@function(to="Tensor", takes=ALL)
 def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """Another dtype, or that of another tensor; the CPU is the only device. Itself when nothing changes."""
     dtype, copy = kwargs.get("dtype"), kwargs.get("copy", False)
@@ -64,7 +65,7 @@ def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     return prim.cast(input, dtype=dtype)
 
 
-@function(only_method=True)
+@function(to="Tensor", takes=ALL)
 def type_as(input: Tensor, other: Tensor) -> Tensor:
     """``input`` in the dtype of ``other``."""
     return cast(input, other.dtype)
@@ -86,7 +87,7 @@ def dtype_of_type(kind: Any) -> DType:
     return dtype
 
 
-@function(only_method=True)
+@function(to="Tensor", takes=ALL)
 def type_(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     """The type's name, as ``torch.FloatTensor``; with an argument, a conversion."""
     if dtype is None:
@@ -94,37 +95,37 @@ def type_(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     return cast(input, dtype_of_type(dtype))
 
 
-@function(only_method=True)
+@function(to="Tensor", takes=ALL)
 def cpu(input: Tensor, memory_format: Any = None) -> Tensor:
     """``input`` itself."""
     return input
 
 
-@function(only_method=True)
+@function(to="Tensor", takes=ALL)
 def cuda(input: Tensor, device: Any = None, non_blocking: bool = False) -> Tensor:
     """AssertionError: there is no accelerator."""
     devices.check_device(device if device is not None else "cuda")
     return input
 
 
-@function(only_method=True)
+@function(to="Tensor", takes=ALL)
 def pin_memory(input: Tensor) -> Tensor:
     """``input`` itself: host memory needs no pinning."""
     return input
 
 
-@function(only_method=True)
+@function(to="Tensor", takes=ALL)
 def is_pinned(input: Tensor) -> bool:
     return False
 
 
-@function(only_method=True)
+@function(to="Tensor", takes=ALL)
 def get_device(input: Tensor) -> int:
     """-1: the CPU."""
     return -1
 
 
-@function(only_method=True)
+@function(to="Tensor", takes=ALL)
 def is_set_to(input: Tensor, tensor: Tensor) -> bool:
     """Whether both look at the same memory in the same way."""
     a, b = input._data, tensor._data
@@ -137,86 +138,86 @@ def _constant(value: bool) -> Callable[[Tensor], bool]:
 
 for _name, _value in (("is_cuda", False), ("is_sparse", False), ("is_quantized", False), ("is_meta", False),
                       ("is_mps", False), ("is_mkldnn", False), ("is_nested", False), ("is_cpu", True)):  # fmt: skip
-    publish(_name, property(_constant(_value)), only_method=True)
-publish("device", property(lambda self: devices.CPU, doc="The CPU."), only_method=True)
-publish("layout", property(lambda self: devices.strided, doc="Strided."), only_method=True)
-publish("names", property(lambda self: (None,) * self.ndim), only_method=True)
+    publish(property(_constant(_value)), f"Tensor.{_name}")
+publish(property(lambda self: devices.CPU, doc="The CPU."), "Tensor.device")
+publish(property(lambda self: devices.strided, doc="Strided."), "Tensor.layout")
+publish(property(lambda self: (None,) * self.ndim), "Tensor.names")
 
 
-@function()
+@function(takes=ALL)
 def is_floating_point(input: Tensor) -> bool:
     """Whether the dtype is floating."""
     return input.dtype.is_floating_point
 
 
-@function()
+@function(takes=ALL)
 def is_signed(input: Tensor) -> bool:
     """Whether the dtype has negative numbers."""
     return input.dtype.is_signed
 
 
-@function()
+@function(takes=ALL)
 def is_conj(input: Tensor) -> bool:
     """False: conjugation is never lazy."""
     return False
 
 
-@function()
+@function(takes=ALL)
 def is_neg(input: Tensor) -> bool:
     """False: negation is never lazy."""
     return False
 
 
-@function(method=False)
+@function(to="torch", takes=ALL)
 def is_tensor(obj: Any) -> bool:
     """Whether ``obj`` is a tensor."""
     return isinstance(obj, Tensor)
 
 
-@function(method=False)
+@function(to="torch", takes=ALL)
 def is_storage(obj: Any) -> bool:
     """False: storages are not objects of their own."""
     return False
 
 
-@function(method=False)
+@function(to="torch", takes=ALL)
 def is_nonzero(input: Tensor) -> bool:
     """The truth of a one-element tensor."""
     return bool(input)
 
 
-@function(method=False)
+@function(to="torch", takes=ALL)
 def numel(input: Tensor) -> int:
     """How many elements ``input`` has."""
     return input.numel()
 
 
-@function(method=False)
+@function(to="torch", takes=ALL)
 def result_type(tensor1: Any, tensor2: Any) -> DType:
     """The dtype that arithmetic on both has."""
     return _result_dtype(operand(tensor1, "result_type"), operand(tensor2, "result_type"))
 
 
-@function(method=False)
+@function(to="torch")
 def promote_types(type1: DType, type2: DType) -> DType:
     """The smallest dtype that holds both."""
     return promote(dtype_argument(type1, "promote_types"), dtype_argument(type2, "promote_types"))
 
 
-@function(method=False)
+@function(to="torch")
 def can_cast(from_: DType, to: DType) -> bool:
     """Whether in-place results of ``from_`` may be stored in ``to``."""
     return _can_cast(dtype_argument(from_, "can_cast"), dtype_argument(to, "can_cast"))
 
 
-@function(method=False)
+@function(to="torch")
 def set_default_tensor_type(t: Any) -> None:
     """The default dtype by a tensor type."""
     set_default_dtype(dtype_of_type(t))
 
 
-publish("set_default_dtype", set_default_dtype)
-publish("get_default_dtype", get_default_dtype)
+publish(set_default_dtype, "torch.set_default_dtype")
+publish(get_default_dtype, "torch.get_default_dtype")
 
 
 class finfo:
@@ -259,5 +260,5 @@ class iinfo:
         return f"iinfo(min={self.min:g}, max={self.max:g}, dtype={self.dtype})"
 
 
-publish("finfo", finfo)
-publish("iinfo", iinfo)
+publish(finfo, "torch.finfo")
+publish(iinfo, "torch.iinfo")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tracecomp.eager.tensor import Tensor
+from tracecomp.functional.dtype_support import ALL, REAL
 from tracecomp.functional.elementwise.arithmetic import install_operators
 from tracecomp.functional.elementwise.complexes import modulus
 from tracecomp.functional.promotion import Operand, cast, common, not_implemented, operand, result_dtype
@@ -33,7 +34,7 @@ def _publish_comparison(name: str, aliases: tuple[str, ...]) -> None:
 
     compare.__name__ = name
     compare.__doc__ = f"Elementwise comparison {name}, as bools."
-    public = function(*aliases)(compare)
+    public = function(*aliases, takes=ALL if name in ("eq", "ne") else REAL)(compare)
 
     def run(self: Tensor, other: Any) -> Any:
         try:
@@ -42,9 +43,9 @@ def _publish_comparison(name: str, aliases: tuple[str, ...]) -> None:
             return NotImplemented
         return public(self, other)
 
-    publish(f"__{name}__", run, only_method=True)
+    publish(run, f"Tensor.__{name}__")
     for each in (name, *aliases):
-        publish(f"{each}_", _stored(public), only_method=True)
+        publish(_stored(public), f"Tensor.{each}_")
 
 
 def _stored(fn: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -67,32 +68,32 @@ def truth(x: Operand) -> Any:
     return x if x.dtype is bool_ else prim.ne(x, 0)
 
 
-@function()
+@function(takes=ALL)
 def logical_not(input: Tensor) -> Tensor:
     """Whether each element is zero."""
     return prim.logical_not(truth(input))
 
 
-@function()
+@function(takes=ALL)
 def logical_and(input: Tensor, other: Tensor) -> Tensor:
     """Whether both are nonzero."""
     return prim.bitwise_and(truth(input), truth(other))
 
 
-@function()
+@function(takes=ALL)
 def logical_or(input: Tensor, other: Tensor) -> Tensor:
     """Whether either is nonzero."""
     return prim.bitwise_or(truth(input), truth(other))
 
 
-@function()
+@function(takes=ALL)
 def logical_xor(input: Tensor, other: Tensor) -> Tensor:
     """Whether exactly one is nonzero."""
     return prim.bitwise_xor(truth(input), truth(other))
 
 
 for _fn in (logical_not, logical_and, logical_or, logical_xor):
-    publish(f"{_fn.__name__}_", _stored(_fn), only_method=True)
+    publish(_stored(_fn), f"Tensor.{_fn.__name__}_")
 
 
 @function(inplace=True)
@@ -109,7 +110,7 @@ def _invert(self: Tensor) -> Tensor:
     return bitwise_not(self)
 
 
-publish("__invert__", _invert, only_method=True)
+publish(_invert, "Tensor.__invert__")
 
 
 def _publish_bits(name: str, primitive: str, *, shift: bool = False) -> Callable[..., Tensor]:
@@ -137,7 +138,7 @@ install_operators(
 )
 
 
-@function(composite=True)
+@function(takes=ALL, composite=True)
 def isclose(
     input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> Tensor:
@@ -171,7 +172,7 @@ def _float(x: Tensor) -> Any:
     return result_dtype(x, 1.0)
 
 
-@function(composite=True)
+@function(takes=ALL, composite=True)
 def allclose(
     input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> bool:
@@ -180,7 +181,7 @@ def allclose(
     return bool(prim.all(close, axes=tuple(range(close.ndim))))
 
 
-@function()
+@function(takes=ALL)
 def equal(input: Tensor, other: Tensor) -> bool:
     """Whether both have the same shape and elements."""
     if not isinstance(other, Tensor):

@@ -8,19 +8,22 @@ from typing import Any
 
 from tracecomp.eager.tensor import Tensor, create
 from tracecomp.functional.creation.creation import constant
-from tracecomp.functional.elementwise.complexes import of_complex
+from tracecomp.functional.dtype_support import ALL, REAL, Kinds
+from tracecomp.functional.elementwise.complexes import OF_COMPLEX, of_complex
 from tracecomp.functional.promotion import Operand, as_float, bring_exact, cast, not_implemented, operand, result_dtype
 from tracecomp.functional.publish import function, publish
 from tracecomp.ir.types import DType, bool_, int64, type_word, uint8
 from tracecomp.ops.prim import prim
 
 _FLOAT_UNARY = {
-    "exp": (), "exp2": (), "expm1": (), "log": (), "log2": (), "log10": (), "log1p": (),
+    "exp": (), "exp2": ("special.exp2",), "expm1": ("special.expm1",), "log": (), "log2": (), "log10": (),
+    "log1p": ("special.log1p",),
     "sin": (), "cos": (), "tan": (), "asin": ("arcsin",), "acos": ("arccos",), "atan": ("arctan",),
     "sinh": (), "cosh": (), "tanh": (),
-    "asinh": ("arcsinh",), "acosh": ("arccosh",), "atanh": ("arctanh",), "erf": (), "erfc": (), "erfinv": (),
-    "lgamma": (), "digamma": (),
-    "sqrt": (), "rsqrt": (), "sigmoid": (),
+    "asinh": ("arcsinh",), "acosh": ("arccosh",), "atanh": ("arctanh",), 
+    "erf": ("special.erf",), "erfc": ("special.erfc",), "erfinv": ("special.erfinv",),
+    "lgamma": ("special.gammaln",), "digamma": ("special.digamma", "special.psi"),
+    "sqrt": (), "rsqrt": (), "sigmoid": ("special.expit",),
 }  # fmt: skip
 
 
@@ -31,7 +34,7 @@ def _publish_unary(name: str, aliases: tuple[str, ...]) -> None:
 
     apply.__name__ = name
     apply.__doc__ = f"Elementwise {name}; integers and bools become the default float dtype."
-    function(*aliases, inplace=True)(apply)
+    function(*aliases, takes=ALL if name in OF_COMPLEX else REAL, inplace=True)(apply)
 
 
 for _name, _aliases in _FLOAT_UNARY.items():
@@ -43,26 +46,26 @@ def magnitude(x: Tensor) -> Tensor:
     return prim.where(prim.lt(x, 0), prim.neg(x), x)
 
 
-def _float_composite(*aliases: str) -> Callable[[Callable[[Tensor], Tensor]], Callable[..., Any]]:
+def _float_composite(takes: Kinds = REAL) -> Callable[[Callable[[Tensor], Tensor]], Callable[[Tensor], Tensor]]:
     """Publish a function of one floating tensor; integers are converted first."""
 
-    def decorate(fn: Callable[[Tensor], Tensor]) -> Callable[..., Any]:
+    def decorate(fn: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
         def apply(input: Tensor) -> Tensor:
             return fn(as_float(input))
 
         apply.__name__, apply.__doc__ = fn.__name__, fn.__doc__
-        return function(*aliases, inplace=True, composite=True)(apply)
+        return function(takes=takes, inplace=True, composite=True)(apply)
 
     return decorate
 
 
-@_float_composite()
+@_float_composite(ALL)
 def reciprocal(x: Tensor) -> Tensor:
     """1 / x."""
     return prim.div(1.0, x)
 
 
-@function("negative", inplace=True)
+@function("negative", takes=ALL, inplace=True)
 def neg(input: Tensor) -> Tensor:
     """-input; RuntimeError on bools."""
     if input.dtype is bool_:
@@ -73,7 +76,7 @@ def neg(input: Tensor) -> Tensor:
     return prim.neg(input)
 
 
-@function()
+@function(takes=ALL)
 def positive(input: Tensor) -> Tensor:
     """``input`` itself; RuntimeError on bools."""
     if input.dtype is bool_:
@@ -100,7 +103,7 @@ _rounding("ceil", "Rounded up.")
 _rounding("trunc", "Rounded towards zero.", "fix")
 
 
-@function("absolute", inplace=True)
+@function("absolute", takes=ALL, inplace=True)
 def abs(input: Tensor) -> Tensor:
     """Absolute value."""
     if input.dtype is bool_:
@@ -108,7 +111,7 @@ def abs(input: Tensor) -> Tensor:
     return of_complex("abs", input) if input.dtype.is_complex else prim.abs(input)
 
 
-@function(inplace=True)
+@function(takes=ALL, inplace=True)
 def sgn(input: Tensor) -> Tensor:
     """:func:`sign`; of complex numbers the number of size 1 in their direction, 0 for 0."""
     return of_complex("sgn", input) if input.dtype.is_complex else sign(input)
@@ -120,7 +123,7 @@ def sign(input: Tensor) -> Tensor:
     return prim.cast(input, dtype=bool_) if input.dtype is bool_ else prim.sign(input)
 
 
-@function(inplace=True)
+@function("special.round", inplace=True)
 def round(input: Tensor, *, decimals: int = 0) -> Tensor:
     """Rounded half to even, at ``decimals`` digits after the point."""
     if not input.dtype.is_floating_point:
@@ -143,7 +146,7 @@ def frac(input: Tensor) -> Tensor:
     return prim.sub(input, prim.trunc(input))
 
 
-@function(inplace=True)
+@function(takes=ALL, inplace=True)
 def square(input: Tensor) -> Tensor:
     """input * input."""
     if input.dtype is bool_:
@@ -163,7 +166,7 @@ def rad2deg(x: Tensor) -> Tensor:
     return prim.mul(x, 180 / math.pi)
 
 
-@function()
+@function(takes=ALL)
 def angle(input: Tensor) -> Tensor:
     """The angle in the complex plane: of real numbers pi for negative ones, 0 for others, NaN for NaN."""
     if input.dtype.is_complex:
@@ -173,7 +176,7 @@ def angle(input: Tensor) -> Tensor:
     return prim.where(prim.isnan(x), x, prim.where(prim.ge(x, 0.0), 0.0, turned))
 
 
-@function(inplace=True, composite=True)
+@function("special.logit", inplace=True, composite=True)
 def logit(input: Tensor, eps: float | None = None) -> Tensor:
     """log(x / (1 - x)), with x first clamped to [eps, 1 - eps]."""
     x = as_float(input)
@@ -193,7 +196,7 @@ def _float_test(name: str, doc: str, test: Callable[[Tensor], Tensor], otherwise
         return test(input)
 
     apply.__name__, apply.__doc__ = name, doc
-    function()(apply)
+    function(takes=ALL if name in OF_COMPLEX else REAL)(apply)
 
 
 _float_test("isnan", "Whether each element is NaN.", lambda x: prim.isnan(x))
@@ -203,7 +206,7 @@ _float_test("isposinf", "Whether each element is positive infinity.", lambda x: 
 _float_test("isneginf", "Whether each element is negative infinity.", lambda x: prim.eq(x, -math.inf))
 
 
-@function()
+@function(takes=ALL)
 def isreal(input: Tensor) -> Tensor:
     """Whether the imaginary part is 0."""
     if input.dtype.is_complex:
@@ -286,7 +289,7 @@ def relu(input: Tensor) -> Tensor:
     return prim.relu(input)
 
 
-@function(method=False, composite=True)
+@function(to="torch", takes=ALL, composite=True)
 def where(condition: Tensor, input: Operand | None = None, other: Operand | None = None) -> Any:
     """``input`` where ``condition`` holds, else ``other``; with the condition alone, its nonzero positions."""
     if input is None or other is None:
@@ -309,4 +312,4 @@ def _where_method(self: Tensor, condition: Tensor, other: Operand) -> Tensor:
     return where(condition, self, other)
 
 
-publish("where", _where_method, only_method=True)
+publish(_where_method, "Tensor.where")

@@ -23,7 +23,7 @@ def _fake_quantized(x: Tensor, scale: Any, zero_point: Any, low: int, high: int,
     return rounded + (passing - passing.detach())  # exactly zero, with the gradient of x where it is inside
 
 
-@function(method=False)
+@function(to="torch")
 def fake_quantize_per_tensor_affine(
     input: Tensor, scale: Any, zero_point: Any, quant_min: int, quant_max: int
 ) -> Tensor:  # fmt: skip
@@ -34,7 +34,7 @@ def fake_quantize_per_tensor_affine(
     return _fake_quantized(input, scale, zero_point, quant_min, quant_max, "fake_quantize_per_tensor_affine")
 
 
-@function(method=False)
+@function(to="torch")
 def fake_quantize_per_channel_affine(
     input: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int, quant_max: int
 ) -> Tensor:  # fmt: skip

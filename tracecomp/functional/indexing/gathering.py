@@ -11,6 +11,7 @@ import numpy as np
 from tracecomp.eager.tensor import Tensor, create, wrap
 from tracecomp.functional.creation.creation import constant
 from tracecomp.functional.dims import wrap_dim
+from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.indexing.indexing import normal_index
 from tracecomp.functional.promotion import Number, bring_exact, cast, scalar
 from tracecomp.functional.publish import function
@@ -32,7 +33,7 @@ def _lift(x: Tensor) -> Tensor:
     return to_shape(x, (1,)) if x.ndim == 0 else x
 
 
-@function(composite=True)
+@function(takes=ALL, composite=True)
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
     """out[i, j] = input[index[i, j], j] for dim 0, and so on."""
     places = _index("gather", index, (int64, int32, int16, int8, uint8))
@@ -93,7 +94,7 @@ def _scattered(name: str, input: Tensor, dim: int, index: Any, src: Any, mode: s
     return to_shape(result, tuple(input.shape))
 
 
-@function(inplace=True, composite=True)
+@function(takes=ALL, inplace=True, composite=True)
 def scatter(
     input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None
 ) -> Tensor:
@@ -104,7 +105,7 @@ def scatter(
     return _scattered("scatter", input, dim, index, value if src is None else src, mode)
 
 
-@function(inplace=True, composite=True)
+@function(takes=ALL, inplace=True, composite=True)
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """A copy of ``input`` with out[index[i, j], j] += src[i, j] for dim 0."""
     return _scattered("scatter_add", input, dim, index, src, "add")
@@ -177,7 +178,7 @@ def _row_index(name: str, input: Tensor, dim: int, index: Any) -> tuple[int, Ten
     return wrap_dim(dim, input.ndim), to_shape(places, (places.numel(),))
 
 
-@function()
+@function(takes=ALL)
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The positions ``index`` (1-d) of a dimension."""
     axis, at = _row_index("index_select", input, dim, index)
@@ -206,20 +207,20 @@ def _rows_written(name: str, input: Tensor, dim: int, index: Any, source: Tensor
     return to_shape(prim.put(_lift(input), at, part, axis=axis, mode=mode), tuple(input.shape))
 
 
-@function(inplace=True, composite=True)
+@function(takes=ALL, inplace=True, composite=True)
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1) -> Tensor:
     """A copy of ``input`` with alpha * source added at the positions ``index`` of a dimension."""
     scaled = source if alpha == 1 else prim.mul(source, scalar(alpha, source.dtype))
     return _rows_written("index_add", input, dim, index, scaled, "add")
 
 
-@function(inplace=True, composite=True)
+@function(takes=ALL, inplace=True, composite=True)
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """A copy of ``input`` with ``source`` at the positions ``index`` of a dimension."""
     return _rows_written("index_copy", input, dim, index, source, "set")
 
 
-@function(inplace=True, composite=True)
+@function(takes=ALL, inplace=True, composite=True)
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """A copy of ``input`` with ``value`` at the positions ``index`` of a dimension."""
     if isinstance(value, Tensor) and value.ndim:
@@ -256,14 +257,14 @@ def index_reduce(
     return to_shape(result, tuple(input.shape))
 
 
-@function()
+@function(takes=ALL)
 def take(input: Tensor, index: Tensor) -> Tensor:
     """Elements by position in the flattened order, in the shape of ``index``."""
     places = _index("take", index)
     return prim.take(to_shape(input, (input.numel(),)), normal_index(places, input.numel(), 0), axis=0)
 
 
-@function(composite=True)
+@function(takes=ALL, composite=True)
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
     """:func:`gather` with broadcasting; in the flattened order without ``dim``."""
     places = _index("take_along_dim", indices)
@@ -286,7 +287,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
     return gather(prim.expand(input, shape=tuple(x_shape)), axis, at)
 
 
-@function(inplace=True, composite=True)
+@function(takes=ALL, inplace=True, composite=True)
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """A copy of ``input`` with ``source`` set (or added) by position in the flattened order."""
     places = _index("put_", index)
@@ -307,7 +308,7 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
     return to_shape(prim.put(flat, at, to_shape(source, (count,)), axis=0, mode=mode), tuple(input.shape))
 
 
-@function(composite=True)
+@function(takes=ALL, composite=True)
 def repeat_interleave(
     input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
 ) -> Tensor:

@@ -16,6 +16,7 @@ from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor, assign_, create, wrap
 from tracecomp.functional.creation.creation import array_of, constant
 from tracecomp.functional.dims import Shape, as_index, is_index
+from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.promotion import bring_exact, cast
 from tracecomp.functional.publish import function, publish
 from tracecomp.functional.shape.shaping import row_major, to_shape
@@ -278,8 +279,8 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
     assign_(view, _Plan(view, advanced).written(cast(values, self.dtype), "set"))
 
 
-publish("__getitem__", getitem, only_method=True)
-publish("__setitem__", setitem, only_method=True)
+publish(getitem, "Tensor.__getitem__")
+publish(setitem, "Tensor.__setitem__")
 
 
 def _index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> tuple[Tensor, Tensor]:
@@ -293,13 +294,13 @@ def _index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accu
     return view, _Plan(view, advanced).written(values, "add" if accumulate else "set")
 
 
-@function(composite=True)
+@function(takes=ALL, composite=True)
 def index_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
     """A copy of ``input`` with ``values`` set (or added) at the index tensors."""
     return _index_put(input, indices, values, accumulate)[1]
 
 
-@function()
+@function(takes=ALL)
 def index_put__(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
     """In-place form of :func:`index_put`."""
     view, new = _index_put(input, indices, values, accumulate)
@@ -311,7 +312,7 @@ def nonzero_mask(x: Tensor) -> Tensor:
     return x if x.dtype is bool_ else prim.ne(x, 0)
 
 
-@function(composite=True)
+@function(takes=ALL, composite=True)
 def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     """Positions of the nonzero elements: rows of a matrix, or one tensor per dimension."""
     if input.ndim == 0:
@@ -323,13 +324,13 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     return prim.concat(*(to_shape(p, (p.numel(), 1)) for p in found), axis=1)
 
 
-@function(composite=True)
+@function(takes=ALL, composite=True)
 def argwhere(input: Tensor) -> Tensor:
     """:func:`nonzero` as a matrix."""
     return nonzero(input)
 
 
-@function(composite=True)
+@function(takes=ALL, composite=True)
 def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
     """:func:`nonzero` with exactly ``size`` rows: cut off, or filled up."""
     found = nonzero(input)
@@ -341,7 +342,7 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
     )
 
 
-@function(composite=True)
+@function(takes=ALL, composite=True)
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """The elements where ``mask`` (broadcast) is true, in one dimension."""
     if mask.dtype not in (bool_, uint8):
@@ -358,7 +359,7 @@ def _need_mask(name: str, mask: Tensor) -> Tensor:
     return mask
 
 
-@function(inplace=True)
+@function(takes=ALL, inplace=True)
 def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     """``value`` where ``mask`` (broadcast) is true."""
     mask = _need_mask("masked_fill", mask)
@@ -376,7 +377,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     return prim.where(mask, bring_exact(value, input.dtype), row_major(input))
 
 
-@function(inplace=True, composite=True)
+@function(takes=ALL, inplace=True, composite=True)
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """Elements of ``source``, in order, where ``mask`` (broadcast) is true."""
     if input.dtype is not source.dtype:

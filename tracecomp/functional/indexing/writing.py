@@ -9,6 +9,7 @@ import numpy as np
 
 from tracecomp.eager.tensor import Tensor, assign_, wrap
 from tracecomp.functional.creation.creation import constant
+from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.elementwise.pointwise import abs, neg, positive
 from tracecomp.functional.promotion import Number, Operand, cast, operand, with_zero_gradient
 from tracecomp.functional.publish import function, publish
@@ -16,7 +17,7 @@ from tracecomp.functional.shape.shaping import clone
 from tracecomp.ops.prim import prim
 
 
-@function(only_method=True)
+@function(to="Tensor", takes=ALL)
 def copy__(input: Tensor, src: Operand, non_blocking: bool = False) -> Tensor:
     """Elements of ``src`` (broadcast, converted), or a number, written into this tensor."""
     value = operand(src, "copy_", "src")
@@ -45,13 +46,13 @@ def _filled(x: Tensor, value: Any) -> Tensor:
     return constant(tuple(x.shape), value, x.dtype)
 
 
-@function()
+@function(takes=ALL)
 def fill(input: Tensor, value: Any) -> Tensor:
     """A copy with every element ``value``."""
     return with_zero_gradient(clone(_filled(input, value)), input)
 
 
-@function()
+@function(takes=ALL)
 def fill__(input: Tensor, value: Any) -> Tensor:
     """Every element becomes ``value``."""
     place = _each_once(input)
@@ -59,7 +60,7 @@ def fill__(input: Tensor, value: Any) -> Tensor:
     return input
 
 
-@function()
+@function(takes=ALL)
 def zero__(input: Tensor) -> Tensor:
     """Every element becomes 0."""
     place = _each_once(input)
@@ -67,14 +68,14 @@ def zero__(input: Tensor) -> Tensor:
     return input
 
 
-@function(only_method=True)
+@function(to="Tensor", takes=ALL)
 def set__(input: Tensor, source: Tensor) -> Tensor:
     """Look at the memory of ``source`` from now on."""
     input.data = source
     return input
 
 
-@function(only_method=True)
+@function(to="Tensor")
 def apply__(input: Tensor, callable: Callable[[Any], Number]) -> Tensor:
     """Every element replaced by ``callable`` of it, on the CPU and slow."""
     values = [callable(v) for v in input._data.ravel().tolist()]
@@ -82,7 +83,7 @@ def apply__(input: Tensor, callable: Callable[[Any], Number]) -> Tensor:
     return input
 
 
-@function(only_method=True)
+@function(to="Tensor")
 def map__(input: Tensor, other: Tensor, callable: Callable[[Any, Any], Number]) -> Tensor:
     """Every element replaced by ``callable`` of it and that of ``other``."""
     shape = input._data.shape
@@ -92,6 +93,6 @@ def map__(input: Tensor, other: Tensor, callable: Callable[[Any, Any], Number]) 
     return input
 
 
-publish("__neg__", neg, only_method=True)
-publish("__pos__", positive, only_method=True)
-publish("__abs__", abs, only_method=True)
+publish(neg, "Tensor.__neg__")
+publish(positive, "Tensor.__pos__")
+publish(abs, "Tensor.__abs__")

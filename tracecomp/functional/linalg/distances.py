@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from tracecomp.eager.tensor import Tensor
+from tracecomp.functional.dtype_support import FLOATS
 from tracecomp.functional.linalg.matmul import matmul
 from tracecomp.functional.promotion import cast, common, with_zero_gradient
 from tracecomp.functional.publish import function
@@ -13,7 +14,7 @@ from tracecomp.functional.shape.shaping import matrix_transpose, to_shape
 from tracecomp.ops.prim import prim
 
 
-@function(method=False, composite=True)
+@function(to="torch", takes=FLOATS, composite=True)
 def cdist(
     x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary"
 ) -> Tensor:
@@ -76,7 +77,7 @@ def _norm(difference: Tensor, p: float) -> Tensor:
     return prim.where(empty, 0.0, prim.pow(prim.where(empty, 1.0, total), 1.0 / p))
 
 
-@function(composite=True)
+@function(takes=FLOATS, composite=True)
 def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     """The p-norm of ``input - other``."""
     a, b = common(input, other)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tracecomp.eager.tensor import Tensor
+from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.linalg.matmul import contract
 from tracecomp.functional.promotion import cast, result_dtype
 from tracecomp.functional.publish import function
@@ -111,7 +112,7 @@ def _sum_out(x: Tensor, term: str, needed: str) -> tuple[Tensor, str]:
     return (prim.sum(x, axes=axes), "".join(c for c in term if c in needed)) if axes else (x, term)
 
 
-@function(method=False, composite=True)
+@function(to="torch", takes=ALL, composite=True)
 def einsum(*args: Any) -> Tensor:
     """Sums of products by Einstein's convention: ``einsum("bij,bjk->bik", x, y)`` or with lists of labels."""
     if not args:

@@ -7,10 +7,11 @@ from typing import Any
 from tracecomp.eager.modes import grad_enabled
 from tracecomp.eager.tensor import Tensor, create
 from tracecomp.functional.creation.creation import constant
+from tracecomp.functional.dtype_support import FLOATS
 from tracecomp.functional.linalg.matmul import identity
 from tracecomp.functional.named_results import result_type_named
 from tracecomp.functional.promotion import cast, with_zero_gradient
-from tracecomp.functional.publish import function, namespaced, publish
+from tracecomp.functional.publish import function, publish
 from tracecomp.functional.shape.shaping import matrix_transpose, to_shape
 from tracecomp.functional.shape.triangles import tril, triu
 from tracecomp.ir.types import broadcast_shapes, int32, int64
@@ -72,13 +73,13 @@ def no_errors(x: Tensor) -> Tensor:
     return constant(tuple(x.shape[:-2]), 0, int32)
 
 
-@namespaced("linalg")
+@function(to="linalg", composite=True)
 def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
     """Lower (or upper) triangular factor of symmetric positive-definite matrices; LinAlgError for others."""
     return cholesky_ex(A, upper=upper, check_errors=True)[0]
 
 
-@namespaced("linalg")
+@function(to="linalg", composite=True)
 def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> Any:
     """(factor, info): the order of the first leading minor that is not positive-definite, 0 if all are."""
     factor, info = prim.cholesky(matrices(A, "linalg.cholesky", square=True), strict=check_errors)
@@ -91,7 +92,7 @@ def cholesky_(input: Tensor, upper: bool = False) -> Tensor:
     return cholesky(input, upper=upper)
 
 
-@namespaced("linalg")
+@function(to="linalg", composite=True)
 def qr(A: Tensor, mode: str = "reduced") -> Any:
     """Orthogonal and upper triangular factors; mode "reduced", "complete" or "r" (empty Q)."""
     if mode not in ("reduced", "complete", "r"):
@@ -108,7 +109,7 @@ def qr_(input: Tensor, some: bool = True) -> Any:
     return OldQrResult(*qr(input, "reduced" if some else "complete"))
 
 
-@namespaced("linalg")
+@function(to="linalg", composite=True)
 def eigh(A: Tensor, UPLO: str = "L") -> Any:
     """Eigenvalues, ascending, and eigenvectors of symmetric matrices, read from one triangle."""
     return EighResult(*prim.eigh(_symmetric(A, UPLO), uplo=UPLO.upper()))
@@ -120,7 +121,7 @@ def _symmetric(A: Tensor, uplo: str) -> Tensor:
     return matrices(A, "linalg.eigh", square=True)
 
 
-@namespaced("linalg")
+@function(to="linalg", composite=True)
 def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
     """Eigenvalues, ascending, of symmetric matrices."""
     return eigh(A, UPLO)[0] if differentiated(A) else prim.eigvalsh(_symmetric(A, UPLO), uplo=UPLO.upper())
@@ -135,13 +136,13 @@ def differentiated(x: Tensor) -> bool:
     return grad_enabled() and x.requires_grad
 
 
-@namespaced("linalg")
+@function(to="linalg", composite=True)
 def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> Any:
     """(U, singular values descending, V transposed)."""
     return SvdResult(*prim.svd(matrices(A, "linalg.svd"), full=full_matrices))
 
 
-@namespaced("linalg")
+@function(to="linalg", composite=True)
 def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
     """Singular values, descending."""
     return singular_values(matrices(A, "linalg.svdvals"))
@@ -158,13 +159,13 @@ def svd_(input: Tensor, some: bool = True, compute_uv: bool = True) -> Any:
     return OldSvdResult(u, s, matrix_transpose(v))
 
 
-@namespaced("linalg")
+@function(to="linalg", composite=True)
 def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:
     """(L and U in one matrix, LAPACK's row swaps counted from 1)."""
     return LuFactorResult(*prim.lu_factor(matrices(A, "linalg.lu_factor"), fails=""))
 
 
-@namespaced("linalg")
+@function(to="linalg", composite=True)
 def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> Any:
     """(LU, pivots, info)."""
     return LuFactorExResult(*lu_factor(A, pivot=pivot), no_errors(A))
@@ -204,7 +205,7 @@ def lu_unpack(
     return LuResult(p, lower_unit(LU_data), triu(LU_data[..., :k, :]))
 
 
-@namespaced("linalg")
+@function(to="linalg", composite=True)
 def lu(A: Tensor, *, pivot: bool = True) -> Any:
     """(P, L, U) with A = P L U."""
     return lu_unpack(*lu_factor(A, pivot=pivot))
@@ -217,7 +218,7 @@ def lu_(input: Tensor, pivot: bool = True, get_infos: bool = False) -> Any:
     return (*factors, no_errors(input)) if get_infos else factors
 
 
-@namespaced("linalg")
+@function(to="linalg", composite=True)
 def ldl_factor(A: Tensor, *, hermitian: bool = False) -> Any:
     """(L and D in one matrix, LAPACK's row swaps) of real symmetric matrices, read from the lower triangle.
 
@@ -227,7 +228,7 @@ def ldl_factor(A: Tensor, *, hermitian: bool = False) -> Any:
     return LdlFactorResult(*_ldl(A, "linalg.ldl_factor", strict=True)[:2])
 
 
-@namespaced("linalg")
+@function(to="linalg", composite=True)
 def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = False) -> Any:
     """(LD, pivots, info) of :func:`ldl_factor`; info is the first block of D, from 1, that is zero, or 0."""
     return LdlFactorExResult(*_ldl(A, "linalg.ldl_factor_ex", strict=check_errors))
@@ -240,7 +241,7 @@ def _ldl(A: Tensor, name: str, strict: bool) -> tuple[Tensor, ...]:
     return factors, pivots, info
 
 
-@namespaced("linalg")
+@function(to="linalg", composite=True)
 def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False) -> Tensor:
     """The solution of A X = B from :func:`ldl_factor` of A; batches are broadcast. Not differentiable."""
     matrices(LD, "linalg.ldl_solve", square=True)
@@ -263,7 +264,7 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False)
     return prim.ldl_solve(*(prim.expand(x, shape=(*lead, *own)) for x, own in parts))
 
 
-@namespaced("linalg")
+@function(to="linalg", composite=True)
 def householder_product(A: Tensor, tau: Tensor) -> Tensor:
     """The first columns of the product of reflections I - tau v v' given below the diagonal of ``A``."""
     matrices(A, "linalg.householder_product")
@@ -275,7 +276,7 @@ def householder_product(A: Tensor, tau: Tensor) -> Tensor:
     return with_zero_gradient(prim.reflect(A, tau, tall_identity(A), turn=False), A)
 
 
-publish("orgqr", householder_product, method=True)
+publish(householder_product, "torch.orgqr", "Tensor.orgqr")
 
 
 def _fitting(name: str, input: Tensor, tau: Tensor, other: Tensor | None = None) -> None:
@@ -309,7 +310,7 @@ def geqrf(input: Tensor) -> Any:
     return GeqrfResult(*prim.geqrf(matrices(input, "geqrf")))
 
 
-@function(composite=True)
+@function(takes=FLOATS, composite=True)
 def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False) -> Tensor:
     """Q other, Q' other, other Q or other Q' for the reflections of :func:`geqrf`."""
     if input.ndim < 2:

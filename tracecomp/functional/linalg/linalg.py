@@ -8,31 +8,32 @@ from typing import Any
 from tracecomp.base.errors import LinAlgError
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.creation.creation import constant
+from tracecomp.functional.dtype_support import ALL, COMPLEX, NUMBERS
 from tracecomp.functional.linalg.factors import matrices, svdvals
-from tracecomp.functional.linalg.matmul import identity, matmul, matrix_power, multi_dot
+from tracecomp.functional.linalg.matmul import identity, matmul, multi_dot
 from tracecomp.functional.linalg.norms import matrix_norm
 from tracecomp.functional.linalg.solving import inv
 from tracecomp.functional.named_results import result_type_named
 from tracecomp.functional.promotion import cast
-from tracecomp.functional.publish import function, namespaced, share
+from tracecomp.functional.publish import function, publish
 from tracecomp.functional.shape.shaping import diagonal, matrix_transpose, to_shape
 from tracecomp.ir.types import float64, int64
 from tracecomp.ops.prim import prim
 
-share("linalg", "LinAlgError", LinAlgError)
+publish(LinAlgError, "linalg.LinAlgError")
 
 SlogdetResult = result_type_named("linalg_slogdet", "sign logabsdet")
 OldSlogdetResult = result_type_named("slogdet", "sign logabsdet")
 LstsqResult = result_type_named("linalg_lstsq", "solution residuals rank singular_values")
 
 
-@namespaced("linalg")
+@function(to="linalg", composite=True)
 def det(A: Tensor) -> Tensor:
     """Determinants of square matrices."""
     return prim.det(matrices(A, "linalg.det", square=True))
 
 
-@namespaced("linalg")
+@function(to="linalg", composite=True)
 def slogdet(A: Tensor) -> Any:
     """(sign, log of the absolute value) of determinants."""
     return SlogdetResult(*prim.slogdet(matrices(A, "linalg.slogdet", square=True)))
@@ -59,7 +60,7 @@ def _tolerance(A: Tensor, rtol: Any, rcond: Any) -> float:
     return float(rtol)
 
 
-@namespaced("linalg")
+@function(to="linalg", composite=True)
 def pinv(
     A: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
 ) -> Tensor:
@@ -96,7 +97,7 @@ def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
     return pinv(input, rcond=rcond)
 
 
-@namespaced("linalg")
+@function(to="linalg", composite=True)
 def matrix_rank(
     A: Tensor, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
 ) -> Tensor:
@@ -111,7 +112,7 @@ def matrix_rank(
     return prim.sum(cast(prim.gt(s, limit), int64), axes=(s.ndim - 1,))
 
 
-@namespaced("linalg")
+@function(to="linalg", composite=True)
 def cond(A: Tensor, p: Any = None) -> Tensor:
     """Condition number in the norm ``p`` (2 by default)."""
     matrices(A, "linalg.cond")
@@ -126,7 +127,7 @@ def cond(A: Tensor, p: Any = None) -> Tensor:
     return prim.mul(matrix_norm(A, p), matrix_norm(inv(A), p))
 
 
-@namespaced("linalg")
+@function(to="linalg", composite=True)
 def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> Any:
     """(solution, residuals, rank, singular values) of the least-squares problem, by the pseudo-inverse."""
     matrices(A, "linalg.lstsq")
@@ -149,7 +150,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     return LstsqResult(solution, residuals, rank, values)
 
 
-@function(composite=True)
+@function("linalg.matrix_exp", composite=True)
 def matrix_exp(input: Tensor) -> Tensor:
     """Exponential of square matrices: a Taylor polynomial of a halved matrix, squared back."""
     matrices(input, "linalg.matrix_exp", square=True)
@@ -169,7 +170,7 @@ def matrix_exp(input: Tensor) -> Tensor:
     return cast(result, input.dtype)
 
 
-@namespaced("linalg")
+@function(to="linalg", takes=NUMBERS + COMPLEX, composite=True)
 def multi_dot_(tensors: Any) -> Tensor:
     """Product of several matrices, the first and last possibly vectors, in the cheapest order."""
     parts = list(tensors)
@@ -185,7 +186,7 @@ def multi_dot_(tensors: Any) -> Tensor:
     return to_shape(result, shape)
 
 
-@namespaced("linalg")
+@function(to="linalg", takes=NUMBERS, composite=True)
 def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     """Powers 0 ... N - 1 of each element along a new last dimension."""
     x = x if x.ndim else to_shape(x, (1,))
@@ -200,7 +201,7 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     return prim.concat(*(prim.reshape(p, shape=(*p.shape, 1)) for p in parts), axis=x.ndim)
 
 
-@function(method=False, composite=True)
+@function(to="torch", takes=NUMBERS, composite=True)
 def vander_(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     """Powers of a vector's elements as columns, falling unless ``increasing``."""
     if x.ndim != 1:
@@ -209,13 +210,13 @@ def vander_(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor
     return powers if increasing else powers.flip(1)
 
 
-@namespaced("linalg")
+@function(to="linalg", takes=ALL, composite=True)
 def diagonal_(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """The diagonal of the last two dimensions, as a view."""
     return diagonal(A, offset, dim1, dim2)
 
 
-@namespaced("linalg")
+@function(to="linalg", takes=NUMBERS + COMPLEX, composite=True)
 def matmul_(input: Tensor, other: Tensor) -> Tensor:
     """:func:`torch.matmul`."""
     return matmul(input, other)
@@ -227,5 +228,3 @@ def det_(input: Tensor) -> Tensor:
     return det(input)
 
 
-share("linalg", "matrix_power", matrix_power)
-share("linalg", "matrix_exp", matrix_exp)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from tracecomp.eager.tensor import Tensor
-from tracecomp.functional.creation.sampling import gaussian
 from tracecomp.functional.linalg.factors import matrices, qr, svd
 from tracecomp.functional.linalg.matmul import matmul
 from tracecomp.functional.publish import function
+from tracecomp.functional.sampling import gaussian
 from tracecomp.functional.shape.shaping import matrix_transpose
 from tracecomp.ops.prim import prim
 
@@ -30,7 +30,7 @@ def _range(A: Tensor, q: int, niter: int, M: Tensor | None) -> Tensor:
     return basis
 
 
-@function(method=False, composite=True)
+@function(to="torch", composite=True)
 def svd_lowrank(A: Tensor, q: int | None = 6, niter: int = 2, M: Tensor | None = None) -> Any:
     """(U, S, V) of rank ``q``, approximately, of ``A`` (minus ``M``)."""
     matrices(A, "svd_lowrank")
@@ -45,7 +45,7 @@ def svd_lowrank(A: Tensor, q: int | None = 6, niter: int = 2, M: Tensor | None =
     return matmul(basis, u), s, matrix_transpose(v)
 
 
-@function(method=False, composite=True)
+@function(to="torch", composite=True)
 def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int = 2) -> Any:
     """(U, S, V) of the columns' principal components, ``q`` of them."""
     m, n = A.shape[-2:]

@@ -8,6 +8,7 @@ from typing import Any
 
 from tracecomp.eager.tensor import Tensor, create
 from tracecomp.functional.dims import wrap_dims
+from tracecomp.functional.dtype_support import ALL, COMPLEX, NUMBERS
 from tracecomp.functional.elementwise.arithmetic import install_operators, mul
 from tracecomp.functional.promotion import Number, cast, result_dtype, scalar, with_zero_gradient
 from tracecomp.functional.publish import function
@@ -45,7 +46,7 @@ def _mismatch(a: Sequence[int], b: Sequence[int]) -> RuntimeError:
     return RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({left} and {right})")
 
 
-@function()
+@function(takes=NUMBERS + COMPLEX)
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
     """Product of two matrices, without broadcasting."""
     for argument, x in (("self", input), ("mat2", mat2)):
@@ -57,7 +58,7 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
     return contract(input, mat2, "mk,kn->mn")
 
 
-@function()
+@function(takes=NUMBERS + COMPLEX)
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     """Products of two batches of matrices, without broadcasting."""
     if input.ndim != 3 or mat2.ndim != 3:
@@ -72,7 +73,7 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     return contract(input, mat2, "bmk,bkn->bmn")
 
 
-@function()
+@function(takes=NUMBERS + COMPLEX)
 def mv(input: Tensor, vec: Tensor) -> Tensor:
     """Product of a matrix and a vector."""
     if input.ndim != 2 or vec.ndim != 1:
@@ -86,13 +87,13 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
     return contract(input, vec, "mk,k->m")
 
 
-@function()
+@function(takes=NUMBERS + COMPLEX)
 def vdot(input: Tensor, other: Tensor) -> Tensor:
     """:func:`dot` with the conjugate of the first vector."""
     return dot(input.conj(), other)
 
 
-@function()
+@function(takes=NUMBERS + COMPLEX)
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """Inner product of two vectors of one size."""
     if input.ndim != 1 or tensor.ndim != 1:
@@ -109,7 +110,7 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
     return contract(input, tensor, "k,k->")
 
 
-@function(composite=True)
+@function(takes=NUMBERS + COMPLEX, composite=True)
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """Matrix product: vectors, matrices, and batches of matrices with broadcast batch dimensions."""
     if not isinstance(other, Tensor):
@@ -179,25 +180,25 @@ def _plus(name: str, input: Tensor, product: Tensor, beta: Number, alpha: Number
     return prim.add(input if beta == 1 else prim.mul(input, scalar(beta, input.dtype)), scaled)
 
 
-@function(inplace=True, composite=True)
+@function(takes=NUMBERS + COMPLEX, inplace=True, composite=True)
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2)."""
     return _plus("addmm", input, mm(mat1, mat2), beta, alpha)
 
 
-@function(inplace=True, composite=True)
+@function(takes=NUMBERS + COMPLEX, inplace=True, composite=True)
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
     """beta * input + alpha * (mat @ vec)."""
     return _plus("addmv", input, mv(mat, vec), beta, alpha)
 
 
-@function(inplace=True, composite=True)
+@function(takes=NUMBERS + COMPLEX, inplace=True, composite=True)
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
     """beta * input + alpha * bmm(batch1, batch2)."""
     return _plus("baddbmm", input, bmm(batch1, batch2), beta, alpha)
 
 
-@function(inplace=True, composite=True)
+@function(takes=NUMBERS + COMPLEX, inplace=True, composite=True)
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
     """beta * input + alpha * (the sum of the products of the batch)."""
     if batch1.ndim != 3 or batch2.ndim != 3:
@@ -211,7 +212,7 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, a
     return _plus("addbmm", input, contract(batch1, batch2, "bmk,bkn->mn"), beta, alpha)
 
 
-@function(inplace=True, composite=True)
+@function(takes=ALL, inplace=True, composite=True)
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
     """beta * input + alpha * outer(vec1, vec2)."""
     for x, name in ((vec1, "vec1"), (vec2, "vec2")):
@@ -222,7 +223,7 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: 
     return _plus("addr", cast(input, dtype), cast(product, dtype), beta, alpha)
 
 
-@function("ger")
+@function("ger", takes=ALL)
 def outer(input: Tensor, vec2: Tensor) -> Tensor:
     """Every product of an element of each vector."""
     for x, name in ((input, "self"), (vec2, "vec2")):
@@ -231,7 +232,7 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
     return mul(prim.reshape(input, shape=(input.numel(), 1)), vec2)
 
 
-@function(composite=True)
+@function(takes=NUMBERS + COMPLEX, composite=True)
 def inner(input: Tensor, other: Tensor) -> Tensor:
     """Sum of products over the last dimension of both."""
     if input.ndim == 0 or other.ndim == 0:
@@ -244,7 +245,7 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
     return tensordot(input, other, dims=([-1], [-1]))
 
 
-@function(method=False, composite=True)
+@function(to="torch", takes=NUMBERS + COMPLEX, composite=True)
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     """Sum of products over ``dims``: a number of last and first dimensions, or two lists of dimensions."""
     if isinstance(dims, Tensor):
@@ -279,7 +280,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     return contract(a, b, f"{''.join(label_a)},{''.join(label_b)}->{''.join(out)}")
 
 
-@function(composite=True)
+@function(takes=ALL, composite=True)
 def kron(input: Tensor, other: Tensor) -> Tensor:
     """Kronecker product."""
     ndim = max(input.ndim, other.ndim)
@@ -289,7 +290,7 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
     return to_shape(mul(left, right), tuple(n * m for n, m in zip(a, b, strict=True)))
 
 
-@function(method=False, composite=True)
+@function(to="torch", takes=ALL, composite=True)
 def chain_matmul(*matrices: Any) -> Tensor:
     """Product of several matrices in the cheapest order."""
     if len(matrices) == 1 and not isinstance(matrices[0], Tensor):
@@ -320,7 +321,7 @@ def multi_dot(matrices: list[Tensor]) -> Tensor:
     return product(0, count - 1)
 
 
-@function(composite=True)
+@function("linalg.matrix_power", takes=NUMBERS + COMPLEX, composite=True)
 def matrix_power(input: Tensor, n: int) -> Tensor:
     """``input`` multiplied ``n`` times with itself (n >= 0), by squaring."""
     if input.ndim < 2 or input.shape[-1] != input.shape[-2]:
@@ -351,7 +352,7 @@ def identity(like: Tensor) -> Tensor:
     return cast(prim.eq(row, column), like.dtype)
 
 
-@function(composite=True)
+@function(takes=NUMBERS + COMPLEX, composite=True)
 def trace(input: Tensor) -> Tensor:
     """Sum of the diagonal of a matrix."""
     if input.ndim != 2:

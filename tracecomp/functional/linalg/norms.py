@@ -8,9 +8,10 @@ from typing import Any
 
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.dims import Shape, keep_dims, reduce_axes, wrap_dim, wrap_dims
+from tracecomp.functional.dtype_support import ALL, COMPLEX, FLOATS
 from tracecomp.functional.linalg.factors import singular_values
 from tracecomp.functional.promotion import cast, common, not_implemented, with_zero_gradient
-from tracecomp.functional.publish import function, namespaced
+from tracecomp.functional.publish import function
 from tracecomp.functional.reductions.reduction import any_zero, reduced, safe_sqrt
 from tracecomp.functional.shape.shaping import cut_range, movedim, to_shape
 from tracecomp.ir.types import DType, broadcast_shapes, type_word
@@ -37,7 +38,7 @@ def power_norm(x: Tensor, p: float, axes: Shape, keepdim: bool) -> Tensor:
     return prim.where(flat, edge.detach(), root)
 
 
-@namespaced("linalg")
+@function(to="linalg", takes=ALL, composite=True)
 def vector_norm(
     x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None
 ) -> Tensor:
@@ -68,7 +69,7 @@ def _singular_norm(x: Tensor, ord: Any) -> Tensor:
     return (prim.max if ord > 0 else prim.min)(s, axes=axes)
 
 
-@namespaced("linalg")
+@function(to="linalg", composite=True)
 def matrix_norm(
     A: Tensor, ord: Any = "fro", dim: Sequence[int] = (-2, -1), keepdim: bool = False, *, dtype: DType | None = None
 ) -> Tensor:
@@ -101,7 +102,7 @@ def matrix_norm(
     return to_shape(result, keep_dims(x.shape, axes)) if keepdim else result
 
 
-@namespaced("linalg")
+@function(to="linalg", takes=ALL, composite=True)
 def norm_(
     A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None
 ) -> Tensor:
@@ -125,7 +126,7 @@ def norm_(
     return matrix_norm(A, ord, dims, keepdim, dtype=dtype)
 
 
-@function(composite=True)
+@function(takes=ALL, composite=True)
 def norm(
     input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: DType | None = None
 ) -> Tensor:
@@ -149,7 +150,7 @@ def norm(
     return power_norm(x, order, axes, keepdim)
 
 
-@function(inplace=True, composite=True)
+@function(takes=FLOATS, inplace=True, composite=True)
 def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     """Slices along ``dim`` scaled down where their p-norm exceeds ``maxnorm``."""
     if p <= 0:
@@ -191,7 +192,7 @@ def _cross(a: Tensor, b: Tensor, dim: int) -> Tensor:
     return cross_of(prim.expand(x, shape=shape), prim.expand(y, shape=shape), axis)
 
 
-@namespaced("linalg")
+@function(to="linalg", composite=True)
 def cross_(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
     """Cross product of 3-vectors along ``dim``."""
     return _cross(input, other, dim)
@@ -207,7 +208,7 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     return _cross(input, other, dim)
 
 
-@namespaced("linalg")
+@function(to="linalg", takes=FLOATS + COMPLEX, composite=True)
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     """Sum of products along ``dim``, broadcast."""
     a, b = common(x, y)

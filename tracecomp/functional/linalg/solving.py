@@ -6,10 +6,11 @@ import math
 from typing import Any
 
 from tracecomp.eager.tensor import Tensor
+from tracecomp.functional.dtype_support import FLOATS
 from tracecomp.functional.linalg.factors import differentiated, matrices, no_errors
 from tracecomp.functional.linalg.matmul import identity
 from tracecomp.functional.named_results import result_type_named
-from tracecomp.functional.publish import function, namespaced
+from tracecomp.functional.publish import function
 from tracecomp.functional.shape.shaping import matrix_transpose, movedim, to_shape
 from tracecomp.functional.shape.triangles import tril, triu
 from tracecomp.ir.types import broadcast_shapes, int32
@@ -20,7 +21,7 @@ SolveExResult = result_type_named("linalg_solve_ex", "result info")
 TriangularResult = result_type_named("triangular_solve", "solution cloned_coefficient")
 
 
-@function(composite=True)
+@function(takes=FLOATS, composite=True)
 def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False) -> Tensor:
     """X with (L L') X = input, or (U' U) X = input."""
     for x, name in ((input, "b"), (L, "u")):
@@ -79,7 +80,7 @@ def _substituted(a: Tensor, b: Tensor, above: bool, ones: bool = False, turn: bo
     return prim.triangular_solve(a, b, above=above, ones=ones, turn=turn)
 
 
-@namespaced("linalg")
+@function(to="linalg", composite=True)
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     """X with A X = B (or X A = B); ``B`` may be vectors. LinAlgError for singular matrices."""
     vector = B.ndim == 1 or (A.ndim - 1 == B.ndim and tuple(B.shape) == tuple(A.shape[:-1]))
@@ -98,13 +99,13 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     return to_shape(x, tuple(x.shape[:-1])) if vector else x
 
 
-@namespaced("linalg")
+@function(to="linalg", composite=True)
 def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> Any:
     """(solution, info)."""
     return SolveExResult(solve(A, B, left=left), no_errors(A))
 
 
-@namespaced("linalg")
+@function(to="linalg", composite=True)
 def solve_triangular(
     A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> Tensor:
@@ -127,13 +128,13 @@ def triangular_solve(
     return TriangularResult(x, A.clone())
 
 
-@namespaced("linalg")
+@function(to="linalg", composite=True)
 def inv(A: Tensor) -> Tensor:
     """Inverse of square matrices; LinAlgError for singular ones."""
     return prim.matrix_inverse(matrices(A, "linalg.inv", square=True))
 
 
-@namespaced("linalg")
+@function(to="linalg", composite=True)
 def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:
     """(inverse, info)."""
     return InvExResult(inv(A), no_errors(A))
@@ -145,7 +146,7 @@ def inverse(input: Tensor) -> Tensor:
     return inv(input)
 
 
-@namespaced("linalg")
+@function(to="linalg", takes=FLOATS, composite=True)
 def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False) -> Tensor:
     """The solution of A X = B from :func:`lu_factor` of A."""
     b = B if left else matrix_transpose(B)
@@ -174,13 +175,13 @@ def _rows_at(x: Tensor, order: Tensor) -> Tensor:
     return prim.gather(prim.expand(x, shape=shape), places, axis=len(shape) - 2)
 
 
-@function()
+@function(takes=FLOATS)
 def lu_solve_(input: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
     """:func:`linalg.lu_solve` with the right-hand side first."""
     return lu_solve(LU_data, LU_pivots, input)
 
 
-@namespaced("linalg")
+@function(to="linalg", composite=True)
 def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
     """Inverse of the map from the last to the first ``ind`` dimensions."""
     if ind <= 0:
@@ -194,7 +195,7 @@ def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
     return to_shape(inv(to_shape(A, (math.prod(front), math.prod(back)))), (*back, *front))
 
 
-@namespaced("linalg")
+@function(to="linalg", composite=True)
 def tensorsolve(A: Tensor, B: Tensor, dims: Any = None) -> Tensor:
     """X with tensordot(A, X, X.ndim) = B."""
     if dims is not None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from tracecomp.eager.tensor import Tensor, create
 from tracecomp.functional.dims import wrap_dim, wrap_dims
+from tracecomp.functional.dtype_support import ALL, FLOATS
 from tracecomp.functional.elementwise.arithmetic import mul
 from tracecomp.functional.elementwise.logic import truth
 from tracecomp.functional.named_results import CummaxResult, CumminResult
@@ -28,7 +29,7 @@ def _running(name: str, primitive: Any, input: Tensor, dim: int, dtype: DType | 
     return prim.cast(x, dtype=x.dtype) if x.ndim == 0 or x.numel() == 0 else primitive(x, axis=axis)
 
 
-@function(inplace=True)
+@function(takes=ALL, inplace=True)
 def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     """Running sums along ``dim``."""
     return _running("cumsum", prim.cumsum, input, dim, dtype)
@@ -60,7 +61,7 @@ def cummin(input: Tensor, dim: int) -> Any:
     return _extreme(CumminResult, prim.cummin, input, dim)
 
 
-@function(composite=True)
+@function(takes=FLOATS, composite=True)
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     """log of the running sum of exp(x): of exponentials relative to the running maximum, rescaled where it grows."""
     x = as_float(input)
@@ -75,7 +76,7 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     return prim.add(prim.log(total), top)
 
 
-@function(composite=True)
+@function(takes=ALL, composite=True)
 def diff(
     input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None
 ) -> Tensor:
@@ -139,7 +140,7 @@ def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = 1.0, d
     return prim.cumsum(areas, axis=axis)
 
 
-@function(method=False, composite=True)
+@function(to="torch", takes=ALL, composite=True)
 def gradient(
     input: Tensor, *, spacing: Any = 1, dim: int | Sequence[int] | None = None, edge_order: int = 1
 ) -> tuple[Tensor, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from tracecomp.eager.tensor import Tensor, create
 from tracecomp.functional.dims import Shape, keep_dims, one_axis, reduce_axes, wrap_dim
+from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.elementwise import arithmetic, logic
 from tracecomp.functional.named_results import AminmaxResult, MaxResult, MinResult
 from tracecomp.functional.promotion import Number, as_float, cast, not_implemented, operand, rounded, wide
@@ -37,7 +38,7 @@ def _sum_dtype(x: Tensor, dtype: DType | None) -> Tensor:
     return x if x.dtype.differentiable else cast(x, int64)
 
 
-@function()
+@function(takes=ALL)
 def sum(input: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """Sum over ``dim`` (all dimensions by default); integers and bools add up in int64."""
     axes = reduce_axes(dim, input.ndim)
@@ -76,7 +77,7 @@ def _need_float(name: str, x: Tensor, dtype: DType | None) -> Tensor:
     return x
 
 
-@function(composite=True)
+@function(takes=ALL, composite=True)
 def mean(input: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """Mean over ``dim``; RuntimeError for integers without a floating ``dtype``."""
     x = _need_float("mean", input, dtype)
@@ -213,14 +214,14 @@ def _truth_result(x: Tensor, result: Tensor) -> Tensor:
     return cast(result, uint8) if x.dtype is uint8 else result
 
 
-@function()
+@function(takes=ALL)
 def all(input: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
     """Whether every element is nonzero."""
     axes = _truth_axes(dim, input.ndim)
     return _truth_result(input, reduced(prim.all, logic.truth(input), axes, keepdim))
 
 
-@function()
+@function(takes=ALL)
 def any(input: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
     """Whether some element is nonzero."""
     axes = _truth_axes(dim, input.ndim)
@@ -234,13 +235,13 @@ def _truth_axes(dim: Dim, ndim: int) -> Shape:
     return reduce_axes(dim, ndim)
 
 
-@function()
+@function(takes=ALL)
 def count_nonzero(input: Tensor, dim: Dim = None) -> Tensor:
     """How many elements are nonzero."""
     return prim.sum(cast(logic.truth(input), int64), axes=reduce_axes(dim, input.ndim))
 
 
-@function(composite=True)
+@function("special.logsumexp", composite=True)
 def logsumexp(input: Tensor, dim: Dim, keepdim: bool = False) -> Tensor:
     """log(sum(exp(input))) over ``dim``, shifted by the maximum so that it does not overflow."""
     x = as_float(input)
@@ -312,7 +313,7 @@ for _name, _root, _with_mean in (
     _publish_moments(_name, _root, _with_mean)
 
 
-@function(composite=True)
+@function("special.softmax", composite=True)
 def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """exp(x) / sum(exp(x)) along ``dim``."""
     given = input if dtype is None else cast(input, dtype)
@@ -328,7 +329,7 @@ def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     return rounded(prim.mul(powers, prim.div(1.0, total)), given)
 
 
-@function(composite=True)
+@function("special.log_softmax", composite=True)
 def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """log(softmax(x)) along ``dim``, computed without the quotient."""
     given = input if dtype is None else cast(input, dtype)

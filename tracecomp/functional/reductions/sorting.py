@@ -10,6 +10,7 @@ import numpy as np
 from tracecomp.eager.tensor import Tensor, create, wrap
 from tracecomp.functional.creation.creation import array_of
 from tracecomp.functional.dims import keep_dims, one_axis, wrap_dim
+from tracecomp.functional.dtype_support import NUMBERS
 from tracecomp.functional.indexing.indexing import true_positions
 from tracecomp.functional.named_results import (
     KthvalueResult,
@@ -59,7 +60,7 @@ def msort(input: Tensor) -> Tensor:
     return sorted_pair(input, 0)[0]
 
 
-@function(composite=True)
+@function(takes=NUMBERS, composite=True)
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     """The ``k`` largest (or smallest) elements along ``dim``, in order, and their positions."""
     axis = wrap_dim(dim, input.ndim)
@@ -82,7 +83,7 @@ def _at_rank(x: Tensor, axis: int, rank: Any, keepdim: bool) -> tuple[Tensor, Te
     return pick(x, where, axis, keepdim)
 
 
-@function(composite=True)
+@function(takes=NUMBERS, composite=True)
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """The ``k``-th smallest element (counted from 1) along ``dim`` and its position."""
     axis = one_axis(dim, input.ndim, "kthvalue", tuple(input.shape))
@@ -115,13 +116,13 @@ def _median(name: str, result: Any, x: Tensor, dim: int | None, keepdim: bool, s
     return result(*_at_rank(x, axis, _median_rank(x, axis, skip_nan), keepdim))
 
 
-@function(composite=True)
+@function(takes=NUMBERS, composite=True)
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower median; with ``dim``, (values, indices). NaN if there is any."""
     return _median("median", MedianResult, input, dim, keepdim, False)
 
 
-@function(composite=True)
+@function(takes=NUMBERS, composite=True)
 def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower median of what is not NaN; with ``dim``, (values, indices)."""
     return _median("nanmedian", NanmedianResult, input, dim, keepdim, True)
@@ -220,7 +221,7 @@ def nanquantile(
     return _quantile(input, q, dim, keepdim, interpolation, True)
 
 
-@function(method=False, composite=True)
+@function(to="torch", composite=True)
 def searchsorted(
     sorted_sequence: Tensor,
     input: Any,
@@ -265,7 +266,7 @@ def searchsorted(
     return cast(found, int32) if out_int32 else found
 
 
-@function(method=False, composite=True)
+@function(to="torch", takes=NUMBERS, composite=True)
 def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
     """:func:`searchsorted` of ``input`` in 1-d ``boundaries``."""
     if boundaries.ndim != 1:
@@ -273,7 +274,7 @@ def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right:
     return searchsorted(boundaries, input, out_int32=out_int32, right=right)
 
 
-@function(method=False, composite=True)
+@function(to="torch", takes=NUMBERS, composite=True)
 def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
     """Whether each element is among ``test_elements``."""
     a, b = (x if isinstance(x, Tensor) else wrap(np.asarray(x)) for x in (elements, test_elements))
@@ -381,7 +382,7 @@ def unique_consecutive(
     return _packed(input, dim, False, return_inverse, return_counts)
 
 
-@function(method=False, composite=True)
+@function(to="torch", composite=True)
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """Flat positions as one index tensor per dimension of ``shape``."""
     sizes = [int(n) for n in (shape if isinstance(shape, list | tuple) else [shape])]

@@ -7,6 +7,7 @@ from typing import Any
 
 from tracecomp.eager.tensor import Tensor, own
 from tracecomp.functional.dims import wrap_dim
+from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.promotion import cast
 from tracecomp.functional.publish import function
 from tracecomp.functional.shape.joining import chunk, split, split_with_sizes, unbind
@@ -34,7 +35,8 @@ def _publish_copy(name: str, fn: Callable[..., Any], public: str) -> None:
         return tuple(map(own, result)) if isinstance(result, tuple) else own(result)
 
     run.__name__, run.__doc__ = public, f":func:`{name}` as a copy."
-    function(method=public.startswith("unsafe") or public == "narrow_copy")(run)
+    to = "torch Tensor" if public.startswith("unsafe") or public == "narrow_copy" else "torch"
+    function(to=to, takes=ALL)(run)
 
 
 def detach(input: Tensor) -> Tensor:
@@ -42,8 +44,11 @@ def detach(input: Tensor) -> Tensor:
     return input.detach()
 
 
-for _fn in (as_strided, diagonal, expand, narrow, permute, select, split, split_with_sizes, squeeze, t, transpose,
-            unbind, unfold, unsqueeze, view, detach):  # fmt: skip
+_VIEWS: tuple[Callable[..., Any], ...] = (
+    as_strided, diagonal, expand, narrow, permute, select, split, split_with_sizes, squeeze, t, transpose, unbind,
+    unfold, unsqueeze, view, detach,
+)  # fmt: skip
+for _fn in _VIEWS:
     _publish_copy(_fn.__name__, _fn, f"{_fn.__name__}_copy")
 for _fn in (chunk, split, split_with_sizes):
     _publish_copy(_fn.__name__, _fn, f"unsafe_{_fn.__name__}")
@@ -57,7 +62,7 @@ def slice_bounds(extent: int, start: int | None, end: int | None, step: int) -> 
     return a, max(a, b)
 
 
-@function(only_method=True)
+@function(to="Tensor", takes=ALL)
 def slice_(input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:
     """``input[start:end:step]`` along ``dim``, as a view."""
     axis = wrap_dim(dim, input.ndim)
@@ -89,13 +94,13 @@ def _replaced(input: Tensor, src: Tensor, seen: Callable[[Tensor], Tensor], name
     return copy
 
 
-@function(composite=True)
+@function(takes=ALL, composite=True)
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """A copy of ``input`` with ``src`` at ``index`` of ``dim``."""
     return _replaced(input, src, lambda x: select(x, dim, index), "select_scatter")
 
 
-@function(composite=True)
+@function(takes=ALL, composite=True)
 def slice_scatter(
     input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Tensor:
@@ -112,7 +117,7 @@ def slice_scatter(
     )
 
 
-@function(composite=True)
+@function(takes=ALL, composite=True)
 def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """A copy of ``input`` with ``src`` on a diagonal."""
     return _replaced(

@@ -11,6 +11,7 @@ from tracecomp.eager.aliasing import several_views
 from tracecomp.eager.size import Size
 from tracecomp.eager.tensor import Tensor, wrap
 from tracecomp.functional.dims import as_index, as_shape, wrap_dim
+from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.promotion import cast, result_dtype
 from tracecomp.functional.publish import function, publish
 from tracecomp.functional.shape.shaping import cut_range, flatten, select
@@ -36,7 +37,7 @@ def tensor_list(tensors: Any, name: str) -> list[Tensor]:
     return list(tensors)
 
 
-@function("concat", "concatenate", method=False)
+@function("concat", "concatenate", to="torch", takes=ALL)
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Joined along an existing dimension, in the promoted dtype; 1-d empty tensors are skipped."""
     parts = tensor_list(tensors, "cat")
@@ -59,7 +60,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     return prim.concat(*(cast(x, dtype) for x in kept), axis=axis)
 
 
-@function(method=False)
+@function(to="torch", takes=ALL)
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Tensors of one shape joined along a new dimension."""
     parts = tensor_list(tensors, "stack")
@@ -84,33 +85,33 @@ def _at_least(x: Tensor, ndim: int) -> Tensor:
     return prim.reshape(x, shape=shape + (1,) * (ndim - len(shape)))
 
 
-@function(method=False)
+@function(to="torch", takes=ALL)
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
     """Joined along columns (along the only dimension of 1-d tensors)."""
     parts = [_at_least(x, 1) for x in tensor_list(tensors, "hstack")]
     return cat(parts, 0 if parts[0].ndim == 1 else 1)
 
 
-@function("row_stack", method=False)
+@function("row_stack", to="torch", takes=ALL)
 def vstack(tensors: Sequence[Tensor]) -> Tensor:
     """Joined along rows."""
     return cat([_at_least(x, 2) for x in tensor_list(tensors, "vstack")], 0)
 
 
-@function(method=False)
+@function(to="torch", takes=ALL)
 def dstack(tensors: Sequence[Tensor]) -> Tensor:
     """Joined along the third dimension."""
     return cat([_at_least(x, 3) for x in tensor_list(tensors, "dstack")], 2)
 
 
-@function(method=False)
+@function(to="torch", takes=ALL)
 def column_stack(tensors: Sequence[Tensor]) -> Tensor:
     """1-d tensors become columns, then joined along columns."""
     parts = tensor_list(tensors, "column_stack")
     return hstack([prim.reshape(x, shape=(x.numel(), 1)) if x.ndim <= 1 else x for x in parts])
 
 
-@function(method=False)
+@function(to="torch", takes=ALL)
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of a size (the last may be smaller), or of the listed sizes, as views."""
     if not isinstance(split_size_or_sections, int) and not hasattr(split_size_or_sections, "__index__"):
@@ -136,10 +137,10 @@ def _split_method(self: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, 
     return split(self, split_size, dim)
 
 
-publish("split", _split_method, only_method=True)
+publish(_split_method, "Tensor.split")
 
 
-@function()
+@function(takes=ALL)
 def split_with_sizes(tensor: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of the listed sizes, which must add up to the extent, as views."""
     axis, sizes = wrap_dim(dim, tensor.ndim), as_shape((tuple(split_sizes),))
@@ -158,7 +159,7 @@ def split_with_sizes(tensor: Tensor, split_sizes: Sequence[int], dim: int = 0) -
     return several_views(pieces, "SplitWithSizes")
 
 
-@function()
+@function(takes=ALL)
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """At most ``chunks`` pieces of equal size (the last may be smaller), as views."""
     if input.ndim == 0:
@@ -172,7 +173,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     return split(input, size, dim)
 
 
-@function()
+@function(takes=ALL)
 def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """So many pieces of nearly equal size, or pieces cut at the listed indices, as views."""
     if input.ndim == 0:
@@ -214,7 +215,7 @@ def _family(name: str, ndim: int, axis: int, what: str) -> Any:
         return tensor_split(input, where, dim)
 
     run.__name__, run.__doc__ = name, f"Pieces along {what}, as views."
-    return function()(run)
+    return function(takes=ALL)(run)
 
 
 _family("hsplit", 1, 1, "columns")
@@ -222,7 +223,7 @@ _family("vsplit", 2, 0, "rows")
 _family("dsplit", 3, 2, "the third dimension")
 
 
-@function()
+@function(takes=ALL)
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """Every slice along a dimension, without it, as views."""
     if input.ndim == 0:
@@ -231,13 +232,13 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     return several_views((select(input, axis, i) for i in range(input.shape[axis])), "Unbind")
 
 
-@function(method=False)
+@function(to="torch")
 def broadcast_shapes_(*shapes: Any) -> Size:
     """The shape that all broadcast to; RuntimeError when there is none."""
     return Size(broadcast_shapes(*((s,) if isinstance(s, int) else tuple(s) for s in shapes)))
 
 
-@function(method=False)
+@function(to="torch", takes=ALL)
 def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     """Coordinate grids of 1-d tensors; ``indexing`` is ``"ij"`` (default) or ``"xy"``."""
     if len(tensors) == 1 and not isinstance(tensors[0], Tensor):
@@ -266,7 +267,7 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     )
 
 
-@function(method=False)
+@function(to="torch", takes=ALL)
 def cartesian_prod(*tensors: Any) -> Tensor:
     """Every combination of one element of each tensor, as rows."""
     for x in tensors:
@@ -277,7 +278,7 @@ def cartesian_prod(*tensors: Any) -> Tensor:
     return stack([flatten(g) for g in meshgrid(*tensors)], 1)
 
 
-@function(method=False)
+@function(to="torch", takes=ALL)
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
     """Combinations of ``r`` elements of a 1-d tensor, as rows."""
     if input.ndim != 1:

@@ -9,13 +9,14 @@ import numpy as np
 
 from tracecomp.eager.tensor import Tensor, wrap
 from tracecomp.functional.dims import as_shape, wrap_dim, wrap_dims
+from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.publish import function
 from tracecomp.functional.shape.shaping import clone, cut_range, to_shape, transpose
 from tracecomp.ir.types import DType, promote
 from tracecomp.ops.prim import prim
 
 
-@function()
+@function(takes=ALL)
 def tile(input: Tensor, *dims: Any) -> Tensor:
     """Repeated as often as ``dims`` says, missing leading entries being 1."""
     counts = as_shape(dims)
@@ -23,7 +24,7 @@ def tile(input: Tensor, *dims: Any) -> Tensor:
     return repeat(input, counts)
 
 
-@function(only_method=True, composite=True)
+@function(to="Tensor", takes=ALL, composite=True)
 def repeat(input: Tensor, *repeats: Any) -> Tensor:
     """Copies laid side by side along every dimension."""
     counts = as_shape(repeats)
@@ -42,7 +43,7 @@ def repeat(input: Tensor, *repeats: Any) -> Tensor:
     return clone(copied) if np.may_share_memory(copied._data, input._data) else copied
 
 
-@function(composite=True)
+@function(takes=ALL, composite=True)
 def flip(input: Tensor, *dims: Any) -> Tensor:
     """The order of elements reversed along ``dims``, as a copy."""
     if not dims:
@@ -51,7 +52,7 @@ def flip(input: Tensor, *dims: Any) -> Tensor:
     return clone(prim.flip(input, axes=tuple(sorted(axes)) if input.ndim else ()))
 
 
-@function()
+@function(takes=ALL)
 def fliplr(input: Tensor) -> Tensor:
     """Columns reversed."""
     if input.ndim < 2:
@@ -59,7 +60,7 @@ def fliplr(input: Tensor) -> Tensor:
     return flip(input, 1)
 
 
-@function()
+@function(takes=ALL)
 def flipud(input: Tensor) -> Tensor:
     """Rows reversed."""
     if input.ndim < 1:
@@ -67,7 +68,7 @@ def flipud(input: Tensor) -> Tensor:
     return flip(input, 0)
 
 
-@function(composite=True)
+@function(takes=ALL, composite=True)
 def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     """Elements moved around by ``shifts`` along ``dims``; without dims, in the flattened order."""
     shifts = as_shape((shifts,))
@@ -94,7 +95,7 @@ def _roll(x: Tensor, shift: int, axis: int) -> Tensor:
     return prim.concat(cut_range(x, axis, cut, x.shape[axis]), cut_range(x, axis, 0, cut), axis=axis)
 
 
-@function(composite=True)
+@function(takes=ALL, composite=True)
 def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     """Turned by 90 degrees ``k`` times in the plane of ``dims``, from the first towards the second."""
     if len(dims) != 2:
@@ -131,14 +132,14 @@ def _atleast(ndim: int) -> Any:
 
     run.__name__ = f"atleast_{ndim}d"
     run.__doc__ = f"Tensors with dimensions of size 1 added so that each has at least {ndim}."
-    return function(method=False)(run)
+    return function(to="torch", takes=ALL)(run)
 
 
 for _ndim in (1, 2, 3):
     _atleast(_ndim)
 
 
-@function(method=False)
+@function(to="torch", takes=ALL)
 def block_diag(*tensors: Any) -> Tensor:
     """Matrices placed along the diagonal of a matrix of zeros."""
     parts = [x if isinstance(x, Tensor) else wrap(np.asarray(x)) for x in tensors]

@@ -10,6 +10,7 @@ import numpy as np
 
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.dims import as_shape, infer_size, wrap_dim, wrap_dims
+from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.publish import function, publish
 from tracecomp.ir.types import DType, broadcast_shapes, int64
 from tracecomp.ops.prim import prim
@@ -20,13 +21,13 @@ def to_shape(x: Tensor, shape: Sequence[int]) -> Tensor:
     return x if tuple(x.shape) == tuple(shape) else prim.reshape(x, shape=tuple(shape))
 
 
-@function()
+@function(takes=ALL)
 def reshape(input: Tensor, *shape: Any) -> Tensor:
     """The same elements under another shape (one -1 is inferred); a view when strides allow, else a copy."""
     return prim.reshape(input, shape=infer_size(as_shape(shape), input.numel()))
 
 
-@function(only_method=True)
+@function(to="Tensor", takes=ALL)
 def view(input: Tensor, *size: Any, dtype: DType | None = None) -> Tensor:
     """A view under another shape or, with a dtype, of the same bytes. RuntimeError when memory does not allow it.
 
@@ -75,25 +76,25 @@ def _view_dtype(x: Tensor, dtype: DType) -> Tensor:
     return prim.reshape(flat, shape=()) if x.ndim == 0 else flat
 
 
-@function(only_method=True)
+@function(to="Tensor", takes=ALL)
 def view_as(input: Tensor, other: Tensor) -> Tensor:
     """:func:`view` with the shape of ``other``."""
     return view(input, tuple(other.shape))
 
 
-@function(only_method=True)
+@function(to="Tensor", takes=ALL)
 def reshape_as(input: Tensor, other: Tensor) -> Tensor:
     """:func:`reshape` with the shape of ``other``."""
     return reshape(input, tuple(other.shape))
 
 
-@function()
+@function(takes=ALL)
 def ravel(input: Tensor) -> Tensor:
     """All elements in one dimension."""
     return to_shape(input, (input.numel(),))
 
 
-@function()
+@function(takes=ALL)
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Dimensions ``start_dim`` to ``end_dim`` merged into one."""
     first, last = wrap_dim(start_dim, input.ndim), wrap_dim(end_dim, input.ndim)
@@ -107,7 +108,7 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     return prim.reshape(input, shape=(*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :]))
 
 
-@function()
+@function(takes=ALL)
 def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
     """Dimension ``dim`` split into ``sizes`` (one may be -1)."""
     axis, shape = wrap_dim(dim, input.ndim), tuple(input.shape)
@@ -124,7 +125,7 @@ def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
     return prim.reshape(input, shape=(*shape[:axis], *inner, *shape[axis + 1 :]))
 
 
-@function()
+@function(takes=ALL)
 def permute(input: Tensor, *dims: Any) -> Tensor:
     """Dimensions in the given order, as a view."""
     order = as_shape(dims)
@@ -139,7 +140,7 @@ def permute(input: Tensor, *dims: Any) -> Tensor:
         raise RuntimeError(f"permute(): duplicate dims are not allowed. {order}") from None
 
 
-@function("swapaxes", "swapdims")
+@function("swapaxes", "swapdims", takes=ALL)
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Two dimensions swapped, as a view."""
     a, b = wrap_dim(dim0, input.ndim), wrap_dim(dim1, input.ndim)
@@ -149,7 +150,7 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     return prim.permute(input, dims=tuple(order))
 
 
-@function()
+@function(takes=ALL)
 def t(input: Tensor) -> Tensor:
     """The transpose of a tensor of at most two dimensions."""
     if input.ndim > 2:
@@ -157,7 +158,7 @@ def t(input: Tensor) -> Tensor:
     return prim.permute(input, dims=tuple(reversed(range(input.ndim))))
 
 
-@function()
+@function(takes=ALL)
 def adjoint(input: Tensor) -> Tensor:
     """The last two dimensions swapped, and the conjugate of complex tensors."""
     found = matrix_transpose(input, "adjoint()")
@@ -175,13 +176,13 @@ def _reversed(x: Tensor) -> Tensor:
     return prim.permute(x, dims=tuple(reversed(range(x.ndim))))
 
 
-publish("T", property(_reversed, doc="All dimensions reversed."), only_method=True)
-publish("H", property(lambda x: t(x).conj(), doc="The transposed matrix, conjugate if complex."), only_method=True)
-publish("mT", property(matrix_transpose, doc="The last two dimensions swapped."), only_method=True)
-publish("mH", property(adjoint, doc="The last two dimensions swapped, conjugate if complex."), only_method=True)
+publish(property(_reversed, doc="All dimensions reversed."), "Tensor.T")
+publish(property(lambda x: t(x).conj(), doc="The transposed matrix, conjugate if complex."), "Tensor.H")
+publish(property(matrix_transpose, doc="The last two dimensions swapped."), "Tensor.mT")
+publish(property(adjoint, doc="The last two dimensions swapped, conjugate if complex."), "Tensor.mH")
 
 
-@function("moveaxis")
+@function("moveaxis", takes=ALL)
 def movedim(input: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
     """Dimensions ``source`` moved to positions ``destination``, the others in order."""
     src = wrap_dims(as_shape((source,)), input.ndim)
@@ -196,7 +197,7 @@ def movedim(input: Tensor, source: int | Sequence[int], destination: int | Seque
     return prim.permute(input, dims=tuple(place[i] if i in place else next(rest) for i in range(input.ndim)))
 
 
-@function()
+@function(takes=ALL)
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """A dimension of size 1 inserted at ``dim``."""
     axis = wrap_dim(dim, input.ndim + 1)
@@ -204,7 +205,7 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
     return prim.reshape(input, shape=(*shape[:axis], 1, *shape[axis:]))
 
 
-@function()
+@function(takes=ALL)
 def squeeze(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     """Dimensions of size 1 removed: all, or those named."""
     axes = range(input.ndim) if dim is None else wrap_dims(as_shape((dim,)), input.ndim)
@@ -212,7 +213,7 @@ def squeeze(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
     return prim.reshape(input, shape=shape)
 
 
-@function(only_method=True)
+@function(to="Tensor", takes=ALL)
 def expand(input: Tensor, *size: Any, implicit: bool = False) -> Tensor:
     """Repeated along new leading dimensions and dimensions of size 1 (-1 keeps a size), as a view."""
     shape = as_shape(size)
@@ -232,19 +233,19 @@ def expand(input: Tensor, *size: Any, implicit: bool = False) -> Tensor:
     return prim.expand(input, shape=full)
 
 
-@function(only_method=True)
+@function(to="Tensor", takes=ALL)
 def expand_as(input: Tensor, other: Tensor) -> Tensor:
     """:func:`expand` to the shape of ``other``."""
     return expand(input, tuple(other.shape))
 
 
-@function()
+@function(takes=ALL)
 def broadcast_to(input: Tensor, size: Any) -> Tensor:
     """:func:`expand` to ``size``."""
     return expand(input, as_shape((size,)))
 
 
-@function(method=False)
+@function(to="torch", takes=ALL)
 def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
     """All tensors expanded to their common shape."""
     if len(tensors) == 1 and not isinstance(tensors[0], Tensor):
@@ -253,7 +254,7 @@ def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
     return tuple(prim.expand(x, shape=shape) for x in tensors)
 
 
-@function(only_method=True)
+@function(to="Tensor", takes=ALL)
 def sum_to_size(input: Tensor, *size: Any) -> Tensor:
     """Summed so that it has ``size``, which must broadcast to the present shape."""
     shape = as_shape(size)
@@ -279,7 +280,7 @@ def cut_range(x: Tensor, axis: int, start: int, stop: int, step: int = 1) -> Ten
     )
 
 
-@function()
+@function(takes=ALL)
 def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     """``length`` positions of ``dim`` from ``start`` on, as a view."""
     if input.ndim == 0:
@@ -298,7 +299,7 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     return cut_range(input, axis, start, start + length)
 
 
-@function()
+@function(takes=ALL)
 def select(input: Tensor, dim: int, index: int) -> Tensor:
     """The slice at ``index`` of ``dim``, without the dimension, as a view."""
     if input.ndim == 0:
@@ -314,7 +315,7 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
     return prim.reshape(piece, shape=tuple(n for i, n in enumerate(input.shape) if i != axis))
 
 
-@function(composite=True)
+@function(takes=ALL, composite=True)
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """The diagonal of the plane of ``dim1`` and ``dim2``, as the last dimension; a view when the plane is dense."""
     a, b = wrap_dim(dim1, input.ndim), wrap_dim(dim2, input.ndim)
@@ -334,7 +335,7 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
     return cut_range(flat, len(lead), first_column, first_column + (count - 1) * (columns + 1) + 1, columns + 1)
 
 
-@function(only_method=True)
+@function(to="Tensor", takes=ALL)
 def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """Windows of ``size`` every ``step`` positions of ``dimension``; the place in the window is the last dimension."""
     axis = wrap_dim(dimension, input.ndim)
@@ -366,7 +367,7 @@ def row_major(x: Tensor) -> Tensor:
     return copied
 
 
-@function()
+@function(takes=ALL)
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     """A copy; gradients flow through it."""
     return prim.cast(input, dtype=input.dtype)

@@ -12,6 +12,7 @@ from tracecomp.eager.modes import grad_enabled
 from tracecomp.eager.tensor import Tensor, wrap
 from tracecomp.eager.tensor_base import blank, take_fields
 from tracecomp.functional.dims import as_shape
+from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.publish import function, publish
 from tracecomp.functional.shape.shaping import row_major, squeeze, t, transpose, unsqueeze
 from tracecomp.ops.prim import prim
@@ -25,7 +26,7 @@ def strided_positions(size: Sequence[int], stride: Sequence[int], offset: int) -
     return places
 
 
-@function(composite=True)
+@function(takes=ALL, composite=True)
 def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
     """A copy of the elements at the given strides of ``input``'s memory; gradients reach what ``input`` shows."""
     places = _checked_places(input, size, stride, storage_offset)
@@ -66,7 +67,7 @@ def _checked_places(
     return places
 
 
-@function(composite=True)
+@function(takes=ALL, composite=True)
 def as_strided_scatter(
     input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: int | None = None
 ) -> Tensor:
@@ -77,7 +78,7 @@ def as_strided_scatter(
     return prim.reshape(written, shape=tuple(input.shape))
 
 
-@function(only_method=True)
+@function(to="Tensor", takes=ALL)
 def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
     """``input`` in row-major memory; itself when it is already."""
     return row_major(input)
@@ -95,7 +96,7 @@ def _shape_inplace(name: str, fn: Any) -> None:
         return input
 
     run.__name__, run.__doc__ = f"{name}_", f"In-place form of :func:`{name}`."
-    publish(f"{name}_", run, only_method=True)
+    publish(run, f"Tensor.{name}_")
 
 
 for _name, _fn in (("squeeze", squeeze), ("unsqueeze", unsqueeze), ("transpose", transpose), ("t", t),
@@ -103,7 +104,7 @@ for _name, _fn in (("squeeze", squeeze), ("unsqueeze", unsqueeze), ("transpose",
     _shape_inplace(_name, _fn)
 
 
-@function(only_method=True)
+@function(to="Tensor", takes=ALL)
 def resize__(input: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     """Another size over the same elements in row-major order; new elements are zero."""
     shape = as_shape(sizes)
@@ -116,7 +117,7 @@ def resize__(input: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
     return input
 
 
-@function()
+@function(takes=ALL)
 def resize_as__(input: Tensor, other: Tensor, memory_format: Any = None) -> Tensor:
     """:func:`resize_` to the size of ``other``."""
     return resize__(input, tuple(other.shape))

@@ -6,6 +6,7 @@ import math
 
 from tracecomp.eager.tensor import Tensor, create
 from tracecomp.functional.dims import wrap_dim
+from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.promotion import Number, scalar
 from tracecomp.functional.publish import function
 from tracecomp.functional.shape.shaping import movedim, row_major, to_shape
@@ -13,7 +14,7 @@ from tracecomp.ir.types import int64
 from tracecomp.ops.prim import prim
 
 
-@function(composite=True)
+@function(takes=ALL, composite=True)
 def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     """A matrix with a vector on a diagonal, or the diagonal of a matrix."""
     if input.ndim == 1:
@@ -23,7 +24,7 @@ def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {input.ndim}D")
 
 
-@function(composite=True)
+@function(takes=ALL, composite=True)
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """The last dimension spread on a diagonal of two new dimensions."""
     ndim = input.ndim + 1
@@ -45,7 +46,7 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     return movedim(full, (-2, -1), (a, b))
 
 
-@function(composite=True)
+@function(takes=ALL, composite=True)
 def diagflat(input: Tensor, offset: int = 0) -> Tensor:
     """A matrix with the flattened elements on a diagonal."""
     return diag_embed(to_shape(input, (input.numel(),)), offset)
@@ -62,19 +63,19 @@ def _triangle(input: Tensor, diagonal: int, lower: bool, name: str) -> Tensor:
     return prim.where(mask, row_major(input), scalar(0, input.dtype))
 
 
-@function(inplace=True, composite=True)
+@function(takes=ALL, inplace=True, composite=True)
 def tril(input: Tensor, diagonal: int = 0) -> Tensor:
     """The lower triangle of matrices, the rest zero."""
     return _triangle(input, diagonal, True, "tril")
 
 
-@function(inplace=True, composite=True)
+@function(takes=ALL, inplace=True, composite=True)
 def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     """The upper triangle of matrices, the rest zero."""
     return _triangle(input, diagonal, False, "triu")
 
 
-@function(inplace=True)
+@function(takes=ALL, inplace=True)
 def fill_diagonal(input: Tensor, fill_value: Number, wrap: bool = False) -> Tensor:
     """A copy with ``fill_value`` on the main diagonal."""
     if input.ndim < 2:

@@ -7,8 +7,9 @@ from typing import Any
 
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.dims import wrap_dim
+from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.promotion import as_float, cast
-from tracecomp.functional.publish import namespaced
+from tracecomp.functional.publish import function
 from tracecomp.functional.shape.shaping import cut_range
 from tracecomp.ir.types import float32, float64, type_word
 from tracecomp.ops.fourier.fourier import ADJOINT, NORMS
@@ -138,7 +139,7 @@ def _publish(name: str, transform: Transform, forward: bool, doc: str) -> None:
     for fn, suffix, where in ((one, "", "one dimension"), (two, "2", "the last two dimensions"),
                               (several, "n", "several dimensions")):  # fmt: skip
         fn.__name__, fn.__doc__ = name + suffix, f"{doc}, in {where}."
-        namespaced("fft")(fn)
+        function(to="fft", takes=ALL, composite=True)(fn)
 
 
 _publish("fft", _complex, True, "Discrete Fourier transform")

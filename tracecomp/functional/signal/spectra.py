@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 
 from tracecomp.eager.tensor import Tensor, create
+from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.promotion import cast
 from tracecomp.functional.publish import function
 from tracecomp.functional.shape.joining import cat
@@ -91,7 +92,7 @@ def _check_complex_result(input: Tensor, window: Tensor | None, return_complex: 
     return return_complex
 
 
-@function(composite=True)
+@function(takes=ALL, composite=True)
 def stft(
     input: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None,
     window: Tensor | None = None, center: bool = True, pad_mode: str = "reflect", normalized: bool = False,
@@ -128,7 +129,7 @@ def _spectrum(frames: Tensor, onesided: bool | None, norm: str) -> Tensor:
     return prim.fft_r2c(frames, axes=(2,), norm=norm)
 
 
-@function(composite=True)
+@function(takes=ALL, composite=True)
 def istft(
     input: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None,
     window: Tensor | None = None, center: bool = True, normalized: bool = False, onesided: bool | None = None,

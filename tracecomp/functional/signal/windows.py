@@ -10,8 +10,9 @@ from tracecomp.eager.device import strided
 from tracecomp.eager.tensor import Tensor, create
 from tracecomp.functional.creation.creation import constant, finish
 from tracecomp.functional.default_dtype import default_dtype
+from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.promotion import cast
-from tracecomp.functional.publish import function, namespaced
+from tracecomp.functional.publish import function
 from tracecomp.functional.shape.rearranging import roll
 from tracecomp.functional.special.bessel import i0
 from tracecomp.ir.types import DType, float32, float64, int64
@@ -57,7 +58,7 @@ def _published(name: str, coefficients: Sequence[float]) -> None:
         return finish(_cosines(M, coefficients, sym, kind), requires_grad, device)
 
     run.__name__, run.__doc__ = name, f"{name.capitalize()} window of ``M`` points, periodic unless ``sym``."
-    namespaced("windows")(run)
+    function(to="signal.windows", composite=True)(run)
 
 
 for _name, _coefficients in (
@@ -67,7 +68,7 @@ for _name, _coefficients in (
     _published(_name, _coefficients)
 
 
-@namespaced("windows")
+@function(to="signal.windows", composite=True)
 def hamming(
     M: int, *, alpha: float = 0.54, sym: bool = True, dtype: DType | None = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False,
@@ -78,7 +79,7 @@ def hamming(
     )
 
 
-@namespaced("windows")
+@function(to="signal.windows", composite=True)
 def general_hamming(
     M: int, *, alpha: float = 0.54, sym: bool = True, dtype: DType | None = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False,
@@ -88,7 +89,7 @@ def general_hamming(
     return finish(_cosines(M, (alpha, 1 - alpha), sym, kind), requires_grad, device)
 
 
-@namespaced("windows")
+@function(to="signal.windows", composite=True)
 def general_cosine(
     M: int, *, a: Sequence[float], sym: bool = True, dtype: DType | None = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False,
@@ -111,7 +112,7 @@ def _shaped(M: int, sym: bool, dtype: DType, shape: Any) -> Tensor:
     return cast(shape(n, length), dtype)
 
 
-@namespaced("windows")
+@function(to="signal.windows", composite=True)
 def bartlett(
     M: int, *, sym: bool = True, dtype: DType | None = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False,
@@ -124,7 +125,7 @@ def bartlett(
     return finish(_shaped(M, sym, _check("bartlett", M, dtype, layout), shape), requires_grad, device)
 
 
-@namespaced("windows")
+@function(to="signal.windows", composite=True)
 def cosine(
     M: int, *, sym: bool = True, dtype: DType | None = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False,
@@ -138,7 +139,7 @@ def cosine(
     return finish(cast(wave, kind), requires_grad, device)
 
 
-@namespaced("windows")
+@function(to="signal.windows", composite=True)
 def exponential(
     M: int, *, center: float | None = None, tau: float = 1.0, sym: bool = True, dtype: DType | None = None,
     layout: Any = None, device: Any = None, requires_grad: bool = False,
@@ -157,7 +158,7 @@ def exponential(
     return finish(_shaped(M, sym, kind, shape), requires_grad, device)
 
 
-@namespaced("windows")
+@function(to="signal.windows", composite=True)
 def gaussian(
     M: int, *, std: float = 1.0, sym: bool = True, dtype: DType | None = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False,
@@ -174,7 +175,7 @@ def gaussian(
     return finish(_shaped(M, sym, kind, shape), requires_grad, device)
 
 
-@namespaced("windows")
+@function(to="signal.windows", composite=True)
 def kaiser(
     M: int, *, beta: float = 12.0, sym: bool = True, dtype: DType | None = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False,
@@ -205,7 +206,7 @@ def _older(name: str, coefficients: Sequence[float] | None) -> None:
         return finish(_cosines(window_length, coefficients, not periodic, kind), requires_grad, device)
 
     run.__name__, run.__doc__ = f"{name}_window", f"{name.capitalize()} window, symmetric unless ``periodic``."
-    function(method=False)(run)
+    function(to="torch")(run)
 
 
 for _name, _older_coefficients in (("hann", (0.5, 0.5)), ("hamming", (0.54, 0.46)), ("blackman", (0.42, 0.5, 0.08)),
@@ -213,7 +214,7 @@ for _name, _older_coefficients in (("hann", (0.5, 0.5)), ("hamming", (0.54, 0.46
     _older(_name, _older_coefficients)
 
 
-@function(method=False)
+@function(to="torch")
 def kaiser_window(
     window_length: int, periodic: bool = True, beta: float = 12.0, *, dtype: DType | None = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False,
@@ -228,13 +229,13 @@ def _halves(input: Tensor, dim: Any, sign: int) -> Tensor:
     return roll(input, [n // 2 if sign > 0 else -(n // 2) for n in sizes], dims) if dims else input.clone()
 
 
-@namespaced("fft")
+@function(to="fft", takes=ALL, composite=True)
 def fftshift(input: Tensor, dim: Any = None) -> Tensor:
     """The zero frequency moved to the middle."""
     return _halves(input, dim, 1)
 
 
-@namespaced("fft")
+@function(to="fft", takes=ALL, composite=True)
 def ifftshift(input: Tensor, dim: Any = None) -> Tensor:
     """The inverse of :func:`fftshift`."""
     return _halves(input, dim, -1)
@@ -247,13 +248,13 @@ def _frequencies(n: int, d: float, count: int, dtype: DType | None, wrapped: boo
     return prim.mul(cast(place, dtype or default_dtype()), 1.0 / (n * d))
 
 
-@namespaced("fft")
+@function(to="fft", composite=True)
 def fftfreq(n: int, d: float = 1.0, *, dtype: DType | None = None, requires_grad: bool = False) -> Tensor:
     """Frequencies of a transform of ``n`` samples at distance ``d``."""
     return finish(_frequencies(n, d, n, dtype, True), requires_grad)
 
 
-@namespaced("fft")
+@function(to="fft", composite=True)
 def rfftfreq(n: int, d: float = 1.0, *, dtype: DType | None = None, requires_grad: bool = False) -> Tensor:
     """The non-negative frequencies of :func:`fftfreq`."""
     return finish(_frequencies(n, d, n // 2 + 1, dtype, False), requires_grad)

@@ -8,7 +8,7 @@ from typing import Any
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.elementwise.pointwise import magnitude
 from tracecomp.functional.promotion import as_float
-from tracecomp.functional.publish import function, namespaced, share
+from tracecomp.functional.publish import function
 from tracecomp.functional.special import tables
 from tracecomp.functional.special.series import chebyshev, polynomial
 from tracecomp.ops.prim import prim
@@ -39,13 +39,13 @@ def _modified_i(size: Tensor, order: int, scaled: bool) -> Tensor:
     return prim.where(small, near, prim.mul(far, prim.exp(high)))
 
 
-@function(inplace=True, composite=True)
+@function("special.i0", "special.modified_bessel_i0", inplace=True, composite=True)
 def i0(input: Tensor) -> Tensor:
     """Modified Bessel function of the first kind, order 0."""
     return _modified_i(magnitude(as_float(input)), 0, False)
 
 
-@namespaced("special")
+@function(to="special", composite=True)
 def i0e(input: Tensor) -> Tensor:
     """exp(-|x|) i0(x)."""
     return _modified_i(prim.abs(as_float(input)), 0, True)
@@ -55,23 +55,20 @@ def _odd(value: Tensor, x: Tensor) -> Tensor:
     return prim.where(prim.lt(x, 0.0), prim.neg(value), value)
 
 
-@namespaced("special")
+@function("special.modified_bessel_i1", to="special", composite=True)
 def i1(input: Tensor) -> Tensor:
     """Modified Bessel function of the first kind, order 1."""
     x = as_float(input)
     return _odd(_modified_i(magnitude(x), 1, False), x)
 
 
-@namespaced("special")
+@function(to="special", composite=True)
 def i1e(input: Tensor) -> Tensor:
     """exp(-|x|) i1(x)."""
     x = as_float(input)
     return _odd(_modified_i(magnitude(x), 1, True), x)
 
 
-share("special", "i0", i0)
-share("special", "modified_bessel_i0", i0)
-share("special", "modified_bessel_i1", i1)
 
 
 def _square_argument(x: Tensor, limit: float) -> Tensor:
@@ -144,7 +141,7 @@ def _publish(name: str, fn: Any, doc: str, *settings: Any) -> None:
         return result
 
     run.__name__, run.__doc__ = name, doc
-    namespaced("special")(run)
+    function(to="special", composite=True)(run)
 
 
 for _order in (0, 1):
@@ -155,7 +152,7 @@ for _order in (0, 1):
     _publish(f"scaled_modified_bessel_k{_order}", _third_kind, f"{_doc}, times exp(x).", _order, True)
 
 
-@namespaced("special")
+@function(to="special", composite=True)
 def spherical_bessel_j0(input: Tensor) -> Tensor:
     """sin(x) / x, 1 at 0."""
     x = as_float(input)
@@ -171,7 +168,7 @@ def spherical_bessel_j0(input: Tensor) -> Tensor:
     return prim.where(small, near, far)
 
 
-@namespaced("special")
+@function(to="special", composite=True)
 def airy_ai(input: Tensor) -> Tensor:
     """Airy function Ai."""
     x = as_float(input)

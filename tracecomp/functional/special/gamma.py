@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from tracecomp.eager.tensor import Tensor, create
+from tracecomp.functional.dtype_support import NUMBERS
 from tracecomp.functional.elementwise.arithmetic import two
 from tracecomp.functional.promotion import (
     Operand,
@@ -15,7 +16,7 @@ from tracecomp.functional.promotion import (
     common_float,
     not_implemented,
 )
-from tracecomp.functional.publish import function, namespaced
+from tracecomp.functional.publish import function
 from tracecomp.ops.elementwise_unary import trigamma
 from tracecomp.ops.prim import prim
 
@@ -68,7 +69,7 @@ def zeta_of(s: Any, q: Tensor) -> Tensor:
     return body if total is None else prim.add(body, total)
 
 
-@namespaced("special")
+@function(to="special", composite=True)
 def zeta(input: Operand, other: Operand) -> Tensor:
     """Hurwitz zeta function of exponent ``input`` at ``other``."""
     s, q = common_float(*two("zeta", input, other))
@@ -96,7 +97,7 @@ def polygamma_of(n: int, x: Tensor) -> Tensor:
     return prim.where(whole, math.copysign(math.inf, factor), value)
 
 
-@function(inplace=True, composite=True)
+@function("special.polygamma", inplace=True, composite=True)
 def polygamma(input: Any, other: Any) -> Tensor:
     """The n-th derivative of digamma: ``polygamma(n, x)`` or ``x.polygamma(n)``."""
     n, x = (other, input) if isinstance(input, Tensor) else (input, other)
@@ -107,7 +108,7 @@ def polygamma(input: Any, other: Any) -> Tensor:
     return polygamma_of(n, as_float(x))
 
 
-@function("multigammaln", inplace=True, composite=True)
+@function("multigammaln", "special.multigammaln", takes=NUMBERS, inplace=True, composite=True)
 def mvlgamma(input: Tensor, p: int) -> Tensor:
     """log of the multivariate gamma function of dimension ``p``."""
     if p < 1:
@@ -179,13 +180,13 @@ def _gamma_edges(a: Tensor, x: Tensor, upper: bool) -> Tensor:
     return prim.where(bad, math.nan, edge)
 
 
-@function("gammainc", inplace=True, composite=True)
+@function("gammainc", "special.gammainc", inplace=True, composite=True)
 def igamma(input: Tensor, other: Tensor) -> Tensor:
     """Lower regularised incomplete gamma function."""
     return _incomplete_gamma("igamma", input, other, False)
 
 
-@function("gammaincc", inplace=True, composite=True)
+@function("gammaincc", "special.gammaincc", inplace=True, composite=True)
 def igammac(input: Tensor, other: Tensor) -> Tensor:
     """Upper regularised incomplete gamma function."""
     return _incomplete_gamma("igammac", input, other, True)

@@ -8,7 +8,7 @@ from typing import Any
 from tracecomp.eager.tensor import Tensor, create
 from tracecomp.functional.elementwise.arithmetic import two
 from tracecomp.functional.promotion import common_float
-from tracecomp.functional.publish import namespaced
+from tracecomp.functional.publish import function
 from tracecomp.ops.prim import prim
 
 Start = Callable[[Tensor], Tensor]
@@ -73,7 +73,7 @@ def _publish(name: str, first: Start, step: Step, shifted: bool) -> None:
 
     run.__name__ = name
     run.__doc__ = f"{name.replace('_', ' ').capitalize()} of degree ``n`` at ``input``; 0 for negative degrees."
-    namespaced("special")(run)
+    function(to="special", composite=True)(run)
 
 
 for _name, (_first, _step) in _FAMILIES.items():

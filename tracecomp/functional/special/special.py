@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from tracecomp.eager.tensor import Tensor, create
-from tracecomp.functional.elementwise import pointwise
 from tracecomp.functional.elementwise.arithmetic import two
+from tracecomp.functional.elementwise.pointwise import magnitude
 from tracecomp.functional.named_results import FrexpResult
 from tracecomp.functional.promotion import (
     Operand,
@@ -19,9 +19,7 @@ from tracecomp.functional.promotion import (
     not_implemented,
     scalar,
 )
-from tracecomp.functional.publish import PUBLIC, function, namespaced, share
-from tracecomp.functional.reductions import reduction
-from tracecomp.functional.special import gamma
+from tracecomp.functional.publish import function
 from tracecomp.functional.special.series import polynomial
 from tracecomp.functional.special.tables import ERFCX, NDTRI
 from tracecomp.ir.types import int32
@@ -68,19 +66,19 @@ def _scaled_log(name: str, input: Operand, other: Operand, log: Any, safe: float
     return _zero_times(a, b, log, safe)
 
 
-@function(inplace=True, composite=True)
+@function("special.xlogy", inplace=True, composite=True)
 def xlogy(input: Operand, other: Operand) -> Tensor:
     """input * log(other), zero where ``input`` is zero."""
     return _scaled_log("xlogy", input, other, prim.log, 1.0)
 
 
-@namespaced("special")
+@function(to="special", composite=True)
 def xlog1py(input: Operand, other: Operand) -> Tensor:
     """input * log1p(other), zero where ``input`` is zero."""
     return _scaled_log("xlog1py", input, other, prim.log1p, 0.0)
 
 
-@namespaced("special")
+@function(to="special", composite=True)
 def entr(input: Tensor) -> Tensor:
     """-x log(x), 0 at 0, -inf below."""
     x = as_float(input)
@@ -91,7 +89,7 @@ def entr(input: Tensor) -> Tensor:
     return prim.where(positive, value, rest)
 
 
-@function(inplace=True, composite=True)
+@function("special.sinc", inplace=True, composite=True)
 def sinc(input: Tensor) -> Tensor:
     """sin(pi x) / (pi x), 1 at 0."""
     x = as_float(input)
@@ -102,7 +100,7 @@ def sinc(input: Tensor) -> Tensor:
 
 def erfcx_of(x: Tensor) -> Tensor:
     """exp(x^2) erfc(x): a polynomial in (x - 3.75) / (x + 3.75) for x >= 0, reflected below."""
-    size = pointwise.magnitude(x)
+    size = magnitude(x)
     bounded = prim.minimum(size, 1e30)
     t = prim.div(prim.sub(bounded, 3.75), prim.add(bounded, 3.75))
     right = prim.div(polynomial(t, ERFCX), prim.add(prim.mul(size, 2.0), 1.0))
@@ -112,7 +110,7 @@ def erfcx_of(x: Tensor) -> Tensor:
     return prim.where(negative, left, right)
 
 
-@namespaced("special")
+@function(to="special", composite=True)
 def erfcx(input: Tensor) -> Tensor:
     """exp(x^2) erfc(x)."""
     return erfcx_of(as_float(input))
@@ -121,7 +119,7 @@ def erfcx(input: Tensor) -> Tensor:
 _ROOT_HALF = math.sqrt(0.5)
 
 
-@namespaced("special")
+@function(to="special", composite=True)
 def ndtr(input: Tensor) -> Tensor:
     """Distribution function of the standard normal."""
     return prim.mul(prim.erfc(prim.mul(as_float(input), -_ROOT_HALF)), 0.5)
@@ -136,13 +134,13 @@ def _log_ndtr(x: Tensor) -> Tensor:
     return prim.where(low, tail, prim.log1p(prim.mul(prim.erfc(body_x), -0.5)))
 
 
-@namespaced("special")
+@function(to="special", composite=True)
 def log_ndtr(input: Tensor) -> Tensor:
     """log of the distribution function of the standard normal, also far in the lower tail."""
     return _log_ndtr(as_float(input))
 
 
-@namespaced("special")
+@function(to="special", composite=True)
 def ndtri(input: Tensor) -> Tensor:
     """The inverse of :func:`ndtr`: by erfinv near 1/2, beyond by a polynomial of the root of the logarithm."""
     p = as_float(input)
@@ -227,14 +225,3 @@ def lcm(input: Tensor, other: Tensor) -> Tensor:
     divisor, a, b = _euclid(input, other, "lcm")
     safe = prim.where(prim.eq(divisor, 0), 1, divisor)
     return prim.abs(prim.mul(prim.floor_divide(a, safe), b))
-
-
-assert gamma and pointwise and reduction  # they publish the names shared here
-for _name, _public in (
-    ("exp2", "exp2"), ("expm1", "expm1"), ("erf", "erf"), ("erfc", "erfc"), ("erfinv", "erfinv"), ("sigmoid", "expit"),
-    ("logit", "logit"), ("digamma", "digamma"), ("digamma", "psi"), ("lgamma", "gammaln"), ("log1p", "log1p"),
-    ("round", "round"), ("sinc", "sinc"), ("logsumexp", "logsumexp"), ("softmax", "softmax"), ("xlogy", "xlogy"),
-    ("log_softmax", "log_softmax"), ("polygamma", "polygamma"), ("mvlgamma", "multigammaln"), ("igamma", "gammainc"),
-    ("igammac", "gammaincc"),
-):  # fmt: skip
-    share("special", _public, PUBLIC[_name])

@@ -10,10 +10,10 @@ from tracecomp.eager.aliasing import before_write
 from tracecomp.eager.modes import scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.functional.autocast import casts
+from tracecomp.functional.dtype_support import ALL, FLOATS, NUMBERS
 from tracecomp.functional.elementwise.pointwise import magnitude
 from tracecomp.functional.promotion import rounded, wide
-from tracecomp.functional.publish import store_inplace
+from tracecomp.functional.publish import function, store_inplace
 
 _SQRT_HALF = math.sqrt(0.5)
 _SQRT_2_OVER_PI = math.sqrt(2.0 / math.pi)
@@ -30,26 +30,25 @@ def operand(input: Tensor, inplace: bool) -> Tensor:
     return wide(before_write(input, ()) if inplace else input)
 
 
+@function(to="nn.functional")
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """``max(x, 0)`` elementwise."""
     return input.relu_() if inplace else input.relu()
 
 
-def relu_(input: Tensor) -> Tensor:
-    """In-place form of ``relu``."""
-    return relu(input, inplace=True)
-
-
+@function(to="nn.functional", takes=ALL)
 def sigmoid(input: Tensor) -> Tensor:
     """``1 / (1 + exp(-x))`` elementwise."""
     return input.sigmoid()
 
 
+@function(to="nn.functional", takes=ALL)
 def tanh(input: Tensor) -> Tensor:
     """Hyperbolic tangent elementwise."""
     return input.tanh()
 
 
+@function(to="nn.functional", takes=NUMBERS)
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
     """``x`` limited to ``[min_val, max_val]``; the gradient is 0 on and outside the limits."""
     if min_val > max_val:
@@ -60,23 +59,26 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace
     return finish(input, T.where(input >= max_val, max_val, low), inplace)
 
 
+@function(to="nn.functional", takes=NUMBERS)
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     """``min(max(x, 0), 6)`` elementwise."""
     return hardtanh(input, 0.0, 6.0, inplace)
 
 
+@function(to="nn.functional torch", takes=NUMBERS)
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """``x`` where it is greater than ``threshold``, else ``value``."""
     return finish(input, T.where(input <= threshold, value, input), inplace)
 
 
+@function(to="nn.functional", takes=FLOATS)
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """``x`` where positive, else ``negative_slope * x``."""
     x = operand(input, inplace)
     return finish(input, T.where(x > 0, x, x * negative_slope), inplace)
 
 
-@casts
+@function(to="nn.functional torch", takes=FLOATS)
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """``leaky_relu`` with a learnt slope: one, or one per channel (dimension 1).
 
@@ -102,6 +104,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     return rounded(T.where(x > 0, x, x * wide(weight)), input)
 
 
+@function(to="nn.functional torch", takes=FLOATS)
 def rrelu(
     input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False
 ) -> Tensor:
@@ -115,6 +118,7 @@ def rrelu(
     return finish(input, T.where(x > 0, x, x * slope), inplace)
 
 
+@function(to="nn.functional", takes=FLOATS)
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """``x`` where positive, else ``alpha * (exp(x) - 1)``."""
     return finish(input, _elu(operand(input, inplace), alpha, 1.0), inplace)
@@ -130,12 +134,14 @@ def _elu(input: Tensor, alpha: float, scale: float, input_scale: float = 1.0) ->
     return T.where(positive, above, below.expm1() * (alpha * scale))
 
 
+@function(to="nn.functional torch", takes=FLOATS)
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """Scaled ELU (Klambauer et al. 2017)."""
     x = operand(input, inplace)
     return finish(input, _elu(x, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946), inplace)
 
 
+@function(to="nn.functional torch", takes=FLOATS)
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """``max(0, x) + min(0, alpha * (exp(x / alpha) - 1))``; RuntimeError if ``alpha`` is 0."""
     if alpha == 0:
@@ -143,6 +149,7 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     return finish(input, _elu(operand(input, inplace), alpha, 1.0, 1.0 / alpha), inplace)
 
 
+@function(to="nn.functional", takes=FLOATS)
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     """``x * Phi(x)``, by erf or (``approximate="tanh"``) by the tanh formula of Hendrycks and Gimpel 2016."""
     with scope("gelu"):
@@ -155,18 +162,21 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
         return rounded(x * 0.5 * ((x * _SQRT_HALF).erf() + 1.0), input)
 
 
+@function(to="nn.functional", takes=FLOATS)
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """``x * sigmoid(x)``."""
     x = operand(input, inplace)
     return finish(input, x * x.sigmoid(), inplace)
 
 
+@function(to="nn.functional", takes=FLOATS)
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """``x * tanh(softplus(x))``."""
     x = operand(input, inplace)
     return finish(input, x * softplus(x).tanh(), inplace)
 
 
+@function(to="nn.functional", takes=FLOATS)
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """``log(1 + exp(beta * x)) / beta``; ``x`` itself where ``beta * x > threshold``."""
     x = wide(input)
@@ -176,24 +186,28 @@ def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tenso
     return rounded(T.where(linear, x, smooth / beta if beta != 1 else smooth), input)
 
 
+@function(to="nn.functional", takes=FLOATS)
 def logsigmoid(input: Tensor) -> Tensor:
     """``log(sigmoid(x))`` without overflow: ``min(x, 0) - log1p(exp(-|x|))``."""
     x = wide(input)
     return rounded(T.where(x < 0, x, 0.0) - (-magnitude(x)).exp().log1p(), input)
 
 
+@function(to="nn.functional")
 def softsign(input: Tensor) -> Tensor:
     """``x / (1 + |x|)``."""
     x = wide(input)
     return rounded(x / (x.abs() + 1), input)
 
 
+@function(to="nn.functional")
 def tanhshrink(input: Tensor) -> Tensor:
     """``x - tanh(x)``."""
     x = wide(input)
     return rounded(x - x.tanh(), input)
 
 
+@function(to="nn.functional", takes=FLOATS)
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """``x`` moved towards 0 by ``lambd``; RuntimeError if ``lambd`` is negative."""
     if lambd < 0:
@@ -201,22 +215,26 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     return T.where(input > lambd, input - lambd, T.where(input < -lambd, input + lambd, input * 0.0))
 
 
+@function(to="nn.functional torch", takes=FLOATS)
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """``x``, or 0 where ``|x| <= lambd``."""
     return T.where((input >= -lambd) & (input <= lambd), 0.0, input)
 
 
+@function(to="nn.functional", takes=FLOATS)
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """``min(max(x + 3, 0), 6) / 6``."""
     return finish(input, relu6(operand(input, inplace) + 3.0) / 6.0, inplace)
 
 
+@function(to="nn.functional", takes=FLOATS)
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """``x * min(max(x + 3, 0), 6) / 6``."""
     x = operand(input, inplace)
     return finish(input, x * relu6(x + 3.0) / 6.0, inplace)
 
 
+@function(to="nn.functional", takes=FLOATS)
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """First half times sigmoid of the second half along ``dim``; RuntimeError if it cannot be halved."""
     if input.ndim == 0:
@@ -235,21 +253,25 @@ def _softmax_dim(dim: int | None, ndim: int) -> int:
     return 0 if ndim in (0, 1, 3) else 1
 
 
+@function(to="nn.functional")
 def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """``exp(x)`` over its sum along ``dim``."""
     return T.softmax(input, _softmax_dim(dim, input.ndim), dtype=dtype)
 
 
+@function(to="nn.functional")
 def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """Logarithm of ``softmax``."""
     return T.log_softmax(input, _softmax_dim(dim, input.ndim), dtype=dtype)
 
 
+@function(to="nn.functional")
 def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """``softmax`` of ``-x``."""
     return softmax(-input, dim, dtype=dtype)
 
 
+@function(to="nn.functional")
 def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
     """A sample of the Gumbel-softmax distribution (Jang et al. 2017); one-hot with a soft gradient if ``hard``."""
     noise = -T.empty_like(logits).exponential_().log()
@@ -261,25 +283,26 @@ def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: floa
     return one_hot - soft.detach() + soft
 
 
+@function(to="nn.functional")
 def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Tensor | None = None) -> Tensor:
     """``x`` over its p-norm along ``dim``, the norm at least ``eps``."""
     norm = T.norm(input, p, dim, keepdim=True).clamp_min(eps)
     return T.div(input, norm.expand_as(input), out=out)
 
 
-def _in_place(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def _publish_in_place(fn: Callable[..., Tensor], to: str) -> None:
+    """Publish the function that overwrites its first operand: that is what ``inplace=True`` asks ``fn`` for."""
+
     def run(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        return function(input, *args, **kwargs, inplace=True)
+        return fn(input, *args, **kwargs, inplace=True)
 
-    run.__name__ = run.__qualname__ = function.__name__ + "_"
-    run.__doc__ = f"In-place form of ``{function.__name__}``."
-    return run
+    run.__name__, run.__doc__ = fn.__name__ + "__", f"In-place form of ``{fn.__name__}``."
+    function(to=to)(run)
 
 
-threshold_ = _in_place(threshold)
-hardtanh_ = _in_place(hardtanh)
-leaky_relu_ = _in_place(leaky_relu)
-rrelu_ = _in_place(rrelu)
-elu_ = _in_place(elu)
-selu_ = _in_place(selu)
-celu_ = _in_place(celu)
+_HERE: tuple[Callable[..., Tensor], ...] = (hardtanh, elu, leaky_relu, relu)
+_IN_TORCH: tuple[Callable[..., Tensor], ...] = (threshold, rrelu, selu, celu)
+for _fn in _HERE:
+    _publish_in_place(_fn, "nn.functional")
+for _fn in _IN_TORCH:
+    _publish_in_place(_fn, "nn.functional torch")

@@ -8,6 +8,8 @@ from typing import Any
 from tracecomp.eager.modes import scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
+from tracecomp.functional.dtype_support import FLOATS
+from tracecomp.functional.publish import function
 from tracecomp.ir.types import int64
 from tracecomp.nn.functional.conv import batched, ntuple
 from tracecomp.nn.functional.pooling import avg_pool, divisor, lowest, max_pool, pick_max
@@ -131,31 +133,37 @@ def _max_of_regions(x: Tensor, starts: list[list[int]], ends: list[list[int]]) -
     return top, T.take_along_dim(places, place.unsqueeze(lead), lead).squeeze(lead)
 
 
+@function(to="nn.functional torch", takes=FLOATS)
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
     """(N, C, L) -> (N, C, output_size)."""
     return adaptive_avg_pool(1, input, output_size)
 
 
+@function(to="nn.functional", takes=FLOATS)
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     """(N, C, H, W) -> (N, C, *output_size); None keeps an axis."""
     return adaptive_avg_pool(2, input, output_size)
 
 
+@function(to="nn.functional", takes=FLOATS)
 def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     """(N, C, D, H, W) -> (N, C, *output_size); None keeps an axis."""
     return adaptive_avg_pool(3, input, output_size)
 
 
+@function(to="nn.functional torch", takes=FLOATS)
 def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """(N, C, L) -> (N, C, output_size)."""
     return adaptive_max_pool(1, input, output_size, return_indices)
 
 
+@function(to="nn.functional", takes=FLOATS)
 def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """(N, C, H, W) -> (N, C, *output_size); None keeps an axis."""
     return adaptive_max_pool(2, input, output_size, return_indices)
 
 
+@function(to="nn.functional", takes=FLOATS)
 def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """(N, C, D, H, W) -> (N, C, *output_size); None keeps an axis."""
     return adaptive_max_pool(3, input, output_size, return_indices)
@@ -210,6 +218,7 @@ def _fractional_planes(x: Tensor, samples: Tensor, kernel: Ints, size: Ints) -> 
     return T.stack(tops).reshape(*shape), T.stack(places).reshape(*shape)
 
 
+@function(to="nn.functional")
 def fractional_max_pool2d(
     input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False,
     _random_samples: Tensor | None = None,
@@ -218,6 +227,7 @@ def fractional_max_pool2d(
     return fractional_max_pool(2, input, kernel_size, output_size, output_ratio, return_indices, _random_samples)
 
 
+@function(to="nn.functional")
 def fractional_max_pool3d(
     input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False,
     _random_samples: Tensor | None = None,
@@ -258,6 +268,7 @@ def max_unpool(
     return result.squeeze(0) if single else result
 
 
+@function(to="nn.functional", takes=FLOATS)
 def max_unpool1d(
     input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
 ) -> Tensor:
@@ -265,6 +276,7 @@ def max_unpool1d(
     return max_unpool(1, input, indices, kernel_size, stride, padding, output_size)
 
 
+@function(to="nn.functional", takes=FLOATS)
 def max_unpool2d(
     input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
 ) -> Tensor:
@@ -272,6 +284,7 @@ def max_unpool2d(
     return max_unpool(2, input, indices, kernel_size, stride, padding, output_size)
 
 
+@function(to="nn.functional", takes=FLOATS)
 def max_unpool3d(
     input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
 ) -> Tensor:

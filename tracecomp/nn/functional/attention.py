@@ -8,12 +8,12 @@ from typing import Any
 from tracecomp.eager.modes import scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.functional.autocast import casts
+from tracecomp.functional.publish import function
 from tracecomp.ir.types import bool_
 from tracecomp.nn.functional.linear import dropout, linear
 
 
-@casts
+@function(to="nn.functional")
 def scaled_dot_product_attention(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
     is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
@@ -68,6 +68,7 @@ def _float_mask(mask: Tensor | None, like: Tensor) -> Tensor | None:
     return mask
 
 
+@function(to="nn.functional")
 def multi_head_attention_forward(
     query: Tensor, key: Tensor, value: Tensor, embed_dim_to_check: int, num_heads: int, in_proj_weight: Tensor | None,
     in_proj_bias: Tensor | None, bias_k: Tensor | None, bias_v: Tensor | None, add_zero_attn: bool, dropout_p: float,

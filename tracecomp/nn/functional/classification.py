@@ -8,7 +8,8 @@ from typing import Any
 from tracecomp.eager.modes import scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.functional.autocast import casts
+from tracecomp.functional.dtype_support import FLOATS
+from tracecomp.functional.publish import function
 from tracecomp.ir.types import int64
 from tracecomp.nn.functional.activation import log_softmax
 from tracecomp.nn.functional.linear import linear
@@ -41,7 +42,7 @@ def _check_classes(input: Tensor, target: Tensor, weight: Tensor | None) -> int:
     return axis
 
 
-@casts
+@function(to="nn.functional", takes=FLOATS)
 def nll_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
     ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean",
@@ -65,7 +66,7 @@ def nll_loss(
         return loss.sum() / total.sum() if reduction == "mean" else _reduced(loss, reduction)
 
 
-@casts
+@function(to="nn.functional")
 def cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
     ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean", label_smoothing: float = 0.0,
@@ -90,6 +91,7 @@ def cross_entropy(
         return _smooth_cross_entropy(log_p, target, weight, ignore_index, reduction, label_smoothing, axis)
 
 
+@function(to="nn.functional")
 def linear_cross_entropy(
     input: Tensor, linear_weight: Tensor, target: Tensor, *, linear_bias: Tensor | None = None,
     weight: Tensor | None = None, reduction: str = "mean", ignore_index: int | None = None,
@@ -160,7 +162,7 @@ def _smooth_cross_entropy(
     return loss.sum() / total
 
 
-@casts
+@function(to="nn.functional", takes=FLOATS)
 def multi_margin_loss(
     input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Tensor | None = None,
     size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
@@ -192,7 +194,7 @@ def multi_margin_loss(
     return _reduced(loss.squeeze(0) if single and reduction == "none" else loss, reduction)
 
 
-@casts
+@function(to="nn.functional", takes=FLOATS)
 def multilabel_margin_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean",
@@ -216,7 +218,7 @@ def multilabel_margin_loss(
     return _reduced(loss.squeeze(0) if single and reduction == "none" else loss, reduction)
 
 
-@casts
+@function(to="nn.functional torch", takes=FLOATS)
 def ctc_loss(
     log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: int = 0,
     reduction: str = "mean", zero_infinity: bool = False,

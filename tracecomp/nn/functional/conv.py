@@ -8,6 +8,8 @@ from typing import Any
 from tracecomp.eager.modes import scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.autocast import casts
+from tracecomp.functional.dtype_support import NUMBERS
+from tracecomp.functional.publish import function
 from tracecomp.nn.functional.padding import constant_pad
 from tracecomp.ops.prim import prim
 
@@ -131,6 +133,7 @@ def _finish(out: Tensor, bias: Tensor | None, n: int, single: bool) -> Tensor:
     return out.squeeze(0) if single else out
 
 
+@function(to="nn.functional torch", takes=NUMBERS)
 def conv1d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None,
     stride: Size = 1, padding: Any = 0, dilation: Size = 1, groups: int = 1,
@@ -139,6 +142,7 @@ def conv1d(
     return convolution(1, input, weight, bias, stride, padding, dilation, groups)
 
 
+@function(to="nn.functional torch", takes=NUMBERS)
 def conv2d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None,
     stride: Size = 1, padding: Any = 0, dilation: Size = 1, groups: int = 1,
@@ -147,6 +151,7 @@ def conv2d(
     return convolution(2, input, weight, bias, stride, padding, dilation, groups)
 
 
+@function(to="nn.functional torch", takes=NUMBERS)
 def conv3d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None,
     stride: Size = 1, padding: Any = 0, dilation: Size = 1, groups: int = 1,
@@ -192,6 +197,7 @@ def transposed(
         return _finish(out, bias, n, single)
 
 
+@function(to="nn.functional torch", takes=NUMBERS)
 def conv_transpose1d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None,
     stride: Size = 1, padding: Size = 0, output_padding: Size = 0, groups: int = 1, dilation: Size = 1,
@@ -200,6 +206,7 @@ def conv_transpose1d(
     return transposed(1, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
+@function(to="nn.functional torch", takes=NUMBERS)
 def conv_transpose2d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None,
     stride: Size = 1, padding: Size = 0, output_padding: Size = 0, groups: int = 1, dilation: Size = 1,
@@ -208,6 +215,7 @@ def conv_transpose2d(
     return transposed(2, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
+@function(to="nn.functional torch", takes=NUMBERS)
 def conv_transpose3d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None,
     stride: Size = 1, padding: Size = 0, output_padding: Size = 0, groups: int = 1, dilation: Size = 1,

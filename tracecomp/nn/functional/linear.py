@@ -7,11 +7,12 @@ from typing import Any
 from tracecomp.eager.modes import no_grad, scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.functional.autocast import casts
+from tracecomp.functional.dtype_support import COMPLEX, FLOATS, NUMBERS
+from tracecomp.functional.publish import function
 from tracecomp.ir.types import int64
 
 
-@casts
+@function(to="nn.functional", takes=NUMBERS + COMPLEX)
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """``x @ weight.T + bias``: (*, in), (out, in), (out) -> (*, out). RuntimeError when sizes do not fit."""
     with scope("linear"):
@@ -25,6 +26,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         return out if bias is None else out + bias
 
 
+@function(to="nn.functional torch", takes=NUMBERS)
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """``x1[i] W[o, i, j] x2[j]``: (*, in1), (*, in2), (out, in1, in2) -> (*, out)."""
     if input1.shape[:-1] != input2.shape[:-1]:
@@ -41,6 +43,7 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     return out if bias is None else out + bias
 
 
+@function(to="nn.functional")
 def embedding(
     input: Tensor,
     weight: Tensor,
@@ -101,6 +104,7 @@ def renormalize(weight: Tensor, index: Tensor, max_norm: float, norm_type: float
         weight.mul_(scale)
 
 
+@function(to="nn.functional")
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """Integers -> int64 vectors with a 1 at that place, on a new last axis."""
     if tensor.dtype.name != "int64":
@@ -116,6 +120,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     return (tensor.contiguous().unsqueeze(-1) == T.arange(num_classes)).to(tensor.dtype)
 
 
+@function(to="nn.functional")
 def embedding_bag(
     input: Tensor,
     weight: Tensor,
@@ -198,6 +203,7 @@ def _combine_bags(rows: Tensor, bag: Tensor, kept: Tensor, bags: int, mode: str)
     return total if mode == "sum" else total / count.clamp_min(1).to(rows.dtype)
 
 
+@function(to="nn.functional torch")
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """Cosine of the angle between vectors along ``dim``, each norm at least ``eps``."""
     x1, x2 = T.broadcast_tensors(x1, x2)
@@ -206,11 +212,13 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     return (first * second).sum(dim)
 
 
+@function(to="nn.functional torch")
 def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
     """p-norm of ``x1 - x2 + eps`` along the last axis."""
     return T.norm(x1 - x2 + eps, p, -1, keepdim=keepdim)
 
 
+@function(to="nn.functional torch", takes=FLOATS)
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """p-norm distances of every pair of rows (N, M) -> (N (N - 1) / 2)."""
     if input.ndim != 2:
@@ -225,6 +233,7 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     return every.flatten().index_select(0, first * n + second)
 
 
+@function(to="nn.functional torch")
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """In training, zero each element with probability ``p`` and scale the rest by ``1 / (1 - p)``."""
     return _drop(input, input.shape, p, training, inplace)
@@ -249,11 +258,13 @@ def _drop_channels(name: str, input: Tensor, ndims: tuple[int, ...], p: float, t
     return _drop(input, (*kept, *[1] * (input.ndim - len(kept))), p, training, inplace)
 
 
+@function(to="nn.functional")
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """``dropout`` of whole channels of (N, C, L) or (C, L)."""
     return _drop_channels("dropout1d", input, (2, 3), p, training, inplace)
 
 
+@function(to="nn.functional")
 def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """``dropout`` of whole channels of (N, C, H, W); (N, C, L) counts as batched."""
     if input.ndim == 3:
@@ -261,16 +272,19 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     return _drop(input, (*input.shape[:2], *[1] * (input.ndim - 2)), p, training, inplace)
 
 
+@function(to="nn.functional")
 def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """``dropout`` of whole channels of (N, C, D, H, W) or (C, D, H, W)."""
     return _drop_channels("dropout3d", input, (4, 5), p, training, inplace)
 
 
+@function(to="nn.functional torch")
 def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
     """Dropout that keeps mean and variance of SELU activations (Klambauer et al. 2017)."""
     return _alpha_drop(input, input.shape, p, training, inplace)
 
 
+@function(to="nn.functional torch")
 def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
     """``alpha_dropout`` of whole channels."""
     return _alpha_drop(input, (*input.shape[:2], *[1] * (input.ndim - 2)), p, training, inplace)

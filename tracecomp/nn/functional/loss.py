@@ -10,8 +10,9 @@ from typing import Any
 from tracecomp.eager.modes import scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.functional.autocast import casts
+from tracecomp.functional.dtype_support import FLOATS
 from tracecomp.functional.elementwise.pointwise import magnitude
+from tracecomp.functional.publish import function
 from tracecomp.ir.types import type_word
 from tracecomp.nn.functional.activation import logsigmoid
 from tracecomp.nn.functional.linear import pairwise_distance
@@ -68,7 +69,7 @@ def _weighted(loss: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
     return loss.sum() / weight.expand(*loss.shape).sum() if reduction == "mean" else reduce(loss, reduction)
 
 
-@casts
+@function(to="nn.functional")
 def mse_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean", weight: Tensor | None = None,
@@ -81,7 +82,7 @@ def mse_loss(
         return _weighted(difference * difference, weight, reduction)
 
 
-@casts
+@function(to="nn.functional")
 def l1_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean", weight: Tensor | None = None,
@@ -93,7 +94,7 @@ def l1_loss(
         return _weighted((input - target).abs(), weight, reduction)
 
 
-@casts
+@function(to="nn.functional", takes=FLOATS)
 def smooth_l1_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean", beta: float = 1.0,
@@ -110,7 +111,7 @@ def smooth_l1_loss(
         return _reduced(T.where(d < beta, d * d * 0.5 / beta, d - 0.5 * beta), reduction)
 
 
-@casts
+@function(to="nn.functional", takes=FLOATS)
 def huber_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None
 ) -> Tensor:
@@ -128,7 +129,7 @@ def _log(x: Tensor, inside: Tensor, logarithm: Callable[[Tensor], Tensor]) -> Te
     return T.where(inside, logarithm(T.where(inside, x, 0.5)), -100.0)
 
 
-@casts
+@function(to="nn.functional", takes=FLOATS)
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
     reduce: bool | None = None, reduction: str = "mean",
@@ -156,7 +157,7 @@ def binary_cross_entropy(
         return _reduced(loss if weight is None else loss * weight, reduction)
 
 
-@casts
+@function(to="nn.functional torch", takes=FLOATS)
 def binary_cross_entropy_with_logits(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
     reduce: bool | None = None, reduction: str = "mean", pos_weight: Tensor | None = None,
@@ -171,7 +172,7 @@ def binary_cross_entropy_with_logits(
         return _reduced(loss if weight is None else loss * weight, reduction)
 
 
-@casts
+@function(to="nn.functional torch", takes=FLOATS)
 def kl_div(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean", log_target: bool = False,
@@ -185,7 +186,7 @@ def kl_div(
         return _reduced(loss, reduction)
 
 
-@casts
+@function(to="nn.functional torch")
 def poisson_nll_loss(
     input: Tensor, target: Tensor, log_input: bool = True, full: bool = False, size_average: bool | None = None,
     eps: float = 1e-8, reduce: bool | None = None, reduction: str = "mean",
@@ -200,6 +201,7 @@ def poisson_nll_loss(
     return _reduced(loss, reduction)
 
 
+@function(to="nn.functional", takes=FLOATS)
 def gaussian_nll_loss(
     input: Tensor, target: Tensor, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
 ) -> Tensor:
@@ -224,7 +226,7 @@ def gaussian_nll_loss(
     return _reduced(loss, reduction)
 
 
-@casts
+@function(to="nn.functional torch")
 def hinge_embedding_loss(
     input: Tensor, target: Tensor, margin: float = 1.0, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean",
@@ -236,7 +238,7 @@ def hinge_embedding_loss(
     return _reduced(margin_part + same_part, reduction)
 
 
-@casts
+@function(to="nn.functional torch")
 def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, size_average: bool | None = None,
     reduce: bool | None = None, reduction: str = "mean",
@@ -251,7 +253,7 @@ def margin_ranking_loss(
     return _reduced((-target * (input1 - input2) + margin).clamp_min(0), reduction)
 
 
-@casts
+@function(to="nn.functional")
 def soft_margin_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean",
@@ -261,7 +263,7 @@ def soft_margin_loss(
     return _reduced((-target * input).exp().log1p(), reduction)
 
 
-@casts
+@function(to="nn.functional torch")
 def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, size_average: bool | None = None,
     reduce: bool | None = None, reduction: str = "mean",
@@ -283,7 +285,7 @@ def cosine_embedding_loss(
     return _reduced(loss, reduction)
 
 
-@casts
+@function(to="nn.functional torch")
 def triplet_margin_loss(
     anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2, eps: float = 1e-6,
     swap: bool = False, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
@@ -303,6 +305,7 @@ def triplet_margin_loss(
     )  # fmt: skip
 
 
+@function(to="nn.functional")
 def triplet_margin_with_distance_loss(
     anchor: Tensor, positive: Tensor, negative: Tensor, *,
     distance_function: Callable[[Tensor, Tensor], Tensor] | None = None, margin: float = 1.0, swap: bool = False,
@@ -323,6 +326,7 @@ def triplet_margin_with_distance_loss(
     return _reduced((near - far + margin).clamp_min(0), reduction)
 
 
+@function(to="nn.functional", takes=FLOATS)
 def multilabel_soft_margin_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
     reduce: bool | None = None, reduction: str = "mean",

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from tracecomp.eager.modes import no_grad, scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
+from tracecomp.functional.dtype_support import FLOATS, NUMBERS
 from tracecomp.functional.promotion import rounded, wide
+from tracecomp.functional.publish import function
 from tracecomp.nn.functional.padding import constant_pad
 from tracecomp.nn.functional.pooling import avg_pool
 
@@ -33,6 +35,7 @@ def _update(running: Tensor | None, value: Tensor, momentum: float | Tensor) -> 
             running.copy_(running * (1 - momentum) + value.detach().to(running.dtype) * momentum)
 
 
+@function(to="nn.functional", takes=FLOATS)
 def batch_norm(
     input: Tensor,
     running_mean: Tensor | None,
@@ -82,6 +85,7 @@ def _size(input: Tensor) -> str:
     return f"torch.Size({list(input.shape)})"
 
 
+@function(to="nn.functional")
 def instance_norm(
     input: Tensor,
     running_mean: Tensor | None = None,
@@ -107,6 +111,7 @@ def instance_norm(
         return rounded(_affine(x, weight, bias, shape), input)
 
 
+@function(to="nn.functional torch")
 def layer_norm(
     input: Tensor,
     normalized_shape: Sequence[int],
@@ -122,6 +127,7 @@ def layer_norm(
         return rounded(_affine(x, weight, bias, shape), input)
 
 
+@function(to="nn.functional torch", takes=FLOATS)
 def rms_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
@@ -163,6 +169,7 @@ def _trailing(
     return shape
 
 
+@function(to="nn.functional torch")
 def group_norm(
     input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
@@ -188,6 +195,7 @@ def group_norm(
         return rounded(_affine(x, weight, bias, (1, num_groups, members, 1)).reshape(*input.shape), input)
 
 
+@function(to="nn.functional", takes=NUMBERS)
 def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
     """``x / (k + alpha * mean of x^2 over size neighbouring channels) ** beta`` (Krizhevsky et al. 2012)."""
     if input.ndim < 3:

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from tracecomp.eager.modes import scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
+from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.promotion import exact_scalar
+from tracecomp.functional.publish import function
 from tracecomp.ops.prim import prim
 
 
@@ -67,6 +69,7 @@ def _side(x: Tensor, dim: int, count: int, starts: tuple[int, int, int], mode: s
     return x.narrow(dim, starts[2], count)
 
 
+@function(to="nn.functional", takes=ALL)
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
     """Pad from the last axis on: ``pad = (left, right, top, bottom, ...)``.
 

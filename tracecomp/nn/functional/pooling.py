@@ -9,9 +9,10 @@ from typing import Any
 from tracecomp.eager.modes import scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.functional.autocast import casts
+from tracecomp.functional.dtype_support import FLOATS, NUMBERS
 from tracecomp.functional.linalg.factors import differentiated
 from tracecomp.functional.promotion import not_implemented
+from tracecomp.functional.publish import function
 from tracecomp.ir.types import bool_, int32
 from tracecomp.nn.functional.conv import batched, ntuple
 from tracecomp.ops.prim import prim
@@ -149,6 +150,7 @@ def max_pool(
     return tuple(squeezed) if return_indices else squeezed[0]
 
 
+@function(to="nn.functional torch", takes=FLOATS)
 def max_pool1d(
     input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
     ceil_mode: bool = False, return_indices: bool = False,
@@ -157,6 +159,7 @@ def max_pool1d(
     return max_pool(1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
+@function(to="nn.functional torch")
 def max_pool2d(
     input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
     ceil_mode: bool = False, return_indices: bool = False,
@@ -165,6 +168,7 @@ def max_pool2d(
     return max_pool(2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
+@function(to="nn.functional torch")
 def max_pool3d(
     input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
     ceil_mode: bool = False, return_indices: bool = False,
@@ -173,16 +177,19 @@ def max_pool3d(
     return max_pool(3, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
+@function(to="nn.functional")
 def max_pool1d_with_indices(*args: Any, **kwargs: Any) -> Any:
     """``max_pool1d(..., return_indices=True)``."""
     return max_pool1d(*args, **{**kwargs, "return_indices": True})
 
 
+@function(to="nn.functional")
 def max_pool2d_with_indices(*args: Any, **kwargs: Any) -> Any:
     """``max_pool2d(..., return_indices=True)``."""
     return max_pool2d(*args, **{**kwargs, "return_indices": True})
 
 
+@function(to="nn.functional")
 def max_pool3d_with_indices(*args: Any, **kwargs: Any) -> Any:
     """``max_pool3d(..., return_indices=True)``."""
     return max_pool3d(*args, **{**kwargs, "return_indices": True})
@@ -217,6 +224,7 @@ def divisor(axes: list[list[int]], like: Tensor) -> Any:
     return result
 
 
+@function(to="nn.functional torch", takes=NUMBERS)
 def avg_pool1d(
     input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
     count_include_pad: bool = True,
@@ -225,6 +233,7 @@ def avg_pool1d(
     return avg_pool(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
 
+@function(to="nn.functional", takes=NUMBERS)
 def avg_pool2d(
     input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
     count_include_pad: bool = True, divisor_override: int | None = None,
@@ -233,7 +242,7 @@ def avg_pool2d(
     return avg_pool(2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
-@casts
+@function(to="nn.functional", takes=NUMBERS)
 def avg_pool3d(
     input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
     count_include_pad: bool = True, divisor_override: int | None = None,
@@ -248,16 +257,19 @@ def _lp_pool(n: int, input: Tensor, norm_type: float, kernel_size: Any, stride: 
     return (out.sign() * out.abs().relu() * area).pow(1.0 / norm_type)
 
 
+@function(to="nn.functional")
 def lp_pool1d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
     """``(sum of x ** p) ** (1 / p)`` of every window of (N, C, L)."""
     return _lp_pool(1, input, norm_type, kernel_size, stride, ceil_mode)
 
 
+@function(to="nn.functional")
 def lp_pool2d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
     """``(sum of x ** p) ** (1 / p)`` of every window of (N, C, H, W)."""
     return _lp_pool(2, input, norm_type, kernel_size, stride, ceil_mode)
 
 
+@function(to="nn.functional")
 def lp_pool3d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
     """``(sum of x ** p) ** (1 / p)`` of every window of (N, C, D, H, W)."""
     return _lp_pool(3, input, norm_type, kernel_size, stride, ceil_mode)

@@ -10,6 +10,7 @@ from tracecomp.eager.modes import scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.functional.promotion import not_implemented
+from tracecomp.functional.publish import function
 from tracecomp.ir.types import uint8
 from tracecomp.nn.functional.adaptive import adaptive_avg_pool
 from tracecomp.ops.prim import prim
@@ -109,6 +110,7 @@ def _antialias_matrix(
     return rows
 
 
+@function(to="nn.functional")
 def interpolate(
     input: Tensor,
     size: Any = None,
@@ -167,6 +169,7 @@ def _resize(
     return x
 
 
+@function(to="nn.functional")
 def upsample(
     input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None = None
 ) -> Tensor:
@@ -174,11 +177,13 @@ def upsample(
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
+@function(to="nn.functional")
 def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
     """``interpolate(mode="nearest")``."""
     return interpolate(input, size, scale_factor)
 
 
+@function(to="nn.functional")
 def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
     """``interpolate(mode="bilinear", align_corners=True)``."""
     return interpolate(input, size, scale_factor, "bilinear", True)

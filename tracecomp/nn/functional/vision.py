@@ -9,7 +9,8 @@ from typing import Any
 from tracecomp.eager.modes import scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.functional.autocast import casts
+from tracecomp.functional.dtype_support import ALL, FLOATS
+from tracecomp.functional.publish import function
 from tracecomp.ir.types import int64
 from tracecomp.nn.functional.conv import ntuple
 from tracecomp.nn.functional.padding import constant_pad
@@ -25,6 +26,7 @@ def _patch_counts(size: Ints, kernel: Ints, dilation: Ints, padding: Ints, strid
     )
 
 
+@function(to="nn.functional", takes=ALL)
 def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
     """Patches of (N, C, H, W) as columns: (N, C * KH * KW, L)."""
     single = input.ndim == 3
@@ -48,6 +50,7 @@ def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
     return columns.squeeze(0) if single else columns
 
 
+@function(to="nn.functional")
 def fold(
     input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
 ) -> Tensor:
@@ -81,6 +84,7 @@ def fold(
     return image.squeeze(0) if single else image
 
 
+@function(to="nn.functional torch")
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """(*, C r^2, H, W) -> (*, C, H r, W r)."""
     r = upscale_factor
@@ -101,6 +105,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     return x.permute(*range(n), n, n + 3, n + 1, n + 4, n + 2).reshape(*lead, c // (r * r), h * r, w * r)
 
 
+@function(to="nn.functional torch")
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """(*, C, H r, W r) -> (*, C r^2, H, W)."""
     r = downscale_factor
@@ -122,6 +127,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     return x.permute(*range(n), n, n + 2, n + 4, n + 1, n + 3).reshape(*lead, c * r * r, h // r, w // r)
 
 
+@function(to="nn.functional torch")
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Interleave ``groups`` groups of channels of (N, C, *)."""
     if input.ndim < 3:
@@ -134,6 +140,7 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     return input.reshape(n, groups, c // groups, -1).transpose(1, 2).reshape(*input.shape)
 
 
+@function(to="nn.functional")
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
     """Sampling grid of affine maps: (N, 2, 3) -> (N, H, W, 2), (N, 3, 4) -> (N, D, H, W, 3)."""
     if not theta.is_floating_point():
@@ -216,7 +223,7 @@ def _cubic_weights(t: Tensor) -> list[Tensor]:
     return [far(t + 1), near(t), near(1 - t), far(2 - t)]
 
 
-@casts
+@function(to="nn.functional", takes=FLOATS)
 def grid_sample(
     input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool | None = None
 ) -> Tensor:

@@ -1,4 +1,7 @@
-"""Panels: an operand copied so that the lanes which a register tile multiplies lie together, term by term."""
+"""Panels: an operand copied so that the lanes which a register tile multiplies lie together, term by term.
+
+For a convolution these are rows of what im2col would make, packed block by block.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scheduling contractions and convolutions: register tiles, packing, blocks for threads.
+"""Scheduling contractions and convolutions by loop tiling: register tiles, packing, blocks for threads.
 
 One micro-kernel serves all: a tile of one output variable (unrolled) by SIMD lanes of another, with the sum over all
 summed variables in order inside, one FMA per term. Only the dot form, for results with nothing to tile, sums in

@@ -1,4 +1,4 @@
-"""The little that scheduling knows of a machine."""
+"""The little that scheduling and its cost models know of a machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What an operator costs per element, in units of one vector addition, read off its scalar expression."""
+"""What an operator costs per element, in units of one vector addition, read off its scalar expression.
+
+A cost model: an ordering of choices, not a prediction.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@
 Every node that is not a view starts as a group of its own. Groups merge along producer -> consumer edges, then with
 siblings that read the same large value, when (1) their spaces agree, (2) every read between them is aligned, element
 to the same element or row result to the same row, and (3) no dependence leads out of the merged group and back in.
-Merging never changes an order of summation, which the graph alone decides.
+Merging never changes an order of summation, which the graph alone decides. Elementwise nodes that join the contraction
+before them are epilogue fusion.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A kernel stores what others read of it. Where that follows cheaply from less, only the less is stored: of
 ``0.5 * x * (1 + tanh(u(x)))`` and what its gradient reads, ``x`` and the tanh. Bits do not change, because every
-element is computed by the same operations from the same operands.
+element is computed by the same operations from the same operands. The field calls it rematerialization.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 Values joined by nodes that run in any order form a region. A region is kept channels last when its convolutions gain
 more (vectors run over output channels) than turning values at its border costs; the decision is noted in words. The
 region's nodes are then rebuilt on permuted operands, so what was a permutation at each step cancels, and each
-convolution is spelled as a contraction of windows, whose result comes in any order of axes for free.
+convolution is spelled as a contraction of windows, whose result comes in any order of axes for free. Other compilers
+call this layout assignment.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Cutting a loop where conditions on its variable change, so that each part runs without them.
 
 Padding, concatenation and slice updates choose by position. Where one row variable alone decides, its range is cut at
-the boundaries; in each part the comparisons are constants, and what nothing needs any more is dropped.
+the boundaries; in each part the comparisons are constants, and what nothing needs any more is dropped. This is loop
+peeling.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Where every stored value lives: the call table's slots, and offsets in one arena by lifetimes."""
+"""Where every stored value lives: the call table's slots, and offsets in one arena by lifetimes.
+
+Liveness of a value is from the first kernel that writes it to the last that reads it; values that are not live together
+share memory (buffer reuse).
+"""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ A chain starts at a contraction with a large result. Kernels that read it row by
 element handed over is so little that moving the element through memory costs about as much. What a chain leaves in
 memory for later kernels, these may rather compute again, block by block, in a chain of their own. Padding and the
 depthwise convolution that reads it are a chain of two, on blocks small enough for the nearest cache. What is computed,
-and in which order, stays the same.
+and in which order, stays the same. This is row-tiled fusion (tile and fuse; Halide's ``compute_at``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Stages of a long sum: so many terms at a time that what they read stays in cache for all register tiles of a block.
 
 The block's totals lie in memory between stages; each goes on from them, term by term in the same order. So no bit
-depends on where a stage ends.
+depends on where a stage ends. This is k-blocking, the KC loop of BLIS.
 """
 
 from __future__ import annotations

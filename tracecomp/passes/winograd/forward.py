@@ -6,7 +6,7 @@ place: as many products of matrices, tiles by channels times channels by filters
 gradient of the weights the same tiles, and tiles of the result's gradient, are multiplied and summed
 (``passes/winograd/weight_gradient.py``). A block of tiles stays in cache from the first transformation to the last.
 Whether a sum is computed so depends on its sizes alone (``passes/winograd/selection.py``), and every sum has one order,
-whatever the blocks and threads.
+whatever the blocks and threads. Known as Winograd convolution.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Convolutions by small windows, and gradients of their weights: which are computed by transformed tiles, and how fast.
+"""Convolutions by small windows, and gradients of their weights: which are Winograd convolutions
+(computed by transformed tiles), and how fast.
 
 That depends on sizes alone, and on whether weights last from call to call.
 """

@@ -14,6 +14,7 @@ from tracecomp.eager.tensor import Tensor, assign_, wrap
 from tracecomp.functional.creation.creation import finish
 from tracecomp.functional.default_dtype import default_dtype
 from tracecomp.functional.dims import Shape, new_shape
+from tracecomp.functional.dtype_support import ALL, FLOATS
 from tracecomp.functional.elementwise.arithmetic import add, mul
 from tracecomp.functional.promotion import cast, not_implemented, with_zero_gradient
 from tracecomp.functional.publish import function, publish
@@ -108,7 +109,7 @@ def _publish_sampler(name: str) -> None:
     for fn, public in ((flexible, name), (like, f"{name}_like")):
         fn.__name__ = public
         fn.__doc__ = f"{'Uniform numbers of [0, 1)' if name == 'rand' else 'Standard normal numbers'}."
-        function(method=False)(fn)
+        function(to="torch", takes=ALL)(fn)
 
 
 _publish_sampler("rand")
@@ -131,7 +132,7 @@ def _bounds(args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> tuple[i
     return 0, int(low), tuple(rest)
 
 
-@function(method=False)
+@function(to="torch")
 def randint(*args: Any, dtype: DType | None = None, generator: Generator | None = None, **kwargs: Any) -> Tensor:
     """``randint(low=0, high, size)``: uniform integers of [low, high)."""
     low, high, rest = _bounds(args, kwargs, "randint")
@@ -140,7 +141,7 @@ def randint(*args: Any, dtype: DType | None = None, generator: Generator | None 
     return finish(drawn, kwargs.get("requires_grad", False), kwargs.get("device"))
 
 
-@function(method=False)
+@function(to="torch")
 def randint_like(input: Tensor, *args: Any, dtype: DType | None = None, **kwargs: Any) -> Tensor:
     """Uniform integers of [low, high) in the shape and dtype of ``input``."""
     low, high, _ = _bounds(args, kwargs, "randint_like")
@@ -148,7 +149,7 @@ def randint_like(input: Tensor, *args: Any, dtype: DType | None = None, **kwargs
     return finish(drawn, kwargs.get("requires_grad", False), kwargs.get("device"))
 
 
-@function(method=False)
+@function(to="torch")
 def randperm(
     n: int, *, generator: Generator | None = None, dtype: DType = int64, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
@@ -161,7 +162,7 @@ def randperm(
     return finish(cast(prim.sort(keys, axis=0, descending=False)[1], dtype), requires_grad, device)
 
 
-@function(method=False, composite=True)
+@function(to="torch", composite=True)
 def normal(
     mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Generator | None = None,
     dtype: DType | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
@@ -207,7 +208,7 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
     return with_zero_gradient(cast(drawn, input.dtype), input)
 
 
-@function(composite=True)
+@function(takes=FLOATS, composite=True)
 def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     """Poisson numbers with the rates ``input``; drawn by numpy from a key of the generator."""
     rates = input._read("poisson()")
@@ -284,9 +285,9 @@ def _publish_inplace(name: str, draw: Any, doc: str, floats: bool = True) -> Non
 
     run.__name__, run.__doc__ = f"{name}_", doc
     fresh.__name__, fresh.__doc__ = name, doc
-    publish(f"{name}_", run, only_method=True)
+    publish(run, f"Tensor.{name}_")
     if name not in ("normal", "bernoulli", "random"):
-        publish(name, fresh, only_method=True)
+        publish(fresh, f"Tensor.{name}")
 
 
 def _uniform(x: Tensor, generator: Generator | None, from_: float = 0.0, to: float = 1.0, **named: float) -> Tensor:

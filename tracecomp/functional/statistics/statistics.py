@@ -10,6 +10,7 @@ from typing import Any
 from tracecomp.eager.tensor import Tensor, create
 from tracecomp.functional.creation.creation import constant
 from tracecomp.functional.creation.sequences import linspace
+from tracecomp.functional.dtype_support import FLOATS, NUMBERS
 from tracecomp.functional.elementwise.arithmetic import div, mul, sub
 from tracecomp.functional.linalg.matmul import matmul
 from tracecomp.functional.named_results import HistogramResult
@@ -59,7 +60,7 @@ def _edges(x: Tensor, low: Number, high: Number, margin: float) -> tuple[float, 
     return low, high
 
 
-@function(composite=True)
+@function(takes=FLOATS, composite=True)
 def histc(input: Tensor, bins: int = 100, min: Number = 0, max: Number = 0) -> Tensor:
     """Counts in ``bins`` equal bins of [min, max] (of the data's range when both are equal)."""
     if bins <= 0:
@@ -76,7 +77,7 @@ def histc(input: Tensor, bins: int = 100, min: Number = 0, max: Number = 0) -> T
     return prim.slice(counts, starts=(0,), stops=(bins,), steps=(1,))
 
 
-@function(composite=True)
+@function(takes=FLOATS, composite=True)
 def histogram(
     input: Tensor, bins: Any, *, range: Sequence[float] | None = None, weight: Tensor | None = None,
     density: bool = False,
@@ -115,7 +116,7 @@ def _binned(columns: Sequence[Tensor], edges: Sequence[Tensor], weights: Tensor)
     return prim.reshape(prim.slice(sums, starts=(0,), stops=(total,), steps=(1,)), shape=tuple(sizes))
 
 
-@function(method=False, composite=True)
+@function(to="torch", takes=FLOATS, composite=True)
 def histogramdd(
     input: Tensor, bins: Any, *, range: Sequence[float] | None = None, weight: Tensor | None = None,
     density: bool = False,
@@ -173,7 +174,7 @@ def _cov_weights(n: int, fweights: Tensor | None, aweights: Tensor | None) -> Te
     return weights
 
 
-@function(composite=True)
+@function(takes=NUMBERS, composite=True)
 def cov(
     input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None
 ) -> Tensor:
@@ -199,7 +200,7 @@ def cov(
     return to_shape(square, ()) if input.ndim < 2 or x.shape[0] == 1 else square
 
 
-@function(composite=True)
+@function(takes=NUMBERS, composite=True)
 def corrcoef(input: Tensor) -> Tensor:
     """Correlation of the rows."""
     _at_most_two("corrcoef", input)

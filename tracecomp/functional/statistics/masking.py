@@ -7,9 +7,10 @@ from typing import Any
 
 from tracecomp.eager.tensor import Tensor, create
 from tracecomp.functional.dims import reduce_axes
+from tracecomp.functional.dtype_support import ALL, NUMBERS
 from tracecomp.functional.linalg.norms import power_norm
 from tracecomp.functional.promotion import as_float, cast, scalar
-from tracecomp.functional.publish import namespaced
+from tracecomp.functional.publish import function
 from tracecomp.functional.reductions import cumulative, reduction
 from tracecomp.functional.reductions.sorting import nanmedian
 from tracecomp.functional.shape.shaping import to_shape
@@ -45,7 +46,7 @@ def _summable(input: Tensor, dtype: DType | None) -> Tensor:
     return _converted(input, dtype)
 
 
-@namespaced("masked")
+@function(to="masked", takes=ALL, composite=True)
 def sum_(
     input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None
 ) -> Tensor:
@@ -53,7 +54,7 @@ def sum_(
     return reduction.sum(_filled(_summable(input, dtype), mask, 0), dim, keepdim)
 
 
-@namespaced("masked")
+@function(to="masked", composite=True)
 def prod(
     input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None
 ) -> Tensor:
@@ -62,13 +63,13 @@ def prod(
     return reduction.reduced(prim.prod, x, reduce_axes(dim, x.ndim), keepdim)
 
 
-@namespaced("masked")
+@function(to="masked", takes=ALL, composite=True)
 def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
     """Running sums of unmasked elements."""
     return cumulative.cumsum(_filled(_summable(input, dtype), mask, 0), dim)
 
 
-@namespaced("masked")
+@function(to="masked", composite=True)
 def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
     """Running products of unmasked elements."""
     return cumulative.cumprod(_filled(_summable(input, dtype), mask, 1), dim)
@@ -86,7 +87,7 @@ def _extreme(name: str, low_first: bool) -> None:
         return call(_filled(x, mask, fill), () if dim is None else dim, keepdim)
 
     run.__name__, run.__doc__ = name, f"{'Largest' if low_first else 'Smallest'} unmasked element."
-    namespaced("masked")(run)
+    function(to="masked", composite=True)(run)
 
 
 _extreme("amax", True)
@@ -104,7 +105,7 @@ def _position(name: str, low_first: bool) -> None:
         return cast(call(_filled(x, mask, low if low_first else high), dim, keepdim), x.dtype)
 
     run.__name__, run.__doc__ = name, f"Position of the {'largest' if low_first else 'smallest'} unmasked element."
-    namespaced("masked")(run)
+    function(to="masked", composite=True)(run)
 
 
 _position("argmax", True)
@@ -117,7 +118,7 @@ def _count(x: Tensor, mask: Tensor | None, axes: Any, keepdim: bool) -> Tensor:
     return reduction.reduced(prim.sum, ones, axes, keepdim)
 
 
-@namespaced("masked")
+@function(to="masked", takes=ALL, composite=True)
 def mean(
     input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None
 ) -> Tensor:
@@ -128,7 +129,7 @@ def mean(
     return prim.div(total, _count(x, mask, axes, keepdim))
 
 
-@namespaced("masked")
+@function(to="masked", takes=NUMBERS, composite=True)
 def median(
     input: Tensor, dim: int = -1, *, keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None
 ) -> Tensor:
@@ -136,7 +137,7 @@ def median(
     return nanmedian(_filled(_converted(input, dtype), mask, math.nan), dim, keepdim)[0]
 
 
-@namespaced("masked")
+@function(to="masked", takes=ALL, composite=True)
 def norm(
     input: Tensor, ord: float = 2.0, dim: Any = None, *, keepdim: bool = False, dtype: DType | None = None,
     mask: Tensor | None = None,
@@ -162,7 +163,7 @@ def _spread(
     return prim.div(total, to_shape(prim.maximum(prim.sub(count, minus), 0.0), tuple(total.shape)))
 
 
-@namespaced("masked")
+@function(to="masked", composite=True)
 def var(
     input: Tensor, dim: Any = None, unbiased: bool | None = None, *, correction: float | None = None,
     keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None,
@@ -171,7 +172,7 @@ def var(
     return _spread(input, dim, unbiased, correction, keepdim, dtype, mask)
 
 
-@namespaced("masked")
+@function(to="masked", composite=True)
 def std(
     input: Tensor, dim: Any = None, unbiased: bool | None = None, *, correction: float | None = None,
     keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None,
@@ -180,25 +181,25 @@ def std(
     return reduction.safe_sqrt(_spread(input, dim, unbiased, correction, keepdim, dtype, mask))
 
 
-@namespaced("masked")
+@function(to="masked", composite=True)
 def softmax(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
     """Softmax over unmasked elements."""
     return reduction.softmax(_filled(_converted(input, dtype), mask, -math.inf), dim)
 
 
-@namespaced("masked")
+@function(to="masked", composite=True)
 def log_softmax(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
     """Logarithm of :func:`softmax`."""
     return reduction.log_softmax(_filled(_converted(input, dtype), mask, -math.inf), dim)
 
 
-@namespaced("masked")
+@function(to="masked", composite=True)
 def softmin(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor | None = None) -> Tensor:
     """Softmax of negated unmasked elements."""
     return reduction.softmax(prim.neg(_filled(_converted(input, dtype), mask, math.inf)), dim)
 
 
-@namespaced("masked")
+@function(to="masked", composite=True)
 def normalize(
     input: Tensor, ord: float, dim: int, *, eps: float = 1e-12, dtype: DType | None = None, mask: Tensor | None = None
 ) -> Tensor:
@@ -208,7 +209,7 @@ def normalize(
     return prim.div(_filled(x, mask, 0), prim.maximum(size, float(eps)))
 
 
-@namespaced("masked")
+@function(to="masked", composite=True)
 def logsumexp(
     input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None
 ) -> Tensor:
@@ -217,7 +218,7 @@ def logsumexp(
     return cast(reduction.logsumexp(_filled(x, mask, _limits(x.dtype)[0]), dim, keepdim), x.dtype)
 
 
-@namespaced("masked")
+@function(to="masked", composite=True)
 def logaddexp(
     input: Tensor, other: Tensor, *, dtype: DType | None = None, input_mask: Tensor | None = None,
     other_mask: Tensor | None = None,

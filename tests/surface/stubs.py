@@ -1,0 +1,232 @@
+"""The stubs (.pyi) of what is published while the package is imported, written from the functions themselves.
+
+Type checkers and editors read no ``globals().update``; they read these. Annotations come from the source, so every name
+in one is found again in the imports of the module that defines the function.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import sys
+import textwrap
+import typing
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import tracecomp
+from tracecomp.functional import NAMESPACES
+from tracecomp.nn import aten
+
+ROOT = Path(tracecomp.__file__).parent
+HEAD = "# Written by `python -m tests.surface`; do not edit."
+# What functions that give tensors take without saying so
+OUT = inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Tensor | None")
+OUTS = OUT.replace(annotation="tuple[Tensor, ...] | None")
+REPLACED = ("__eq__", "__ne__")  # object's say bool
+
+
+@cache
+def origins(module: str) -> dict[str, tuple[str, str]]:
+    """Where the names at the top of a module's source come from: name -> (module, name there)."""
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    found: dict[str, tuple[str, str]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found |= {alias.asname or alias.name: (node.module, alias.name) for alias in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {alias.asname: (alias.name, "") for alias in node.names if alias.asname}
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            found[node.name] = (module, node.name)
+        elif isinstance(node, ast.Assign):
+            found |= {t.id: (module, t.id) for t in node.targets if isinstance(t, ast.Name)}
+    return found
+
+
+class Stub:
+    """The text of one stub. ``taken`` are names that it defines, so that an annotation needs another one for them."""
+
+    def __init__(self, doc: str, taken: Iterable[str] = ()) -> None:
+        self.doc, self.taken = doc, set(taken)
+        self.imports: set[str] = set()
+        self.body: list[str] = []
+
+    def text(self) -> str:
+        parts = [HEAD, f'"""{self.doc}"""', "\n".join(sorted(self.imports)), "\n".join(self.body)]
+        return "\n\n".join(part for part in parts if part) + "\n"
+
+    def annotation(self, text: str, module: str) -> str:
+        """An annotation of ``module``, its names imported here."""
+        tree = ast.parse(text, mode="eval")
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Name):
+                node.id = self._name(node.id, module)
+        return ast.unparse(tree)
+
+    def _name(self, name: str, module: str) -> str:
+        source, there = origins(module).get(name, ("", ""))
+        if not source:
+            if not hasattr(builtins, name):
+                raise LookupError(f"{module}: where does {name!r} of an annotation come from?")
+            if name not in self.taken:
+                return name
+            source, there = "builtins", name
+        here = f"_{name.strip('_')}" if name in self.taken else name
+        if not there:
+            self.imports.add(f"import {source} as {here}")
+        else:
+            self.imports.add(f"from {source} import {there}" + (f" as {here}" if here != there else ""))
+        return here
+
+    def function(self, name: str, fn: Callable[..., Any], *, method: bool = False, indent: str = "") -> None:
+        """A ``def`` with its docstring; several ``overload`` ones where the source has them."""
+        source = inspect.unwrap(fn)
+        forms = typing.get_overloads(source) or [source]
+        for k, form in enumerate(forms):
+            if len(forms) > 1:
+                self.imports.add("from typing import overload")
+                self.body.append(f"{indent}@overload")
+            ignore = "  # type: ignore[override]" if name in REPLACED and method else ""
+            doc = inspect.getdoc(fn) if k == 0 else None
+            end = ":" if doc else ": ..."
+            head = f"{indent}def {name}({self._parameters(form, fn, method)}) -> {self._result(form)}{end}{ignore}"
+            self.body += [head, *_docstring(doc, indent + "    ")]
+
+    def _result(self, form: Callable[..., Any]) -> str:
+        return self.annotation(form.__annotations__["return"], form.__module__)
+
+    def _parameters(self, form: Callable[..., Any], fn: Callable[..., Any], method: bool) -> str:
+        found = list(inspect.signature(form).parameters.values())
+        if method:
+            found[0] = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        elif fn.__name__.endswith("_"):
+            found[0] = found[0].replace(annotation="Tensor")
+        elif hasattr(fn, "__takes__") and fn.__module__ != "tracecomp.nn.functional":
+            found = _with_out(found, form.__annotations__["return"])
+        return ", ".join(self._separated(found, form.__module__))
+
+    def _separated(self, parameters: list[inspect.Parameter], module: str) -> Iterator[str]:
+        star = False
+        for p in parameters:
+            if p.kind is p.KEYWORD_ONLY and not star:
+                star = True
+                yield "*"
+            star = star or p.kind is p.VAR_POSITIONAL
+            yield self._parameter(p, module)
+
+    def _parameter(self, p: inspect.Parameter, module: str) -> str:
+        mark = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
+        text = mark + p.name
+        if p.annotation is not p.empty:
+            text += f": {self.annotation(p.annotation, module)}"
+        if p.default is not p.empty:
+            text += f" = {p.default!r}" if isinstance(p.default, bool | int | str | type(None)) else " = ..."
+        return text
+
+    def property(self, name: str, value: property, indent: str) -> None:
+        getter = value.fget
+        assert getter is not None
+        self.body += [f"{indent}@property", f"{indent}def {name}(self) -> {self._result(getter)}:"]
+        self.body += _docstring(inspect.getdoc(value) or f"``{name}``.", indent + "    ")
+        if value.fset is not None:
+            written = list(inspect.signature(value.fset).parameters.values())[1].annotation
+            kind = self.annotation(written, value.fset.__module__)
+            self.body += [f"{indent}@{name}.setter", f"{indent}def {name}(self, value: {kind}) -> None: ..."]
+
+
+def _with_out(parameters: list[inspect.Parameter], result: str) -> list[inspect.Parameter]:
+    """``out`` added, for functions that give tensors."""
+    if any(p.name == "out" or p.kind is p.VAR_KEYWORD for p in parameters):
+        return parameters
+    if result == "Tensor":
+        return [*parameters, OUT]
+    return [*parameters, OUTS] if "Result" in result or result.startswith("tuple[Tensor") else parameters
+
+
+def _docstring(doc: str | None, indent: str) -> list[str]:
+    if doc is None:
+        return []
+    quoted = ('r"""' if "\\" in doc else '"""') + doc + ('\n"""' if "\n" in doc else '"""')
+    return textwrap.indent(quoted, indent).splitlines()
+
+
+def namespace(space: str, doc: str, leave: Iterable[str] = ()) -> Stub:
+    """The stub of a module that shows ``NAMESPACES[space]``."""
+    names = {n: v for n, v in sorted(NAMESPACES[space].items()) if n not in leave}
+    stub = Stub(doc, names)
+    for name, value in names.items():
+        if inspect.isclass(value):
+            _class(stub, name, value)
+        else:
+            stub.function(name, value)
+    return stub
+
+
+def _class(stub: Stub, name: str, value: type) -> None:
+    """A class: where it is defined, or, made by a loop, what its metaclass says of it."""
+    if name in vars(sys.modules[value.__module__]) or value.__module__ == "numpy.linalg":
+        stub.imports.add(f"from {value.__module__} import {value.__name__} as {name}")
+        return
+    meta = type(value)
+    stub.imports.add(f"from {meta.__module__} import {meta.__name__} as _{meta.__name__.strip('_')}")
+    stub.body.append(f"class {name}(metaclass=_{meta.__name__.strip('_')}): ...")
+
+
+def by_nn() -> dict[str, str]:
+    """Names of ``torch`` that the layers publish, and the module that has them."""
+    functions = NAMESPACES["nn.functional"]
+    return {
+        name: "tracecomp.nn.functional" if functions.get(name) is value else aten.__name__
+        for name, value in NAMESPACES["torch"].items()
+        if inspect.unwrap(value).__module__.startswith("tracecomp.nn.")
+    }
+
+
+def package() -> Stub:
+    """``tracecomp/__init__.pyi``: what the package imports, what it publishes, and what it loads when first used."""
+    tree = ast.parse((ROOT / "__init__.py").read_text())
+    stub = Stub(ast.get_docstring(tree) or "")
+    own = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    stub.body.append("from typing import Any")
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom) and node.module and node.module != "__future__":
+            for alias in node.names:
+                shown = alias.asname or alias.name
+                if not shown.startswith("_") and node.module != "typing" and shown not in ("keep_freed",):
+                    stub.body.append(f"from {node.module} import {alias.name} as {shown}")
+    nn = by_nn()
+    for name in sorted(NAMESPACES["torch"]):
+        if name not in own:
+            there = NAMESPACES["torch"][name].__name__ if nn.get(name) == aten.__name__ else name
+            stub.body.append(f"from {nn.get(name, 'tracecomp.functional.names')} import {there} as {name}")
+    for name, where in sorted(tracecomp._LATER.items()):
+        head, _, last = where.rpartition(".")
+        module = ".".join(filter(None, ("tracecomp", head))) if last == name else f"tracecomp.{where}"
+        stub.body.append(f"from {module} import {name} as {name}")
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and (node.name == "_assert" or node.name[0] != "_"):
+            node.body = [n for n in node.body[:1] if ast.get_docstring(node)] + [ast.Expr(ast.Constant(...))]
+            stub.body.append(ast.unparse(node))
+        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0])[0] not in "_g":
+            stub.body.append(ast.unparse(node))
+    stub.body.append("__version__: str")
+    return stub
+
+
+def stubs() -> dict[Path, str]:
+    """Every stub: its path and text."""
+    named = {
+        "linalg.pyi": namespace("linalg", "Linear algebra under the names of ``torch.linalg``."),
+        "fft.pyi": namespace("fft", "Fourier transforms under the names of ``torch.fft``."),
+        "special.pyi": namespace("special", "Special functions under the names of ``torch.special``."),
+        "masked.pyi": namespace("masked", "Reductions over unmasked elements, under the names of ``torch.masked``."),
+        "signal/windows.pyi": namespace("signal.windows", "Window functions, as in ``torch.signal.windows``."),
+        "nn/functional/__init__.pyi": namespace("nn.functional", "The layers as functions, as in torch.nn.functional."),
+        "functional/names.pyi": namespace("torch", "The published functions under their torch names.", by_nn()),
+        "__init__.pyi": package(),
+    }
+    return {ROOT / path: stub.text() for path, stub in named.items()}

@@ -1,0 +1,1119 @@
+# Written by `python -m tests.surface`; do not edit.
+
+"""The published functions under their torch names."""
+
+from collections.abc import Sequence
+from tracecomp.eager import device as devices
+from tracecomp.eager.rng import Generator
+from tracecomp.eager.size import Size
+from tracecomp.eager.tensor import Tensor
+from tracecomp.functional.creation.legacy import _TypedMeta as _TypedMeta
+from tracecomp.functional.elementwise.conversion import finfo as finfo
+from tracecomp.functional.elementwise.conversion import iinfo as iinfo
+from tracecomp.functional.promotion import Number
+from tracecomp.functional.promotion import Operand
+from tracecomp.functional.reductions.reduction import Dim
+from tracecomp.ir.types import DType
+from typing import Any
+import numpy as np
+
+class BFloat16Tensor(metaclass=_TypedMeta): ...
+class BoolTensor(metaclass=_TypedMeta): ...
+class ByteTensor(metaclass=_TypedMeta): ...
+class CharTensor(metaclass=_TypedMeta): ...
+class DoubleTensor(metaclass=_TypedMeta): ...
+class FloatTensor(metaclass=_TypedMeta): ...
+class HalfTensor(metaclass=_TypedMeta): ...
+class IntTensor(metaclass=_TypedMeta): ...
+class LongTensor(metaclass=_TypedMeta): ...
+class ShortTensor(metaclass=_TypedMeta): ...
+def abs(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Absolute value."""
+def abs_(input: Tensor) -> Tensor:
+    """In-place form of :func:`abs`."""
+def absolute(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Absolute value."""
+def absolute_(input: Tensor) -> Tensor:
+    """In-place form of :func:`abs`."""
+def acos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise acos; integers and bools become the default float dtype."""
+def acos_(input: Tensor) -> Tensor:
+    """In-place form of :func:`acos`."""
+def acosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise acosh; integers and bools become the default float dtype."""
+def acosh_(input: Tensor) -> Tensor:
+    """In-place form of :func:`acosh`."""
+def add(input: Operand, other: Operand, *, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
+    """``input + alpha * other``, broadcast."""
+def add_(input: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
+    """In-place form of :func:`add`."""
+def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
+    """beta * input + alpha * (the sum of the products of the batch)."""
+def addbmm_(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+    """In-place form of :func:`addbmm`."""
+def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1, out: Tensor | None = None) -> Tensor:
+    """``input + value * tensor1 / tensor2``; RuntimeError on integer operands."""
+def addcdiv_(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
+    """In-place form of :func:`addcdiv`."""
+def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1, out: Tensor | None = None) -> Tensor:
+    """``input + value * tensor1 * tensor2``."""
+def addcmul_(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
+    """In-place form of :func:`addcmul`."""
+def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
+    """beta * input + alpha * (mat1 @ mat2)."""
+def addmm_(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+    """In-place form of :func:`addmm`."""
+def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
+    """beta * input + alpha * (mat @ vec)."""
+def addmv_(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+    """In-place form of :func:`addmv`."""
+def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
+    """beta * input + alpha * outer(vec1, vec2)."""
+def addr_(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+    """In-place form of :func:`addr`."""
+def adjoint(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The last two dimensions swapped, and the conjugate of complex tensors."""
+def alias_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """:func:`alias` as a copy."""
+def all(input: Tensor, dim: Dim = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """Whether every element is nonzero."""
+def allclose(input: Tensor, other: Tensor, rtol: float = ..., atol: float = ..., equal_nan: bool = False) -> bool:
+    """Whether every pair is close (:func:`isclose`)."""
+def amax(input: Tensor, dim: Dim = ..., keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """Largest over ``dim``; equal extremes share the gradient."""
+def amin(input: Tensor, dim: Dim = ..., keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """Smallest over ``dim``; equal extremes share the gradient."""
+def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> Any:
+    """Smallest and largest."""
+def angle(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The angle in the complex plane: of real numbers pi for negative ones, 0 for others, NaN for NaN."""
+def any(input: Tensor, dim: Dim = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """Whether some element is nonzero."""
+def arange(start: Number, end: Number | None = None, step: Number = 1, *, dtype: DType | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
+    """start, start + step, ... below ``end``; ``arange(end)`` starts at 0."""
+def arccos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise acos; integers and bools become the default float dtype."""
+def arccos_(input: Tensor) -> Tensor:
+    """In-place form of :func:`acos`."""
+def arccosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise acosh; integers and bools become the default float dtype."""
+def arccosh_(input: Tensor) -> Tensor:
+    """In-place form of :func:`acosh`."""
+def arcsin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise asin; integers and bools become the default float dtype."""
+def arcsin_(input: Tensor) -> Tensor:
+    """In-place form of :func:`asin`."""
+def arcsinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise asinh; integers and bools become the default float dtype."""
+def arcsinh_(input: Tensor) -> Tensor:
+    """In-place form of :func:`asinh`."""
+def arctan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise atan; integers and bools become the default float dtype."""
+def arctan2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The angle of the point (other, input)."""
+def arctan2_(input: Tensor, other: Tensor) -> Tensor:
+    """In-place form of :func:`atan2`."""
+def arctan_(input: Tensor) -> Tensor:
+    """In-place form of :func:`atan`."""
+def arctanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise atanh; integers and bools become the default float dtype."""
+def arctanh_(input: Tensor) -> Tensor:
+    """In-place form of :func:`atanh`."""
+def are_deterministic_algorithms_enabled() -> bool:
+    """What :func:`use_deterministic_algorithms` was told."""
+def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """The first position of the largest element, in the flattened order without ``dim``."""
+def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """The first position of the smallest element, in the flattened order without ``dim``."""
+def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """The indices that sort ``input`` along ``dim``."""
+def argwhere(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """:func:`nonzero` as a matrix."""
+def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None, *, out: Tensor | None = None) -> Tensor:
+    """A copy of the elements at the given strides of ``input``'s memory; gradients reach what ``input`` shows."""
+def as_strided_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """:func:`as_strided` as a copy."""
+def as_strided_scatter(input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: int | None = None, *, out: Tensor | None = None) -> Tensor:
+    """A copy of ``input`` with the elements :func:`as_strided` sees replaced by ``src``."""
+def as_tensor(data: Any, dtype: DType | None = None, device: Any = None, *, copy: bool | None = None, requires_grad: bool = False, out: Tensor | None = None) -> Tensor:
+    """``data`` as a tensor, sharing memory with arrays and tensors where the dtype allows."""
+def asarray(data: Any, dtype: DType | None = None, device: Any = None, *, copy: bool | None = None, requires_grad: bool = False, out: Tensor | None = None) -> Tensor:
+    """``data`` as a tensor, sharing memory with arrays and tensors where the dtype allows."""
+def asin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise asin; integers and bools become the default float dtype."""
+def asin_(input: Tensor) -> Tensor:
+    """In-place form of :func:`asin`."""
+def asinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise asinh; integers and bools become the default float dtype."""
+def asinh_(input: Tensor) -> Tensor:
+    """In-place form of :func:`asinh`."""
+def atan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise atan; integers and bools become the default float dtype."""
+def atan2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The angle of the point (other, input)."""
+def atan2_(input: Tensor, other: Tensor) -> Tensor:
+    """In-place form of :func:`atan2`."""
+def atan_(input: Tensor) -> Tensor:
+    """In-place form of :func:`atan`."""
+def atanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise atanh; integers and bools become the default float dtype."""
+def atanh_(input: Tensor) -> Tensor:
+    """In-place form of :func:`atanh`."""
+def atleast_1d(*tensors: Any) -> Any:
+    """Tensors with dimensions of size 1 added so that each has at least 1."""
+def atleast_2d(*tensors: Any) -> Any:
+    """Tensors with dimensions of size 1 added so that each has at least 2."""
+def atleast_3d(*tensors: Any) -> Any:
+    """Tensors with dimensions of size 1 added so that each has at least 3."""
+def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
+    """beta * input + alpha * bmm(batch1, batch2)."""
+def baddbmm_(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+    """In-place form of :func:`baddbmm`."""
+def bartlett_window(window_length: int, periodic: bool = True, *, dtype: DType | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False, out: Tensor | None = None) -> Tensor:
+    """Bartlett window, symmetric unless ``periodic``."""
+def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None, out: Tensor | None = None) -> Tensor:
+    """1 with the probabilities of ``input`` (or with ``p``), else 0."""
+def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0, *, out: Tensor | None = None) -> Tensor:
+    """How often each non-negative integer occurs, or the sums of ``weights`` there."""
+def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None, *, out: Tensor | None = None) -> Tensor:
+    """Binomial numbers; drawn by numpy from a key of the generator."""
+def bitwise_and(input: Operand, other: Operand, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise bitwise and of integers or bools."""
+def bitwise_and_(input: Tensor, other: Operand) -> Tensor:
+    """In-place form of :func:`bitwise_and`."""
+def bitwise_left_shift(input: Operand, other: Operand, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise bitwise left shift of integers or bools."""
+def bitwise_left_shift_(input: Tensor, other: Operand) -> Tensor:
+    """In-place form of :func:`bitwise_left_shift`."""
+def bitwise_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Bits inverted; logical not on bools."""
+def bitwise_not_(input: Tensor) -> Tensor:
+    """In-place form of :func:`bitwise_not`."""
+def bitwise_or(input: Operand, other: Operand, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise bitwise or of integers or bools."""
+def bitwise_or_(input: Tensor, other: Operand) -> Tensor:
+    """In-place form of :func:`bitwise_or`."""
+def bitwise_right_shift(input: Operand, other: Operand, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise bitwise right shift of integers or bools."""
+def bitwise_right_shift_(input: Tensor, other: Operand) -> Tensor:
+    """In-place form of :func:`bitwise_right_shift`."""
+def bitwise_xor(input: Operand, other: Operand, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise bitwise xor of integers or bools."""
+def bitwise_xor_(input: Tensor, other: Operand) -> Tensor:
+    """In-place form of :func:`bitwise_xor`."""
+def blackman_window(window_length: int, periodic: bool = True, *, dtype: DType | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False, out: Tensor | None = None) -> Tensor:
+    """Blackman window, symmetric unless ``periodic``."""
+def block_diag(*tensors: Any, out: Tensor | None = None) -> Tensor:
+    """Matrices placed along the diagonal of a matrix of zeros."""
+def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Products of two batches of matrices, without broadcasting."""
+def broadcast_shapes(*shapes: Any) -> Size:
+    """The shape that all broadcast to; RuntimeError when there is none."""
+def broadcast_tensors(*tensors: Any, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
+    """All tensors expanded to their common shape."""
+def broadcast_to(input: Tensor, size: Any, *, out: Tensor | None = None) -> Tensor:
+    """:func:`expand` to ``size``."""
+def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False, out: Tensor | None = None) -> Tensor:
+    """:func:`searchsorted` of ``input`` in 1-d ``boundaries``."""
+def can_cast(from_: DType, to: DType) -> bool:
+    """Whether in-place results of ``from_`` may be stored in ``to``."""
+def cartesian_prod(*tensors: Any, out: Tensor | None = None) -> Tensor:
+    """Every combination of one element of each tensor, as rows."""
+def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -> Tensor:
+    """Joined along an existing dimension, in the promoted dtype; 1-d empty tensors are skipped."""
+def cdist(x1: Tensor, x2: Tensor, p: float = ..., compute_mode: str = 'use_mm_for_euclid_dist_if_necessary', *, out: Tensor | None = None) -> Tensor:
+    """Distances in the p-norm between every row of ``x1`` and every row of ``x2``.
+
+    Euclidean ones of more than 25 rows come from products of matrices, as in PyTorch (``compute_mode`` says when):
+    faster, with fewer digits where rows are nearly equal.
+    """
+def ceil(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Rounded up."""
+def ceil_(input: Tensor) -> Tensor:
+    """In-place form of :func:`ceil`."""
+def chain_matmul(*matrices: Any, out: Tensor | None = None) -> Tensor:
+    """Product of several matrices in the cheapest order."""
+def cholesky(input: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """:func:`linalg.cholesky` with ``upper`` positional."""
+def cholesky_inverse(input: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """Inverse of L L', or of U' U."""
+def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """X with (L L') X = input, or (U' U) X = input."""
+def chunk(input: Tensor, chunks: int, dim: int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
+    """At most ``chunks`` pieces of equal size (the last may be smaller), as views."""
+def clamp(input: Tensor, min: Operand | None = None, max: Operand | None = None, *, out: Tensor | None = None) -> Tensor:
+    """``input`` limited to [min, max], which are numbers or tensors. Gradients are zero outside; NaN propagates."""
+def clamp_(input: Tensor, min: Operand | None = None, max: Operand | None = None) -> Tensor:
+    """In-place form of :func:`clamp`."""
+def clamp_max(input: Tensor, max: Operand, *, out: Tensor | None = None) -> Tensor:
+    """:func:`clamp` from above."""
+def clamp_max_(input: Tensor, max: Operand) -> Tensor:
+    """In-place form of :func:`clamp_max`."""
+def clamp_min(input: Tensor, min: Operand, *, out: Tensor | None = None) -> Tensor:
+    """:func:`clamp` from below."""
+def clamp_min_(input: Tensor, min: Operand) -> Tensor:
+    """In-place form of :func:`clamp_min`."""
+def clip(input: Tensor, min: Operand | None = None, max: Operand | None = None, *, out: Tensor | None = None) -> Tensor:
+    """``input`` limited to [min, max], which are numbers or tensors. Gradients are zero outside; NaN propagates."""
+def clip_(input: Tensor, min: Operand | None = None, max: Operand | None = None) -> Tensor:
+    """In-place form of :func:`clamp`."""
+def clone(input: Tensor, *, memory_format: Any = None, out: Tensor | None = None) -> Tensor:
+    """A copy; gradients flow through it."""
+def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
+    """1-d tensors become columns, then joined along columns."""
+def combinations(input: Tensor, r: int = 2, with_replacement: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """Combinations of ``r`` elements of a 1-d tensor, as rows."""
+def complex(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """real + i imag, of float32 or float64 tensors, broadcast."""
+def concat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -> Tensor:
+    """Joined along an existing dimension, in the promoted dtype; 1-d empty tensors are skipped."""
+def concatenate(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -> Tensor:
+    """Joined along an existing dimension, in the promoted dtype; 1-d empty tensors are skipped."""
+def conj(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The conjugate, computed at once; real tensors themselves."""
+def conj_physical(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The conjugate, a copy also of real tensors."""
+def conj_physical_(input: Tensor) -> Tensor:
+    """In-place form of :func:`conj_physical`."""
+def copysign(input: Tensor, other: Operand, *, out: Tensor | None = None) -> Tensor:
+    """The magnitude of ``input`` with the sign of ``other``."""
+def copysign_(input: Tensor, other: Operand) -> Tensor:
+    """In-place form of :func:`copysign`."""
+def corrcoef(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Correlation of the rows."""
+def cos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise cos; integers and bools become the default float dtype."""
+def cos_(input: Tensor) -> Tensor:
+    """In-place form of :func:`cos`."""
+def cosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise cosh; integers and bools become the default float dtype."""
+def cosh_(input: Tensor) -> Tensor:
+    """In-place form of :func:`cosh`."""
+def count_nonzero(input: Tensor, dim: Dim = None, *, out: Tensor | None = None) -> Tensor:
+    """How many elements are nonzero."""
+def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None, out: Tensor | None = None) -> Tensor:
+    """Covariance of the rows, with integer repetitions ``fweights`` and observation weights ``aweights``."""
+def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:
+    """Cross product of 3-vectors along ``dim`` (the first dimension of size 3 by default)."""
+def cummax(input: Tensor, dim: int) -> Any:
+    """Running maximum along ``dim`` and its positions."""
+def cummin(input: Tensor, dim: int) -> Any:
+    """Running minimum along ``dim`` and its positions."""
+def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None, out: Tensor | None = None) -> Tensor:
+    """Running products along ``dim``."""
+def cumprod_(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
+    """In-place form of :func:`cumprod`."""
+def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None, out: Tensor | None = None) -> Tensor:
+    """Running sums along ``dim``."""
+def cumsum_(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
+    """In-place form of :func:`cumsum`."""
+def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = ..., dim: int = -1, out: Tensor | None = None) -> Tensor:
+    """Running integrals along ``dim`` by the trapezoidal rule."""
+def deg2rad(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Degrees to radians."""
+def deg2rad_(input: Tensor) -> Tensor:
+    """In-place form of :func:`deg2rad`."""
+def det(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """:func:`linalg.det`."""
+def detach(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """``input`` without history, sharing its memory."""
+def detach_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """:func:`detach` as a copy."""
+def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
+    """A matrix with a vector on a diagonal, or the diagonal of a matrix."""
+def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1, *, out: Tensor | None = None) -> Tensor:
+    """The last dimension spread on a diagonal of two new dimensions."""
+def diagflat(input: Tensor, offset: int = 0, *, out: Tensor | None = None) -> Tensor:
+    """A matrix with the flattened elements on a diagonal."""
+def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1, *, out: Tensor | None = None) -> Tensor:
+    """The diagonal of the plane of ``dim1`` and ``dim2``, as the last dimension; a view when the plane is dense."""
+def diagonal_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """:func:`diagonal` as a copy."""
+def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1, *, out: Tensor | None = None) -> Tensor:
+    """A copy of ``input`` with ``src`` on a diagonal."""
+def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
+    """Differences of neighbours along ``dim``, ``n`` times."""
+def digamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise digamma; integers and bools become the default float dtype."""
+def digamma_(input: Tensor) -> Tensor:
+    """In-place form of :func:`digamma`."""
+def dist(input: Tensor, other: Tensor, p: float = 2, *, out: Tensor | None = None) -> Tensor:
+    """The p-norm of ``input - other``."""
+def div(input: Operand, other: Operand, *, rounding_mode: str | None = None, out: Tensor | None = None) -> Tensor:
+    """True division; with ``rounding_mode`` ``"trunc"`` or ``"floor"`` in the promoted dtype."""
+def div_(input: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
+    """In-place form of :func:`div`."""
+def divide(input: Operand, other: Operand, *, rounding_mode: str | None = None, out: Tensor | None = None) -> Tensor:
+    """True division; with ``rounding_mode`` ``"trunc"`` or ``"floor"`` in the promoted dtype."""
+def divide_(input: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
+    """In-place form of :func:`div`."""
+def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Inner product of two vectors of one size."""
+def dsplit(input: Tensor, *indices_or_sections: Any, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
+    """Pieces along the third dimension, as views."""
+def dstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
+    """Joined along the third dimension."""
+def einsum(*args: Any, out: Tensor | None = None) -> Tensor:
+    """Sums of products by Einstein's convention: ``einsum("bij,bjk->bik", x, y)`` or with lists of labels."""
+def empty(*size: Any, dtype: DType | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None, names: Any = None, out: Tensor | None = None) -> Tensor:
+    """A tensor of empty."""
+def empty_like(input: Tensor, *, dtype: DType | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None, out: Tensor | None = None) -> Tensor:
+    """A tensor of empty."""
+def empty_permuted(size: Any, physical_layout: Any, *, dtype: DType | None = None, **options: Any) -> Tensor:
+    """Zeros whose memory order of dimensions is ``physical_layout``."""
+def empty_strided(size: Any, stride: Any, *, dtype: DType | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
+    """Zeros with the given strides, in elements."""
+def eq(input: Tensor, other: Operand, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise comparison eq, as bools."""
+def equal(input: Tensor, other: Tensor) -> bool:
+    """Whether both have the same shape and elements."""
+def erf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise erf; integers and bools become the default float dtype."""
+def erf_(input: Tensor) -> Tensor:
+    """In-place form of :func:`erf`."""
+def erfc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise erfc; integers and bools become the default float dtype."""
+def erfc_(input: Tensor) -> Tensor:
+    """In-place form of :func:`erfc`."""
+def erfinv(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise erfinv; integers and bools become the default float dtype."""
+def erfinv_(input: Tensor) -> Tensor:
+    """In-place form of :func:`erfinv`."""
+def exp(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise exp; integers and bools become the default float dtype."""
+def exp2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise exp2; integers and bools become the default float dtype."""
+def exp2_(input: Tensor) -> Tensor:
+    """In-place form of :func:`exp2`."""
+def exp_(input: Tensor) -> Tensor:
+    """In-place form of :func:`exp`."""
+def expand_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """:func:`expand` as a copy."""
+def expm1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise expm1; integers and bools become the default float dtype."""
+def expm1_(input: Tensor) -> Tensor:
+    """In-place form of :func:`expm1`."""
+def eye(n: int, m: int | None = None, *, dtype: DType | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
+    """The identity matrix, ``n`` x ``m``."""
+def fake_quantize_per_channel_affine(input: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int, quant_max: int, *, out: Tensor | None = None) -> Tensor:
+    """:func:`fake_quantize_per_tensor_affine` with a scale and a zero point for every index of ``axis``."""
+def fake_quantize_per_tensor_affine(input: Tensor, scale: Any, zero_point: Any, quant_min: int, quant_max: int, *, out: Tensor | None = None) -> Tensor:
+    """``input`` in steps of ``scale`` from ``quant_min`` to ``quant_max`` around ``zero_point``.
+
+    Gradients pass where nothing is clamped. RuntimeError for integers and when ``quant_min > quant_max``.
+    """
+def fill(input: Tensor, value: Any, *, out: Tensor | None = None) -> Tensor:
+    """A copy with every element ``value``."""
+def fill_(input: Tensor, value: Any) -> Tensor:
+    """Every element becomes ``value``."""
+def fill_diagonal(input: Tensor, fill_value: Number, wrap: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """A copy with ``fill_value`` on the main diagonal."""
+def fill_diagonal_(input: Tensor, fill_value: Number, wrap: bool = False) -> Tensor:
+    """In-place form of :func:`fill_diagonal`."""
+def fix(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Rounded towards zero."""
+def fix_(input: Tensor) -> Tensor:
+    """In-place form of :func:`trunc`."""
+def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1, *, out: Tensor | None = None) -> Tensor:
+    """Dimensions ``start_dim`` to ``end_dim`` merged into one."""
+def flip(input: Tensor, *dims: Any, out: Tensor | None = None) -> Tensor:
+    """The order of elements reversed along ``dims``, as a copy."""
+def fliplr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Columns reversed."""
+def flipud(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Rows reversed."""
+def float_power(input: Operand, exponent: Operand, *, out: Tensor | None = None) -> Tensor:
+    """:func:`pow` computed in float64."""
+def float_power_(input: Tensor, exponent: Operand) -> Tensor:
+    """In-place form of :func:`float_power`."""
+def floor(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Rounded down."""
+def floor_(input: Tensor) -> Tensor:
+    """In-place form of :func:`floor`."""
+def floor_divide(input: Operand, other: Operand, *, out: Tensor | None = None) -> Tensor:
+    """Division rounded down."""
+def floor_divide_(input: Tensor, other: Operand) -> Tensor:
+    """In-place form of :func:`floor_divide`."""
+def fmax(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The greater of each pair; a number wins over NaN."""
+def fmin(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The smaller of each pair; a number wins over NaN."""
+def fmod(input: Tensor, other: Operand, *, out: Tensor | None = None) -> Tensor:
+    """Remainder with the dividend's sign."""
+def fmod_(input: Tensor, other: Operand) -> Tensor:
+    """In-place form of :func:`fmod`."""
+def frac(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The part after the point, with the sign of ``input``."""
+def frac_(input: Tensor) -> Tensor:
+    """In-place form of :func:`frac`."""
+def frexp(input: Tensor) -> Any:
+    """(mantissa in [0.5, 1), exponent) with input = mantissa * 2**exponent."""
+def from_dlpack(ext_tensor: Any, *, out: Tensor | None = None) -> Tensor:
+    """A tensor over the memory of any object with ``__dlpack__``."""
+def from_numpy(ndarray: np.ndarray[Any, Any], *, out: Tensor | None = None) -> Tensor:
+    """A tensor over ``ndarray``'s own memory; TypeError for element types without a dtype."""
+def frombuffer(buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, requires_grad: bool = False, out: Tensor | None = None) -> Tensor:
+    """A 1-d tensor over the memory of a buffer."""
+def full(size: Any, fill_value: Number, *, dtype: DType | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
+    """A tensor of ``fill_value``, in its own dtype unless given."""
+def full_like(input: Tensor, fill_value: Number, *, dtype: DType | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None, out: Tensor | None = None) -> Tensor:
+    """A tensor of ``fill_value`` with the shape and dtype of ``input``."""
+def gammainc(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Lower regularised incomplete gamma function."""
+def gammainc_(input: Tensor, other: Tensor) -> Tensor:
+    """In-place form of :func:`igamma`."""
+def gammaincc(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Upper regularised incomplete gamma function."""
+def gammaincc_(input: Tensor, other: Tensor) -> Tensor:
+    """In-place form of :func:`igammac`."""
+def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False, out: Tensor | None = None) -> Tensor:
+    """out[i, j] = input[index[i, j], j] for dim 0, and so on."""
+def gcd(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Greatest common divisor of integers."""
+def gcd_(input: Tensor, other: Tensor) -> Tensor:
+    """In-place form of :func:`gcd`."""
+def ge(input: Tensor, other: Operand, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise comparison ge, as bools."""
+def geqrf(input: Tensor) -> Any:
+    """(reflections below the diagonal with R above, their factors tau), as LAPACK gives them."""
+def ger(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Every product of an element of each vector."""
+def get_default_device() -> devices.device:
+    """The CPU."""
+def get_default_dtype() -> DType:
+    """The dtype of tensors made from Python floats."""
+def get_float32_matmul_precision() -> str:
+    """What :func:`set_float32_matmul_precision` was told."""
+def gradient(input: Tensor, *, spacing: Any = 1, dim: int | Sequence[int] | None = None, edge_order: int = 1, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
+    """Slopes by central differences inside and one-sided ones (of order 1 or 2) at the edges."""
+def greater(input: Tensor, other: Operand, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise comparison gt, as bools."""
+def greater_equal(input: Tensor, other: Operand, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise comparison ge, as bools."""
+def gt(input: Tensor, other: Operand, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise comparison gt, as bools."""
+def hamming_window(window_length: int, periodic: bool = True, *, dtype: DType | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False, out: Tensor | None = None) -> Tensor:
+    """Hamming window, symmetric unless ``periodic``."""
+def hann_window(window_length: int, periodic: bool = True, *, dtype: DType | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False, out: Tensor | None = None) -> Tensor:
+    """Hann window, symmetric unless ``periodic``."""
+def heaviside(input: Tensor, values: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """0 below zero, 1 above, ``values`` at zero."""
+def heaviside_(input: Tensor, values: Tensor) -> Tensor:
+    """In-place form of :func:`heaviside`."""
+def histc(input: Tensor, bins: int = 100, min: Number = 0, max: Number = 0, *, out: Tensor | None = None) -> Tensor:
+    """Counts in ``bins`` equal bins of [min, max] (of the data's range when both are equal)."""
+def histogram(input: Tensor, bins: Any, *, range: Sequence[float] | None = None, weight: Tensor | None = None, density: bool = False) -> Any:
+    """(counts, edges) of bins given by their number and range, or by their edges."""
+def histogramdd(input: Tensor, bins: Any, *, range: Sequence[float] | None = None, weight: Tensor | None = None, density: bool = False) -> Any:
+    """(counts, list of edges) over the last dimension's coordinates."""
+def hsplit(input: Tensor, *indices_or_sections: Any, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
+    """Pieces along columns, as views."""
+def hstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
+    """Joined along columns (along the only dimension of 1-d tensors)."""
+def hypot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """``sqrt(input^2 + other^2)`` without overflow."""
+def hypot_(input: Tensor, other: Tensor) -> Tensor:
+    """In-place form of :func:`hypot`."""
+def i0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Modified Bessel function of the first kind, order 0."""
+def i0_(input: Tensor) -> Tensor:
+    """In-place form of :func:`i0`."""
+def igamma(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Lower regularised incomplete gamma function."""
+def igamma_(input: Tensor, other: Tensor) -> Tensor:
+    """In-place form of :func:`igamma`."""
+def igammac(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Upper regularised incomplete gamma function."""
+def igammac_(input: Tensor, other: Tensor) -> Tensor:
+    """In-place form of :func:`igammac`."""
+def imag(input: Tensor) -> Tensor:
+    """The imaginary part, as a view; RuntimeError for real tensors."""
+def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
+    """A copy of ``input`` with alpha * source added at the positions ``index`` of a dimension."""
+def index_add_(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1) -> Tensor:
+    """In-place form of :func:`index_add`."""
+def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """A copy of ``input`` with ``source`` at the positions ``index`` of a dimension."""
+def index_copy_(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """In-place form of :func:`index_copy`."""
+def index_fill(input: Tensor, dim: int, index: Tensor, value: Any, *, out: Tensor | None = None) -> Tensor:
+    """A copy of ``input`` with ``value`` at the positions ``index`` of a dimension."""
+def index_fill_(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    """In-place form of :func:`index_fill`."""
+def index_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """A copy of ``input`` with ``values`` set (or added) at the index tensors."""
+def index_put_(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
+    """In-place form of :func:`index_put`."""
+def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True, out: Tensor | None = None) -> Tensor:
+    """Rows of ``source`` combined into ``input`` by prod, mean, amax or amin."""
+def index_reduce_(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
+    """In-place form of :func:`index_reduce`."""
+def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The positions ``index`` (1-d) of a dimension."""
+def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Sum of products over the last dimension of both."""
+def inverse(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """:func:`linalg.inv`."""
+def is_complex(input: Tensor) -> bool:
+    """Whether the dtype is complex."""
+def is_conj(input: Tensor) -> bool:
+    """False: conjugation is never lazy."""
+def is_deterministic_algorithms_warn_only_enabled() -> bool: ...
+def is_floating_point(input: Tensor) -> bool:
+    """Whether the dtype is floating."""
+def is_neg(input: Tensor) -> bool:
+    """False: negation is never lazy."""
+def is_nonzero(input: Tensor) -> bool:
+    """The truth of a one-element tensor."""
+def is_same_size(input: Tensor, other: Tensor) -> bool:
+    """Whether both have one shape."""
+def is_signed(input: Tensor) -> bool:
+    """Whether the dtype has negative numbers."""
+def is_storage(obj: Any) -> bool:
+    """False: storages are not objects of their own."""
+def is_tensor(obj: Any) -> bool:
+    """Whether ``obj`` is a tensor."""
+def isclose(input: Tensor, other: Tensor, rtol: float = ..., atol: float = ..., equal_nan: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """|input - other| <= atol + rtol * |other|, infinities equal to themselves."""
+def isfinite(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Whether each is neither infinite nor NaN."""
+def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False, out: Tensor | None = None) -> Tensor:
+    """Whether each element is among ``test_elements``."""
+def isinf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Whether each element is infinite."""
+def isnan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Whether each element is NaN."""
+def isneginf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Whether each element is negative infinity."""
+def isposinf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Whether each element is positive infinity."""
+def isreal(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Whether the imaginary part is 0."""
+def istft(input: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Tensor | None = None, center: bool = True, normalized: bool = False, onesided: bool | None = None, length: int | None = None, return_complex: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """The signal of which :func:`stft` gives ``input``, by least squares (Griffin and Lim 1984)."""
+def kaiser_window(window_length: int, periodic: bool = True, beta: float = ..., *, dtype: DType | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False, out: Tensor | None = None) -> Tensor:
+    """Kaiser window, symmetric unless ``periodic``."""
+def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Kronecker product."""
+def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+    """The ``k``-th smallest element (counted from 1) along ``dim`` and its position."""
+def lcm(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Least common multiple of integers."""
+def lcm_(input: Tensor, other: Tensor) -> Tensor:
+    """In-place form of :func:`lcm`."""
+def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """input * 2**other."""
+def ldexp_(input: Tensor, other: Tensor) -> Tensor:
+    """In-place form of :func:`ldexp`."""
+def le(input: Tensor, other: Operand, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise comparison le, as bools."""
+def lerp(input: Tensor, end: Tensor, weight: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
+    """``input + weight * (end - input)``, accurate at both ends."""
+def lerp_(input: Tensor, end: Tensor, weight: Tensor | Number) -> Tensor:
+    """In-place form of :func:`lerp`."""
+def less(input: Tensor, other: Operand, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise comparison lt, as bools."""
+def less_equal(input: Tensor, other: Operand, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise comparison le, as bools."""
+def lgamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise lgamma; integers and bools become the default float dtype."""
+def lgamma_(input: Tensor) -> Tensor:
+    """In-place form of :func:`lgamma`."""
+def linspace(start: Any, end: Any, steps: int, *, dtype: DType | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
+    """``steps`` evenly spaced numbers from ``start`` to ``end``, both included."""
+def log(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise log; integers and bools become the default float dtype."""
+def log10(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise log10; integers and bools become the default float dtype."""
+def log10_(input: Tensor) -> Tensor:
+    """In-place form of :func:`log10`."""
+def log1p(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise log1p; integers and bools become the default float dtype."""
+def log1p_(input: Tensor) -> Tensor:
+    """In-place form of :func:`log1p`."""
+def log2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise log2; integers and bools become the default float dtype."""
+def log2_(input: Tensor) -> Tensor:
+    """In-place form of :func:`log2`."""
+def log_(input: Tensor) -> Tensor:
+    """In-place form of :func:`log`."""
+def log_softmax(input: Tensor, dim: int, dtype: DType | None = None, *, out: Tensor | None = None) -> Tensor:
+    """log(softmax(x)) along ``dim``, computed without the quotient."""
+def logaddexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """log(exp(input) + exp(other)) without overflow."""
+def logaddexp2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """log2(2**input + 2**other) without overflow."""
+def logcumsumexp(input: Tensor, dim: int, *, out: Tensor | None = None) -> Tensor:
+    """log of the running sum of exp(x): of exponentials relative to the running maximum, rescaled where it grows."""
+def logdet(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """log of determinants; NaN for negative ones."""
+def logical_and(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Whether both are nonzero."""
+def logical_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Whether each element is zero."""
+def logical_or(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Whether either is nonzero."""
+def logical_xor(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Whether exactly one is nonzero."""
+def logit(input: Tensor, eps: float | None = None, *, out: Tensor | None = None) -> Tensor:
+    """log(x / (1 - x)), with x first clamped to [eps, 1 - eps]."""
+def logit_(input: Tensor, eps: float | None = None) -> Tensor:
+    """In-place form of :func:`logit`."""
+def logspace(start: Any, end: Any, steps: int, base: float = ..., *, dtype: DType | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
+    """``base`` to the powers of :func:`linspace`."""
+def logsumexp(input: Tensor, dim: Dim, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """log(sum(exp(input))) over ``dim``, shifted by the maximum so that it does not overflow."""
+def lt(input: Tensor, other: Operand, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise comparison lt, as bools."""
+def lu(input: Tensor, pivot: bool = True, get_infos: bool = False) -> Any:
+    """(LU, pivots) and, if asked, infos."""
+def lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """:func:`linalg.lu_solve` with the right-hand side first."""
+def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> Any:
+    """(P, L, U) of :func:`linalg.lu_factor`'s results."""
+def masked_fill(input: Tensor, mask: Tensor, value: Any, *, out: Tensor | None = None) -> Tensor:
+    """``value`` where ``mask`` (broadcast) is true."""
+def masked_fill_(input: Tensor, mask: Tensor, value: Any) -> Tensor:
+    """In-place form of :func:`masked_fill`."""
+def masked_scatter(input: Tensor, mask: Tensor, source: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Elements of ``source``, in order, where ``mask`` (broadcast) is true."""
+def masked_scatter_(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """In-place form of :func:`masked_scatter`."""
+def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The elements where ``mask`` (broadcast) is true, in one dimension."""
+def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Matrix product: vectors, matrices, and batches of matrices with broadcast batch dimensions."""
+def matrix_exp(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Exponential of square matrices: a Taylor polynomial of a halved matrix, squared back."""
+def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
+    """``input`` multiplied ``n`` times with itself (n >= 0), by squaring."""
+def max(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """The largest element; with ``dim``, (values, indices) along it; with a tensor, :func:`maximum`."""
+def maximum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The greater of each pair; NaN wins."""
+def mean(input: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: DType | None = None, out: Tensor | None = None) -> Tensor:
+    """Mean over ``dim``; RuntimeError for integers without a floating ``dtype``."""
+def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The lower median; with ``dim``, (values, indices). NaN if there is any."""
+def meshgrid(*tensors: Any, indexing: str | None = None, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
+    """Coordinate grids of 1-d tensors; ``indexing`` is ``"ij"`` (default) or ``"xy"``."""
+def min(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """The smallest element; with ``dim``, (values, indices) along it; with a tensor, :func:`minimum`."""
+def minimum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The smaller of each pair; NaN wins."""
+def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Product of two matrices, without broadcasting."""
+def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
+    """The most frequent value along ``dim`` (the smallest of several) and the position of its last occurrence."""
+def moveaxis(input: Tensor, source: int | Sequence[int], destination: int | Sequence[int], *, out: Tensor | None = None) -> Tensor:
+    """Dimensions ``source`` moved to positions ``destination``, the others in order."""
+def movedim(input: Tensor, source: int | Sequence[int], destination: int | Sequence[int], *, out: Tensor | None = None) -> Tensor:
+    """Dimensions ``source`` moved to positions ``destination``, the others in order."""
+def msort(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Sorted along the first dimension."""
+def mul(input: Operand, other: Operand, *, out: Tensor | None = None) -> Tensor:
+    """``input * other``, broadcast."""
+def mul_(input: Tensor, other: Operand) -> Tensor:
+    """In-place form of :func:`mul`."""
+def multigammaln(input: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:
+    """log of the multivariate gamma function of dimension ``p``."""
+def multigammaln_(input: Tensor, p: int) -> Tensor:
+    """In-place form of :func:`mvlgamma`."""
+def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None, out: Tensor | None = None) -> Tensor:
+    """Indices drawn with the weights of each row, with or without replacement."""
+def multiply(input: Operand, other: Operand, *, out: Tensor | None = None) -> Tensor:
+    """``input * other``, broadcast."""
+def multiply_(input: Tensor, other: Operand) -> Tensor:
+    """In-place form of :func:`mul`."""
+def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Product of a matrix and a vector."""
+def mvlgamma(input: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:
+    """log of the multivariate gamma function of dimension ``p``."""
+def mvlgamma_(input: Tensor, p: int) -> Tensor:
+    """In-place form of :func:`mvlgamma`."""
+def nan_to_num(input: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None, *, out: Tensor | None = None) -> Tensor:
+    """NaN and infinities replaced (by 0 and the extreme finite numbers unless given)."""
+def nan_to_num_(input: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None) -> Tensor:
+    """In-place form of :func:`nan_to_num`."""
+def nanmean(input: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: DType | None = None, out: Tensor | None = None) -> Tensor:
+    """:func:`mean` over what is not NaN."""
+def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The lower median of what is not NaN; with ``dim``, (values, indices)."""
+def nanquantile(input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear', out: Tensor | None = None) -> Tensor:
+    """:func:`quantile` of what is not NaN."""
+def nansum(input: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: DType | None = None, out: Tensor | None = None) -> Tensor:
+    """:func:`sum` with NaN as zero."""
+def narrow(input: Tensor, dim: int, start: Any, length: int, *, out: Tensor | None = None) -> Tensor:
+    """``length`` positions of ``dim`` from ``start`` on, as a view."""
+def narrow_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """:func:`narrow` as a copy."""
+def ne(input: Tensor, other: Operand, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise comparison ne, as bools."""
+def neg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """-input; RuntimeError on bools."""
+def neg_(input: Tensor) -> Tensor:
+    """In-place form of :func:`neg`."""
+def negative(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """-input; RuntimeError on bools."""
+def negative_(input: Tensor) -> Tensor:
+    """In-place form of :func:`neg`."""
+def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The next representable float after ``input`` towards ``other``."""
+def nextafter_(input: Tensor, other: Tensor) -> Tensor:
+    """In-place form of :func:`nextafter`."""
+def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
+    """Positions of the nonzero elements: rows of a matrix, or one tensor per dimension."""
+def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out: Tensor | None = None) -> Tensor:
+    """:func:`nonzero` with exactly ``size`` rows: cut off, or filled up."""
+def norm(input: Tensor, p: Any = 'fro', dim: Any = None, keepdim: bool = False, dtype: DType | None = None, *, out: Tensor | None = None) -> Tensor:
+    """The p-norm over ``dim``; "fro" is the 2-norm and "nuc" the sum of singular values."""
+def normal(mean: Any = ..., std: Any = ..., size: Any = None, *, generator: Generator | None = None, dtype: DType | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
+    """Normal numbers with the given means and deviations: tensors, numbers, or numbers with a size."""
+def not_equal(input: Tensor, other: Operand, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise comparison ne, as bools."""
+def numel(input: Tensor) -> int:
+    """How many elements ``input`` has."""
+def ones(*size: Any, dtype: DType | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None, names: Any = None, out: Tensor | None = None) -> Tensor:
+    """A tensor of ones."""
+def ones_like(input: Tensor, *, dtype: DType | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None, out: Tensor | None = None) -> Tensor:
+    """A tensor of ones."""
+def orgqr(A: Tensor, tau: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The first columns of the product of reflections I - tau v v' given below the diagonal of ``A``."""
+def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """Q other, Q' other, other Q or other Q' for the reflections of :func:`geqrf`."""
+def outer(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Every product of an element of each vector."""
+def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int = 2) -> Any:
+    """(U, S, V) of the columns' principal components, ``q`` of them."""
+def permute(input: Tensor, *dims: Any, out: Tensor | None = None) -> Tensor:
+    """Dimensions in the given order, as a view."""
+def permute_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """:func:`permute` as a copy."""
+def pinverse(input: Tensor, rcond: float = ..., *, out: Tensor | None = None) -> Tensor:
+    """:func:`linalg.pinv`."""
+def poisson(input: Tensor, generator: Generator | None = None, *, out: Tensor | None = None) -> Tensor:
+    """Poisson numbers with the rates ``input``; drawn by numpy from a key of the generator."""
+def polar(abs: Tensor, angle: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """abs * (cos(angle) + i sin(angle)), broadcast."""
+def polygamma(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
+    """The n-th derivative of digamma: ``polygamma(n, x)`` or ``x.polygamma(n)``."""
+def polygamma_(input: Tensor, other: Any) -> Tensor:
+    """In-place form of :func:`polygamma`."""
+def positive(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """``input`` itself; RuntimeError on bools."""
+def pow(input: Operand, exponent: Operand, *, out: Tensor | None = None) -> Tensor:
+    """``input ** exponent``; RuntimeError for an integer to a negative Python power."""
+def pow_(input: Tensor, exponent: Operand) -> Tensor:
+    """In-place form of :func:`pow`."""
+def prod(input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: DType | None = None, out: Tensor | None = None) -> Tensor:
+    """Product over ``dim`` (all dimensions by default); integers and bools multiply in int64."""
+def promote_types(type1: DType, type2: DType) -> DType:
+    """The smallest dtype that holds both."""
+def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """A copy of ``input`` with ``source`` set (or added) by position in the flattened order."""
+def put_(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """In-place form of :func:`put`."""
+def qr(input: Tensor, some: bool = True) -> Any:
+    """Orthogonal and upper triangular factors, reduced if ``some``."""
+def quantile(input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear', out: Tensor | None = None) -> Tensor:
+    """Quantiles at levels ``q`` along ``dim``; NaN if there is any."""
+def rad2deg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Radians to degrees."""
+def rad2deg_(input: Tensor) -> Tensor:
+    """In-place form of :func:`rad2deg`."""
+def rand(*size: Any, **options: Any) -> Tensor:
+    """Uniform numbers of [0, 1)."""
+def rand_like(input: Tensor, *, dtype: DType | None = None, generator: Generator | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None, out: Tensor | None = None) -> Tensor:
+    """Uniform numbers of [0, 1)."""
+def randint(*args: Any, dtype: DType | None = None, generator: Generator | None = None, **kwargs: Any) -> Tensor:
+    """``randint(low=0, high, size)``: uniform integers of [low, high)."""
+def randint_like(input: Tensor, *args: Any, dtype: DType | None = None, **kwargs: Any) -> Tensor:
+    """Uniform integers of [low, high) in the shape and dtype of ``input``."""
+def randn(*size: Any, **options: Any) -> Tensor:
+    """Standard normal numbers."""
+def randn_like(input: Tensor, *, dtype: DType | None = None, generator: Generator | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None, out: Tensor | None = None) -> Tensor:
+    """Standard normal numbers."""
+def randperm(n: int, *, generator: Generator | None = None, dtype: DType = ..., layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
+    """A random permutation of 0 ... n - 1: the order of random keys."""
+def range(start: Number, end: Number | None = None, step: Number = 1, *, dtype: DType | None = None, out: Tensor | None = None) -> Tensor:
+    """Like :func:`arange` but including ``end``."""
+def ravel(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """All elements in one dimension."""
+def real(input: Tensor) -> Tensor:
+    """The real part, as a view; of real tensors themselves."""
+def reciprocal(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """1 / x."""
+def reciprocal_(input: Tensor) -> Tensor:
+    """In-place form of :func:`reciprocal`."""
+def relu(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """max(0, input); the gradient at 0 is 0."""
+def relu_(input: Tensor) -> Tensor:
+    """In-place form of :func:`relu`."""
+def remainder(input: Operand, other: Operand, *, out: Tensor | None = None) -> Tensor:
+    """Remainder with the divisor's sign."""
+def remainder_(input: Tensor, other: Operand) -> Tensor:
+    """In-place form of :func:`remainder`."""
+def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out: Tensor | None = None) -> Tensor:
+    """Slices along ``dim`` scaled down where their p-norm exceeds ``maxnorm``."""
+def renorm_(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
+    """In-place form of :func:`renorm`."""
+def repeat_interleave(input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None, out: Tensor | None = None) -> Tensor:
+    """Every position of a dimension repeated ``repeats`` times (a number, or one per position)."""
+def reshape(input: Tensor, *shape: Any, out: Tensor | None = None) -> Tensor:
+    """The same elements under another shape (one -1 is inferred); a view when strides allow, else a copy."""
+def resize_as_(input: Tensor, other: Tensor, memory_format: Any = None) -> Tensor:
+    """:func:`resize_` to the size of ``other``."""
+def resolve_conj(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """``input`` itself: neither conjugation nor negation is lazy."""
+def resolve_neg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """``input`` itself: neither conjugation nor negation is lazy."""
+def result_type(tensor1: Any, tensor2: Any) -> DType:
+    """The dtype that arithmetic on both has."""
+def roll(input: Tensor, shifts: Any, dims: Any = None, *, out: Tensor | None = None) -> Tensor:
+    """Elements moved around by ``shifts`` along ``dims``; without dims, in the flattened order."""
+def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = ..., *, out: Tensor | None = None) -> Tensor:
+    """Turned by 90 degrees ``k`` times in the plane of ``dims``, from the first towards the second."""
+def round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Tensor:
+    """Rounded half to even, at ``decimals`` digits after the point."""
+def round_(input: Tensor, *, decimals: int = 0) -> Tensor:
+    """In-place form of :func:`round`."""
+def row_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
+    """Joined along rows."""
+def rsqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise rsqrt; integers and bools become the default float dtype."""
+def rsqrt_(input: Tensor) -> Tensor:
+    """In-place form of :func:`rsqrt`."""
+def rsub(input: Tensor, other: Operand, *, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
+    """``other - alpha * input``."""
+def scalar_tensor(s: Number, *, dtype: DType | None = None, device: Any = None, layout: Any = None, requires_grad: bool = False, out: Tensor | None = None) -> Tensor:
+    """A 0-d tensor of one number, float unless ``dtype`` says otherwise."""
+def scatter(input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None, out: Tensor | None = None) -> Tensor:
+    """A copy of ``input`` with out[index[i, j], j] = src[i, j] for dim 0 (``reduce``: add or multiply)."""
+def scatter_(input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None) -> Tensor:
+    """In-place form of :func:`scatter`."""
+def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """A copy of ``input`` with out[index[i, j], j] += src[i, j] for dim 0."""
+def scatter_add_(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    """In-place form of :func:`scatter_add`."""
+def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True, out: Tensor | None = None) -> Tensor:
+    """Scatter combined by sum, prod, mean, amax or amin; ``include_self``: with the elements of ``input``."""
+def scatter_reduce_(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
+    """In-place form of :func:`scatter_reduce`."""
+def searchsorted(sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None, sorter: Tensor | None = None, out: Tensor | None = None) -> Tensor:
+    """Where to insert values so that the last axis of ``sorted_sequence`` stays sorted."""
+def select(input: Tensor, dim: int, index: int, *, out: Tensor | None = None) -> Tensor:
+    """The slice at ``index`` of ``dim``, without the dimension, as a view."""
+def select_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """:func:`select` as a copy."""
+def select_scatter(input: Tensor, src: Tensor, dim: int, index: int, *, out: Tensor | None = None) -> Tensor:
+    """A copy of ``input`` with ``src`` at ``index`` of ``dim``."""
+def set_default_device(device: Any) -> None:
+    """Accepts the CPU; AssertionError for others."""
+def set_default_dtype(d: DType) -> None:
+    """Set it; TypeError unless floating."""
+def set_default_tensor_type(t: Any) -> None:
+    """The default dtype by a tensor type."""
+def set_float32_matmul_precision(precision: str) -> None:
+    """Accepted ("highest", "high", "medium"): products are always computed in float32."""
+def set_flush_denormal(mode: bool) -> bool:
+    """False: denormal numbers are kept."""
+def set_printoptions(precision: int | None = None, threshold: float | None = None, edgeitems: int | None = None, linewidth: int | None = None, profile: str | None = None, sci_mode: bool | None = None) -> None:
+    """Digits, summary threshold and size, line width; ``profile`` is ``default``, ``short`` or ``full``."""
+def sgn(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """:func:`sign`; of complex numbers the number of size 1 in their direction, 0 for 0."""
+def sgn_(input: Tensor) -> Tensor:
+    """In-place form of :func:`sgn`."""
+def sigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise sigmoid; integers and bools become the default float dtype."""
+def sigmoid_(input: Tensor) -> Tensor:
+    """In-place form of :func:`sigmoid`."""
+def sign(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """-1, 0 or 1 with the sign of ``input``."""
+def sign_(input: Tensor) -> Tensor:
+    """In-place form of :func:`sign`."""
+def signbit(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Whether the sign bit is set (also of -0.0)."""
+def sin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise sin; integers and bools become the default float dtype."""
+def sin_(input: Tensor) -> Tensor:
+    """In-place form of :func:`sin`."""
+def sinc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """sin(pi x) / (pi x), 1 at 0."""
+def sinc_(input: Tensor) -> Tensor:
+    """In-place form of :func:`sinc`."""
+def sinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise sinh; integers and bools become the default float dtype."""
+def sinh_(input: Tensor) -> Tensor:
+    """In-place form of :func:`sinh`."""
+def slice_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """:func:`slice` as a copy."""
+def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1, *, out: Tensor | None = None) -> Tensor:
+    """A copy of ``input`` with ``src`` in the slice start:end:step of ``dim``."""
+def slogdet(input: Tensor) -> Any:
+    """:func:`linalg.slogdet`."""
+def softmax(input: Tensor, dim: int, dtype: DType | None = None, *, out: Tensor | None = None) -> Tensor:
+    """exp(x) / sum(exp(x)) along ``dim``."""
+def sort(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``sort(dim=-1, descending=False, stable=False)``: (values, indices), equal elements in their old order."""
+def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
+    """Pieces of a size (the last may be smaller), or of the listed sizes, as views."""
+def split_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """:func:`split` as a copy."""
+def split_with_sizes(tensor: Tensor, split_sizes: Sequence[int], dim: int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
+    """Pieces of the listed sizes, which must add up to the extent, as views."""
+def split_with_sizes_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """:func:`split_with_sizes` as a copy."""
+def sqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise sqrt; integers and bools become the default float dtype."""
+def sqrt_(input: Tensor) -> Tensor:
+    """In-place form of :func:`sqrt`."""
+def square(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """input * input."""
+def square_(input: Tensor) -> Tensor:
+    """In-place form of :func:`square`."""
+def squeeze(input: Tensor, dim: int | Sequence[int] | None = None, *, out: Tensor | None = None) -> Tensor:
+    """Dimensions of size 1 removed: all, or those named."""
+def squeeze_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """:func:`squeeze` as a copy."""
+def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -> Tensor:
+    """Tensors of one shape joined along a new dimension."""
+def std(input: Tensor, dim: Dim | bool = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None) -> Any:
+    """Standard deviation over ``dim``."""
+def std_mean(input: Tensor, dim: Dim | bool = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None) -> Any:
+    """Standard deviation and mean over ``dim``."""
+def stft(input: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Tensor | None = None, center: bool = True, pad_mode: str = 'reflect', normalized: bool = False, onesided: bool | None = None, return_complex: bool | None = None, align_to_window: bool | None = None, *, out: Tensor | None = None) -> Tensor:
+    """Transforms of windows of a signal (B?, T), ``hop_length`` apart: (B?, frequencies, windows)."""
+def sub(input: Operand, other: Operand, *, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
+    """``input - alpha * other``, broadcast; RuntimeError for bools."""
+def sub_(input: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
+    """In-place form of :func:`sub`."""
+def subtract(input: Operand, other: Operand, *, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
+    """``input - alpha * other``, broadcast; RuntimeError for bools."""
+def subtract_(input: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
+    """In-place form of :func:`sub`."""
+def sum(input: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: DType | None = None, out: Tensor | None = None) -> Tensor:
+    """Sum over ``dim`` (all dimensions by default); integers and bools add up in int64."""
+def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> Any:
+    """(U, singular values, V), reduced if ``some``; U and V are zero unless ``compute_uv``."""
+def svd_lowrank(A: Tensor, q: int | None = 6, niter: int = 2, M: Tensor | None = None) -> Any:
+    """(U, S, V) of rank ``q``, approximately, of ``A`` (minus ``M``)."""
+def swapaxes(input: Tensor, dim0: int, dim1: int, *, out: Tensor | None = None) -> Tensor:
+    """Two dimensions swapped, as a view."""
+def swapdims(input: Tensor, dim0: int, dim1: int, *, out: Tensor | None = None) -> Tensor:
+    """Two dimensions swapped, as a view."""
+def t(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The transpose of a tensor of at most two dimensions."""
+def t_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """:func:`t` as a copy."""
+def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Elements by position in the flattened order, in the shape of ``index``."""
+def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:
+    """:func:`gather` with broadcasting; in the flattened order without ``dim``."""
+def tan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise tan; integers and bools become the default float dtype."""
+def tan_(input: Tensor) -> Tensor:
+    """In-place form of :func:`tan`."""
+def tanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Elementwise tanh; integers and bools become the default float dtype."""
+def tanh_(input: Tensor) -> Tensor:
+    """In-place form of :func:`tanh`."""
+def tensor(data: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
+    """A new tensor that copies ``data`` (nested sequences, scalars, arrays, tensors)."""
+def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
+    """So many pieces of nearly equal size, or pieces cut at the listed indices, as views."""
+def tensordot(a: Tensor, b: Tensor, dims: Any = 2, *, out: Tensor | None = None) -> Tensor:
+    """Sum of products over ``dims``: a number of last and first dimensions, or two lists of dimensions."""
+def tile(input: Tensor, *dims: Any, out: Tensor | None = None) -> Tensor:
+    """Repeated as often as ``dims`` says, missing leading entries being 1."""
+def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+    """The ``k`` largest (or smallest) elements along ``dim``, in order, and their positions."""
+def trace(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Sum of the diagonal of a matrix."""
+def transpose(input: Tensor, dim0: int, dim1: int, *, out: Tensor | None = None) -> Tensor:
+    """Two dimensions swapped, as a view."""
+def transpose_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """:func:`transpose` as a copy."""
+def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = ..., dim: int = -1, out: Tensor | None = None) -> Tensor:
+    """Integral along ``dim`` by the trapezoidal rule."""
+def trapz(y: Tensor, x: Tensor | None = None, *, dx: Any = ..., dim: int = -1, out: Tensor | None = None) -> Tensor:
+    """Integral along ``dim`` by the trapezoidal rule."""
+def triangular_solve(input: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False) -> Any:
+    """(X, A) with A X = input for triangular A."""
+def tril(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
+    """The lower triangle of matrices, the rest zero."""
+def tril_(input: Tensor, diagonal: int = 0) -> Tensor:
+    """In-place form of :func:`tril`."""
+def tril_indices(row: int, col: int, offset: int = 0, *, dtype: DType = ..., device: Any = None, layout: Any = None, out: Tensor | None = None) -> Tensor:
+    """Row and column indices of the lower triangle, shape (2, k)."""
+def triu(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
+    """The upper triangle of matrices, the rest zero."""
+def triu_(input: Tensor, diagonal: int = 0) -> Tensor:
+    """In-place form of :func:`triu`."""
+def triu_indices(row: int, col: int, offset: int = 0, *, dtype: DType = ..., device: Any = None, layout: Any = None, out: Tensor | None = None) -> Tensor:
+    """Row and column indices of the upper triangle, shape (2, k)."""
+def true_divide(input: Operand, other: Operand, *, out: Tensor | None = None) -> Tensor:
+    """:func:`div` without rounding."""
+def true_divide_(input: Tensor, other: Operand) -> Tensor:
+    """In-place form of :func:`true_divide`."""
+def trunc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Rounded towards zero."""
+def trunc_(input: Tensor) -> Tensor:
+    """In-place form of :func:`trunc`."""
+def typename(obj: Any) -> str:
+    """``torch.FloatTensor`` for a tensor, the qualified class name for others."""
+def unbind(input: Tensor, dim: int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
+    """Every slice along a dimension, without it, as views."""
+def unbind_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """:func:`unbind` as a copy."""
+def unflatten(input: Tensor, dim: int, sizes: Any, *, out: Tensor | None = None) -> Tensor:
+    """Dimension ``dim`` split into ``sizes`` (one may be -1)."""
+def unfold_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """:func:`unfold` as a copy."""
+def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
+    """Distinct elements (or slices along ``dim``), sorted; with their inverse indices and counts if asked."""
+def unique_consecutive(input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
+    """Runs of equal elements (or slices along ``dim``) reduced to one each."""
+def unravel_index(indices: Tensor, shape: Any, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
+    """Flat positions as one index tensor per dimension of ``shape``."""
+def unsafe_chunk(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """:func:`chunk` as a copy."""
+def unsafe_split(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """:func:`split` as a copy."""
+def unsafe_split_with_sizes(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """:func:`split_with_sizes` as a copy."""
+def unsqueeze(input: Tensor, dim: int, *, out: Tensor | None = None) -> Tensor:
+    """A dimension of size 1 inserted at ``dim``."""
+def unsqueeze_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """:func:`unsqueeze` as a copy."""
+def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
+    """Accepted: every algorithm here is deterministic."""
+def vander(x: Tensor, N: int | None = None, increasing: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """Powers of a vector's elements as columns, falling unless ``increasing``."""
+def var(input: Tensor, dim: Dim | bool = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None) -> Any:
+    """Variance over ``dim``."""
+def var_mean(input: Tensor, dim: Dim | bool = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None) -> Any:
+    """Variance and mean over ``dim``."""
+def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """:func:`dot` with the conjugate of the first vector."""
+def view_as_complex(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The same memory as complex numbers; the last dimension, of size 2, holds their parts."""
+def view_as_real(input: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """The same memory as real numbers: real and imaginary part along a new last dimension of size 2."""
+def view_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    """:func:`view` as a copy."""
+def vsplit(input: Tensor, *indices_or_sections: Any, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
+    """Pieces along rows, as views."""
+def vstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
+    """Joined along rows."""
+def where(condition: Tensor, input: Operand | None = None, other: Operand | None = None) -> Any:
+    """``input`` where ``condition`` holds, else ``other``; with the condition alone, its nonzero positions."""
+def xlogy(input: Operand, other: Operand, *, out: Tensor | None = None) -> Tensor:
+    """input * log(other), zero where ``input`` is zero."""
+def xlogy_(input: Tensor, other: Operand) -> Tensor:
+    """In-place form of :func:`xlogy`."""
+def zero_(input: Tensor) -> Tensor:
+    """Every element becomes 0."""
+def zeros(*size: Any, dtype: DType | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None, names: Any = None, out: Tensor | None = None) -> Tensor:
+    """A tensor of zeros."""
+def zeros_like(input: Tensor, *, dtype: DType | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None, out: Tensor | None = None) -> Tensor:
+    """A tensor of zeros."""

@@ -1,0 +1,1 @@
+"""Covariances, histograms, and reductions over what a mask leaves."""
