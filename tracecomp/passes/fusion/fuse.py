@@ -20,8 +20,11 @@ from tracecomp.passes.fusion.groups import Decision, Domain, Group, Partition
 from tracecomp.passes.fusion.rematerialize import Recompute
 
 MAX_NODES = 96
+"""Nodes of a kernel at most: the search for what may share one, and LLVM's work, grow faster than their number."""
 SIBLING_BYTES = 4096
+"""Bytes of a value from which on kernels that read it share one for that alone: less comes from the first cache."""
 MIN_TRANSPOSED = 2048
+"""Elements of a transposed value from which on it has a kernel that turns squares in registers: it must have some."""
 
 
 class Fuser:

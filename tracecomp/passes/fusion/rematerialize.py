@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from tracecomp.passes.fusion.fuse import Fuser
 
 NODE_COST = 4.0
+"""Vector additions of a node that is computed again at each reader: about a load and a store (``MOVING_COST``)."""
 CHAIN_COST = 12.0
+"""The same for a chain of nodes from values that exist: three readers' loads and what storing the value takes."""
 
 
 @dataclass(frozen=True)

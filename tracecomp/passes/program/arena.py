@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from tracecomp.ir.graph import Value
 
 ALIGNMENT = 64
+"""Bytes: values begin at a cache line, so that whole vectors are loaded from one line."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ def one_kernel_per_node(frame: Frame, log: Log) -> Frame:
 @everywhere
 def pad_implicitly(frame: Frame, log: Log) -> Frame:
     """Contractions read operands as if they were padded."""
-    partition = with_masked_pads(frame.partition, frame.graph, frame.machine)
+    partition = with_masked_pads(frame.partition, frame.graph)
     log.hits["pads"] += len(frame.partition.groups) - len(partition.groups)
     return replace(frame, partition=partition)
 
