@@ -22,11 +22,12 @@ from tracecomp.ir.arrays import SMALL_BYTES
 from tracecomp.record.binding import read, reader, tensor_of
 from tracecomp.record.pytree import LEAF, unflatten
 from tracecomp.record.recording import Recording, same_value
-from tracecomp.record.results import Made, bottoms
+from tracecomp.record.results import Found, Made, Result, bottoms
 from tracecomp.runtime.aligned import maker
 from tracecomp.runtime.result_pool import Spare, fits, kept_outputs
 
 Array = np.ndarray[Any, Any]
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 _new = Tensor._wrap
 
 
@@ -46,7 +47,7 @@ class Plan:
         self._threads = threads
         graph, inputs = recording.graph, recording.inputs
         self._arguments = [b.ref for b in inputs if b.kind == "argument"]
-        self._array_arguments = bool(recording.guards.arrays)
+        self._array_arguments = recording.guards.takes_arrays
         self._states = [b.ref for b in inputs if b.kind == "state"]
         self._others = [reader(b) for b in inputs if b.kind in ("place", "grad", "host", "size", "number")]
         position = {id(b): i for i, b in enumerate(inputs)}
@@ -107,7 +108,7 @@ class Plan:
 
     def differentiable(self) -> Any:
         """The backward pass as a compiled function, made when it is to be differentiated for the first time."""
-        if self.recording.guards.one_size:
+        if self.recording.guards.one_size.leaves:
             raise RuntimeError(
                 f"the backward pass of {self.recording.graph.name}, compiled with dynamic=True, cannot be "
                 "differentiated. Compile it without, or take the gradients inside of the compiled function."
@@ -117,7 +118,7 @@ class Plan:
             self.again = self._compile(differentiable(self.recording.split, self.recording.graph.name))
         return self.again
 
-    def call(self, leaves: Sequence[Any]) -> tuple[int, Any]:
+    def call(self, leaves: Sequence[Any], given: Arguments = ((), {})) -> tuple[int, Any]:
         """Run on argument ``leaves``: how many predicates held, and the results.
 
         When a predicate does not hold, its value takes the place of the results, and nothing outside was written. On a
@@ -143,9 +144,7 @@ class Plan:
         if self._lone is not None:
             results: Any = _new(outputs[self._lone])
         else:
-            results = self._results(leaves, outputs, kept)
-        for effect in recording.effects:
-            effect()
+            results = self._results(leaves, outputs, kept, given)
         return len(recording.predicates), results
 
     def _arrays(self, leaves: Sequence[Any]) -> list[Array]:
@@ -209,7 +208,7 @@ class Plan:
         before = {id(b): read(b, leaves).copy() for b in overwritten}
         return Kept(self.recording.inputs, arrays, before)
 
-    def _results(self, leaves: Sequence[Any], outputs: Sequence[Array], kept: Kept | None) -> Any:
+    def _results(self, leaves: Sequence[Any], outputs: Sequence[Array], kept: Kept | None, given: Arguments) -> Any:
         recording = self.recording
         node = None
         for binding, flag in recording.requires_grad:
@@ -226,10 +225,17 @@ class Plan:
                 builder.keep(new, t._grad)
             else:
                 t._grad = None if new is None else builder.tensor(new)
-        rebound = [(r, unflatten(r.structure, list(map(builder.value, r.results)))) for r in recording.rebound]
-        results = unflatten(recording.structure, list(map(builder.value, recording.results)))
+
+        def value(r: Result) -> Any:
+            return r.read.now(given) if isinstance(r, Found) else builder.value(r)
+
+        rebound = [(r, unflatten(r.structure, list(map(value, r.results)))) for r in recording.rebound]
+        results = unflatten(recording.structure, list(map(value, recording.results)))
+        effects = [(e, unflatten(e.structure, list(map(value, e.results)))) for e in recording.effects]
         for r, held in rebound:
             r.place.put(held, r.same_object)
+        for effect, args in effects:
+            effect.repeat(given, args)
         return results
 
 
@@ -247,7 +253,7 @@ def _steady(recording: Recording) -> frozenset[int]:
 
 def _lone_result(recording: Recording) -> int | None:
     """The output that is all there is to return, when that is so."""
-    if recording.grads or recording.requires_grad or recording.rebased or recording.rebound:
+    if recording.grads or recording.requires_grad or recording.rebased or recording.rebound or recording.effects:
         return None
     if recording.split is not None or recording.structure is not LEAF:
         return None

@@ -13,7 +13,7 @@ from tracecomp.eager.tensor import Tensor
 from tracecomp.eager.tensor_base import View
 from tracecomp.eager.views import look
 from tracecomp.record.binding import tensor_of
-from tracecomp.record.results import Followed, Given, Held, History, Plain, Result, Seen
+from tracecomp.record.results import Followed, Given, Held, History, Plain, Seen
 
 Array = np.ndarray[Any, Any]
 Attrs = dict[str, Any]
@@ -35,7 +35,7 @@ class Builder:
         self._settle = settle
         self._made: dict[int, Tensor] = {}
 
-    def value(self, r: Result) -> Any:
+    def value(self, r: Held | Followed | Plain) -> Any:
         """What the call returns for ``r``: one object for each tensor."""
         if isinstance(r, Plain):
             return r.value

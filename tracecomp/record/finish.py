@@ -9,7 +9,6 @@ import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from tracecomp.autograd.engine import run_backward
-from tracecomp.base.errors import Source
 from tracecomp.eager.tensor import Tensor
 from tracecomp.eager.tensor_base import Node
 from tracecomp.ir.graph import Graph, Input, Output, Value
@@ -19,11 +18,13 @@ from tracecomp.record.backward.min_cut import choose_saved
 from tracecomp.record.backward.reach import edges, new_state, was_spent
 from tracecomp.record.backward.template import Template
 from tracecomp.record.binding import Binding
+from tracecomp.record.effects import Effect
 from tracecomp.record.guards.guards import Guards
+from tracecomp.record.observer import Observer
 from tracecomp.record.pytree import flatten, unflatten
 from tracecomp.record.recorder import Recorder
-from tracecomp.record.recording import Rebound, Recording, Sizes, Split, Update
-from tracecomp.record.results import Followed, Held, Plain, Result, Results
+from tracecomp.record.recording import Rebased, Rebound, Recording, Repeated, SeenValue, Sizes, Split, Update
+from tracecomp.record.results import Followed, Found, Held, Plain, Result, Results
 from tracecomp.record.symbolic.sym_int import Extent, SizedGraph
 from tracecomp.record.symbolic.sym_scalar import Number
 
@@ -43,13 +44,15 @@ class Finish:
     """Turns what a recorder holds at the end of a call into a Recording."""
 
     def __init__(
-        self, recorder: Recorder, guards: Guards, leaves: Sequence[Any], arrays: dict[Value, int], result: Any
-    ) -> None:
+        self, recorder: Recorder, guards: Guards, leaves: Sequence[Any], arrays: dict[Value, int], result: Any,
+        observer: Observer,
+    ) -> None:  # fmt: skip
         self.recorder = recorder
         self.guards = guards
         self.leaves = leaves
         self.arrays = arrays
         self.result = result
+        self.observer = observer
         self.outputs: list[Output] = []
         self.found = Results(recorder, self._origin, lambda value, name: self._add(value, name, "result"))
         self.numbers = {id(t): i for i, t in reversed(list(enumerate(leaves)))}
@@ -58,9 +61,11 @@ class Finish:
 
     def recording(self, derive: bool) -> Recording:
         values: list[Any] = []
-        structure = flatten(self.result, values)
+        structure = flatten(self.result, values, self._is_outside)
+        effects = [self._left_by(e) for e in self.recorder.effects]
+        left = [*values, *[x for *_, kept in effects for x in kept]]
         held = [t for h in self.guards.places for t in h.place.tensors()]
-        tensors = dict.fromkeys([*[v for v in values if isinstance(v, Tensor)], *held])
+        tensors = dict.fromkeys([*[v for v in left if isinstance(v, Tensor)], *held])
         rebased = self._rebased_arguments() if derive else []
         if derive:
             self.found.differentiate(list(tensors), was_spent)
@@ -69,16 +74,17 @@ class Finish:
                     self.found.add_root(t)
         roots = self.found.roots
         results = [self._result(v) for v in values]
+        repeated = [Repeated(e.apply, e.owner, shape, list(map(self._result, kept))) for e, shape, kept in effects]
         rebound = self._rebound()
         updates = self._updates()
         updated = {u.target for u in updates}
         grads = self._grads()
-        predicates: list[tuple[int, Any, Source | None]] = []
+        predicates: list[SeenValue] = []
         for p in self.recorder.predicates:
-            predicates.append((self._add(p.value, f"p{len(predicates)}", "predicate"), p.seen, p.source))
+            predicates.append(SeenValue(self._add(p.value, f"p{len(predicates)}", "predicate"), p.seen, p.source))
         split_at = self._derive(roots) if roots else None
-        kept = [*tensors, *[n.tensor for n in self.recorder.numbers]]
-        kept += [g for slot in self.recorder.grads.values() if (g := slot.tensor._grad) is not None]
+        kept_tensors = [*tensors, *[n.tensor for n in self.recorder.numbers]]
+        kept_tensors += [g for slot in self.recorder.grads.values() if (g := slot.tensor._grad) is not None]
         split = None if split_at is None else self._split(*split_at, updated, edges(roots))
         mapping: dict[Value, Value] = {}
         graph, inputs = self._graph(mapping)
@@ -86,11 +92,12 @@ class Finish:
         asked = {p.value for p in self.recorder.predicates}
         self.guards.asked = {i for i, t in self.recorder.argument_numbers.items() if t._value.value in asked}
         return Recording(
-            graph, self.guards, inputs, structure, results, updates, grads, self._flags(), predicates, split,
-            [(self._origin(t), self.found.place(t)) for t in rebased], rebound,
-            self.recorder.effects, self._sizes(mapping),
-            self._changed_values() or self.found.moved or self._shared_memory(updates) or self._history_outside()
-            or new_state(self.recorder, kept),
+            graph=graph, guards=self.guards, inputs=inputs, structure=structure, results=results, updates=updates,
+            grads=grads, requires_grad=self._flags(), predicates=predicates, split=split,
+            rebased=[Rebased(self._origin(t), self.found.place(t)) for t in rebased],
+            rebound=rebound, effects=repeated, sizes=self._sizes(mapping),
+            unsettled=self._changed_values() or self.found.moved or self._shared_memory(updates)
+            or self._history_outside() or new_state(self.recorder, kept_tensors),
         )  # fmt: skip
 
     # ---- inputs
@@ -152,11 +159,8 @@ class Finish:
         names = {i.value: i.name for i in self.recorder.graph.inputs}
         used = {key: names[v] for key, v in self.recorder.initial.items() if v in live}
         grads = [(self._holder(s.tensor), s) for s in self.recorder.grads.values()]
-        self.guards.close(self.recorder, used, {i for v, i in self.arrays.items() if v in live}, grads)
-        written = [u.target for u in updates]
-        self.guards.written_arguments = [b.ref for b in written if b.kind == "argument"]
-        self.guards.written_state = [b.ref for b in written if b.kind == "state"]
-        self.guards.written_places = [b.ref for b in written if b.kind == "place"]
+        read = {i for v, i in self.arrays.items() if v in live}
+        self.guards.close(self.recorder, used, read, grads, [u.target for u in updates])
 
     # ---- outputs
 
@@ -164,6 +168,15 @@ class Finish:
         """The number of a new output."""
         self.outputs.append(Output(value, name, role))
         return len(self.outputs) - 1
+
+    def _left_by(self, effect: Effect) -> tuple[Effect, Any, list[Any]]:
+        """An effect with the structure and leaves of what it is made with."""
+        kept: list[Any] = []
+        return effect, flatten(effect.args, kept, self._is_outside), kept
+
+    def _is_outside(self, value: Any) -> bool:
+        """Whether a list or dict was there before the call: a later call means the one that is there then."""
+        return isinstance(value, list | dict) and id(value) in self.observer.known
 
     def _rebased_arguments(self) -> list[Tensor]:
         """Arguments that the call wrote to with gradient history."""
@@ -177,6 +190,8 @@ class Finish:
     def _result(self, v: Any) -> Result:
         if type(v) in (Number, Extent):
             return Followed(self._add(self.recorder.value(v.tensor), f"n{len(self.outputs)}", "result"))
+        if self._is_outside(v):
+            return Found(self.observer.known[id(v)])
         return self.found.of(v) if isinstance(v, Tensor) else Plain(v)
 
     def _rebound(self) -> list[Rebound]:
@@ -223,7 +238,8 @@ class Finish:
 
     def _changed_values(self) -> str | None:
         """Says so when the call changed Python values that it also read: a graph cannot repeat that."""
-        change = self.guards.changed()
+        change = self.observer.unrepeated() or self.guards.modules.change()
+        change = change or next((c for held in self.guards.places if (c := held.change()) is not None), None)
         for owner, key, _ in self.recorder.hosts.values():
             if id(getattr(owner, "group", owner)) in self.recorder.stepped:
                 continue

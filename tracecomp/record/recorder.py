@@ -25,6 +25,7 @@ from tracecomp.ir.graph import Graph, Origin, Value
 from tracecomp.ir.op import Op
 from tracecomp.ir.types import TensorType, float64, from_numpy_dtype
 from tracecomp.ops.autodiff import Sym, scalar_of
+from tracecomp.record.effects import Effect
 from tracecomp.record.guards.slots import Place
 from tracecomp.record.symbolic.leading_sizes import LeadingSizes
 from tracecomp.record.symbolic.sym_int import Extent, SizedGraph
@@ -53,7 +54,9 @@ class Recorder(LeadingSizes):
         self.grads: dict[int, GradSlot] = {}
         self.hosts: dict[tuple[int, str], tuple[Any, str, Tensor]] = {}
         self.host_values: dict[tuple[int, str], float] = {}
-        self.effects: list[Callable[[], Any]] = []
+        self.effects: list[Effect] = []
+        self.leaves: Sequence[Any] = ()
+        self.quiet = False  # what asks for values now does so only to print them, which every call repeats
         self.stepped: set[int] = set()
         self.watched: dict[tuple[int, str], tuple[Any, str]] = {}
         self.predicates: list[Predicate] = []
@@ -140,6 +143,8 @@ class Recorder(LeadingSizes):
 
     def shown(self) -> None:
         """Warn that the text of a tensor is made by this call only."""
+        if self.quiet:
+            return
         warnings.warn(
             f"a tensor is printed or formatted at {user_source()}, inside a compiled function: only calls that are "
             "recorded do so, later ones keep silent. Return the tensor and print it outside.",
@@ -148,10 +153,14 @@ class Recorder(LeadingSizes):
 
     def refuse(self, message: str) -> None:
         """CaptureError; or, when not ``strict``, the rest of the call runs without being recorded."""
+        self.stopped = message
         if self.strict:
             raise CaptureError(message)
-        self.stopped = message
         modes.recorder = None
+
+    def refuse_here(self, what: str) -> None:
+        """Refuse something that the program does at the line that runs."""
+        self.refuse(f"{what}, at {user_source()}: a recording cannot stand for that")
 
     def backward_step(self, node: Node) -> None:
         """Note that the backward pass runs ``node``: what it records belongs to the line that made ``node``."""
@@ -213,7 +222,7 @@ class Recorder(LeadingSizes):
                 f"{type(owner).__name__}.step at {user_source()} depends on a value of the compiled call. Return the "
                 "value and make this step outside."
             )
-        self.effects.append(partial(step, owner, *args, **kwargs))
+        self.effects.append(Effect(partial(step, owner, *args, **kwargs), None, ()))
         self.stepped.update(map(id, groups))
         watch = sys.gettrace()
         sys.settrace(None)

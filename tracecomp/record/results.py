@@ -19,6 +19,7 @@ from tracecomp.ir.graph import Value
 from tracecomp.ir.op import OPS
 from tracecomp.ops.autodiff import Sym
 from tracecomp.record.binding import Binding
+from tracecomp.record.guards.reads import Read
 from tracecomp.record.recorder import Recorder
 
 
@@ -94,8 +95,15 @@ class Plain:
     value: Any
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A list or dictionary from outside, found where the program found it."""
+
+    read: Read
+
+
 Held = Made | Given | Seen
-Result = Held | Followed | Plain
+Result = Held | Followed | Plain | Found
 
 
 def bottoms(results: Sequence[Result | None]) -> list[Made]:
