@@ -69,17 +69,20 @@ keep_freed()
 
 # Loaded when first used, so that importing the package and running eagerly stays cheap.
 _LATER = {
-    "compiled": "compiled", "Compiled": "compiled", "compile": "compiled", "compare": "inspect", "explain": "inspect",
-    "save": "serialization", "load": "serialization",
-    "config": "base.config", "random": "random", "nn": "nn", "optim": "optim", "utils": "utils",
-    "special": "special", "linalg": "linalg", "fft": "fft",
-    "signal": "signal", "masked": "masked", "cuda": "cuda", "backends": "backends",
-    "accelerator": "accelerator", "jit": "jit", "fx": "fx", "serialization": "serialization",
-    "version": "version", "testing": "testing", "profiler": "profiler",
-    "get_num_threads": "runtime.threads", "set_num_threads": "runtime.threads",
-    "distributions": "distributions", "func": "func", "vmap": "func",
-    "cond": "func.control", "while_loop": "func.control", "scan": "func.control", "amp": "amp", "autocast": "amp",
-    "get_autocast_dtype": "amp", "is_autocast_enabled": "amp",
+    "as_torch": "torch_compat", "autocast": "amp", "compare": "inspect", "compile": "compiler", "Compiled": "compiled",
+    "cond": "func.control", "config": "base.config", "explain": "inspect", "get_autocast_dtype": "amp",
+    "get_num_threads": "runtime.threads", "is_autocast_enabled": "amp", "load": "serialization",
+    "save": "serialization", "scan": "func.control", "set_num_threads": "runtime.threads", "vmap": "func",
+    "while_loop": "func.control",
+}  # fmt: skip
+_LATER |= {
+    module: module
+    for module in (
+        "__config__", "__future__", "_dynamo", "_jit_internal", "accelerator", "amp", "backends", "compiled",
+        "compiler", "cuda", "distributions", "fft", "func", "futures", "fx", "hub", "jit", "linalg", "masked",
+        "multiprocessing", "nn", "optim", "profiler", "random", "serialization", "signal", "special", "testing",
+        "torch_version", "types", "utils", "version",
+    )
 }  # fmt: skip
 
 
@@ -108,4 +111,4 @@ float, double, half = float32, float64, float16
 cfloat, cdouble = complex64, complex128
 short, int, long = int16, int32, int64
 newaxis = None
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any
 
 from tracecomp.base.locks import Lock
@@ -95,6 +96,22 @@ def _count_threads_override(change: int) -> None:
     global thread_overrides
     with _counting:
         thread_overrides += change
+
+
+def cache_directory() -> Path:
+    """The folder of compiled code and of what was measured on this machine.
+
+    FileNotFoundError for a user without a home who has chosen none.
+    """
+    chosen = current().cache_dir
+    if chosen:
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(base):  # to be ignored then, says the standard of these names
+        base = os.path.join(os.path.expanduser("~"), ".cache")
+    if not os.path.isabs(base):
+        raise FileNotFoundError("this user has no home folder")
+    return Path(base) / "tracecomp"
 
 
 def code_key() -> tuple[tuple[str, Any], ...]:

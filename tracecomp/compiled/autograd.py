@@ -12,6 +12,7 @@ from tracecomp.eager.grad_fn import FREED, modified
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor, gradient_edge
 from tracecomp.eager.tensor_base import Edge, Grads, Node
+from tracecomp.eager.vjp_program import ArrayType
 from tracecomp.record.binding import Binding, read, tensor_of
 from tracecomp.record.recording import Split
 
@@ -42,12 +43,16 @@ class CompiledNode(Node):
     ) -> None:  # fmt: skip
         tensors = [tensor_of(b, leaves) for b, _ in split.wanted]
         edges: tuple[Edge, ...] = tuple([gradient_edge(t) for t in tensors])
-        super().__init__(edges, tuple([(kept.outputs[n].dtype, kept.outputs[n].shape) for n in split.roots]))
+        super().__init__(edges, ((np.dtype(np.float32), ()),) * split.roots)
         self.derivative = derivative
         self.again = again
         self.split = split
         self.saved: list[_Kept] | None = [kept.of(s, leaves) for s in split.saved]
         self.history = [kept.old(b) if overwritten else kept.of(b, leaves) for b, overwritten in split.history_inputs]
+
+    def add_root(self, number: int, kind: ArrayType) -> None:
+        """Note dtype and shape of differentiable result ``number``."""
+        self.out_types = (*self.out_types[:number], kind, *self.out_types[number + 1 :])
 
     def release(self) -> None:
         self.saved = None

@@ -1,4 +1,4 @@
-"""Running graphs that are made for more rows than a call has, and recordings that serve every size with them."""
+"""Dynamic shapes: graphs made for more rows than a call has, and recordings that serve every size with them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from tracecomp.base.locks import Lock
 from tracecomp.compiled.backends import Backend, Make
 from tracecomp.compiled.kernel_profile import Profile
-from tracecomp.compiled.replay import Plan
+from tracecomp.compiled.replay import Arguments, Plan
 from tracecomp.ir.graph import Graph
 from tracecomp.record.symbolic.generalize import Sized
 from tracecomp.record.symbolic.instantiate import Stretched
@@ -79,9 +79,9 @@ class SizedPlan:
         parts = [backend.explain() for _, plan in sorted(self._plans.items()) for backend in plan.backends]
         return "\n".join([f"runs for any size {self._sized.says}", *parts])
 
-    def call(self, leaves: Sequence[Any]) -> tuple[int, Any]:
+    def call(self, leaves: Sequence[Any], given: Arguments = ((), {})) -> tuple[int, Any]:
         """As ``Plan.call``."""
-        return self._plan(leaves).call(leaves)
+        return self._plan(leaves).call(leaves, given)
 
     def profile(self, leaves: Sequence[Any], calls: int) -> Profile:
         """RuntimeError: profiles are of one size."""
@@ -91,7 +91,8 @@ class SizedPlan:
         rows = _enough(self._sized.size(leaves))
         with self._lock:
             if rows not in self._plans:
-                self._plans[rows] = Plan(self.recording, partial(self._padded, rows), self._threads, self._compile)
+                make = partial(self._padded, rows)
+                self._plans[rows] = Plan(self.recording, make, self._threads, self._compile, self._sized.settle)
             return self._plans[rows]
 
     def _padded(

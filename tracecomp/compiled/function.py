@@ -114,7 +114,7 @@ class Compiled:
                 self._follow = True  # they are as good as certain to differ, and compiling takes longer than recording
                 reason = reason or "the numbers that it reads are followed"
                 continue
-            held, found = (entry.plan or self._plan(entry)).call(leaves)
+            held, found = (entry.plan or self._plan(entry)).call(leaves, (args, kwargs))
             if held == len(recording.predicates):
                 self._fitted(entry, leaves)
                 return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from sys import getrefcount
@@ -10,41 +11,47 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.compiled.autograd import CompiledNode, Freed, Kept, differentiable
+from tracecomp.compiled.autograd import CompiledNode, Kept, differentiable
 from tracecomp.compiled.backends import Backend, Make
 from tracecomp.compiled.kernel_profile import Profile, profile_backend
+from tracecomp.compiled.results import Builder
 from tracecomp.eager.aliasing import check_places
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor
-from tracecomp.eager.tensor_base import Node
-from tracecomp.eager.views import look
 from tracecomp.ir.arrays import SMALL_BYTES
 from tracecomp.record.binding import read, reader, tensor_of
 from tracecomp.record.pytree import LEAF, unflatten
-from tracecomp.record.recording import Followed, Given, Made, Plain, Recording, Result, same_value
+from tracecomp.record.recording import Recording, same_value
+from tracecomp.record.results import Found, Made, Result, bottoms
 from tracecomp.runtime.aligned import maker
 from tracecomp.runtime.result_pool import Spare, fits, kept_outputs
 
 Array = np.ndarray[Any, Any]
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 _new = Tensor._wrap
 
 
 class Plan:
-    """A recording made ready to run: ``make`` is one of ``BACKENDS``, ``compile`` compiles functions as its own was."""
+    """A recording made ready to run: ``make`` is one of ``BACKENDS``, ``compile`` compiles functions as its own was.
+
+    ``settle`` gives the attributes of a view for the sizes that a call has.
+    """
 
     def __init__(
-        self, recording: Recording, make: Make, threads: int | None, compile: Callable[[Any], Any]
-    ) -> None:
+        self, recording: Recording, make: Make, threads: int | None, compile: Callable[[Any], Any],
+        settle: Callable[[Sequence[Any], dict[str, Any]], dict[str, Any]] | None = None,
+    ) -> None:  # fmt: skip
         self.recording = recording
+        self._settle = settle
         self._make = make
         self._threads = threads
         graph, inputs = recording.graph, recording.inputs
         self._arguments = [b.ref for b in inputs if b.kind == "argument"]
-        self._array_arguments = bool(recording.guards.arrays)
+        self._array_arguments = recording.guards.takes_arrays
         self._states = [b.ref for b in inputs if b.kind == "state"]
         self._others = [reader(b) for b in inputs if b.kind in ("place", "grad", "host", "size", "number")]
         position = {id(b): i for i, b in enumerate(inputs)}
-        pairs = [(out, position.get(id(b))) for b, out in recording.updates]
+        pairs = [(u.number, position.get(id(u.target))) for u in recording.updates]
         self._aliases = [] if recording.predicates else [(out, i) for out, i in pairs if i is not None]
         in_place = {out for out, _ in self._aliases}
         self.types = [(o.value.shape, o.value.dtype.numpy) for o in graph.outputs]
@@ -73,13 +80,13 @@ class Plan:
         recording = self.recording
         if recording.predicates:
             return []
-        shown = {r.number for r in recording.results if isinstance(r, Made)}
+        shown = {r.number for r in bottoms(recording.results)}
         read = {id(b.ref) for b in recording.inputs if b.kind == "grad"}
-        numbers = [n for _, n in recording.grads if isinstance(n, int)]
+        numbers = Counter(r.number for r in bottoms([r for _, r in recording.grads]))
         return [
-            (b.ref, n) for b, n in recording.grads
-            if b.kind == "state" and isinstance(n, int) and n not in shown and id(b) not in read
-            and numbers.count(n) == 1
+            (b.ref, r.number) for b, r in recording.grads
+            if b.kind == "state" and isinstance(r, Made) and r.order is None and r.number not in shown
+            and id(b) not in read and numbers[r.number] == 1
         ]  # fmt: skip
 
     @property
@@ -101,7 +108,7 @@ class Plan:
 
     def differentiable(self) -> Any:
         """The backward pass as a compiled function, made when it is to be differentiated for the first time."""
-        if self.recording.guards.one_size:
+        if self.recording.guards.one_size.leaves:
             raise RuntimeError(
                 f"the backward pass of {self.recording.graph.name}, compiled with dynamic=True, cannot be "
                 "differentiated. Compile it without, or take the gradients inside of the compiled function."
@@ -111,7 +118,7 @@ class Plan:
             self.again = self._compile(differentiable(self.recording.split, self.recording.graph.name))
         return self.again
 
-    def call(self, leaves: Sequence[Any]) -> tuple[int, Any]:
+    def call(self, leaves: Sequence[Any], given: Arguments = ((), {})) -> tuple[int, Any]:
         """Run on argument ``leaves``: how many predicates held, and the results.
 
         When a predicate does not hold, its value takes the place of the results, and nothing outside was written. On a
@@ -137,9 +144,7 @@ class Plan:
         if self._lone is not None:
             results: Any = _new(outputs[self._lone])
         else:
-            results = self._results(leaves, outputs, kept)
-        for effect in recording.effects:
-            effect()
+            results = self._results(leaves, outputs, kept, given)
         return len(recording.predicates), results
 
     def _arrays(self, leaves: Sequence[Any]) -> list[Array]:
@@ -170,12 +175,12 @@ class Plan:
 
     def _write(self, leaves: Sequence[Any], outputs: Sequence[Array]) -> None:
         """Give the state that the program writes its new values."""
-        for b, out in self.recording.updates:
-            t = b.ref if b.kind == "state" else tensor_of(b, leaves)
-            if outputs[out] is not t._data:
+        for u in self.recording.updates:
+            t = u.target.ref if u.target.kind == "state" else tensor_of(u.target, leaves)
+            if outputs[u.number] is not t._data:
                 check_places(t._data)
-                np.copyto(t._data, outputs[out])
-            (t._storage or t._shared_storage()).wrote()
+                np.copyto(t._data, outputs[u.number])
+            (t._storage or t._shared_storage()).wrote(u.writes)
 
     def _outputs(self, arrays: list[Array]) -> list[Any]:
         """Memory for the outputs: the state's own where it is updated in place, old gradients', or new.
@@ -203,42 +208,34 @@ class Plan:
         before = {id(b): read(b, leaves).copy() for b in overwritten}
         return Kept(self.recording.inputs, arrays, before)
 
-    def _results(self, leaves: Sequence[Any], outputs: Sequence[Array], kept: Kept | None) -> Any:
+    def _results(self, leaves: Sequence[Any], outputs: Sequence[Array], kept: Kept | None, given: Arguments) -> Any:
         recording = self.recording
-        made: dict[int, Tensor] = {}
         node = None
         for binding, flag in recording.requires_grad:
             tensor_of(binding, leaves)._requires_grad = flag
         if kept is not None and recording.split is not None:
             kept.outputs = outputs
             node = CompiledNode(self.derivative, self.differentiable, recording.split, leaves, kept)
-        for n, binding, root in recording.rebased if modes.grad else ():
-            _rebase(tensor_of(binding, leaves), outputs[n], node, root)
+        builder = Builder(leaves, outputs, node, None if self._settle is None else partial(self._settle, leaves))
+        for binding, root in recording.rebased if modes.grad else ():
+            builder.rebase(tensor_of(binding, leaves), root)
         for holder, new in recording.grads:
             t = tensor_of(holder, leaves)
-            if isinstance(new, int) and t._grad is not None and t._grad._data is outputs[new]:
-                continue
-            if isinstance(new, Given):
-                t._grad = _given(new, leaves)
+            if isinstance(new, Made) and t._grad is not None and t._grad._data is outputs[new.number]:
+                builder.keep(new, t._grad)
             else:
-                t._grad = None if new is None else _made(made, outputs, new)
+                t._grad = None if new is None else builder.tensor(new)
 
         def value(r: Result) -> Any:
-            if isinstance(r, Plain):
-                return r.value
-            if isinstance(r, Followed):
-                return outputs[r.number].item()
-            if isinstance(r, Given):
-                return _given(r, leaves)
-            t = _result(r, _made(made, outputs, r.number), node)
-            if r.grad is not None:
-                t._grad = _made(made, outputs, r.grad)
-            return t
+            return r.read.now(given) if isinstance(r, Found) else builder.value(r)
 
         rebound = [(r, unflatten(r.structure, list(map(value, r.results)))) for r in recording.rebound]
         results = unflatten(recording.structure, list(map(value, recording.results)))
+        effects = [(e, unflatten(e.structure, list(map(value, e.results)))) for e in recording.effects]
         for r, held in rebound:
             r.place.put(held, r.same_object)
+        for effect, args in effects:
+            effect.repeat(given, args)
         return results
 
 
@@ -246,35 +243,17 @@ def _steady(recording: Recording) -> frozenset[int]:
     """The numbers of inputs that are likely to be the same in the next call: state, where nothing is trained."""
     if recording.split is not None or recording.grads:
         return frozenset()
-    written = {id(b.ref._shared_storage().memory) for b, _ in recording.updates if b.kind == "state"}
+    states = [u.target.ref for u in recording.updates if u.target.kind == "state"]
+    written = {id(t._shared_storage().memory) for t in states}
     return frozenset(
         n for n, b in enumerate(recording.inputs)
         if b.kind == "state" and id(b.ref._shared_storage().memory) not in written
     )  # fmt: skip
 
 
-def _result(r: Made, t: Tensor, node: Node | None) -> Tensor:
-    if r.root is not None or r.freed:
-        _rebase(t, t._data, node, r.root)
-    elif r.leaf:
-        t._requires_grad = True
-    if r.kind is not Tensor:
-        t.__class__ = r.kind
-    return t
-
-
-def _rebase(t: Tensor, array: Array, node: Node | None, root: int | None) -> None:
-    """Make result ``root`` of ``node`` the history of ``t``; without a root, a history that was used up."""
-    if root is None:
-        t._grad_fn, t._output_nr = Freed((), ((array.dtype, array.shape),)), 0
-    elif node is not None:
-        t._grad_fn, t._output_nr = node, root
-    t._requires_grad = False
-
-
 def _lone_result(recording: Recording) -> int | None:
     """The output that is all there is to return, when that is so."""
-    if recording.grads or recording.requires_grad or recording.rebased or recording.rebound:
+    if recording.grads or recording.requires_grad or recording.rebased or recording.rebound or recording.effects:
         return None
     if recording.split is not None or recording.structure is not LEAF:
         return None
@@ -290,20 +269,3 @@ def _unshared(t: Tensor, shape: tuple[int, ...], dtype: Any) -> Array | None:
         return None
     array = grad._data
     return array if grad._grad_fn is None and fits(array, shape, dtype) else None
-
-
-def _given(r: Given, leaves: Sequence[Any]) -> Tensor:
-    t: Tensor = tensor_of(r.source, leaves)
-    if r.view:
-        t = look(t, r.chain)
-        if not r.linked:
-            t = t.detach()
-    return t
-
-
-def _made(made: dict[int, Tensor], outputs: Sequence[Array], number: int) -> Tensor:
-    """The tensor of output ``number``, one object per call."""
-    t = made.get(number)
-    if t is None:
-        t = made[number] = _new(outputs[number])
-    return t

@@ -162,7 +162,7 @@ NO_GRAD_VIEW = (
 
 def link(view: TensorBase, source: TensorBase, step: View) -> None:
     """Make ``view`` a view of ``source``, when they share memory."""
-    if not np.may_share_memory(view._data, source._data):
+    if view._data.size and not np.may_share_memory(view._data, source._data):
         return
     view._storage = source._shared_storage()
     view._seen = view._storage.version

@@ -22,11 +22,12 @@ class Storage:
         self.version = 0
         self.memory = memory or Memory()
 
-    def wrote(self) -> None:
-        """Count a write."""
-        before, self.version = self.version, self.version + 1
+    def wrote(self, times: int = 1) -> None:
+        """Count a write of the memory, which autograd counts as so many ``times``."""
+        before, self.version = self.version, self.version + times
         if self.memory.writes is not None:
-            self.memory.writes = self.version if self.memory.writes is before else self.memory.writes + 1
+            same = self.memory.writes is before and times > 0
+            self.memory.writes = self.version if same else self.memory.writes + 1
 
     def share(self) -> None:
         """Note that the memory can from now on be written without a count."""

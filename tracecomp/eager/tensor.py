@@ -63,7 +63,8 @@ class Tensor(TensorMethods):
     A view holds the tensor it looks at (``_base``) and the chain of view primitives between them (``_chain``). It is
     *linked* when its gradient history follows the base's. A linked view whose storage was written since it was last
     looked at (``_seen``) takes its history from the base again. A detached alias only remembers, weakly, the tensor
-    whose memory it is (``_source``), and holds it (``_owner``) while a call is recorded.
+    whose memory it is (``_source``). While a call is recorded, ``_value`` is what it is worth in the graph, ``_look``
+    what it looks at.
     """
 
     _base: Tensor | None

@@ -47,9 +47,9 @@ class Trace(Recorder):
     def _ended(self, value: Value) -> Value:
         return self.graph.add(DETACH, (value,), {}, [value.type])[0]
 
-    def base(self, t: Tensor) -> Tensor | None:
-        """Tensors from outside stand for themselves: their histories may differ from those of what they look at."""
-        return super().base(t) if self.is_made(t) else None
+    def above(self, t: Tensor) -> Tensor | None:
+        """None: tensors from outside stand for themselves. Their histories may differ from those of what they see."""
+        return None
 
     def host(self, owner: Any, key: str, value: Any) -> Any:
         modes.recorder = self.outer

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from tracecomp.base.errors import CaptureError
+from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.graph import Graph
 from tracecomp.record.binding import read, tensor_of
 from tracecomp.record.capture import record
 from tracecomp.record.pytree import flatten
-from tracecomp.record.recording import Made, Recording
+from tracecomp.record.recording import Recording
+from tracecomp.record.results import Made
 
 Array = np.ndarray[Any, Any]
 
@@ -53,7 +55,7 @@ def capture(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
     """
     recording, leaves = settled(fn, args, kwargs)
     arrays = [np.array(read(b, leaves)) for b in recording.inputs]
-    targets = [read(b, leaves) for b, _ in recording.updates]
+    targets = [read(u.target, leaves) for u in recording.updates]
     before = [t.copy() for t in targets]
     holders = [tensor_of(b, leaves) for b, _ in recording.grads]
     gradients = [(t, t._grad, None if t._grad is None else t._grad._data.copy()) for t in holders]
@@ -62,20 +64,25 @@ def capture(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
     eager: list[Array | None] = [None] * len(recording.graph.outputs)
     for made, value in zip(recording.results, values, strict=True):
         if isinstance(made, Made):
-            eager[made.number] = np.array(value._data)
-    for tensor, (_, number) in zip(holders, recording.grads, strict=True):
-        if isinstance(number, int) and tensor._grad is not None:
-            eager[number] = np.array(tensor._grad._data)
-    for (b, number), target, old in zip(recording.updates, targets, before, strict=True):
-        eager[number] = target.copy()
+            eager[made.number] = _as_output(made, value)
+    for tensor, (_, new) in zip(holders, recording.grads, strict=True):
+        if isinstance(new, Made) and tensor._grad is not None:
+            eager[new.number] = _as_output(new, tensor._grad)
+    for u, target, old in zip(recording.updates, targets, before, strict=True):
+        eager[u.number] = target.copy()
         np.copyto(target, old)
-        tensor_of(b, leaves)._shared_storage().wrote()
+        tensor_of(u.target, leaves)._shared_storage().wrote()
     for tensor, gradient, old_data in gradients:
         tensor._grad = gradient
         if gradient is not None and old_data is not None:
             np.copyto(gradient._data, old_data)
             gradient._shared_storage().wrote()
     return Captured(recording, arrays, eager)
+
+
+def _as_output(made: Made, t: Tensor) -> Array:
+    """The elements of ``t`` as the output that stands for it has them."""
+    return np.array(t._data if made.order is None else t._data.transpose(made.order), order="C")
 
 
 def settled(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Recording, list[Any]]:

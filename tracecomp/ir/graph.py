@@ -1,6 +1,7 @@
 """The graph IR: pure SSA values, interned nodes, inputs and outputs with their roles, side tables for provenance.
 
-What it consists of stands in ``ir.values``, and is offered here too.
+What it consists of stands in ``ir.values``, and is offered here too. That equal applications are one node is called
+hash-consing.
 """
 
 from __future__ import annotations

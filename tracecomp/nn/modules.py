@@ -29,5 +29,6 @@ _FILES = {
     "transformer": transformer, "utils": sizes,
 }  # fmt: skip
 
+__path__: list[str] = []  # a package to importers, whose modules are those below
 globals().update(_FILES)
 sys.modules.update({f"{__name__}.{name}": file for name, file in _FILES.items()})

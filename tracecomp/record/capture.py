@@ -7,14 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.base.errors import CaptureError
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.graph import Value
 from tracecomp.ir.types import TensorType, from_numpy_dtype
+from tracecomp.record.effects import put_plain
 from tracecomp.record.finish import Finish, plain
 from tracecomp.record.guards.guards import Guards
 from tracecomp.record.guards.slots import Place
-from tracecomp.record.guards.watch import Watch
+from tracecomp.record.observer import Observer
 from tracecomp.record.pytree import direct, flatten_call, paths
 from tracecomp.record.recorder import Recorder
 from tracecomp.record.recording import Recording
@@ -37,22 +39,31 @@ def record(
     where = [p[3:] for p in paths((args, kwargs))]
     guards = Guards(structure, leaves, where, places, follow, numbers)
     recorder = Recorder(name, strict, follow, sized)
-    recorder.on_module = guards.watch_module
-    watch = Watch(recorder, guards.names)
-    watch.function(fn)
+    recorder.leaves = leaves
+    observer = Observer(recorder, guards.reads)
+
+    def on_module(module: Any) -> None:
+        guards.modules.add_module(module)
+        observer.module(module)
+
+    recorder.on_module = on_module
+    observer.start(fn, args, kwargs)
     modes.recorder = recorder
     try:
         arrays = _bind_arguments(recorder, leaves, where)
         for place in places:
             recorder.bind_place(place)
         given = _bind_numbers(recorder, args, kwargs, numbers, where)
-        with watch:
+        with observer:
             result = fn(*given[0], **given[1])
         del given  # followed numbers are looked for below
         if recorder.stopped is not None:
+            if strict:  # the program has caught the refusal
+                raise CaptureError(recorder.stopped)
             return plain(result), recorder.stopped
-        recording = Finish(recorder, guards, leaves, arrays, result).recording(derive)
+        recording = Finish(recorder, guards, leaves, arrays, result, observer).recording(derive)
         result = plain(result)
+        put_plain(recorder.effects, (args, kwargs))
         recording.unsettled = recording.unsettled or _fill_in(recorder, places)
         return result, recording
     finally:

@@ -18,10 +18,13 @@ from tracecomp.record.backward.min_cut import choose_saved
 from tracecomp.record.backward.reach import edges, new_state, was_spent
 from tracecomp.record.backward.template import Template
 from tracecomp.record.binding import Binding
+from tracecomp.record.effects import Effect
 from tracecomp.record.guards.guards import Guards
+from tracecomp.record.observer import Observer
 from tracecomp.record.pytree import flatten, unflatten
 from tracecomp.record.recorder import Recorder
-from tracecomp.record.recording import Followed, Given, Made, Plain, Rebound, Recording, Result, Sizes, Split
+from tracecomp.record.recording import Rebased, Rebound, Recording, Repeated, SeenValue, Sizes, Split, Update
+from tracecomp.record.results import Followed, Found, Held, Plain, Result, Results
 from tracecomp.record.symbolic.sym_int import Extent, SizedGraph
 from tracecomp.record.symbolic.sym_scalar import Number
 
@@ -41,54 +44,60 @@ class Finish:
     """Turns what a recorder holds at the end of a call into a Recording."""
 
     def __init__(
-        self, recorder: Recorder, guards: Guards, leaves: Sequence[Any], arrays: dict[Value, int], result: Any
-    ) -> None:
+        self, recorder: Recorder, guards: Guards, leaves: Sequence[Any], arrays: dict[Value, int], result: Any,
+        observer: Observer,
+    ) -> None:  # fmt: skip
         self.recorder = recorder
         self.guards = guards
         self.leaves = leaves
         self.arrays = arrays
         self.result = result
+        self.observer = observer
         self.outputs: list[Output] = []
-        self.made: dict[int, int] = {}
+        self.found = Results(recorder, self._origin, lambda value, name: self._add(value, name, "result"))
         self.numbers = {id(t): i for i, t in reversed(list(enumerate(leaves)))}
         self.holders: dict[int, Binding] = {}
         self.sources = self._sources()
 
     def recording(self, derive: bool) -> Recording:
         values: list[Any] = []
-        structure = flatten(self.result, values)
+        structure = flatten(self.result, values, self._is_outside)
+        effects = [self._left_by(e) for e in self.recorder.effects]
+        left = [*values, *[x for *_, kept in effects for x in kept]]
         held = [t for h in self.guards.places for t in h.place.tensors()]
-        tensors = dict.fromkeys([*[v for v in values if isinstance(v, Tensor)], *held])
+        tensors = dict.fromkeys([*[v for v in left if isinstance(v, Tensor)], *held])
         rebased = self._rebased_arguments() if derive else []
-        found = [t for t in tensors if derive and self._differentiable(t)] + rebased
-        roots = [t for t in found if not was_spent(t)]
-        results = [self._result(v, roots) for v in values]
-        rebound = self._rebound(roots)
+        if derive:
+            self.found.differentiate(list(tensors), was_spent)
+            for t in rebased:
+                if not was_spent(t):
+                    self.found.add_root(t)
+        roots = self.found.roots
+        results = [self._result(v) for v in values]
+        repeated = [Repeated(e.apply, e.owner, shape, list(map(self._result, kept))) for e, shape, kept in effects]
+        rebound = self._rebound()
         updates = self._updates()
-        numbers = {id(self.leaves[b.ref]): n for b, n in updates if b.kind == "argument"}
-        updated = {b for b, _ in updates}
+        updated = {u.target for u in updates}
         grads = self._grads()
-        predicates = []
+        predicates: list[SeenValue] = []
         for p in self.recorder.predicates:
-            predicates.append((len(self.outputs), p.seen, p.source))
-            self.outputs.append(Output(p.value, f"p{len(predicates) - 1}", "predicate"))
+            predicates.append(SeenValue(self._add(p.value, f"p{len(predicates)}", "predicate"), p.seen, p.source))
         split_at = self._derive(roots) if roots else None
-        kept = [*tensors, *[n.tensor for n in self.recorder.numbers]]
-        kept += [g for slot in self.recorder.grads.values() if (g := slot.tensor._grad) is not None]
+        kept_tensors = [*tensors, *[n.tensor for n in self.recorder.numbers]]
+        kept_tensors += [g for slot in self.recorder.grads.values() if (g := slot.tensor._grad) is not None]
         split = None if split_at is None else self._split(*split_at, updated, edges(roots))
-        if split is not None:
-            split.roots = [self.made[id(t)] if id(t) in self.made else numbers[id(t)] for t in roots]
         mapping: dict[Value, Value] = {}
         graph, inputs = self._graph(mapping)
         self._close_guards(inputs, updates)
         asked = {p.value for p in self.recorder.predicates}
         self.guards.asked = {i for i, t in self.recorder.argument_numbers.items() if t._value.value in asked}
         return Recording(
-            graph, self.guards, inputs, structure, results, updates, grads, self._flags(), predicates, split,
-            [(numbers[id(t)], self._origin(t), _position(roots, t)) for t in rebased], rebound,
-            self.recorder.effects, self._sizes(mapping),
-            self._changed_values() or self._shared_memory(updates) or self._history_outside()
-            or new_state(self.recorder, kept),
+            graph=graph, guards=self.guards, inputs=inputs, structure=structure, results=results, updates=updates,
+            grads=grads, requires_grad=self._flags(), predicates=predicates, split=split,
+            rebased=[Rebased(self._origin(t), self.found.place(t)) for t in rebased],
+            rebound=rebound, effects=repeated, sizes=self._sizes(mapping),
+            unsettled=self._changed_values() or self.found.moved or self._shared_memory(updates)
+            or self._history_outside() or new_state(self.recorder, kept_tensors),
         )  # fmt: skip
 
     # ---- inputs
@@ -144,33 +153,30 @@ class Finish:
         nodes = needed_nodes(values, cut)
         return {v for n in nodes for v in n.inputs if v.node is None or v in cut} | set(values)
 
-    def _close_guards(self, inputs: Sequence[Binding], updates: Sequence[tuple[Binding, int]]) -> None:
+    def _close_guards(self, inputs: Sequence[Binding], updates: Sequence[Update]) -> None:
         chosen = set(inputs)
         live = {v for v, s in self.sources.items() if s in chosen}
         names = {i.value: i.name for i in self.recorder.graph.inputs}
         used = {key: names[v] for key, v in self.recorder.initial.items() if v in live}
         grads = [(self._holder(s.tensor), s) for s in self.recorder.grads.values()]
-        self.guards.close(self.recorder, used, {i for v, i in self.arrays.items() if v in live}, grads)
-        self.guards.written_arguments = [b.ref for b, _ in updates if b.kind == "argument"]
-        self.guards.written_state = [b.ref for b, _ in updates if b.kind == "state"]
-        self.guards.written_places = [b.ref for b, _ in updates if b.kind == "place"]
+        read = {i for v, i in self.arrays.items() if v in live}
+        self.guards.close(self.recorder, used, read, grads, [u.target for u in updates])
 
     # ---- outputs
 
-    def _differentiable(self, t: Tensor) -> bool:
-        """Whether ``t`` is computed by the graph (no view of a tensor from outside) and has a history."""
-        if not self.recorder.is_made(t) or t.grad_fn is None:
-            return False
-        base = self.recorder.base(t)
-        return base is None or self.recorder.is_made(base)
+    def _add(self, value: Value, name: str, role: str) -> int:
+        """The number of a new output."""
+        self.outputs.append(Output(value, name, role))
+        return len(self.outputs) - 1
 
-    def _output(self, t: Tensor, name: str, role: str) -> int:
-        """The number of the output that is tensor ``t``."""
-        number = self.made.get(id(t))
-        if number is None:
-            number = self.made[id(t)] = len(self.outputs)
-            self.outputs.append(Output(self.recorder.value(t), name, role))
-        return number
+    def _left_by(self, effect: Effect) -> tuple[Effect, Any, list[Any]]:
+        """An effect with the structure and leaves of what it is made with."""
+        kept: list[Any] = []
+        return effect, flatten(effect.args, kept, self._is_outside), kept
+
+    def _is_outside(self, value: Any) -> bool:
+        """Whether a list or dict was there before the call: a later call means the one that is there then."""
+        return isinstance(value, list | dict) and id(value) in self.observer.known
 
     def _rebased_arguments(self) -> list[Tensor]:
         """Arguments that the call wrote to with gradient history."""
@@ -181,25 +187,14 @@ class Finish:
             and recorder.value(t) is not recorder.initial[key]
         ]  # fmt: skip
 
-    def _result(self, v: Any, roots: Sequence[Tensor]) -> Result:
+    def _result(self, v: Any) -> Result:
         if type(v) in (Number, Extent):
-            self.outputs.append(Output(self.recorder.value(v.tensor), f"n{len(self.outputs)}", "result"))
-            return Followed(len(self.outputs) - 1)
-        if not isinstance(v, Tensor):
-            return Plain(v)
-        if not self.recorder.is_made(v):
-            return Given(self._origin(v))
-        base = self.recorder.base(v)
-        if base is not None and not self.recorder.is_made(base):
-            return Given(self._origin(base), v._chain, v._linked, True)
-        root = _position(roots, v)
-        freed = root is None and self._differentiable(v)
-        leaf = v.grad_fn is None and v.requires_grad
-        number = self._output(v, f"out{len(self.outputs)}", "result")
-        grad = None if v._grad is None else self._output(v._grad, f"grad{len(self.outputs)}", "result")
-        return Made(number, root, freed, leaf, grad, type(v))
+            return Followed(self._add(self.recorder.value(v.tensor), f"n{len(self.outputs)}", "result"))
+        if self._is_outside(v):
+            return Found(self.observer.known[id(v)])
+        return self.found.of(v) if isinstance(v, Tensor) else Plain(v)
 
-    def _rebound(self, roots: Sequence[Tensor]) -> list[Rebound]:
+    def _rebound(self) -> list[Rebound]:
         """What the places hold at the end, where that is something else than before."""
         found = []
         for held in self.guards.places:
@@ -207,38 +202,31 @@ class Finish:
             leaves: list[Any] = []
             structure = flatten(now, leaves)
             if any(plain(a) is not b for a, b in zip(leaves, held.leaves, strict=False)):
-                results = [self._result(v, roots) for v in leaves]
-                found.append(Rebound(held.place, structure, results, now is held.value))
+                found.append(Rebound(held.place, structure, list(map(self._result, leaves)), now is held.value))
         return found
 
     def _origin(self, t: Tensor) -> Binding:
         value = self.recorder.initial.get(id(t))
         return self.sources[value] if value in self.sources else Binding("state", t)
 
-    def _updates(self) -> list[tuple[Binding, int]]:
+    def _updates(self) -> list[Update]:
         """Tensors from outside whose value is another at the end."""
         found = []
         for key, initial in list(self.recorder.initial.items()):
             final = self.recorder.value(self.recorder.outside[key])
             if final is not initial:
-                found.append((self.sources[initial], len(self.outputs)))
                 name = self.recorder.graph.inputs[initial.index].name
-                self.outputs.append(Output(final, name, "state"))
+                writes = self.recorder.cells[key].counted
+                found.append(Update(self.sources[initial], self._add(final, name, "state"), writes))
         return found
 
-    def _grads(self) -> list[tuple[Binding, int | Given | None]]:
+    def _grads(self) -> list[tuple[Binding, Held | None]]:
         """What each written ``.grad`` is at the end."""
-        found: list[tuple[Binding, int | Given | None]] = []
+        found: list[tuple[Binding, Held | None]] = []
         for slot in self.recorder.grads.values():
-            now, holder = slot.tensor._grad, self._holder(slot.tensor)
-            if not slot.written or now is slot.initial:
-                continue
-            if now is None:
-                found.append((holder, None))
-            elif self.recorder.is_made(now):
-                found.append((holder, self._output(now, f"grad{len(self.outputs)}", "state")))
-            else:
-                found.append((holder, Given(self._origin(now))))
+            now = slot.tensor._grad
+            if slot.written and now is not slot.initial:
+                found.append((self._holder(slot.tensor), None if now is None else self.found.of(now)))
         return found
 
     def _flags(self) -> list[tuple[Binding, bool]]:
@@ -250,7 +238,8 @@ class Finish:
 
     def _changed_values(self) -> str | None:
         """Says so when the call changed Python values that it also read: a graph cannot repeat that."""
-        change = self.guards.changed()
+        change = self.observer.unrepeated() or self.guards.modules.change()
+        change = change or next((c for held in self.guards.places if (c := held.change()) is not None), None)
         for owner, key, _ in self.recorder.hosts.values():
             if id(getattr(owner, "group", owner)) in self.recorder.stepped:
                 continue
@@ -262,10 +251,10 @@ class Finish:
             return None
         return f"changes Python values that it reads ({change}), which a graph cannot repeat. Do that outside of it."
 
-    def _shared_memory(self, updates: Sequence[tuple[Binding, int]]) -> str | None:
+    def _shared_memory(self, updates: Sequence[Update]) -> str | None:
         """Says so when the call writes memory that two of its inputs share without one being a view of the other."""
         recorder = self.recorder
-        written = {id(b) for b, _ in updates}
+        written = {id(u.target) for u in updates}
         spans = []
         for key, v in recorder.initial.items():
             array = recorder.outside[key]._data
@@ -360,8 +349,7 @@ class Finish:
             if binding is not None and binding not in updated:
                 saved.append(binding)
             else:
-                saved.append(len(self.outputs))
-                self.outputs.append(Output(v, f"saved{k}", "result"))
+                saved.append(self._add(v, f"saved{k}", "result"))
             inputs.append(Input(v, f"saved{k}", "argument"))
         inputs += [Input(v, f"cotangent{k}", "argument") for k, v in enumerate(cotangents)]
         outs = [Output(v, f"grad{k}", "result") for k, v in enumerate(targets)]
@@ -371,14 +359,10 @@ class Finish:
         return Split(
             extract(f"{graph.name}_backward", graph, inputs, outs, mapping), saved,
             [(s, None if v is None else next(numbers)) for s, v in wanted],
-            history, [(b, b in updated) for b in read], [], self._sizes(mapping),
+            history, [(b, b in updated) for b in read], len(roots), self._sizes(mapping),
         )  # fmt: skip
 
 
 def _mapped(node: GraphNode, mapping: Mapping[Value, Value]) -> GraphNode | None:
     new = mapping.get(node.outputs[0])
     return None if new is None else new.node
-
-
-def _position(tensors: Sequence[Tensor], t: Tensor) -> int | None:
-    return next((i for i, other in enumerate(tensors) if other is t), None)

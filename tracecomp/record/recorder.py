@@ -1,7 +1,8 @@
 """The recorder: while a program runs eagerly, every primitive also becomes a node of a graph.
 
 What a tensor is worth in the graph follows the one aliasing model of ``eager/tensor.py``: memory has a root, whose cell
-holds the current value and counts writes; a view re-derives its value from the root when its stamp is behind.
+holds the current value and counts writes; a view re-derives its value from the root when its stamp is behind. Turning
+writes in place into new values is called functionalization.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ from tracecomp.ir.graph import Graph, Origin, Value
 from tracecomp.ir.op import Op
 from tracecomp.ir.types import TensorType, float64, from_numpy_dtype
 from tracecomp.ops.autodiff import Sym, scalar_of
+from tracecomp.record.effects import Effect
 from tracecomp.record.guards.slots import Place
 from tracecomp.record.symbolic.leading_sizes import LeadingSizes
 from tracecomp.record.symbolic.sym_int import Extent, SizedGraph
 from tracecomp.record.symbolic.sym_scalar import Number, dtype_of, followed
-from tracecomp.record.traced_value import Cell, GradSlot, Predicate
+from tracecomp.record.traced_value import Cell, GradSlot, Look, Predicate
 
 
 class Recorder(LeadingSizes):
@@ -52,7 +54,9 @@ class Recorder(LeadingSizes):
         self.grads: dict[int, GradSlot] = {}
         self.hosts: dict[tuple[int, str], tuple[Any, str, Tensor]] = {}
         self.host_values: dict[tuple[int, str], float] = {}
-        self.effects: list[Callable[[], Any]] = []
+        self.effects: list[Effect] = []
+        self.leaves: Sequence[Any] = ()
+        self.quiet = False  # what asks for values now does so only to print them, which every call repeats
         self.stepped: set[int] = set()
         self.watched: dict[tuple[int, str], tuple[Any, str]] = {}
         self.predicates: list[Predicate] = []
@@ -82,19 +86,17 @@ class Recorder(LeadingSizes):
         plain = {k: tuple(v) if isinstance(v, Size) else v for k, v in attrs.items()}
         types = [TensorType(from_numpy_dtype(t._data.dtype), t._data.shape) for t in outs]
         for t, v in zip(outs, self.graph.add(op, values, plain, types), strict=True):
-            t._value = Cell(self, v, 0 if t._base is None else self._root_stamp(t))
-            self.made.append((weakref.ref(t), here.source))
+            self._made(t, v, None if t._base is None else self._look(operands[0], (op, attrs)), here.source)
 
     def write(self, target: Tensor, value: Tensor) -> None:
         """Note that ``target``'s elements became ``value``."""
         self.graph.here = self.backward_of or Origin(user_source(), modes.scopes)
-        self._set(target, self.value(value))
+        root, cell = self._set(target, self.value(value))
+        cell.counted += target._storage is root._storage
 
     def alias(self, t: Tensor, base: Tensor) -> None:
         """Note that ``t`` is ``base`` without history; while recording, what owns its memory lives as long as it."""
-        t._value = Cell(self, self.value(base), self._root_stamp(base))
-        t._owner = above(t)
-        self.made.append((weakref.ref(t), user_source()))
+        self._made(t, self.value(base), self._look(base, None), user_source())
 
     def replace(self, target: Tensor, value: Tensor) -> None:
         """Note ``target.data = value``."""
@@ -110,8 +112,7 @@ class Recorder(LeadingSizes):
             else:
                 kind = TensorType(t.dtype, array.shape)
                 value = self.graph.add_input(kind, f"c{len(self.graph.inputs)}", "constant", array.copy())
-        t._value = Cell(self, value)
-        self.made.append((weakref.ref(t), user_source()))
+        self._made(t, value, None, user_source())
 
     def observe(self, t: Tensor, seen: Any) -> None:
         """Note that Python saw the value of ``t``: nested lists, or its one element."""
@@ -142,6 +143,8 @@ class Recorder(LeadingSizes):
 
     def shown(self) -> None:
         """Warn that the text of a tensor is made by this call only."""
+        if self.quiet:
+            return
         warnings.warn(
             f"a tensor is printed or formatted at {user_source()}, inside a compiled function: only calls that are "
             "recorded do so, later ones keep silent. Return the tensor and print it outside.",
@@ -150,10 +153,14 @@ class Recorder(LeadingSizes):
 
     def refuse(self, message: str) -> None:
         """CaptureError; or, when not ``strict``, the rest of the call runs without being recorded."""
+        self.stopped = message
         if self.strict:
             raise CaptureError(message)
-        self.stopped = message
         modes.recorder = None
+
+    def refuse_here(self, what: str) -> None:
+        """Refuse something that the program does at the line that runs."""
+        self.refuse(f"{what}, at {user_source()}: a recording cannot stand for that")
 
     def backward_step(self, node: Node) -> None:
         """Note that the backward pass runs ``node``: what it records belongs to the line that made ``node``."""
@@ -215,7 +222,7 @@ class Recorder(LeadingSizes):
                 f"{type(owner).__name__}.step at {user_source()} depends on a value of the compiled call. Return the "
                 "value and make this step outside."
             )
-        self.effects.append(partial(step, owner, *args, **kwargs))
+        self.effects.append(Effect(partial(step, owner, *args, **kwargs), None, ()))
         self.stepped.update(map(id, groups))
         watch = sys.gettrace()
         sys.settrace(None)
@@ -242,20 +249,19 @@ class Recorder(LeadingSizes):
     def value(self, t: Tensor) -> Value:
         """The graph value of ``t`` now."""
         cell = self._cell(t)
-        base = self.base(t)
+        root, chain = self.root(t)
         if cell is not None and cell.value.shape != t._data.shape:
             self.refuse(
                 f"the size of a tensor was changed in place before {user_source()}, from {cell.value.shape} to "
                 f"{tuple(t._data.shape)}: a graph cannot hold that. Make a new tensor of that size instead."
             )
             return self.graph.add_input(TensorType(t.dtype, t._data.shape), "resized", "argument")
-        if base is None:
+        if root is t:
             return self.capture(t).value if cell is None else cell.value
-        stamp = self._root_stamp(base)
-        if cell is not None and cell.stamp == stamp:
+        if cell is not None and cell.stamp == self._stamp(root):
             return cell.value
-        found: Value = look(Sym(self.graph, self.value(base)), t._chain).value
-        self._keep(t, Cell(self, found, self._root_stamp(base)))
+        found: Value = look(Sym(self.graph, self.value(root)), chain).value
+        self._keep(t, Cell(self, found, self._stamp(root)))
         return found
 
     def capture(self, t: Tensor) -> Cell:
@@ -321,7 +327,7 @@ class Recorder(LeadingSizes):
         for ref, _ in self.made:
             t = ref()
             if t is not None:
-                t._value = t._owner = None
+                t._value = t._look = None
 
     def _cell(self, t: Tensor) -> Cell | None:
         cell: Cell | None = t._value
@@ -344,31 +350,50 @@ class Recorder(LeadingSizes):
             self.cells[id(t)] = cell
             self.outside[id(t)] = t
 
-    def base(self, t: Tensor) -> Tensor | None:
-        """The tensor that ``t`` is a view or an alias of."""
-        if id(t) in self.arguments or id(t) in self.places:
-            return None
-        return cast("Tensor | None", above(t))
+    def look(self, t: Tensor) -> Look | None:
+        """What ``t`` looks at, if it was made in this recording as a view or an alias."""
+        return t._look if self.is_made(t) else None
 
-    def _root(self, t: Tensor) -> tuple[Tensor, tuple[View, ...]]:
+    def above(self, t: Tensor) -> Tensor | None:
+        """The tensor that ``t``, which comes from outside, is a view or an alias of."""
+        return None if id(t) in self.arguments or id(t) in self.places else cast("Tensor | None", above(t))
+
+    def root(self, t: Tensor) -> tuple[Tensor, tuple[View, ...]]:
         """The tensor whose cell the memory of ``t`` has, and the views that lead from there to ``t``."""
+        if self.is_made(t):
+            found = self.look(t)
+            return (t, ()) if found is None else (found.root, found.chain)
         chain: tuple[View, ...] = ()
-        while (base := self.base(t)) is not None:
+        while (base := self.above(t)) is not None:
             t, chain = base, (*t._chain, *chain)
         return t, chain
 
-    def _root_stamp(self, t: Tensor) -> int:
-        cell = self._cell(self._root(t)[0])
+    def _look(self, of: Tensor, step: View | None) -> Look:
+        """What a new view or alias of ``of`` looks at."""
+        root, chain = self.root(of)
+        return Look(of, step, root, chain if step is None else (*chain, step))
+
+    def _made(self, t: Tensor, value: Value, look: Look | None, source: Source | None) -> None:
+        """Note what ``t`` is worth, which was made at ``source``, and what it looks at."""
+        t._value, t._look = Cell(self, value, 0 if look is None else self._stamp(look.root)), look
+        self.made.append((weakref.ref(t), source))
+
+    def _stamp(self, root: Tensor) -> int:
+        cell = self._cell(root)
         return 0 if cell is None else cell.stamp
 
-    def _set(self, t: Tensor, new: Value) -> None:
-        """Write to the memory behind all views and aliases at once: elements that an expanded one shows are one."""
-        root, chain = self._root(t)
+    def _set(self, t: Tensor, new: Value) -> tuple[Tensor, Cell]:
+        """Write to the memory behind all views and aliases at once: elements that an expanded one shows are one.
+
+        The tensor whose memory it is, and its cell.
+        """
+        root, chain = self.root(t)
         cell = self._cell(root) or self.capture(root)
         cell.value = write(Sym(self.graph, self.value(root)), chain, Sym(self.graph, new)).value if chain else new
         cell.stamp += 1
         if root is not t:
             self._keep(t, Cell(self, new, cell.stamp))
+        return root, cell
 
     def _slot(self, t: Tensor) -> GradSlot:
         slot = self.grads.get(id(t))

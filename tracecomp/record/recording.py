@@ -3,64 +3,54 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tracecomp.base.errors import Source
-from tracecomp.eager.tensor import Tensor
-from tracecomp.eager.tensor_base import View
 from tracecomp.ir.graph import Graph, Value
 from tracecomp.ir.graph import Node as GraphNode
 from tracecomp.record.backward.template import Template
 from tracecomp.record.binding import Binding
+from tracecomp.record.effects import Given as Arguments
 from tracecomp.record.guards.guards import Guards
+from tracecomp.record.guards.reads import Read
 from tracecomp.record.guards.slots import Place
+from tracecomp.record.results import Held, Result
 from tracecomp.record.symbolic.sym_int import Range
 from tracecomp.record.symbolic.sym_scalar import followed
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """A result that is output ``number`` of the graph; ``root`` is its number among the differentiable results.
+class Repeated:
+    """An effect on Python objects, and what it is made with: ``results`` in ``structure``."""
 
-    ``freed``: its history was used up in the call, or cannot be run any more. ``leaf``: it requires grad without a
-    history. ``grad`` is the number of the output that is its gradient. ``kind`` is its class, such as ``Parameter``.
-    """
+    apply: Callable[..., Any]
+    owner: Read | None
+    structure: Any
+    results: list[Result]
+
+    def repeat(self, given: Arguments, args: Sequence[Any]) -> None:
+        """Make the effect in a call that was ``given`` these arguments."""
+        if self.owner is None:
+            self.apply(*args)
+        else:
+            self.apply(self.owner.now(given), *args)
+
+
+class SeenValue(NamedTuple):
+    """A value that steered Python: output ``number`` of the graph must be ``seen``, which ``source`` asked for."""
 
     number: int
-    root: int | None = None
-    freed: bool = False
-    leaf: bool = False
-    grad: int | None = None
-    kind: type[Tensor] = Tensor
+    seen: Any
+    source: Source | None
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
-    """A result that is an argument or a captured tensor, or a view of one."""
+class Rebased(NamedTuple):
+    """A tensor from outside that the call writes with history: differentiable result ``root``, or one used up."""
 
     source: Binding
-    chain: tuple[View, ...] = ()
-    linked: bool = True
-    view: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Followed:
-    """A result that is a Python number, computed as output ``number`` of the graph."""
-
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class Plain:
-    """A result that is no tensor."""
-
-    value: Any
-
-
-Result = Made | Given | Followed | Plain
+    root: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +63,15 @@ class Rebound:
     same_object: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Update:
+    """A tensor from outside that becomes output ``number``; ``writes`` is how many autograd has counted."""
+
+    target: Binding
+    number: int
+    writes: int
+
+
 @dataclass
 class Recording:
     """One path of a program for one kind of call. ``effects`` are steps in Python that follow each run of the graph."""
@@ -82,14 +81,14 @@ class Recording:
     inputs: list[Binding]
     structure: Any
     results: list[Result]
-    updates: list[tuple[Binding, int]]
-    grads: list[tuple[Binding, int | Given | None]]
+    updates: list[Update]
+    grads: list[tuple[Binding, Held | None]]
     requires_grad: list[tuple[Binding, bool]]
-    predicates: list[tuple[int, Any, Source | None]]
+    predicates: list[SeenValue]
     split: Split | None
-    rebased: list[tuple[int, Binding, int | None]]
+    rebased: list[Rebased]
     rebound: list[Rebound]
-    effects: list[Callable[[], Any]]
+    effects: list[Repeated]
     sizes: Sizes | None
     unsettled: str | None = None
     calls: int = 0
@@ -126,7 +125,7 @@ class Split:
     ``saved`` tells what the backward graph's first inputs are: a forward input, or a numbered forward output. The other
     inputs are gradients of the differentiable results. ``wanted`` pairs inputs with outputs of the backward graph.
     ``history`` serves further derivatives; its inputs come with whether the call overwrites what they are read from.
-    ``roots`` are the forward outputs that are differentiable results.
+    ``roots`` is how many results are differentiable.
     """
 
     backward: Graph
@@ -134,7 +133,7 @@ class Split:
     wanted: list[tuple[Binding, int | None]]
     history: Template
     history_inputs: list[tuple[Binding | int, bool]]
-    roots: list[int]
+    roots: int
     sizes: Sizes | None = None
 
 

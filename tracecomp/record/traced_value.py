@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tracecomp.base.errors import Source
 from tracecomp.eager.tensor import Tensor
+from tracecomp.eager.tensor_base import View
 from tracecomp.ir.graph import Value
 
 if TYPE_CHECKING:
     from tracecomp.record.symbolic.leading_sizes import LeadingSizes
 
 
-class Cell:
-    """What a tensor is worth in one recording. ``stamp``: writes to its root (or, for a view, those it has seen)."""
+class Look(NamedTuple):
+    """What a tensor made in the call looks at: ``step`` from ``of`` (None: its alias), ``chain`` from ``root``.
 
-    __slots__ = ("recorder", "stamp", "value")
+    ``root`` is the tensor whose cell the memory has: one made with memory of its own, an argument, or what a tensor
+    from outside is a view of.
+    """
+
+    of: Tensor
+    step: View | None
+    root: Tensor
+    chain: tuple[View, ...]
+
+
+class Cell:
+    """What a tensor is worth in one recording. ``stamp``: writes to its root (or, for a view, those it has seen).
+
+    Of these, autograd counts ``counted`` on the root's own storage.
+    """
+
+    __slots__ = ("counted", "recorder", "stamp", "value")
 
     def __init__(self, recorder: LeadingSizes, value: Value, stamp: int = 0) -> None:
         self.recorder = recorder
         self.value = value
         self.stamp = stamp
+        self.counted = 0
 
 
 class GradSlot:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 import os
-import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tracecomp.eager.tensor import Tensor, wrap
-from tracecomp.ir.types import dtype_named
+from tracecomp.ir.types import DType, dtype_named
+from tracecomp.serialization.atomic import write_file
 
 Path_ = str | os.PathLike[str]
 _NAMES = {
@@ -20,6 +22,12 @@ _NAMES = {
     "int16": "I16", "int8": "I8", "uint8": "U8", "bool": "BOOL",
 }  # fmt: skip
 _DTYPES = {short: name for name, short in _NAMES.items()}
+
+_MAX_HEADER = 100_000_000
+"""Bytes, as the format says."""
+
+_MAX_AXES = 64
+"""More than that numpy's arrays cannot have."""
 
 
 def save(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> bytes:
@@ -43,38 +51,84 @@ def save(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = Non
 
 def save_file(tensors: Mapping[str, Tensor], filename: Path_, metadata: Mapping[str, str] | None = None) -> None:
     """Write tensors to a file, which is replaced at once when everything is written."""
-    path = Path(filename)
     data = save(tensors, metadata)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    with os.fdopen(handle, "wb") as file:
-        file.write(data)
-    os.replace(temporary, path)
+    write_file(filename, lambda file: file.write(data))
 
 
 def load(data: bytes) -> dict[str, Tensor]:
-    """The tensors in a file's contents. ValueError when it is damaged."""
+    """The tensors in a file's contents. ValueError, and nothing else, when it is damaged."""
     if len(data) < 8 or (size := int.from_bytes(data[:8], "little")) > len(data) - 8:
         raise ValueError("safetensors: the header is not complete")
-    try:
-        header = json.loads(data[8 : 8 + size])
-    except ValueError as error:
-        raise ValueError(f"safetensors: the header is no JSON: {error}") from None
+    if size > _MAX_HEADER:
+        raise ValueError(f"safetensors: a header of {size} bytes is longer than {_MAX_HEADER}")
     memory = memoryview(data)[8 + size :]
-    header.pop("__metadata__", None)
-    return {name: _tensor(name, entry, memory) for name, entry in header.items()}
+    header = _header(data[8 : 8 + size])
+    entries = {name: _entry(name, entry) for name, entry in header.items() if name != "__metadata__"}
+    _check_metadata(header.get("__metadata__", {}))
+    end = 0
+    for name, entry in sorted(entries.items(), key=lambda item: (item[1].start, item[1].end)):
+        if entry.start != end:  # holes could hide something, and what overlaps could be more than the file
+            raise ValueError(f"safetensors: {name} begins at byte {entry.start}, after {end} bytes of others")
+        end = entry.end
+    if end != len(memory):
+        raise ValueError(f"safetensors: the header tells of {end} bytes of tensors, the file has {len(memory)}")
+    return {name: entry.tensor(memory) for name, entry in entries.items()}
 
 
-def _tensor(name: str, entry: dict[str, Any], memory: memoryview) -> Tensor:
-    if entry["dtype"] not in _DTYPES:
-        raise ValueError(f"safetensors: {name} has dtype {entry['dtype']}, which tensors cannot hold")
-    dtype = dtype_named(_DTYPES[entry["dtype"]])
-    start, end = entry["data_offsets"]
-    shape = tuple(entry["shape"])
-    if not 0 <= start <= end <= len(memory) or end - start != int(np.prod(shape)) * dtype.itemsize:
-        raise ValueError(f"safetensors: {name} of shape {list(shape)} does not fit bytes {start} to {end}")
-    return wrap(np.frombuffer(memory[start:end], dtype.numpy).reshape(shape).copy())
+def _header(text: bytes) -> dict[str, Any]:
+    try:
+        header = json.loads(text.decode(), object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"safetensors: the header is no JSON: {error}") from None
+    if not isinstance(header, dict):
+        raise ValueError("safetensors: the header is no JSON object")
+    return header
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name is used twice")
+    return found
+
+
+def _check_metadata(metadata: Any) -> None:
+    if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
+        raise ValueError("safetensors: __metadata__ is no mapping of names to text")
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """What the header says of one tensor."""
+
+    dtype: DType
+    shape: tuple[int, ...]
+    start: int
+    end: int
+
+    def tensor(self, memory: memoryview) -> Tensor:
+        return wrap(np.frombuffer(memory[self.start : self.end], self.dtype.numpy).reshape(self.shape).copy())
+
+
+def _entry(name: str, entry: Any) -> _Entry:
+    match entry:
+        case {"dtype": str() as short, "shape": list() as shape, "data_offsets": [int() as start, int() as end]}:
+            pass
+        case _:
+            raise ValueError(f"safetensors: {name:.80} lacks dtype, shape or data_offsets")
+    if short not in _DTYPES:
+        raise ValueError(f"safetensors: {name:.80} has dtype {short:.20}, which tensors cannot hold")
+    if not all(type(n) is int and 0 <= n < 1 << 63 for n in shape) or len(shape) > _MAX_AXES:
+        raise ValueError(f"safetensors: {name:.80} has no shape that a tensor can have")
+    dtype = dtype_named(_DTYPES[short])
+    if not 0 <= start <= end or end - start != math.prod(shape) * dtype.itemsize:
+        raise ValueError(f"safetensors: {name:.80} of shape {shape} does not fit bytes {start} to {end}")
+    return _Entry(dtype, tuple(shape), start, end)
 
 
 def load_file(filename: Path_, device: Any = "cpu") -> dict[str, Tensor]:
-    """The tensors of a file. ValueError when it is damaged."""
-    return load(Path(filename).read_bytes())
+    """The tensors of a file. ValueError, which names it, when it is damaged."""
+    try:
+        return load(Path(filename).read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{os.fspath(filename)}: {error}") from None

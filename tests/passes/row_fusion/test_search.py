@@ -21,7 +21,6 @@ from tracecomp.passes import pipeline
 from tracecomp.passes.cost.machine import host
 from tracecomp.passes.explain import describe_partition
 from tracecomp.passes.program.lower import Lowered, lower
-from tracecomp.passes.schedule import elementwise
 from tracecomp.runtime.executable import Executable
 
 BATCH, HEADS, QUERIES, KEYS, SIZE = 2, 4, 20, 28, 8
@@ -116,12 +115,12 @@ CASES: dict[str, tuple[Function, list[Any]]] = {
 
 @pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
 @pytest.mark.parametrize("case", CASES)
-def test_bits_stay(case: str, backward: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(elementwise, "PARALLEL_WORK", 1)
+def test_bits_stay(case: str, backward: bool) -> None:
     fn, args = CASES[case]
     torch.manual_seed(0)
     graph = optimised(step(fn) if backward else fn, *args)
-    chained, apart = lower(graph, machine=SMALL), lower(graph, fuse=False, machine=SMALL)
+    machine = SMALL.tuned(parallel_work=1)
+    chained, apart = lower(graph, machine=machine), lower(graph, fuse=False, machine=machine)
     assert chained.partition.chains
     assert not apart.partition.chains
     verify_program(chained.program)
@@ -139,7 +138,8 @@ def test_gradients_of_a_plain_sum() -> None:
         return tuple(x.grad for x in leaves)
 
     graph = optimised(gradients, *(torch.randn(BATCH, HEADS, 48, 64) for _ in range(3)))
-    chained, apart = lower(graph, machine=SMALL), lower(graph, fuse=False, machine=SMALL)
+    machine = SMALL.tuned(parallel_work=1)
+    chained, apart = lower(graph, machine=machine), lower(graph, fuse=False, machine=machine)
     assert chained.partition.chains
     verify_program(chained.program)
     assert bits(graph, chained.program, 1) == bits(graph, apart.program, 1)
@@ -149,7 +149,8 @@ def test_gradients_of_a_plain_sum() -> None:
 def test_the_interpreter_agrees(case: str) -> None:
     fn, args = CASES[case]
     graph = optimised(step(fn), *args)
-    chained, apart = lower(graph, machine=SMALL), lower(graph, fuse=False, machine=SMALL)
+    machine = SMALL.tuned(parallel_work=1)
+    chained, apart = lower(graph, machine=machine), lower(graph, fuse=False, machine=machine)
     assert interpreted(graph, chained.program) == interpreted(graph, apart.program)
 
 

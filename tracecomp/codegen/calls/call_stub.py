@@ -182,7 +182,7 @@ class _CallStub(CallGuards):
             memory = a.load("ptr", storage, self.counts["memory"])
             version = a.load("ptr", storage, self.counts["version"])
             writes = a.load("ptr", memory, self.counts["writes"])
-            following = self._following(a, version)
+            following = self._later(a, version, self._word(a, "written", r, "writes", "i64"))
             a.store("ptr", following, storage, self.counts["version"])
             with a.when(a.let(f"icmp ne ptr {writes}, {none}")):
                 self._count(a, memory, writes, version, following)
@@ -209,9 +209,9 @@ class _CallStub(CallGuards):
         a.do(f"ret ptr {value}")
         return a.text("define internal ptr @tc.result(ptr %objects, ptr %record) #1")
 
-    def _following(self, a: Assembler, number: str) -> str:
-        """The int that follows another."""
-        more = a.let(f"add i64 {a.let(f'call i64 @PyLong_AsLongLong(ptr {number})')}, 1")
+    def _later(self, a: Assembler, number: str, times: str = "1") -> str:
+        """The int that is so many greater than another."""
+        more = a.let(f"add i64 {a.let(f'call i64 @PyLong_AsLongLong(ptr {number})')}, {times}")
         return a.let(f"call ptr @PyLong_FromLongLong(i64 {more})")
 
     def _count(self, a: Assembler, memory: str, writes: str, version: str, following: str) -> None:
@@ -222,7 +222,7 @@ class _CallStub(CallGuards):
         a.do(f"call void @Py_IncRef(ptr {following})")
         a.go(done)
         a.block(own)
-        other = self._following(a, writes)
+        other = self._later(a, writes)
         a.go(done)
         a.block(done)
         a.store("ptr", a.let(f"phi ptr [ {following}, %{shared} ], [ {other}, %{own} ]"), memory, self.counts["writes"])

@@ -22,22 +22,22 @@ TABLES: Mapping[str, tuple[str, ...]] = {
     "absent_grads": ("tensor", "absent"),
     "fresh": ("make", "shape", "dtype", "layout", "slot", "kept", "memory", "array", "tensor", "history"),
     "in_place": ("source", "slot", "apart"),
-    "written": ("source",),
+    "written": ("source", "writes"),
     "lasting": ("source", "seen"),
     "storages": ("argument", "written", "itself"),
     "cleared": ("tensor",),
     "results": ("address",),
 }
 """Rows by table. Addresses unless said otherwise. ``arguments``: exact type of a tensor, else the object it must be.
-``pairs``: byte offsets of two arguments, and whether they are one object. ``names``: entries of dictionaries, with the
-version of the dictionary when it was seen last. ``fields``: words of objects, as the version of a dictionary or
-the length of a list, which is looked at before its ``elements``. ``sources``: a tensor that the call looks at,
-by kind ARGUMENT (byte offset), OBJECT, or GRADIENT (of an object); ``requires_grad`` 0, 1, or 2 for either;
+``pairs``: byte offsets of two arguments, and whether they are one object. ``names``: entries of dictionaries, with
+the version of the dictionary when it was seen last. ``fields``: words of objects, as the version of a dictionary or
+the length of a list, which is looked at before its ``elements``. ``sources``: a tensor that the call looks at, by
+kind ARGUMENT (byte offset), OBJECT, or GRADIENT (of an object); ``requires_grad`` 0, 1, or 2 for either;
 ``exclusive`` asks that nobody else holds it. ``fresh``: outputs in new memory, which ``make`` gives, ``memory`` is
 where a list holds two arrays that may be used again. ``in_place``: outputs in a source's memory, ``apart`` when no
-other source may overlap. ``lasting``: sources that a preparation reads; ``seen`` is where a list holds the memory of
-each and the count of its writes, as they were when the preparation was made.
-``results``: where the address of each stands when it has been made."""
+other source may overlap. ``written``: how many writes autograd counts. ``lasting``: sources that a preparation
+reads; ``seen`` is where a list holds the memory of each and the count of its writes, as they were when the
+preparation was made. ``results``: where the address of each stands when it has been made."""
 
 HEADER = (
     "objects", "thread_version", "modes", "modes_version", "count", "entry", "table", "arena", "step", "busy", "calls",
@@ -64,7 +64,7 @@ GLOBALS = (
 # Offsets in CPython's and numpy's objects, which the runtime checks before it uses this code.
 REFERENCES, TYPE, TUPLE_ITEMS, LIST_SIZE, LIST_ITEMS, CELL_CONTENTS = 0, 8, 24, 16, 24, 16
 ARRAY_DATA, ARRAY_ND, ARRAY_DIMS, ARRAY_DESCR, ARRAY_FLAGS, ARRAY_WEAK = 16, 24, 32, 56, 64, 72
-DICT_VERSION = 24
+DICT_SIZE, DICT_VERSION = 16, 24
 C_CONTIGUOUS, OWNED, ALIGNED, WRITEABLE = 0x1, 0x4, 0x100, 0x400
 
 

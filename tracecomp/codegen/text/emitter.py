@@ -2,7 +2,8 @@
 
 Pure instructions are value-numbered by their text and written in the outermost block where their operands exist, so
 common subexpressions and loop invariants need no LLVM pass. A block's text grows until the next nested block is closed,
-hence "in an outer block" always means "just before the loop that is being written".
+hence "in an outer block" always means "just before the loop that is being written". This is value numbering and
+loop-invariant code motion.
 """
 
 from __future__ import annotations

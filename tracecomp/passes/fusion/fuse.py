@@ -3,7 +3,8 @@
 Every node that is not a view starts as a group of its own. Groups merge along producer -> consumer edges, then with
 siblings that read the same large value, when (1) their spaces agree, (2) every read between them is aligned, element
 to the same element or row result to the same row, and (3) no dependence leads out of the merged group and back in.
-Merging never changes an order of summation, which the graph alone decides.
+Merging never changes an order of summation, which the graph alone decides. Elementwise nodes that join the contraction
+before them are epilogue fusion.
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ from tracecomp.passes.fusion.groups import Decision, Domain, Group, Partition
 from tracecomp.passes.fusion.rematerialize import Recompute
 
 MAX_NODES = 96
+"""Nodes of a kernel at most: the search for what may share one, and LLVM's work, grow faster than their number."""
 SIBLING_BYTES = 4096
+"""Bytes of a value from which on kernels that read it share one for that alone: less comes from the first cache."""
 MIN_TRANSPOSED = 2048
+"""Elements of a transposed value from which on it has a kernel that turns squares in registers: it must have some."""
 
 
 class Fuser:

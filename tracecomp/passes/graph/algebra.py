@@ -1,8 +1,9 @@
 """Simplification of scalar algebra: rules that never change a result's bits.
 
 So ``x * 1`` and ``x - 0.0`` are ``x``, but ``x + 0.0`` is not (it turns -0.0 into 0.0), ``x * 0`` is not ``0`` (NaN,
-infinity), sums are never regrouped, and division becomes multiplication only by powers of two. Bits of a NaN (its
-sign and payload) carry no meaning and are not kept. Rules about shapes are in ``views``.
+infinity), sums are never regrouped, and division becomes multiplication only by powers of two. Bits of a NaN (its sign
+and payload) carry no meaning and are not kept. Rules about shapes are in ``views``. Each function here is a rewrite
+rule.
 """
 
 from __future__ import annotations

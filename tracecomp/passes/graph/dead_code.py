@@ -1,4 +1,4 @@
-"""Dead code in control operators. Other dead nodes are left behind whenever a graph is rebuilt."""
+"""Dead code elimination in control operators. Other dead nodes are left behind whenever a graph is rebuilt."""
 
 from __future__ import annotations
 

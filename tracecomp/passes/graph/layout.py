@@ -3,7 +3,8 @@
 Values joined by nodes that run in any order form a region. A region is kept channels last when its convolutions gain
 more (vectors run over output channels) than turning values at its border costs; the decision is noted in words. The
 region's nodes are then rebuilt on permuted operands, so what was a permutation at each step cancels, and each
-convolution is spelled as a contraction of windows, whose result comes in any order of axes for free.
+convolution is spelled as a contraction of windows, whose result comes in any order of axes for free. Other compilers
+call this layout assignment.
 """
 
 from __future__ import annotations
@@ -14,19 +15,19 @@ from functools import partial
 from math import gcd
 
 from tracecomp.ir.graph import Graph, Node, Origin, Value
+from tracecomp.passes.cost.reference import (
+    BORDER_BYTES_PER_CYCLE,
+    CHANNELS_FIRST_EFFICIENCY,
+    PACKING_VECTORS,
+    STRIDED_EFFICIENCY,
+    VECTOR_BYTES,
+)
+from tracecomp.passes.cost.winograd import Sizes, speed
 from tracecomp.passes.graph import axis_orders
 from tracecomp.passes.graph.axis_orders import CONVOLUTIONS, Order, channels_last
 from tracecomp.passes.graph.relayout import Placed, convolution, in_order, rebuild
 from tracecomp.passes.graph.rewrite import Log, Rewriter, has_node
 from tracecomp.passes.graph.rule_sets import SIMPLIFICATION
-from tracecomp.passes.winograd.selection import Sizes, speed
-
-VECTOR_BYTES = 64
-BORDER_BYTES_PER_CYCLE = 3.2
-STRIDED_EFFICIENCY = 0.6
-CHANNELS_FIRST_EFFICIENCY = 0.95
-PACKING = 4.0
-"""What packing vectors whose elements lie apart costs, in vectors of multiply-adds: once for all filters of a group."""
 
 
 @dataclass(eq=False, slots=True)
@@ -102,7 +103,7 @@ def _cycles(node: Node, last: bool) -> float:
     elif node.op.name == "conv":
         efficiency = CHANNELS_FIRST_EFFICIENCY * _filled(out.shape[-1], width)
         if node.attrs["stride"][-1] != 1:
-            efficiency /= 1 + PACKING * groups / out.shape[1]
+            efficiency /= 1 + PACKING_VECTORS * groups / out.shape[1]
     else:
         efficiency = STRIDED_EFFICIENCY
     return work / (2 * width * efficiency)

@@ -2,6 +2,7 @@
 
 Nodes of the body that depend on constants of the loop alone move out. A weight that each step contracts along its last
 axis is transposed once outside, so that steps read its rows as vectors instead of rearranging it again and again.
+Loop-invariant code motion, for the steps of a scan.
 """
 
 from __future__ import annotations

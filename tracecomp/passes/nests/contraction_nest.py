@@ -1,4 +1,8 @@
-"""Contractions and convolutions as an unscheduled nest: output variables, summed variables, operands, what follows."""
+"""Contractions and convolutions as an unscheduled nest: output variables, summed variables, operands, what follows.
+
+What follows the sum elementwise is its epilogue; that it is part of the nest is epilogue fusion. A convolution reads
+one operand through windows: im2col, without a matrix of windows in memory.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Where every stored value lives: the call table's slots, and offsets in one arena by lifetimes."""
+"""Where every stored value lives: the call table's slots, and offsets in one arena by lifetimes.
+
+Liveness of a value is from the first kernel that writes it to the last that reads it; values that are not live together
+share memory (buffer reuse).
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from dataclasses import dataclass
 from tracecomp.ir.graph import Value
 
 ALIGNMENT = 64
+"""Bytes: values begin at a cache line, so that whole vectors are loaded from one line."""
 
 
 @dataclass(frozen=True, slots=True)

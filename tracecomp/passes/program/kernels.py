@@ -112,7 +112,7 @@ def lower_group(group: Group, partition: Partition, params: Params, machine: Mac
     """The kernel of one group."""
     stored = partition.stored[group]
     if group.kind == "imperative":
-        body = _imperative(group.nodes[0], params)
+        body = _imperative(group.nodes[0], params, machine)
     elif group.kind == "bilinear":
         body = _bilinear(labelled_bilinear(with_inlined(group, partition), stored, params), machine)
     else:
@@ -126,12 +126,12 @@ def _bilinear(nest: BilinearNest, machine: Machine) -> tuple[Stmt, ...]:
     return winograd_form(nest, windows, machine) if windows else schedule_bilinear(tidied(nest), machine)
 
 
-def _imperative(node: Node, params: Params) -> tuple[Stmt, ...]:
+def _imperative(node: Node, params: Params, machine: Machine) -> tuple[Stmt, ...]:
     assert isinstance(node.op.loop, Imperative), node
     ins = [params.of(storage(v)) for v in node.inputs]
     outs = [params.written(v) for v in node.outputs]
     types = [v.type for v in node.inputs], [v.type for v in node.outputs]
-    return shared_where_it_pays(node.op.loop.fn(ins, outs, *types, **node.attrs))
+    return shared_where_it_pays(node.op.loop.fn(ins, outs, *types, **node.attrs), machine)
 
 
 def _kernel_name(nodes: Iterable[Node]) -> str:

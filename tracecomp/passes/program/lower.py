@@ -104,7 +104,7 @@ class _Planner:
         overwritten = frozenset(graph.inputs[i].value for i in aliases.values())
         partition = Fuser(graph, self.fuse, overwritten).run()
         if self.fuse:
-            partition = with_masked_pads(partition, graph, self.machine)
+            partition = with_masked_pads(partition, graph)
             partition = with_joins(partition, graph, aliases)
             partition = with_chains(partition, graph, aliases, self.machine)
         outputs = Outputs(graph, partition, aliases, self.machine, within)

@@ -1,4 +1,7 @@
-"""How the outputs of a graph get their values: written in place by a kernel, or copied at the end."""
+"""How the outputs of a graph get their values: written in place by a kernel, or copied at the end.
+
+An output in the memory of an input is an in-place update (buffer donation).
+"""
 
 from __future__ import annotations
 

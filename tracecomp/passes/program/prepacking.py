@@ -2,7 +2,7 @@
 
 Steady inputs keep their values from call to call until whoever calls says otherwise: the weights of a model that is not
 being trained. Whole kernels, and top-level loops of kernels (panels packed for register tiles, transformed weights),
-that read nothing else and make nothing that a caller sees, are the preparation.
+that read nothing else and make nothing that a caller sees, are the preparation. Computing it once is called prepacking.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ A chain starts at a contraction with a large result. Kernels that read it row by
 element handed over is so little that moving the element through memory costs about as much. What a chain leaves in
 memory for later kernels, these may rather compute again, block by block, in a chain of their own. Padding and the
 depthwise convolution that reads it are a chain of two, on blocks small enough for the nearest cache. What is computed,
-and in which order, stays the same.
+and in which order, stays the same. This is row-tiled fusion (tile and fuse; Halide's ``compute_at``).
 """
 
 from __future__ import annotations
@@ -28,11 +28,17 @@ from tracecomp.passes.row_fusion.lowering import block_slots
 from tracecomp.passes.row_fusion.row_tiles import Misaligned, RowBlock, Rows, Summed
 
 MAX_TERMS = 256
+"""Multiply-adds for each element that is handed over, up to which moving it through memory costs about as much."""
 WINDOW_TERMS = 32
+"""The same for an element that is handed to a convolution by itself."""
 MAX_HEIGHT = 64
+"""Rows of a block at most: more are read from memory no faster, and leave less of the cache."""
 MIN_HEIGHT = 16
+"""Rows of a block at least, as register tiles have up to 14 rows and each block reads the other operand anew."""
 WANTED_BLOCKS = 16
+"""Blocks that threads should find to share."""
 WANTED_OUTER = 8
+"""Values of the outer variable that threads should find to share where a block adds to totals of its rows."""
 
 Unit = tuple[Group, ...]
 

@@ -3,7 +3,8 @@
 An ordinary store reads the line first, and puts it where what the kernel reads could be. Results that fit three
 quarters of the last cache beside what they are computed from stay there, unless they are written across the order in
 which the kernel reads: then few lines are written at a time and many are open. Those that just fit stay there where
-threads share the work: together they fill the cache faster than memory takes what passes it by.
+threads share the work: together they fill the cache faster than memory takes what passes it by. A store past the caches
+is a non-temporal store.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Loops over a variable: as chunks of SIMD lanes, as unrolled tiles, nested, shared among threads."""
+"""Loops over a variable: as chunks of SIMD lanes, as unrolled tiles, nested, shared among threads.
+
+The primitives of loop tiling.
+"""
 
 from __future__ import annotations
 

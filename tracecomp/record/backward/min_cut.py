@@ -1,4 +1,7 @@
-"""What a forward graph keeps for its backward graph: a minimum cut on bytes, the rest is computed again."""
+"""What a forward graph keeps for its backward graph: a minimum cut on bytes, the rest is computed again.
+
+PyTorch calls this the min-cut partitioner.
+"""
 
 from __future__ import annotations
 

@@ -9,9 +9,11 @@ from typing import Any
 from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.graph import Graph
 from tracecomp.record.binding import Binding
-from tracecomp.record.recording import Given, Made, Recording, Split
+from tracecomp.record.recording import Recording, Split
+from tracecomp.record.results import Given, Seen, bottoms
 from tracecomp.record.symbolic.instantiate import Stretched, check_same
 from tracecomp.record.symbolic.padding import NotSized
+from tracecomp.record.symbolic.sym_int import evaluated, forms
 
 
 @dataclass
@@ -26,6 +28,10 @@ class Sized:
         """The size of a call."""
         leaf = leaves[self.leaf]
         return len(leaf._data if isinstance(leaf, Tensor) else leaf)
+
+    def settle(self, leaves: Sequence[Any], attrs: dict[str, Any]) -> dict[str, Any]:
+        """``attrs`` for the size of a call."""
+        return {k: evaluated(x, self.leaf, self.size(leaves)) for k, x in attrs.items()}
 
     def stretched(self, graph: Graph, rows: int) -> Stretched:
         """The recording's graph, or that of its derivative, for up to ``rows`` rows; NotSized when there is none."""
@@ -96,7 +102,8 @@ def _check_alike(first: Recording, second: Recording) -> None:
         ([_bound(b) for b in first.inputs], [_bound(b) for b in second.inputs]),
         (first.structure, second.structure),
         (list(map(_shown, first.results)), list(map(_shown, second.results))),
-        ([(_bound(b), n) for b, n in first.updates], [(_bound(b), n) for b, n in second.updates]),
+        ([(_bound(u.target), u.number, u.writes) for u in first.updates],
+         [(_bound(u.target), u.number, u.writes) for u in second.updates]),
         ([(_bound(b), _shown(n)) for b, n in first.grads], [(_bound(b), _shown(n)) for b, n in second.grads]),
         ([(_bound(b), n) for b, n in first.requires_grad], [(_bound(b), n) for b, n in second.requires_grad]),
         ([(n, seen) for n, seen, _ in first.predicates], [(n, seen) for n, seen, _ in second.predicates]),
@@ -119,7 +126,13 @@ def _identity(ref: Any) -> Any:
 
 
 def _shown(result: Any) -> Any:
-    return (_bound(result.source), result.chain, result.linked, result.view) if isinstance(result, Given) else result
+    if isinstance(result, Given):
+        return _bound(result.source)
+    if isinstance(result, Seen):
+        step = None if result.step is None else (result.step[0].name, forms(result.step[1]))
+        own = (result.linked, result.apart, result.history, _shown(result.grad), result.kind, result.unwritable)
+        return (_shown(result.of), step, *own)
+    return result
 
 
 def _shown_split(split: Split | None) -> Any:
@@ -134,7 +147,7 @@ def _check_rows(recording: Recording, stretched: Stretched) -> None:
     for binding, rows in zip(recording.inputs, stretched.rows_in, strict=True):
         if rows is not None and binding.kind != "argument":
             raise NotSized("the size changes the shape of state")
-    kept = [n for _, n in recording.updates]
-    kept += [r.number for b in recording.rebound for r in b.results if isinstance(r, Made)]
+    kept = [u.number for u in recording.updates]
+    kept += [r.number for b in recording.rebound for r in bottoms(b.results)]
     if any(stretched.rows_out[n] is not None for n in kept):
         raise NotSized("the call writes values whose shape the size changes")

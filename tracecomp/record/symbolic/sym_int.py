@@ -2,7 +2,8 @@
 
 While a program is recorded for every size, shapes hold such ints. Sums and products with plain numbers are such ints
 again; comparisons give the answer and narrow the sizes for which the recording holds; what cannot be said of other
-sizes fixes the one at hand. So the recording is right for the sizes in its ``Range``.
+sizes fixes the one at hand. So the recording is right for the sizes in its ``Range``. The field calls them dynamic
+shapes, and such a size a SymInt.
 """
 
 from __future__ import annotations

@@ -1,0 +1,30 @@
+"""What the documentation shows is what the code does; ``pytest tests/docs --update`` writes it anew."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.docs.blocks import with_real_output
+from tracecomp.codegen.text.native import compiler_version
+
+ROOT = Path(__file__).parents[2]
+PAGES = ["README.md"]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_outputs_on_the_page_are_those_of_its_code(page: str, tmp_path: Path, pytestconfig: pytest.Config) -> None:
+    path = ROOT / page
+    if set(re.findall(r"this is LLVM (\d+)", path.read_text())) - set(re.findall(r"LLVM \((\d+)", compiler_version())):
+        pytest.skip("made with another version of LLVM")
+    found = with_real_output(path.read_text(), tmp_path)
+    if pytestconfig.getoption("--update"):
+        path.write_text(found)
+    assert found == path.read_text(), "if this change is meant: pytest tests/docs --update"
+
+
+def test_a_wrong_output_is_noticed(tmp_path: Path) -> None:
+    page = "```python\nprint(1 + 1)\n```\n\n```text\n3\n```\n"
+    assert with_real_output(page, tmp_path) == page.replace("3", "2")

@@ -1,0 +1,174 @@
+"""tracecomp in the place of torch: by ``as_torch``, by ``run``, by an installed distribution."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tracecomp.torch_compat import distribution
+from tracecomp.torch_compat.activate import SITE
+from tracecomp.torch_compat.names import TORCH_VERSION, table
+
+ROOT = next(p for p in Path(__file__).parents if (p / "pyproject.toml").is_file())
+
+
+def python(*arguments: str, path: tuple[Path, ...] = (), **options: str) -> str:
+    """What a new interpreter prints."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (*path, ROOT)))} | options
+    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def as_torch(code: str) -> str:
+    return python("-c", "import tracecomp; tracecomp.as_torch()\n" + code)
+
+
+def test_torch_is_tracecomp_in_every_module_and_keeps_its_own_version() -> None:
+    said = as_torch(
+        "import torch, torch.nn.functional as F\n"
+        "from torch.nn.modules.conv import Conv2d\n"
+        "assert torch.nn is tracecomp.nn and F is tracecomp.nn.functional and Conv2d is tracecomp.nn.Conv2d\n"
+        "assert torch.Tensor is tracecomp.Tensor and torch.__name__ == torch.__spec__.name == 'torch'\n"
+        "print(torch.__version__, torch.__version__ >= (2, 9), tracecomp.__version__)"
+    )
+    assert said == f"{TORCH_VERSION} True 0.1.0"
+
+
+def test_what_is_set_on_torch_is_set_on_tracecomp() -> None:
+    said = as_torch("import torch; torch.m = 3; print(tracecomp.m); del torch.m; print(hasattr(tracecomp, 'm'))")
+    assert said.split() == ["3", "False"]
+
+
+def test_metadata_and_specs_tell_that_torch_is_there() -> None:
+    said = as_torch(
+        "import importlib.metadata as m, importlib.util as u\n"
+        "print(m.version('torch'), u.find_spec('torch') is not None, u.find_spec('torch.nn.functional') is not None,\n"
+        "      u.find_spec('torch.distributed.fsdp'), u.find_spec('torch.no_such_module'))"
+    )
+    assert said == f"{TORCH_VERSION} True True None None"
+
+
+def test_what_only_torch_has_is_imported_and_fails_in_words_when_used() -> None:
+    said = as_torch(
+        "import torch\n"
+        "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
+        "class Mine(FSDP): pass\n"
+        "def use(x: torch.distributed.tensor.DTensor | None): return isinstance(x, FSDP)\n"
+        "print(use(None), hasattr(torch.distributed.fsdp, 'FullyShardedDataParallel'))\n"
+        "for make in (FSDP, Mine):\n"
+        "    try: make(torch.nn.Linear(2, 2))\n"
+        "    except NotImplementedError as error: print(error)"
+    )
+    lines = said.splitlines()
+    assert lines[0] == "False False" and len(lines) == 3
+    assert all("torch.distributed.fsdp.FullyShardedDataParallel is part of PyTorch" in line for line in lines[1:])
+
+
+def test_what_torch_does_not_have_either_is_an_import_error() -> None:
+    said = as_torch(
+        "import torch\n"
+        "for line in ('import torch._six', 'from torch.nn import Nothing', 'from torch import ir'):\n"
+        "    try: exec(line)\n"
+        "    except ImportError: print('refused', line)\n"
+        "print(hasattr(torch, 'ir'), hasattr(torch, 'record'), 'record' in dir(torch))"
+    )
+    assert said.count("refused") == 3 and said.endswith("False False False")
+
+
+def test_a_missing_name_read_in_a_function_is_an_attribute_error_that_says_whose_it_is() -> None:
+    said = as_torch(
+        "import torch\n"
+        "def read(): return torch.cudnn_convolution\n"
+        "try: read()\n"
+        "except AttributeError as error: print(error)"
+    )
+    assert said.startswith("torch.cudnn_convolution is part of PyTorch") and "tracecomp" in said
+
+
+def test_the_context_manager_ends_it() -> None:
+    said = python(
+        "-c",
+        "import sys, os, tracecomp\nbefore = list(sys.path), os.environ['PYTHONPATH']\n"
+        "with tracecomp.as_torch() as torch:\n    import torch.nn as nn\n    assert nn is tracecomp.nn\n"
+        "after = list(sys.path), os.environ['PYTHONPATH']\n"
+        "print('torch' in sys.modules, 'torch.nn' in sys.modules, after == before)",
+    )
+    assert said == "False False True"
+
+
+def test_a_torch_that_is_imported_already_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("")
+    code = "import torch, tracecomp\ntry: tracecomp.as_torch()\nexcept RuntimeError as error: print(error)"
+    assert "imported already" in python("-c", code, path=(tmp_path,))
+
+
+def test_children_and_spawned_workers_and_pickles_agree(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import pickle, subprocess, sys\n"
+        "import torch\n"
+        "from torch.utils.data import DataLoader, TensorDataset\n"
+        "def double(batch):\n"
+        "    import torch\n"
+        "    return torch.stack([x for x, in batch]) * 2\n"
+        "if __name__ == '__main__':\n"
+        "    print(sys.argv[1:])\n"
+        "    child = 'import torch; print(torch.__version__)'\n"
+        "    print(subprocess.run([sys.executable, '-c', child], capture_output=True, text=True).stdout.strip())\n"
+        "    data = TensorDataset(torch.arange(4.0))\n"
+        "    for method in ('fork', 'spawn'):\n"
+        "        loader = DataLoader(data, 2, collate_fn=double, num_workers=1, multiprocessing_context=method)\n"
+        "        print([b.tolist() for b in loader])\n"
+        "    print(pickle.loads(pickle.dumps(torch.nn.Linear(2, 1))))\n"
+    )
+    lines = python("-m", "tracecomp", "run", str(script), "-m", "--flag").splitlines()
+    assert lines[0] == "['-m', '--flag']" and lines[1] == TORCH_VERSION
+    assert lines[2] == lines[3] == "[[0.0, 2.0], [4.0, 6.0]]" and lines[4].startswith("Linear(in_features=2")
+
+
+def test_a_module_is_run_too(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text("import sys, torch; print(__name__, sys.argv[1:], torch.__name__)")
+    assert python("-m", "tracecomp", "run", "-m", "program", "a", path=(tmp_path,)) == "__main__ ['a'] torch"
+
+
+def test_install_makes_torch_importable_and_uninstall_leaves_nothing(tmp_path: Path) -> None:
+    assert distribution.status(tmp_path) == f"no torch in {tmp_path}"
+    said = distribution.install(tmp_path)
+    assert said == distribution.status(tmp_path) and "is tracecomp" in said
+    code = "import torch, importlib.metadata as m; print(torch.nn.Linear, m.version('torch'))"
+    assert python("-c", code, path=(tmp_path,)) == f"<class 'tracecomp.nn.linear.Linear'> {TORCH_VERSION}"
+    distribution.install(tmp_path)
+    distribution.uninstall(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_torch_of_others_is_never_touched(tmp_path: Path) -> None:
+    package = tmp_path / "torch"
+    package.mkdir()
+    (package / "__init__.py").write_text("theirs = True")
+    with pytest.raises(FileExistsError, match="left alone"):
+        distribution.install(tmp_path)
+    metadata = tmp_path / "torch-2.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.0\n")
+    for action in (distribution.install, distribution.uninstall):
+        with pytest.raises(FileExistsError, match="is PyTorch"):
+            action(tmp_path)
+    assert (package / "__init__.py").read_text() == "theirs = True"
+
+
+def test_the_distribution_has_the_version_that_torch_says() -> None:
+    folder = SITE / f"torch-{TORCH_VERSION}.dist-info"
+    assert f"Version: {TORCH_VERSION}\n" in (folder / "METADATA").read_text()
+
+
+def test_the_table_of_names_is_that_of_the_torch_here() -> None:
+    torch = pytest.importorskip("torch")
+    if torch.__version__.split("+")[0] != TORCH_VERSION.split("+")[0]:
+        pytest.skip("another version of PyTorch")
+    assert {"Linear", "Module"} <= table()["torch.nn"] and all(hasattr(torch, n) for n in table()["torch"])

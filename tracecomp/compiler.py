@@ -1,0 +1,118 @@
+"""The names of ``torch.compiler``: ``compile`` for functions and modules, and what programs ask or tell a compiler.
+
+A call is captured by running it, so the marks that keep PyTorch's capture out of a function (``disable``,
+``allow_in_graph``, ``assume_constant_result``) change nothing: the function runs, and what it computes is recorded.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from typing import Any, TypeVar
+
+from tracecomp import compiled
+from tracecomp.base.errors import at_user_line
+from tracecomp.eager.modes import modes
+
+__all__ = [
+    "allow_in_graph", "assume_constant_result", "compile", "cudagraph_mark_step_begin", "disable", "is_compiling",
+    "is_dynamo_compiling", "is_exporting", "list_backends", "reset", "substitute_in_graph",
+]  # fmt: skip
+
+F = TypeVar("F")
+BACKENDS = {
+    "inductor": "native", "aot_eager": "native", "native": "native", "eager": "interpret", "interpret": "interpret",
+}  # fmt: skip
+MODES = ("default", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
+
+
+def compile(
+    model: Any = None, *, fullgraph: bool | None = None, dynamic: bool | None = None, backend: str = "inductor",
+    mode: str | None = None, options: dict[str, Any] | None = None, disable: bool = False, **ours: Any,
+) -> Any:  # fmt: skip
+    """``model`` recorded at its first call and run natively when a call fits; also a decorator.
+
+    A module gives an ``OptimizedModule``, which has its parameters and state; a function gives a function. ``backend``
+    is ``"inductor"`` or ``"native"`` (machine code), ``"eager"`` or ``"interpret"`` (the recorded graph in numpy).
+    ``mode`` and ``options`` are PyTorch's and change nothing here; RuntimeError for a mode that does not exist or for
+    both. What else is accepted (``threads``, ``fast_math``), and ``fullgraph`` and ``dynamic``, see
+    ``tracecomp.compiled.compile``.
+    """
+    if model is None:
+        return partial(
+            compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable,
+            **ours,
+        )  # fmt: skip
+    if mode is not None and options is not None:
+        raise RuntimeError(
+            at_user_line("Either mode or options can be specified, but both can't be specified at the same time.")
+        )
+    if mode is not None and mode not in MODES:
+        raise RuntimeError(at_user_line(f"Unrecognized mode={mode}, should be one of: {', '.join(MODES)}"))
+    if backend not in BACKENDS:
+        raise ValueError(at_user_line(f"compile(): backend must be one of {', '.join(BACKENDS)}, got {backend!r}"))
+    if fullgraph is not None:
+        ours["fullgraph"] = fullgraph
+    made = compiled.compile(model, dynamic=dynamic, backend=BACKENDS[backend], disable=disable, **ours)
+    module = sys.modules.get("tracecomp.nn.module")  # without it there is no module that could be compiled
+    if module is None or not isinstance(model, module.Module):
+        return made
+    return import_module("tracecomp.nn.optimized_module").OptimizedModule(model, made)
+
+
+def is_compiling() -> bool:
+    """Whether the call that asks is being recorded."""
+    return modes.recorder is not None
+
+
+def is_dynamo_compiling() -> bool:
+    """Whether the call that asks is being recorded."""
+    return modes.recorder is not None
+
+
+def is_exporting() -> bool:
+    """Whether ``torch.export`` asks; it does not exist here."""
+    return False
+
+
+def reset() -> None:
+    """Every compiled function forgets what it has recorded."""
+    for found in gc.get_objects():
+        if type(found) is compiled.Compiled:
+            found.reset()
+
+
+def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
+    """``fn``: a function that is called by a compiled one is run, and what it computes is recorded."""
+    return _same if fn is None else fn
+
+
+def allow_in_graph(fn: F) -> F:
+    """``fn``."""
+    return fn
+
+
+def assume_constant_result(fn: F) -> F:
+    """``fn``."""
+    return fn
+
+
+def substitute_in_graph(original_fn: Any, **options: Any) -> Callable[[F], F]:
+    """The function decorated; ``original_fn`` itself is what runs and is recorded."""
+    return _same
+
+
+def _same(fn: F) -> F:
+    return fn
+
+
+def cudagraph_mark_step_begin() -> None:
+    """Nothing: results of compiled calls are not overwritten by the next call."""
+
+
+def list_backends(exclude_tags: Any = ()) -> list[str]:
+    """The backends that ``compile`` takes."""
+    return sorted(BACKENDS)

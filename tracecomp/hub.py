@@ -1,0 +1,156 @@
+"""The names of ``torch.hub``: models from folders and repositories on disk, weights from files and addresses."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from urllib.parse import urlparse
+from urllib.request import Request, urlopen
+
+from tracecomp.base.errors import at_user_line
+from tracecomp.serialization import load as _load_file
+
+__all__ = ["download_url_to_file", "get_dir", "help", "list", "load", "load_state_dict_from_url", "set_dir"]
+
+HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")
+_CHUNK = 1 << 16
+_folder: str | None = None
+
+
+def _get_torch_home() -> str:
+    """The cache folder: ``$TORCH_HOME``, or ``torch`` in ``$XDG_CACHE_HOME`` or ``~/.cache``."""
+    cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
+    return os.path.expanduser(os.environ.get("TORCH_HOME", os.path.join(cache, "torch")))
+
+
+def get_dir() -> str:
+    """The folder for repositories and weights."""
+    return _folder if _folder is not None else os.path.join(_get_torch_home(), "hub")
+
+
+def set_dir(d: str | os.PathLike[str]) -> None:
+    """Use ``d`` for repositories and weights."""
+    global _folder
+    _folder = os.path.expanduser(d)
+
+
+def download_url_to_file(url: str, dst: str, hash_prefix: str | None = None, progress: bool = True) -> None:
+    """Write what ``url`` (http, https or file) holds to ``dst``; RuntimeError when its SHA-256 begins otherwise."""
+    target = Path(dst).expanduser()
+    digest = hashlib.sha256()
+    with tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as partial:
+        try:
+            with urlopen(Request(url, headers={"User-Agent": "tracecomp.hub"})) as source:
+                while chunk := source.read(_CHUNK):
+                    partial.write(chunk)
+                    digest.update(chunk)
+            partial.close()
+            found = digest.hexdigest()
+            if hash_prefix is not None and not found.startswith(hash_prefix):
+                raise RuntimeError(f'invalid hash value (expected "{hash_prefix}", got "{found}")')
+            shutil.move(partial.name, target)
+        finally:
+            Path(partial.name).unlink(missing_ok=True)
+
+
+def load_state_dict_from_url(
+    url: str, model_dir: str | None = None, map_location: Any = None, progress: bool = True, check_hash: bool = False,
+    file_name: str | None = None, weights_only: bool = False,
+) -> dict[str, Any]:  # fmt: skip
+    """The object in the file that ``url`` names, downloaded to ``model_dir`` unless it is there already.
+
+    With ``check_hash``, the name is ``name-<first digits of the SHA-256>.ext`` and must agree.
+    """
+    folder = Path(model_dir if model_dir is not None else os.path.join(get_dir(), "checkpoints"))
+    folder.mkdir(parents=True, exist_ok=True)
+    name = file_name or os.path.basename(urlparse(url).path)
+    cached = folder / name
+    if not cached.exists():
+        sys.stderr.write(f'Downloading: "{url}" to {cached}\n')
+        match = HASH_REGEX.search(name) if check_hash else None
+        download_url_to_file(url, str(cached), match[1] if match else None, progress)
+    loaded: dict[str, Any] = _load_file(cached, map_location=map_location, weights_only=weights_only)
+    return loaded
+
+
+# ---- repositories: a folder with ``hubconf.py``, whose public functions are entry points
+
+
+def _github_folder(repo: str, force_reload: bool) -> Path:
+    """The folder of ``owner/name[:branch]``, downloaded from GitHub unless it is in the cache."""
+    match = re.fullmatch(r"([^/:]+)/([^/:]+)(?::(.+))?", repo)
+    if match is None:
+        raise ValueError(at_user_line(f"hub: a repository is written owner/name or owner/name:branch, got {repo!r}"))
+    owner, name, branch = match[1], match[2], match[3] or "main"
+    folder = Path(get_dir()) / f"{owner}_{name}_{branch.replace('/', '_')}"
+    if folder.exists() and not force_reload:
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    archive = folder.with_suffix(".zip")
+    download_url_to_file(f"https://github.com/{owner}/{name}/zipball/{branch}", str(archive))
+    with tempfile.TemporaryDirectory(dir=folder.parent) as unpacked, zipfile.ZipFile(archive) as source:
+        source.extractall(unpacked)
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.move(str(next(Path(unpacked).iterdir())), folder)
+    archive.unlink()
+    return folder
+
+
+@contextmanager
+def _hubconf(repo: str, source: str, force_reload: bool) -> Iterator[ModuleType]:
+    """The module ``hubconf`` of a repository, whose folder is importable meanwhile."""
+    if source not in ("github", "local"):
+        raise ValueError(f'Unknown source: "{source}". Allowed values: "github" | "local".')
+    folder = Path(repo).expanduser() if source == "local" else _github_folder(repo, force_reload)
+    spec = importlib.util.spec_from_file_location("hubconf", folder / "hubconf.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(folder))
+    try:
+        spec.loader.exec_module(module)
+        missing = [n for n in getattr(module, "dependencies", ()) if importlib.util.find_spec(n) is None]
+        if missing:
+            raise RuntimeError(f"Missing dependencies: {', '.join(missing)}")
+        yield module
+    finally:
+        sys.path.remove(str(folder))
+
+
+def _entry(module: ModuleType, name: str) -> Any:
+    found = getattr(module, name, None)
+    if not callable(found):
+        raise RuntimeError(f"Cannot find callable {name} in hubconf")
+    return found
+
+
+def load(
+    repo_or_dir: str, model: str, *args: Any, source: str = "github", trust_repo: Any = None,
+    force_reload: bool = False, verbose: bool = True, skip_validation: bool = False, **kwargs: Any,
+) -> Any:  # fmt: skip
+    """What the entry point ``model`` of a repository returns for the other arguments."""
+    with _hubconf(repo_or_dir, source, force_reload) as module:
+        return _entry(module, model)(*args, **kwargs)
+
+
+def help(github: str, model: str, force_reload: bool = False, source: str = "github", **options: Any) -> str | None:
+    """The docstring of an entry point."""
+    with _hubconf(github, source, force_reload) as module:
+        text: str | None = _entry(module, model).__doc__
+        return text
+
+
+def list(github: str, force_reload: bool = False, source: str = "github", **options: Any) -> Any:
+    """The names of all entry points."""
+    with _hubconf(github, source, force_reload) as module:
+        return [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]

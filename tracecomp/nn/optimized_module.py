@@ -1,0 +1,100 @@
+"""What ``compile(module)`` gives: a module around the compiled one, with its parameters, modes and attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sized
+from typing import Any
+
+from tracecomp.compiled.function import Compiled
+from tracecomp.nn.module import Module
+
+_OWN = ("_orig_mod", "_compiled", "__call__", "training")
+
+
+class OptimizedModule(Module):
+    """Calls ``_compiled``, whose function is the call of ``_orig_mod`` with its hooks.
+
+    Attributes are read from and written to the original module, so both always agree; ``state_dict`` and
+    ``named_parameters`` say ``_orig_mod.`` before each name. Hooks registered here run around the compiled call, in
+    Python. What ``Compiled`` offers (``graphs``, ``explain``, ``profile``, ``reset``) is offered here too.
+    """
+
+    __slots__ = ("__call__",)  # calls without hooks go from CPython to the compiled call, with no Python between
+    __call__: Callable[..., Any]
+
+    def __init__(self, module: Module, compiled: Compiled) -> None:
+        super().__init__()
+        Module.__setattr__(self, "_orig_mod", module)
+        self.__dict__["_compiled"] = compiled
+        self.__call__ = compiled
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The compiled call."""
+        return self._compiled(*args, **kwargs)
+
+    @property
+    def training(self) -> bool:
+        """The mode of the original module."""
+        mode: bool = self._orig_mod.training
+        return mode
+
+    @training.setter
+    def training(self, value: bool) -> None:
+        if "_orig_mod" in self.__dict__.get("_modules", {}):  # not yet in Module.__init__
+            self._orig_mod.training = value
+
+    def __getattr__(self, name: str) -> Any:
+        modules = self.__dict__.get("_modules", {})
+        if name == "_orig_mod" or "_orig_mod" not in modules:
+            return super().__getattr__(name)
+        try:
+            return getattr(modules["_orig_mod"], name)
+        except AttributeError:
+            if name.startswith("_"):
+                raise
+            return getattr(self._compiled, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _OWN or "_orig_mod" not in self.__dict__.get("_modules", {}) or hasattr(type(self), name):
+            super().__setattr__(name, value)
+        else:
+            setattr(self._orig_mod, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self._orig_mod, name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *dir(self._orig_mod)})
+
+    def __len__(self) -> int:
+        if isinstance(self._orig_mod, Sized):
+            return len(self._orig_mod)
+        raise TypeError(f"{type(self._orig_mod).__name__} does not support len()")
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._orig_mod[key]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (self._orig_mod, self._compiled._alike())
+
+    # hooks need the call that runs them
+
+    def register_forward_pre_hook(self, *args: Any, **kwargs: Any) -> Any:
+        self.__call__ = self._call_impl
+        return super().register_forward_pre_hook(*args, **kwargs)
+
+    def register_forward_hook(self, *args: Any, **kwargs: Any) -> Any:
+        self.__call__ = self._call_impl
+        return super().register_forward_hook(*args, **kwargs)
+
+    def register_full_backward_pre_hook(self, *args: Any, **kwargs: Any) -> Any:
+        self.__call__ = self._call_impl
+        return super().register_full_backward_pre_hook(*args, **kwargs)
+
+    def register_full_backward_hook(self, *args: Any, **kwargs: Any) -> Any:
+        self.__call__ = self._call_impl
+        return super().register_full_backward_hook(*args, **kwargs)
+
+
+def _rebuild(module: Module, compiled: Callable[[Any], Compiled]) -> OptimizedModule:
+    return OptimizedModule(module, compiled(module))

@@ -1,0 +1,232 @@
+"""What a call returns, as later calls make it again: memory of its own, tensors from outside, and views of either.
+
+One object stands for one tensor: results that are the same tensor, or look at the same one, share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tracecomp.eager.grad_fn import OpNode
+from tracecomp.eager.tensor import Tensor, gradient_edge
+from tracecomp.eager.tensor_base import View
+from tracecomp.eager.views import look
+from tracecomp.ir.graph import Value
+from tracecomp.ir.op import OPS
+from tracecomp.ops.autodiff import Sym
+from tracecomp.record.binding import Binding
+from tracecomp.record.guards.reads import Read
+from tracecomp.record.recorder import Recorder
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What autograd knows of a result that has a history of its own, or none.
+
+    ``root`` is its number among the differentiable results. ``freed``: its history was used up in the call, or cannot
+    be run any more. ``leaf``: it requires grad without a history. ``version`` counts the writes to its storage.
+    """
+
+    root: int | None = None
+    freed: bool = False
+    leaf: bool = False
+    version: int = 0
+
+
+PLAIN = History()
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A tensor with memory of its own: output ``number`` of the graph.
+
+    ``order`` are its axes in the order of memory, where that is not the row-major one. ``grad`` is its gradient,
+    ``kind`` its class, such as ``Parameter``.
+    """
+
+    number: int
+    order: tuple[int, ...] | None = None
+    history: History = PLAIN
+    grad: Held | None = None
+    kind: type[Tensor] = Tensor
+    inference: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """An argument or a captured tensor."""
+
+    source: Binding
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A tensor that looks at the memory of another: through ``step``, or without one as its alias.
+
+    ``linked``: the view was made while gradients were enabled. ``apart``: the alias counts its writes by itself, as
+    ``x.data`` does. Without a ``history`` it has that of ``of``. ``unwritable`` says why autograd forbids writes to it.
+    """
+
+    of: Made | Given | Seen
+    step: View | None
+    linked: bool
+    apart: bool
+    history: History | None = None
+    grad: Held | None = None
+    kind: type[Tensor] = Tensor
+    unwritable: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """A result that is a Python number, computed as output ``number`` of the graph."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """A result that is no tensor."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A list or dictionary from outside, found where the program found it."""
+
+    read: Read
+
+
+Held = Made | Given | Seen
+Result = Held | Followed | Plain | Found
+
+
+def bottoms(results: Sequence[Result | None]) -> list[Made]:
+    """Those with memory of their own that ``results`` are or look at, one for each."""
+    found = []
+    for r in results:
+        while isinstance(r, Seen):
+            r = r.of
+        if isinstance(r, Made):
+            found.append(r)
+    return found
+
+
+class Results:
+    """Finds what stands for each tensor that a recorded call leaves behind.
+
+    ``origin`` tells where a tensor from outside is read from, ``output`` adds an output to the graph.
+    """
+
+    def __init__(
+        self, recorder: Recorder, origin: Callable[[Tensor], Binding], output: Callable[[Value, str], int]
+    ) -> None:
+        self.roots: list[Tensor] = []
+        self.made: dict[int, int] = {}
+        self.moved: str | None = None
+        self._recorder = recorder
+        self._origin = origin
+        self._output = output
+        self._held: dict[int, Held] = {}
+        self._places: dict[int, int] = {}
+        self._freed: set[int] = set()
+
+    def differentiate(self, tensors: Sequence[Tensor], spent: Callable[[Tensor], bool]) -> None:
+        """Find the differentiable ones of what ``tensors`` take their histories from."""
+        found = {id(t): t for t in map(self._historian, tensors) if self._recorder.is_made(t) and t.grad_fn is not None}
+        for t in found.values():
+            if spent(t):
+                self._freed.add(id(t))
+            else:
+                self.add_root(t)
+
+    def add_root(self, t: Tensor) -> None:
+        self._places[id(t)] = len(self.roots)
+        self.roots.append(t)
+
+    def place(self, t: Tensor) -> int | None:
+        """The number of ``t`` among the differentiable results."""
+        return self._places.get(id(t))
+
+    def of(self, t: Tensor) -> Held:
+        """What stands for ``t``."""
+        path = [t]
+        while id(path[-1]) not in self._held and (seen := self._recorder.look(path[-1])) is not None:
+            path.append(seen.of)
+        for x in reversed(path):
+            if id(x) not in self._held:
+                self._held[id(x)] = self._find(x)
+        return self._held[id(t)]
+
+    def number(self, t: Tensor, name: str) -> int:
+        """The output that is the memory of ``t``."""
+        found = self.made.get(id(t))
+        if found is None:
+            value, order = self._recorder.value(t), memory_order(t._data)
+            if order is not None:
+                value = look(Sym(self._recorder.graph, value), ((OPS["permute"], {"dims": order}),)).value
+            found = self.made[id(t)] = self._output(value, name)
+        return found
+
+    def _find(self, t: Tensor) -> Held:
+        if not self._recorder.is_made(t):
+            return Given(self._origin(t))
+        seen = self._recorder.look(t)
+        history = self._history(t)
+        grad = None if t._grad is None else self.of(t._grad)
+        if seen is None:
+            number = self.number(t, f"out{len(self.made)}")
+            return Made(number, memory_order(t._data), history, grad, type(t), t._inference)
+        self._check(t, seen.of, seen.step)
+        apart = t._storage is not seen.of._storage
+        kept = history if history.root is not None or history.freed or history.leaf or apart else None
+        unwritable = t._unwritable if t._linked and t._unwritable != seen.of._unwritable else None
+        return Seen(self.of(seen.of), seen.step, t._linked, apart, kept, grad, type(t), unwritable)
+
+    def _history(self, t: Tensor) -> History:
+        root = self._places.get(id(t))
+        leaf = t.grad_fn is None and t.requires_grad
+        return History(root, id(t) in self._freed, leaf, t._version)
+
+    def _historian(self, t: Tensor) -> Tensor:
+        """The tensor whose history ``t`` has, seen through views; ``t`` itself when hooks or writes come between."""
+        source = t
+        while source._linked and (seen := self._recorder.look(source)) is not None:
+            source = seen.of
+        if source is t:
+            return t
+        ends = [gradient_edge(x) for x in (source, source._base if source._linked else None) if x is not None]
+        edge = gradient_edge(t)
+        while edge is not None and edge not in ends and _only_looks(edge[0]):
+            edge = edge[0].edges[0]
+        return source if edge in ends and not t._requires_grad else t
+
+    def _check(self, t: Tensor, of: Tensor, step: View | None) -> None:
+        """Note when what ``t`` looked at has another shape or other memory by now."""
+        attrs = {} if step is None else self._recorder.without_sizes(step[1])
+        found = of._data if step is None else step[0].impl(of._data, **attrs)
+        if (found.shape, found.strides, _address(found)) != (t._data.shape, t._data.strides, t._address()):
+            self.moved = "changes the shape or memory of a tensor that a result looks at. Make a new tensor instead."
+
+
+def _address(array: np.ndarray[Any, Any]) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def _only_looks(node: Any) -> bool:
+    """Whether ``node`` is a view, without hooks that would be left out if it was made anew."""
+    hooked = node.tensor_hooks or node.pre_hooks or node.post_hooks or node.retained
+    return isinstance(node, OpNode) and node.op.kind == "view" and not hooked
+
+
+def memory_order(array: np.ndarray[Any, Any]) -> tuple[int, ...] | None:
+    """The axes of a dense ``array`` in the order of memory; None when that is row-major, or it is not dense."""
+    if array.flags.c_contiguous:
+        return None
+    order = tuple(sorted(range(array.ndim), key=lambda k: -array.strides[k]))
+    return order if array.transpose(order).flags.c_contiguous else None

@@ -1,0 +1,105 @@
+"""Zip archives of a pickle and raw memory. What they say of sizes is believed as far as their own size explains it."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import zipfile
+from collections.abc import Mapping
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from tracecomp.ir.types import DType
+from tracecomp.serialization.rebuilding import Memory
+
+_EXPANSION = 4
+"""How many times an archive's size its contents may take. PyTorch does not compress; bombs do a thousand times."""
+
+_FREE_BYTES = 1 << 16
+_PIECE = 1 << 24
+_ENCRYPTED = 1
+
+
+class Archive:
+    """An archive that is read; UnpicklingError says what is wrong with it. RuntimeError for one of TorchScript."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        if not zipfile.is_zipfile(file):
+            raise pickle.UnpicklingError(
+                "not a zip archive. Files of PyTorch before 1.6 have to be saved again by a newer one."
+            )
+        self._limit = _FREE_BYTES + _EXPANSION * file.seek(0, 2)
+        file.seek(0)
+        self._zip = zipfile.ZipFile(file)
+        self._members = {info.filename: info for info in self._zip.infolist()}
+        if len(self._members) != len(self._zip.infolist()):
+            raise pickle.UnpicklingError("two members of the archive have one name")
+        pickled = next((name for name in self._members if name.endswith("/data.pkl")), None)
+        if pickled is None and any(name.endswith("/constants.pkl") for name in self._members):
+            raise RuntimeError("a file of TorchScript, which holds code, cannot be loaded")
+        if pickled is None:
+            raise pickle.UnpicklingError("the archive has no data.pkl")
+        self._root = pickled.removesuffix("data.pkl")
+        self._memory: dict[str, Memory] = {}
+        self.pickled = self._read(pickled).tobytes()
+        self._swap = self._byte_order() != sys.byteorder
+
+    def close(self) -> None:
+        """Nothing is read any more; the file stays open."""
+        self._zip.close()
+
+    def _byte_order(self) -> str:
+        name = self._root + "byteorder"
+        order = self._read(name).tobytes().decode() if name in self._members else "little"
+        if order not in ("little", "big"):
+            raise pickle.UnpicklingError(f"unknown byte order {order!r:.20}")
+        return order
+
+    def _read(self, name: str) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        """A member's bytes, of all of which together there is a limit."""
+        info = self._members.get(name)
+        if info is None:
+            raise pickle.UnpicklingError(f"the archive has no {name}")
+        self._limit -= info.file_size
+        if self._limit < 0:
+            raise pickle.UnpicklingError(f"{name} is larger than the size of the archive explains")
+        if info.flag_bits & _ENCRYPTED:
+            raise pickle.UnpicklingError(f"{name} is encrypted")
+        data = np.empty(info.file_size, np.uint8)
+        position = 0
+        with self._zip.open(info) as member:
+            while piece := member.read(_PIECE):
+                data[position : position + len(piece)] = np.frombuffer(piece, np.uint8)
+                position += len(piece)
+        if position != info.file_size:
+            raise pickle.UnpicklingError(f"{name} is cut off after {position} of {info.file_size} bytes")
+        return data
+
+    def memory(self, reference: Any) -> Memory:
+        """What a persistent reference of the pickle stands for."""
+        match reference:
+            case ("storage", DType() as dtype, str() as key, _, int() as size):
+                pass
+            case _:
+                raise pickle.UnpicklingError(f"unknown persistent reference {reference!r:.80}")
+        if key not in self._memory:
+            self._memory[key] = Memory(dtype, self._read(f"{self._root}data/{key}"), self._swap)
+        found = self._memory[key]
+        if found.dtype is not dtype or size > found.array.size:
+            raise pickle.UnpicklingError(f"{size} elements of {dtype} are not what is stored under {key!r:.40}")
+        return found
+
+
+def write_archive(file: BinaryIO, root: str, pickled: bytes, memory: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    """Write what ``Archive`` reads; equal contents give equal files."""
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+
+        def add(name: str, data: Any) -> None:
+            archive.writestr(zipfile.ZipInfo(f"{root}/{name}"), data)
+
+        add("data.pkl", pickled)
+        add("byteorder", sys.byteorder)
+        for key, array in memory.items():
+            add(f"data/{key}", np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+        add("version", "3\n")

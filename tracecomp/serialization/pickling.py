@@ -1,0 +1,97 @@
+"""Pickling as PyTorch does: tensors are references to raw memory, which is collected beside the pickle."""
+
+from __future__ import annotations
+
+import pickle
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from tracecomp.eager.size import Size
+from tracecomp.eager.tensor import Tensor
+from tracecomp.ir.types import DType
+from tracecomp.nn.parameter import Parameter
+from tracecomp.nn.state import StateDict
+from tracecomp.serialization.rebuilding import STORAGES
+
+_STORAGE_OF = {dtype: storage for storage, dtype in STORAGES.items()}
+
+
+class _Global:
+    """A name in another module, written without importing it."""
+
+    def __init__(self, module: str, name: str) -> None:
+        self.module, self.name = module, name
+
+    def __call__(self, *args: Any) -> Any:
+        """pickle wants what rebuilds an object to be callable; it is called by the reader only."""
+        raise TypeError(f"{self.module}.{self.name} is only a name here")
+
+
+class _StorageRef:
+    """Stands for a tensor's memory in the pickle."""
+
+    def __init__(self, dtype: DType, key: str, size: int) -> None:
+        self.id = ("storage", _Global("torch", _STORAGE_OF[dtype.name]), key, "cpu", size)
+
+
+class Writer(pickle._Pickler):
+    """Pickles tensors as PyTorch does and collects their memory."""
+
+    write: Callable[[bytes], Any]
+
+    def __init__(self, file: BinaryIO, protocol: int) -> None:
+        super().__init__(file, protocol)
+        self.memory: dict[str, np.ndarray[Any, Any]] = {}
+        self._keys: dict[int, str] = {}
+
+    def persistent_id(self, obj: Any) -> Any:
+        return obj.id if isinstance(obj, _StorageRef) else None
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, Size):
+            return _Global("torch", "Size"), (tuple(obj),)
+        if isinstance(obj, StateDict):
+            return OrderedDict, (), {"_metadata": obj._metadata}, None, iter(obj.items())
+        if type(obj) is Parameter:
+            return _Global("torch._utils", "_rebuild_parameter"), (obj.detach(), obj.requires_grad, OrderedDict())
+        if type(obj) is Tensor:
+            return self._tensor(obj)
+        return NotImplemented
+
+    def save(self, obj: Any, save_persistent_id: bool = True) -> None:
+        if isinstance(obj, DType):
+            obj = _Global("torch", obj.name)
+        if isinstance(obj, _Global):
+            self.write(pickle.GLOBAL + f"{obj.module}\n{obj.name}\n".encode())
+        else:
+            super().save(obj, save_persistent_id)  # type: ignore[misc]
+
+    def _tensor(self, t: Tensor) -> Any:
+        if not t.is_leaf:
+            t = t.detach()
+        array = t._read("save()")
+        root = _root(array)
+        key = self._keys.get(id(root))
+        if key is None:
+            key = self._keys[id(root)] = str(len(self._keys))
+            self.memory[key] = root
+        offset = (_address(array) - _address(root)) // array.itemsize if array.size else 0
+        strides = tuple(s // array.itemsize for s in array.strides)
+        place = (_StorageRef(t.dtype, key, root.size), offset, tuple(array.shape), strides)
+        return _Global("torch._utils", "_rebuild_tensor_v2"), (*place, t.requires_grad, OrderedDict())
+
+
+def _address(array: np.ndarray[Any, Any]) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def _root(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The dense array in whose memory ``array`` lies, or a copy where the relation is not a plain one."""
+    root = array
+    while isinstance(root.base, np.ndarray) and root.base.dtype == array.dtype:
+        root = root.base
+    plain = root.flags.c_contiguous and all(s >= 0 and s % array.itemsize == 0 for s in array.strides)
+    return root if plain else np.ascontiguousarray(array)

@@ -1,0 +1,78 @@
+"""The distribution ``torch`` of an environment: put there from ``site``, removed, looked at; never PyTorch itself."""
+
+from __future__ import annotations
+
+import shutil
+import sysconfig
+from base64 import urlsafe_b64encode
+from hashlib import sha256
+from importlib.metadata import Distribution, MetadataPathFinder
+from pathlib import Path
+
+from tracecomp.torch_compat.activate import SITE
+from tracecomp.torch_compat.names import TORCH_VERSION
+
+_METADATA = f"torch-{TORCH_VERSION}.dist-info"
+
+
+def _default() -> Path:
+    return Path(sysconfig.get_paths()["purelib"])
+
+
+def installed(folder: Path) -> Distribution | None:
+    """The distribution ``torch`` in ``folder``, whoever made it."""
+    MetadataPathFinder().invalidate_caches()
+    return next(iter(Distribution.discover(name="torch", path=[str(folder)])), None)
+
+
+def is_ours(distribution: Distribution) -> bool:
+    return (distribution.read_text("INSTALLER") or "").strip() == "tracecomp"
+
+
+def status(folder: Path | None = None) -> str:
+    """What ``torch`` is in an environment, in a sentence."""
+    folder = folder or _default()
+    found = installed(folder)
+    if found is None:
+        there = " (a folder torch without metadata is there)" if (folder / "torch").exists() else ""
+        return f"no torch in {folder}{there}"
+    whose = "tracecomp" if is_ours(found) else "PyTorch"
+    return f"torch {found.version} in {folder} is {whose}"
+
+
+def install(folder: Path | None = None) -> str:
+    """Put the distribution ``torch`` into an environment; FileExistsError when there is another one."""
+    folder = folder or _default()
+    found = installed(folder)
+    if (found is not None and not is_ours(found)) or (found is None and (folder / "torch").exists()):
+        raise FileExistsError(f"{status(folder)}, and is left alone: use another environment, or 'pip uninstall torch'")
+    uninstall(folder)
+    written = []
+    for source in sorted(p for p in SITE.rglob("*") if p.is_file() and "__pycache__" not in p.parts):
+        target = folder / source.relative_to(SITE)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
+        digest = urlsafe_b64encode(sha256(source.read_bytes()).digest()).rstrip(b"=").decode()
+        written.append(f"{source.relative_to(SITE).as_posix()},sha256={digest},{source.stat().st_size}")
+    record = folder / _METADATA / "RECORD"
+    record.write_text("\n".join([*written, f"{_METADATA}/RECORD,,"]) + "\n")
+    return status(folder)
+
+
+def uninstall(folder: Path | None = None) -> str:
+    """Remove what ``install`` wrote; FileExistsError when the torch there is another one."""
+    folder = folder or _default()
+    found = installed(folder)
+    if found is None:
+        return status(folder)
+    if not is_ours(found):
+        raise FileExistsError(f"{status(folder)}, and is left alone")
+    folders = (folder / "torch", folder / f"torch-{found.version}.dist-info")  # read before it is gone
+    for file in found.files or ():
+        path = Path(str(found.locate_file(file)))
+        path.unlink(missing_ok=True)
+        shutil.rmtree(path.parent / "__pycache__", ignore_errors=True)
+    for made in folders:
+        if made.is_dir() and not any(made.iterdir()):
+            made.rmdir()
+    return status(folder)

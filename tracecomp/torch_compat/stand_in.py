@@ -1,0 +1,92 @@
+"""Stand-ins for what PyTorch has and tracecomp has not: they can be imported and named, and say so when used.
+
+Libraries import far more than they use. ``from torch.x import Y`` and a name read while a module is being imported
+(an annotation, a base class, a default) get a class that no object is an instance of and that raises when it is
+called. Everywhere else, and for ``hasattr`` and ``getattr``, the name does not exist, which is the truth.
+"""
+
+from __future__ import annotations
+
+import dis
+import inspect
+from abc import ABCMeta
+from importlib import import_module
+from importlib.util import find_spec
+from types import FrameType, ModuleType
+from typing import Any, NoReturn
+
+from tracecomp.torch_compat.names import absent, table, torch_has
+
+_IMPORT_FROM = dis.opmap["IMPORT_FROM"]
+_READS = {code for name, code in dis.opmap.items() if name in ("LOAD_ATTR", "LOAD_METHOD")}
+
+
+class StandIn(ABCMeta):
+    """The class of stand-ins."""
+
+    path: str
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> NoReturn:
+        raise NotImplementedError(absent(cls.path))
+
+    def __bool__(cls) -> NoReturn:
+        raise NotImplementedError(absent(cls.path))
+
+    def __iter__(cls) -> NoReturn:
+        raise NotImplementedError(absent(cls.path))
+
+    def __getitem__(cls, item: Any) -> StandIn:
+        return cls
+
+    def __getattr__(cls, name: str) -> StandIn:
+        if not name.startswith("_") and while_importing(inspect.currentframe()):
+            return stand_in(f"{cls.path}.{name}")
+        raise AttributeError(absent(f"{cls.path}.{name}"))
+
+
+def stand_in(path: str) -> StandIn:
+    """The stand-in for ``path``."""
+    return StandIn(path.rpartition(".")[2], (), {"path": path, "__module__": path.rpartition(".")[0]})
+
+
+def while_importing(frame: FrameType | None) -> bool:
+    """Whether the function of ``frame`` was called by an import or an attribute read in the body of a module."""
+    asking = None if frame is None else frame.f_back
+    if asking is None or asking.f_lasti < 0:
+        return False
+    code = asking.f_code
+    operation = code.co_code[asking.f_lasti]
+    in_body = not code.co_flags & inspect.CO_OPTIMIZED  # bodies of modules and classes
+    return operation == _IMPORT_FROM or (operation in _READS and in_body)
+
+
+class TorchModule(ModuleType):
+    """A module of tracecomp that programs know as one of torch: what it lacks is a stand-in, or missed in words."""
+
+    def __getattr__(self, name: str) -> Any:
+        return missing(torch_name(self.__name__), name, while_importing(inspect.currentframe()))
+
+
+def missing(module: str, name: str, importing: bool) -> Any:
+    """What reading ``module.name``, which is not there, gives: a stand-in, or AttributeError."""
+    path = f"{module}.{name}"
+    if path in table() and (importing or find_spec(path) is not None):  # a module, which torch has imported itself
+        return import_module(path)
+    if path not in table() and (name.startswith("__") or not torch_has(module, name)):
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    if importing:
+        return stand_in(path)
+    raise AttributeError(absent(path))
+
+
+def torch_name(module: str) -> str:
+    """``torch.nn`` for ``tracecomp.nn``."""
+    return "torch" + module.removeprefix("tracecomp") if module.startswith("tracecomp") else module
+
+
+def stand_in_module(name: str) -> ModuleType:
+    """A module of torch that tracecomp does not have."""
+    module = TorchModule(name, absent(name))
+    if any(other.startswith(name + ".") for other in table()):
+        module.__path__ = []
+    return module
