@@ -62,7 +62,7 @@ class Readers:
                 yield user
 
     def leaves_group(self, value: Value, group: Group, inlined: Set[Node] = frozenset()) -> bool:
-        """Whether some kernel other than ``group`` reads ``value`` from memory; it evaluates ``inlined`` units itself."""
+        """Whether some kernel other than ``group`` reads ``value`` from memory, or ``inlined`` units that do."""
         for user in self.users(value):
             if user in self.units and self.group_of[user] is not group:
                 return True
