@@ -26,7 +26,7 @@ def depthwise(kernel: int, stride: int, dilation: int) -> Function:
 
     def fn(x: Any, w: Any) -> Any:
         options = {"stride": stride, "padding": dilation * (kernel // 2), "dilation": dilation, "groups": w.shape[0]}
-        return functional.conv2d(x.permute(0, 3, 1, 2), w, **options).permute(0, 2, 3, 1)
+        return functional.conv2d(x.permute(0, 3, 1, 2), w, **options).permute(0, 2, 3, 1).contiguous()
 
     return fn
 
