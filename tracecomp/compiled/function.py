@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -18,6 +19,8 @@ from tracecomp.compiled.backends import BACKENDS, Make, with_fast_math
 from tracecomp.compiled.dynamic_shapes import SizedPlan
 from tracecomp.compiled.kernel_profile import Profile
 from tracecomp.compiled.native_call import call_code, fast_record
+from tracecomp.compiled.program_files.levels import chosen
+from tracecomp.compiled.program_files.save import Case, save_code
 from tracecomp.compiled.replay import Plan
 from tracecomp.eager.modes import modes
 from tracecomp.ir.graph import Graph
@@ -129,6 +132,31 @@ class Compiled:
         if new is not None and followed(new[1]):
             self._new_value(*new)
         return self._record(args, kwargs, entries, reason)
+
+    def save(
+        self, path: str | os.PathLike[str], *args: Any, also: Sequence[tuple[Any, ...]] = (),
+        levels: Sequence[str] | None = None,
+    ) -> str:  # fmt: skip
+        """Write what calls with ``args`` run to a file of machine code; returns the digest that loading asks for.
+
+        The file runs where numpy and ``tracecomp_runtime`` are, without llvmlite and without this function's code. The
+        state that the function has now is in it. ``also`` are further tuples of arguments that the program takes, of
+        other shapes. ``levels`` are the processors that it has code for (default: all of ``x86-64-v2``, ``-v3``,
+        ``-v4``). A call like these that was not recorded yet is made, as often as it takes until it settles.
+        CaptureError says what cannot be saved.
+        """
+        cases = [case for given in (args, *also) for case in self._cases(given)]
+        return save_code(path, self._name, cases, chosen(levels))
+
+    def _cases(self, args: tuple[Any, ...]) -> list[Case]:
+        """The recordings that serve calls with ``args``."""
+        structure, leaves = flatten_call(args, {})
+        for _ in range(MAX_UNSETTLED):
+            fitting = [e.recording for e in self.entries if e.recording.guards.miss(structure, leaves) is None]
+            if fitting:
+                return [Case(r, structure[1], leaves) for r in fitting]
+            self._general(*args)
+        raise CaptureError(f"{self._name} is recorded anew at every call: {self.misses[-1]}")
 
     def __get__(self, owner: Any, kind: type | None = None) -> Any:
         return self if owner is None else MethodType(self, owner)
