@@ -18,6 +18,8 @@ from typing import Any
 MAGIC = b"\x93TCP\r\n\x1a\n"  # no text, and damaged by whoever converts the ends of lines
 FORMAT = 1
 ALIGNMENT = 64
+HERE = "this machine"
+"""The level of code that was made for the machine it runs on."""
 MAX_HEADER = 64 * 2**20
 FIXED = struct.Struct("<8sII32s")
 
@@ -47,6 +49,8 @@ class Container:
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self.header = self._parsed(text)
         self._start = first(length)
+        self.held: dict[str, bytes] = {}
+        """Sections that are not from the file: what was made of it since."""
 
     @property
     def digest(self) -> str:
@@ -55,6 +59,8 @@ class Container:
 
     def section(self, name: str, check: bool = True) -> memoryview:
         """The bytes of a section, compared with their digest unless ``check`` is off; ProgramError if they differ."""
+        if name in self.held:
+            return memoryview(self.held[name])
         place = self.header["sections"].get(name)
         if place is None:
             raise self.error(f"has no section {name!r}")

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tracecomp_runtime import processor, tensors
-from tracecomp_runtime.container import Container, ProgramError
+from tracecomp_runtime.container import HERE, Container, ProgramError
 from tracecomp_runtime.machine_code import Code, placed
 from tracecomp_runtime.threads import POOL, available, start_workers
 
@@ -231,9 +231,7 @@ class _Path:
         if axes is not None:
             array = array.transpose(np.argsort(axes))
         if view is not None:
-            shape, strides, offset = view
-            flat = array.reshape(-1)[offset:]
-            array = np.lib.stride_tricks.as_strided(flat, shape, strides)
+            array = _looked(array, *view)
         return array
 
     # ---- the native call
@@ -327,6 +325,8 @@ def _placed(level: str, number: int, image: dict[str, Any], file: Container) -> 
 
 def _level(file: Container) -> str:
     have = file.header["levels"]
+    if HERE in have:
+        return HERE
     for level in processor.levels():
         if level in have:
             return level
@@ -379,6 +379,15 @@ def _told(value: Any) -> str:
     return repr(value) if value is None or isinstance(value, int | float | str) else type(value).__name__
 
 
+def _looked(array: Array, shape: Sequence[int], strides: Sequence[int], offset: int) -> Array:
+    """A view of ``array``, which lies in order; ValueError when it would leave its memory."""
+    spans = [s * (n - 1) for s, n in zip(strides, shape, strict=True)]
+    low, high = (offset * array.itemsize + sum(f(span, 0) for span in spans) for f in (min, max))
+    if min(shape, default=0) < 0 or (0 not in shape and (low < 0 or high + array.itemsize > array.nbytes)):
+        raise ValueError("a result looks beyond its array")
+    return np.lib.stride_tricks.as_strided(array.reshape(-1)[offset:], shape, strides)
+
+
 def _same(now: Any, wanted: Any) -> bool:
     return bool(now == wanted) or (now != now and wanted != wanted)
 
@@ -399,6 +408,11 @@ def load_program(
         raise file.error("holds machine code: give the digest that saving it returned, digest='sha256:...'")
     if not hmac.compare_digest(digest, file.digest):
         raise file.error(f"has the digest {file.digest}, and {digest} was asked for")
+    return from_container(file, threads, check)
+
+
+def from_container(file: Container, threads: int | None, check: bool = True) -> Program:
+    """The program in a file whose code is to be trusted."""
     try:
         return Program(file, threads, check)
     except (KeyError, TypeError, AttributeError, ValueError) as error:

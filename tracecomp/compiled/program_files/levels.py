@@ -16,15 +16,16 @@ _V4 = f"{_V3},+avx512f,+avx512bw,+avx512cd,+avx512dq,+avx512vl"
 
 @dataclass(frozen=True)
 class Level:
-    """A processor by what it has: LLVM's features, and the machine that schedules are made for."""
+    """A kind of processor: LLVM's features, or the very ``processor``, and the machine that schedules are made for."""
 
     features: str
     machine: Machine
+    processor: Target | None = None
 
     @property
     def target(self) -> Target:
         """What code is spelled for."""
-        return native.cross_target("x86_64-unknown-linux-gnu", "x86-64", self.features)
+        return self.processor or native.cross_target("x86_64-unknown-linux-gnu", "x86-64", self.features)
 
 
 LEVELS: Mapping[str, Level] = {

@@ -1,10 +1,10 @@
-"""Saving recordings as machine code: a file that needs numpy and ``tracecomp_runtime`` to run."""
+"""Saving recordings: as machine code, which needs numpy and ``tracecomp_runtime`` to run, or as graphs."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain, count
 from typing import Any
@@ -21,6 +21,8 @@ from tracecomp.compiled.program_files.container import write
 from tracecomp.compiled.program_files.levels import Level
 from tracecomp.eager.tensor import Tensor
 from tracecomp.eager.tensor_base import View
+from tracecomp.ir.graph import Graph
+from tracecomp.ir.printer import print_graph
 from tracecomp.passes import Built, build
 from tracecomp.passes.cost.machine import on
 from tracecomp.passes.graph.host_segments import has_external
@@ -53,40 +55,45 @@ def save_code(path: str | os.PathLike[str], name: str, cases: Sequence[Case], le
     """
     file = _File(name)
     found = [_Path(file, case.recording, case.leaves) for case in cases]
-    paths = [p.described() for p in found]
-    sections: dict[str, bytes] = {}
-    described: dict[str, list[Json]] = {}
+    header, sections = file.header("code", found, cases), {}
     for level, how in levels.items():
-        described[level] = []
+        header["levels"][level] = []
         for k, p in enumerate(found):
-            code, section = _code(p, how), f"code/{level}/{k}"
+            code, section = code_of(p.recording.graph, p.aliases, frozen_inputs(p.recording), how), f"code/{level}/{k}"
             sections[section] = code.linked.contents
-            described[level].append({"section": section, "inputs": code.inputs(p), **code.described()})
-    sections["tensors"] = tensors.to_bytes(file.arrays)
-    structures = {repr(s): s for s in (_structure(found[0], case.structure) for case in cases)}
-    if len(structures) > 1:
-        raise CaptureError(f"{name} cannot be saved: its examples are nested in different ways")
-    header = {
-        "kind": "code", "name": name, "arguments": next(iter(structures.values())), "state": file.state,
-        "written": sorted(file.written), "numbers": file.numbers, "paths": paths, "levels": described,
-    }  # fmt: skip
-    return write(path, header, sections)
+            inputs = code.inputs(p.inputs, file.constant)
+            header["levels"][level].append({"section": section, "inputs": inputs, **code.described()})
+    return write(path, header, {**sections, "tensors": tensors.to_bytes(file.arrays)})
+
+
+def save_graph(path: str | os.PathLike[str], name: str, cases: Sequence[Case]) -> str:
+    """Write the recordings of one function as text, which is compiled where it is loaded; returns the file's digest."""
+    file = _File(name)
+    found = [_Path(file, case.recording, case.leaves) for case in cases]
+    header, sections = file.header("graph", found, cases), {}
+    for k, p in enumerate(found):
+        sections[f"graph/{k}"] = print_graph(p.recording.graph).encode()
+        inputs, frozen = [*p.inputs], sorted(frozen_inputs(p.recording))
+        header["graphs"].append({"section": f"graph/{k}", "inputs": inputs, "frozen": frozen})
+    return write(path, header, {**sections, "tensors": tensors.to_bytes(file.arrays)})
 
 
 @dataclass
-class _Code:
-    """A recording's program for one level."""
+class Code:
+    """A graph's program for one level."""
 
     built: Built
     image: Image
     linked: Linked
 
-    def inputs(self, path: _Path) -> list[tuple[str, Any]]:
-        """What the first places of the table hold."""
-        given = iter(path.inputs)
-        constants = [i.data if i.role == "constant" else None for i in self.built.graph.inputs]
-        places = [next(given) if data is None else ("constant", path.file.constant(data)) for data in constants]
-        return [*places, *[("constant", path.file.constant(np.asarray(data))) for data in self.built.constants]]
+    def inputs(
+        self, given: Sequence[tuple[str, Any]], constant: Callable[[Array], str]
+    ) -> list[tuple[str, Any]]:
+        """What the first places of the table hold: ``given``, with the constants among and behind them."""
+        rest = iter(given)
+        data = [i.data if i.role == "constant" else None for i in self.built.graph.inputs]
+        places = [next(rest) if array is None else ("constant", constant(array)) for array in data]
+        return [*places, *[("constant", constant(np.asarray(array))) for array in self.built.constants]]
 
     def described(self) -> dict[str, Json]:
         """What the loader needs to know besides."""
@@ -99,16 +106,14 @@ class _Code:
         }  # fmt: skip
 
 
-def _code(path: _Path, level: Level) -> _Code:
-    """A recording as machine code; every level is scheduled for its own kind of machine."""
-    target, recording = level.target, path.recording
-    if has_external(recording.graph):
-        raise path.refusal("calls routines of the host (LAPACK)")
+def code_of(graph: Graph, aliases: Mapping[int, int], frozen: Set[int], level: Level) -> Code:
+    """A graph as machine code; every level is scheduled for its own kind of machine."""
+    target = level.target
     with on(level.machine):
-        built = build(recording.graph, aliases_of(recording), steady=frozen_inputs(recording))
+        built = build(graph, aliases, steady=frozen)
     image = Image.of(built.program, target=target)
     shared = module_text(sync.shared_text(target), array_call.call_text(), program_call.call_text())
-    return _Code(built, image, link([*image.objects, object_cache.object_code(shared, target)]))
+    return Code(built, image, link([*image.objects, object_cache.object_code(shared, target)]))
 
 
 class _File:
@@ -122,6 +127,17 @@ class _File:
         self.numbers: list[tuple[str, float]] = []
         self._names: dict[int, str] = {}
         self._held: list[Any] = []  # what ids in _names belong to
+
+    def header(self, kind: str, paths: Sequence[_Path], cases: Sequence[Case]) -> dict[str, Json]:
+        """What the file says of the function."""
+        structures = {repr(s): s for s in (_structure(paths[0], case.structure) for case in cases)}
+        if len(structures) > 1:
+            raise CaptureError(f"{self.name} cannot be saved: its examples are nested in different ways")
+        return {
+            "kind": kind, "name": self.name, "arguments": next(iter(structures.values())), "state": self.state,
+            "written": sorted(self.written), "numbers": self.numbers, "paths": [p.described() for p in paths],
+            "levels": {}, "graphs": [],
+        }  # fmt: skip
 
     def tensor(self, t: Tensor, wanted: str) -> str:
         """The name of a tensor of state, one for each."""
@@ -178,6 +194,8 @@ class _Path:
         recording = self.recording
         if recording.rebound or recording.effects:
             raise self.refusal("changes objects of Python's, or has other effects there")
+        if has_external(recording.graph):
+            raise self.refusal("calls routines of the host (LAPACK)")
         return {
             "arguments": [_kind(self.leaves[k]) for k in self.places], "places": self.places,
             "plain": [(k, _plain(self, x)) for k, x in enumerate(self.leaves) if k not in self._argument],
@@ -185,7 +203,7 @@ class _Path:
             "overwrites": self.overwrites, "new_gradients": self.new_gradients,
             "predicates": [(number, seen) for number, seen, _ in recording.predicates],
             "results": [self._result(r) for r in recording.results], "structure": _structure(self, recording.structure),
-            "failures": [(_error(kind), text) for kind, text in FAILURES.values()],
+            "failures": [(error_name(kind), text) for kind, text in FAILURES.values()],
         }  # fmt: skip
 
     def refusal(self, text: str) -> CaptureError:
@@ -210,7 +228,7 @@ class _Path:
         return name
 
     def _updates(self) -> None:
-        in_place = dict(aliases_of(self.recording))
+        in_place = self.aliases = aliases_of(self.recording)
         for u in self.recording.updates:
             if u.number in in_place:
                 self.outputs[u.number][2:] = ["in_place", in_place[u.number]]
@@ -295,7 +313,8 @@ def _kind(value: Any) -> Json:
     return [_dtype(_array(value).dtype), [*_array(value).shape]]
 
 
-def _error(kind: type[Exception]) -> str:
+def error_name(kind: type[Exception]) -> str:
+    """What the loader raises where native code reports ``kind``."""
     return "IndexError" if issubclass(kind, IndexError) else "RuntimeError"
 
 
