@@ -10,7 +10,7 @@ def aliases_of(recording: Recording) -> dict[int, int]:
     if recording.predicates:
         return {}
     position = {id(b): i for i, b in enumerate(recording.inputs)}
-    pairs = [(u.number, position.get(id(u.target))) for u in recording.updates]
+    pairs = [(out, position.get(id(b))) for b, out in recording.updates]
     return {out: i for out, i in pairs if i is not None}
 
 
@@ -18,7 +18,7 @@ def frozen_inputs(recording: Recording) -> frozenset[int]:
     """The numbers of inputs that are likely to be the same in the next call: state, where nothing is trained."""
     if recording.split is not None or recording.grads:
         return frozenset()
-    states = [u.target.ref for u in recording.updates if u.target.kind == "state"]
+    states = [b.ref for b, _ in recording.writes if b.kind == "state"]
     written = {id(t._shared_storage().memory) for t in states}
     return frozenset(
         n for n, b in enumerate(recording.inputs)

@@ -50,7 +50,7 @@ class Plan:
         self._arguments = [b.ref for b in inputs if b.kind == "argument"]
         self._array_arguments = recording.guards.takes_arrays
         self._states = [b.ref for b in inputs if b.kind == "state"]
-        self._others = [reader(b) for b in inputs if b.kind in ("place", "grad", "host", "size", "number")]
+        self._others = [reader(b) for b in inputs if b.kind in ("memory", "place", "grad", "host", "size", "number")]
         self._aliases = [*aliases_of(recording).items()]
         in_place = {out for out, _ in self._aliases}
         self.types = [(o.value.shape, o.value.dtype.numpy) for o in graph.outputs]
@@ -174,12 +174,15 @@ class Plan:
 
     def _write(self, leaves: Sequence[Any], outputs: Sequence[Array]) -> None:
         """Give the state that the program writes its new values."""
-        for u in self.recording.updates:
-            t = u.target.ref if u.target.kind == "state" else tensor_of(u.target, leaves)
-            if outputs[u.number] is not t._data:
-                check_places(t._data)
-                np.copyto(t._data, outputs[u.number])
-            (t._storage or t._shared_storage()).wrote(u.writes)
+        for b, out in self.recording.updates:
+            t = b.ref if b.kind == "state" else tensor_of(b, leaves)
+            array = t._data if isinstance(t, Tensor) else t
+            if outputs[out] is not array:
+                check_places(array)
+                np.copyto(array, outputs[out])
+        for b, times in self.recording.writes:
+            t = b.ref if b.kind == "state" else tensor_of(b, leaves)
+            (t._storage or t._shared_storage()).wrote(times)
 
     def _outputs(self, arrays: list[Array]) -> list[Any]:
         """Memory for the outputs: the state's own where it is updated in place, old gradients', or new.

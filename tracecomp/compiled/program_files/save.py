@@ -29,7 +29,7 @@ from tracecomp.passes.graph.host_segments import has_external
 from tracecomp.record.binding import Binding
 from tracecomp.record.pytree import LEAF
 from tracecomp.record.recording import Recording
-from tracecomp.record.results import Followed, Found, Given, Held, Made, Plain, Result, Seen, bottoms
+from tracecomp.record.results import Followed, Found, Given, Held, Made, Passed, Plain, Result, Seen, bottoms
 from tracecomp.runtime import object_cache
 from tracecomp.runtime.image import Image
 from tracecomp.runtime.linker import Linked, link
@@ -110,7 +110,7 @@ def code_of(graph: Graph, aliases: Mapping[int, int], frozen: Set[int], level: L
     """A graph as machine code; every level is scheduled for its own kind of machine."""
     target = level.target
     with on(level.machine):
-        built = build(graph, aliases, steady=frozen)
+        built = build(graph, aliases, frozen=frozen)
     image = Image.of(built.program, target=target)
     shared = module_text(sync.shared_text(target), array_call.call_text(), program_call.call_text())
     return Code(built, image, link([*image.objects, object_cache.object_code(shared, target)]))
@@ -229,18 +229,18 @@ class _Path:
 
     def _updates(self) -> None:
         in_place = self.aliases = aliases_of(self.recording)
-        for u in self.recording.updates:
-            if u.number in in_place:
-                self.outputs[u.number][2:] = ["in_place", in_place[u.number]]
-            if u.target.kind == "argument":
-                self.overwrites.append(self._argument[u.target.ref])
-                if u.number not in in_place:
+        for target, number in self.recording.updates:
+            if number in in_place:
+                self.outputs[number][2:] = ["in_place", in_place[number]]
+            if target.kind == "argument":
+                self.overwrites.append(self._argument[target.ref])
+                if number not in in_place:
                     raise self.refusal("overwrites an argument and has several paths")
-            elif u.target.kind == "state":
-                name = self.file.tensor(u.target.ref, self.recording.graph.outputs[u.number].name)
+            elif target.kind == "state":
+                name = self.file.tensor(target.ref, self.recording.graph.outputs[number].name)
                 self.file.written.add(name)
-                if u.number not in in_place:
-                    self.copies.append((u.number, name))
+                if number not in in_place:
+                    self.copies.append((number, name))
             else:
                 raise self.refusal("overwrites a tensor in a place of Python's")
 
@@ -265,7 +265,7 @@ class _Path:
             return ["plain", _plain(self, r.value), None, None]
         if isinstance(r, Followed):
             return ["value", r.number, None, None]
-        if isinstance(r, Found):
+        if isinstance(r, Found | Passed):
             raise self.refusal("returns an object of Python's")
         base: Held = r
         steps: list[View] = []
