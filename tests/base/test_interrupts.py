@@ -134,8 +134,9 @@ def test_interrupted_compilations_leave_nothing_on(tmp_path: Any) -> None:
     traced = sys.gettrace()
 
     def work() -> None:
-        with config.override(cache_dir=str(tmp_path / str(dice.random()))):
-            compiled = tc.compile(lambda x: (x @ x).relu().sum() * dice.random(), fast_math=True)
+        number = dice.random()
+        with config.override(cache_dir=str(tmp_path / str(number))):
+            compiled = tc.compile(lambda x: (x @ x).relu().sum() * number, fast_math=True)
             for _ in range(3):
                 compiled(tc.ones(4, 4))
 
