@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.codegen.running import compile_graph, run_built, run_native, same_bits
+from tests.codegen.running import SHARING, compile_graph, run_built, run_native, same_bits
 from tests.passes.winograd.test_winograd import transforms
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.types import DType, TensorType, float16, float32, float64
-from tracecomp.passes.winograd import forward, products, weight_gradient
 from tracecomp.passes.winograd.transforms import form_of
 
 Ints = tuple[int, ...]
@@ -143,25 +142,21 @@ def test_weight_gradients(case: Case, dtype: DType, most: float) -> None:
 
 
 @pytest.mark.parametrize("case", CASES[:6])
-def test_threads_and_fusion_do_not_show_in_weight_gradients(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_and_fusion_do_not_show_in_weight_gradients(case: Case) -> None:
     graph, arrays = case.gradient(float32), case.gradient_arrays("f")
     have = run_native(graph, arrays)[0]
     assert same_bits(run_native(graph, arrays, fusion=False)[0], have)
-    for module in (products, weight_gradient):
-        monkeypatch.setattr(module, "PARALLEL_WORK", 1)
-    built, executable = compile_graph(graph)
+    built, executable = compile_graph(graph, machine=SHARING)
     for threads in (1, 3):
         assert same_bits(run_built(built, executable, graph, arrays, threads)[0], have)
 
 
 @pytest.mark.parametrize("case", CASES[:6])
-def test_blocks_and_threads_do_not_show(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_and_threads_do_not_show(case: Case) -> None:
     graph, arrays = case.graph(float32), case.arrays("f")
     have = run_native(graph, arrays)[0]
-    monkeypatch.setattr(products, "PARALLEL_WORK", 1)
     for wanted in (1, 50):
-        monkeypatch.setattr(forward, "WANTED_BLOCKS", wanted)
-        built, executable = compile_graph(graph)
+        built, executable = compile_graph(graph, machine=SHARING.tuned(winograd_blocks=wanted))
         for threads in (1, 3):
             assert same_bits(run_built(built, executable, graph, arrays, threads)[0], have)
 
