@@ -390,7 +390,8 @@ def test_one_warning_says_why_and_where() -> None:
         return y * 2
 
     compiled = torch.compile(f, backend="interpret")
-    with pytest.warns(UserWarning, match=r"f runs in parts from now on: calls time.time, .*test_graph_breaks.py") as got:
+    words = r"f runs in parts from now on: calls time.time, .*test_graph_breaks.py"
+    with pytest.warns(UserWarning, match=words) as got:
         for n in range(4):
             compiled(*vectors(n))
     assert len(got) == 1

@@ -52,8 +52,8 @@ def called(observer: Any, callee: Any, args: list[Any], kwargs: dict[str, Any]) 
     if owner is os.environ or (isinstance(callee, MethodType) and callee.__self__ is os.environ):
         _environment(observer, getattr(callee, "__name__", ""), rest if owner is os.environ else args)
         return
-    if owner is None and args and isinstance(args[0], OWNERS) and hasattr(type(args[0]), getattr(callee, "__name__", "")):
-        owner = args[0]  # a method of a class that is written in C
+    if owner is None and args and isinstance(args[0], OWNERS):
+        owner = args[0]  # what is called is a method of a class that is written in C
     _opaque(observer, callee, owner, args, kwargs)
 
 
