@@ -22,6 +22,7 @@ from tracecomp.compiled.parts import Parts
 from tracecomp.compiled.replay import Plan
 from tracecomp.eager.modes import modes
 from tracecomp.ir.graph import Graph
+from tracecomp.record.binding import Binding
 from tracecomp.record.capture import Refusal, record
 from tracecomp.record.describe import describe_recording
 from tracecomp.record.guards.slots import Place
@@ -92,6 +93,7 @@ class Compiled:
         self._follow = False
         self._varying = Varying()
         self._places: dict[tuple[int, str], Place] = {}
+        self._shared: list[Binding] = []
         self._values: Counter[Source | None] = Counter()
         self._lock = Lock()
         self._chain: list[Any] = []
@@ -202,6 +204,7 @@ class Compiled:
         self.entries = []
         self.parts = None
         self._places = {}
+        self._shared = []
         self._varying = Varying()
         self._follow = False
         self._unsettled = 0
@@ -264,14 +267,14 @@ class Compiled:
             numbers = self._varying.of_call([e.recording.guards for e in self.entries], args, kwargs)
             result, recording = record(
                 self.fn, args, kwargs, self._name, self.fullgraph, places=places, follow=self._follow,
-                sized=self.dynamic, numbers=numbers,
+                sized=self.dynamic, numbers=numbers, shared=self._shared,
             )  # fmt: skip
             self.recordings += 1
             if isinstance(recording, Refusal):
                 self._break(recording.reason, recording.lines)
             elif self._varying.asked(recording.guards):
                 pass  # the next call with this value is recorded
-            elif recording.unsettled is not None and self._learn_places(recording):
+            elif recording.unsettled is not None and (self._learn_places(recording) or self._learn_shared(recording)):
                 self._relink()
             elif recording.unsettled is not None:
                 self._unsettled += 1
@@ -337,6 +340,14 @@ class Compiled:
         if recording.reads_floats() or any(followed(x) for p in moved for x in p.leaves()):
             self._follow = True
         return bool(moved) and len(self._places) < MAX_PLACES
+
+    def _learn_shared(self, recording: Recording) -> bool:
+        """Take over which inputs share memory: later recordings make one input of it. Whether there was any."""
+        known = {(b.kind, id(b.ref) if b.kind == "state" else b.ref) for b in self._shared}
+        new = [b for b in recording.shared if b.kind in ("argument", "state")]
+        new = [b for b in new if (b.kind, id(b.ref) if b.kind == "state" else b.ref) not in known]
+        self._shared += new
+        return bool(new)
 
     def _still_useful(self, new: Recording) -> list[Entry]:
         """The entries without those that depend on numbers which ``new`` follows."""

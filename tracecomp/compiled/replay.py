@@ -49,9 +49,9 @@ class Plan:
         self._arguments = [b.ref for b in inputs if b.kind == "argument"]
         self._array_arguments = recording.guards.takes_arrays
         self._states = [b.ref for b in inputs if b.kind == "state"]
-        self._others = [reader(b) for b in inputs if b.kind in ("place", "grad", "host", "size", "number")]
+        self._others = [reader(b) for b in inputs if b.kind in ("memory", "place", "grad", "host", "size", "number")]
         position = {id(b): i for i, b in enumerate(inputs)}
-        pairs = [(u.number, position.get(id(u.target))) for u in recording.updates]
+        pairs = [(out, position.get(id(b))) for b, out in recording.updates]
         self._aliases = [] if recording.predicates else [(out, i) for out, i in pairs if i is not None]
         in_place = {out for out, _ in self._aliases}
         self.types = [(o.value.shape, o.value.dtype.numpy) for o in graph.outputs]
@@ -175,12 +175,15 @@ class Plan:
 
     def _write(self, leaves: Sequence[Any], outputs: Sequence[Array]) -> None:
         """Give the state that the program writes its new values."""
-        for u in self.recording.updates:
-            t = u.target.ref if u.target.kind == "state" else tensor_of(u.target, leaves)
-            if outputs[u.number] is not t._data:
-                check_places(t._data)
-                np.copyto(t._data, outputs[u.number])
-            (t._storage or t._shared_storage()).wrote(u.writes)
+        for b, out in self.recording.updates:
+            t = b.ref if b.kind == "state" else tensor_of(b, leaves)
+            array = t._data if isinstance(t, Tensor) else t
+            if outputs[out] is not array:
+                check_places(array)
+                np.copyto(array, outputs[out])
+        for b, times in self.recording.writes:
+            t = b.ref if b.kind == "state" else tensor_of(b, leaves)
+            (t._storage or t._shared_storage()).wrote(times)
 
     def _outputs(self, arrays: list[Array]) -> list[Any]:
         """Memory for the outputs: the state's own where it is updated in place, old gradients', or new.
@@ -243,7 +246,7 @@ def _steady(recording: Recording) -> frozenset[int]:
     """The numbers of inputs that are likely to be the same in the next call: state, where nothing is trained."""
     if recording.split is not None or recording.grads:
         return frozenset()
-    states = [u.target.ref for u in recording.updates if u.target.kind == "state"]
+    states = [b.ref for b, _ in recording.writes if b.kind == "state"]
     written = {id(t._shared_storage().memory) for t in states}
     return frozenset(
         n for n, b in enumerate(recording.inputs)
