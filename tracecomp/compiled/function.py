@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence, Set
@@ -19,6 +20,8 @@ from tracecomp.compiled.dynamic_shapes import SizedPlan
 from tracecomp.compiled.kernel_profile import Profile
 from tracecomp.compiled.native_call import call_code, fast_record
 from tracecomp.compiled.parts import Parts
+from tracecomp.compiled.program_files.levels import chosen
+from tracecomp.compiled.program_files.save import Case, save_code, save_graph
 from tracecomp.compiled.replay import Plan
 from tracecomp.eager.modes import modes
 from tracecomp.ir.graph import Graph
@@ -141,6 +144,43 @@ class Compiled:
         if new is not None and followed(new[1]):
             self._new_value(*new)
         return self._record(args, kwargs, entries, reason)
+
+    def save(
+        self, path: str | os.PathLike[str], *args: Any, also: Sequence[tuple[Any, ...]] = (),
+        kind: str = "code", levels: Sequence[str] | None = None,
+    ) -> str:  # fmt: skip
+        """Write what calls with ``args`` run to a file, with the state that it has now; returns the file's digest.
+
+        ``kind`` "code" is machine code, which runs where numpy and ``tracecomp_runtime`` are, without llvmlite and
+        without this function's code, and which is loaded by its digest only. ``levels`` are the processors that it is
+        for (default: ``x86-64-v2``, ``-v3`` and ``-v4``). ``kind`` "graph" is text, checked and compiled where it is
+        loaded. ``also`` are further tuples of arguments that the program takes, of other shapes. A call like these that
+        was not recorded yet is made, until it settles. CaptureError says what cannot be saved; ValueError for a
+        ``kind`` or level that does not exist.
+
+        >>> import tracecomp, tempfile, os
+        >>> double = tracecomp.compile(lambda x: x * 2)
+        >>> path = os.path.join(tempfile.mkdtemp(), "double.tcp")
+        >>> digest = double.save(path, tracecomp.ones(3))
+        >>> tracecomp.load_program(path, digest=digest)(tracecomp.ones(3))
+        tensor([2., 2., 2.])
+        """
+        cases = [case for given in (args, *also) for case in self._cases(given)]
+        if kind == "graph":
+            return save_graph(path, self._name, cases)
+        if kind != "code":
+            raise ValueError(f"save(): kind must be 'code' or 'graph', got {kind!r}")
+        return save_code(path, self._name, cases, chosen(levels))
+
+    def _cases(self, args: tuple[Any, ...]) -> list[Case]:
+        """The recordings that serve calls with ``args``."""
+        structure, leaves = flatten_call(args, {})
+        for _ in range(MAX_UNSETTLED):
+            fitting = [e.recording for e in self.entries if e.recording.guards.miss(structure, leaves) is None]
+            if fitting:
+                return [Case(r, structure[1], leaves) for r in fitting]
+            self._general(*args)
+        raise CaptureError(f"{self._name} is recorded anew at every call: {self.misses[-1]}")
 
     def __get__(self, owner: Any, kind: type | None = None) -> Any:
         return self if owner is None else MethodType(self, owner)
