@@ -87,7 +87,13 @@ def record(
             if strict:  # the program has caught the refusal
                 raise CaptureError(recorder.stopped)
             return plain(result), Refusal(recorder.stopped, recorder.blamed)
-        recording = Finish(recorder, guards, leaves, result, observer).recording(derive)
+        recorder.strict = True  # what is refused from here on is caught below
+        try:
+            recording = Finish(recorder, guards, leaves, result, observer).recording(derive)
+        except CaptureError as refused:
+            if strict:
+                raise
+            return plain(result), Refusal(str(refused), recorder.blamed)
         result = plain(result)
         put_plain(recorder.effects, (args, kwargs))
         recording.unsettled = recording.unsettled or _fill_in(recorder, places)
@@ -95,6 +101,7 @@ def record(
         return result, recording
     finally:
         modes.recorder = None
+        put_plain(recorder.effects, (args, kwargs))
         recorder.forget()
         _fill_in(recorder, places)
 
