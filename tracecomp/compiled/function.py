@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -18,9 +19,12 @@ from tracecomp.compiled.backends import BACKENDS, Make, with_fast_math
 from tracecomp.compiled.dynamic_shapes import SizedPlan
 from tracecomp.compiled.kernel_profile import Profile
 from tracecomp.compiled.native_call import call_code, fast_record
+from tracecomp.compiled.program_files.levels import chosen
+from tracecomp.compiled.program_files.save import Case, save_code, save_graph
 from tracecomp.compiled.replay import Plan
 from tracecomp.eager.modes import modes
 from tracecomp.ir.graph import Graph
+from tracecomp.record.binding import Binding
 from tracecomp.record.capture import record
 from tracecomp.record.describe import describe_recording
 from tracecomp.record.guards.slots import Place
@@ -87,6 +91,7 @@ class Compiled:
         self._follow = False
         self._varying = Varying()
         self._places: dict[tuple[int, str], Place] = {}
+        self._shared: list[Binding] = []
         self._values: Counter[Source | None] = Counter()
         self._lock = Lock()
         self._chain: list[Any] = []
@@ -129,6 +134,43 @@ class Compiled:
         if new is not None and followed(new[1]):
             self._new_value(*new)
         return self._record(args, kwargs, entries, reason)
+
+    def save(
+        self, path: str | os.PathLike[str], *args: Any, also: Sequence[tuple[Any, ...]] = (),
+        kind: str = "code", levels: Sequence[str] | None = None,
+    ) -> str:  # fmt: skip
+        """Write what calls with ``args`` run to a file, with the state that it has now; returns the file's digest.
+
+        ``kind`` "code" is machine code, which runs where numpy and ``tracecomp_runtime`` are, without llvmlite and
+        without this function's code, and which is loaded by its digest only. ``levels`` are the processors that it is
+        for (default: ``x86-64-v2``, ``-v3`` and ``-v4``). ``kind`` "graph" is text, checked and compiled where it is
+        loaded. ``also`` are further tuples of arguments that the program takes, of other shapes. A call like these that
+        was not recorded yet is made, until it settles. CaptureError says what cannot be saved; ValueError for a
+        ``kind`` or level that does not exist.
+
+        >>> import tracecomp, tempfile, os
+        >>> double = tracecomp.compile(lambda x: x * 2)
+        >>> path = os.path.join(tempfile.mkdtemp(), "double.tcp")
+        >>> digest = double.save(path, tracecomp.ones(3))
+        >>> tracecomp.load_program(path, digest=digest)(tracecomp.ones(3))
+        tensor([2., 2., 2.])
+        """
+        cases = [case for given in (args, *also) for case in self._cases(given)]
+        if kind == "graph":
+            return save_graph(path, self._name, cases)
+        if kind != "code":
+            raise ValueError(f"save(): kind must be 'code' or 'graph', got {kind!r}")
+        return save_code(path, self._name, cases, chosen(levels))
+
+    def _cases(self, args: tuple[Any, ...]) -> list[Case]:
+        """The recordings that serve calls with ``args``."""
+        structure, leaves = flatten_call(args, {})
+        for _ in range(MAX_UNSETTLED):
+            fitting = [e.recording for e in self.entries if e.recording.guards.miss(structure, leaves) is None]
+            if fitting:
+                return [Case(r, structure[1], leaves) for r in fitting]
+            self._general(*args)
+        raise CaptureError(f"{self._name} is recorded anew at every call: {self.misses[-1]}")
 
     def __get__(self, owner: Any, kind: type | None = None) -> Any:
         return self if owner is None else MethodType(self, owner)
@@ -189,6 +231,7 @@ class Compiled:
         """Forget all recordings."""
         self.entries = []
         self._places = {}
+        self._shared = []
         self._varying = Varying()
         self._follow = False
         self._unsettled = 0
@@ -252,14 +295,14 @@ class Compiled:
             numbers = self._varying.of_call([e.recording.guards for e in self.entries], args, kwargs)
             result, recording = record(
                 self.fn, args, kwargs, self._name, self.fullgraph, places=places, follow=self._follow,
-                sized=self.dynamic, numbers=numbers,
+                sized=self.dynamic, numbers=numbers, shared=self._shared,
             )  # fmt: skip
             self.recordings += 1
             if isinstance(recording, str):
                 self._to_eager(recording)
             elif self._varying.asked(recording.guards):
                 pass  # the next call with this value is recorded
-            elif recording.unsettled is not None and self._learn_places(recording):
+            elif recording.unsettled is not None and (self._learn_places(recording) or self._learn_shared(recording)):
                 self._relink()
             elif recording.unsettled is not None:
                 self._unsettled += 1
@@ -324,6 +367,14 @@ class Compiled:
         if recording.reads_floats() or any(followed(x) for p in moved for x in p.leaves()):
             self._follow = True
         return bool(moved) and len(self._places) < MAX_PLACES
+
+    def _learn_shared(self, recording: Recording) -> bool:
+        """Take over which inputs share memory: later recordings make one input of it. Whether there was any."""
+        known = {(b.kind, id(b.ref) if b.kind == "state" else b.ref) for b in self._shared}
+        new = [b for b in recording.shared if b.kind in ("argument", "state")]
+        new = [b for b in new if (b.kind, id(b.ref) if b.kind == "state" else b.ref) not in known]
+        self._shared += new
+        return bool(new)
 
     def _still_useful(self, new: Recording) -> list[Entry]:
         """The entries without those that depend on numbers which ``new`` follows."""

@@ -19,6 +19,7 @@ from tracecomp.codegen.calls.call_tables import (
     GRADIENT,
     LIST_SIZE,
     OBJECT,
+    OWNED,
 )
 from tracecomp.compiled.autograd import Freed
 from tracecomp.compiled.backends import Native
@@ -32,7 +33,6 @@ from tracecomp.record.guards.class_versions import class_version_offset, field_o
 from tracecomp.record.guards.snapshots import MISSING, ById, freeze
 from tracecomp.record.guards.state_guards import GradGuard
 from tracecomp.record.pytree import LEAF, flat_call, unflatten
-from tracecomp.record.recording import Update
 from tracecomp.record.results import Given, History, Made, Plain, Result
 from tracecomp.runtime import threads
 from tracecomp.runtime.aligned import maker
@@ -53,7 +53,7 @@ def call_code() -> Code | None:
         return None
     fields = field_offsets(blank(Tensor), FIELDS)
     counts = [field_offsets(x, type(x).__slots__) for x in (Storage(), Memory())]
-    return Code(Tensor, fields, counts[0] | counts[1]) if fields and all(counts) else None
+    return Code(Tensor, Storage, Memory, fields, counts[0] | counts[1]) if fields and all(counts) else None
 
 
 def fast_record(plan: Plan, leaves: Sequence[Any], code: Code) -> tuple[Any, ...] | None:
@@ -64,7 +64,8 @@ def fast_record(plan: Plan, leaves: Sequence[Any], code: Code) -> tuple[Any, ...
 def _fits(plan: Plan, leaves: Sequence[Any]) -> bool:
     recording, guards = plan.recording, plan.recording.guards
     reusable = {id(t) for t, _ in plan.reusable}
-    accumulated = {id(u.target.ref.ref) for u in recording.updates if u.target.kind == "grad"}
+    accumulated = {id(b.ref.ref) for b, _ in recording.updates if b.kind == "grad"}
+    updated = {b for b, _ in recording.updates}
     asked = [g.holder for g in guards.list if isinstance(g, GradGuard)]
     holders = [b for b, *_ in recording.grads] + asked + [b.ref for b in recording.inputs if b.kind == "grad"]
     return (
@@ -73,13 +74,13 @@ def _fits(plan: Plan, leaves: Sequence[Any]) -> bool:
         and guards.structure == flat_call(len(leaves))
         and not (recording.predicates or recording.split or recording.rebased or guards.takes_arrays)
         and not recording.effects
-        and all(b.kind not in ("size", "number", "place") for b in recording.inputs)
+        and all(b.kind not in ("memory", "size", "number", "place") for b in recording.inputs)
         and not recording.rebound
         and not recording.requires_grad
         and all(b.kind == "state" for b in holders)
         and sum(isinstance(x, Tensor) for x in leaves) <= _MAX_TENSORS
         and not reusable & accumulated
-        and all(u.writes for u in recording.updates)
+        and all(times and b in updated for b, times in recording.writes)
         and all(new is None or (id(b.ref) in reusable and _simple(new)) for b, new in recording.grads)
         and all(_simple(r) for r in recording.results)
     )
@@ -110,6 +111,8 @@ class _Writer:
         self.r = Record(code, image.arrays, self.arena_bytes)
         self.sources: dict[tuple[int, int], int] = {}
         self.read = set(self.recording.inputs)
+        written = [b.ref for b, _ in self.recording.updates if b.kind == "state"]
+        self._written_own = all(t._data.flags.owndata for t in written)  # so what else owns memory is apart from it
 
     def record(self) -> tuple[Any, ...] | None:
         """The record as a tuple that begins with its memory; None when a guard needs Python."""
@@ -173,8 +176,9 @@ class _Writer:
                 owner, key = b.ref
                 attribute = int(not isinstance(owner, Mapping))
                 self.r.add("hosts", Held(owner), Held(key), attribute, self.r.number(slot))
-        for update in self.recording.updates:
-            self._written(update)
+        times = dict(self.recording.writes)
+        for b, out in self.recording.updates:
+            self._written(b, out, times.get(b, 0))
 
     def source(
         self, kind: int, ref: Any, requires_grad: int, dtype: Any, shape: tuple[int, ...], slot: int | None,
@@ -185,7 +189,10 @@ class _Writer:
         if key not in self.sources:
             reference = 8 * ref if kind == ARGUMENT else Held(ref)
             layout = self.r.layout(dtype, shape)
-            row = (kind, reference, requires_grad, layout, self.r.slot(slot), int(exclusive))
+            fixed = kind != ARGUMENT and not exclusive and self.guards.memory.writes
+            place = _place(kind, ref) if fixed else 0
+            owned = OWNED if kind == GRADIENT and self._written_own else 0
+            row = (kind, reference, requires_grad, layout, self.r.slot(slot), int(exclusive), place, owned)
             self.sources[key] = self.r.add("sources", *row)
         return self.sources[key]
 
@@ -205,19 +212,19 @@ class _Writer:
 
     # ---- outputs
 
-    def _written(self, update: Update) -> None:
-        """An output that goes into the memory of a tensor from outside."""
-        b, out = update.target, update.number
+    def _written(self, b: Any, out: int, times: int) -> None:
+        """An output that goes into the memory of a tensor from outside, whose storage counts so many writes."""
         kind = {"argument": ARGUMENT, "state": OBJECT, "grad": GRADIENT}[b.kind]
         dtype, shape = self.plan.types[out][1], self.plan.types[out][0]
         ref = b.ref.ref if b.kind == "grad" else b.ref
         source = Place("sources", self.source(kind, ref, 2, dtype, shape, None))
         apart = int(b not in self.read)
         self.r.add("in_place", source, self.r.slot(self.first_output + out), apart)
-        self.r.add("written", source, update.writes)
+        if times:
+            self.r.add("written", source, times)
 
     def _outputs(self) -> None:
-        taken = {u.number for u in self.recording.updates}
+        taken = {out for _, out in self.recording.updates}
         for holder, new in self.recording.grads:
             if new is None:
                 self.r.add("cleared", Held(holder.ref))
@@ -338,7 +345,7 @@ class _Rows:
 
     def apart(self, argument: int, kind: int, ref: Any) -> None:
         sides = [self.writer.known_source(*key) for key in ((ARGUMENT, argument), (kind, ref))]
-        self.r.add("storages", *[Place("sources", n) for n in sides], int(kind == ARGUMENT))
+        self.r.add("apart", *[Place("sources", n) for n in sides])
 
     def mode(self, name: str, value: Any) -> None:
         self.r.add("modes", Held(name), Held(value), Held(getattr(Modes, name)))
@@ -348,6 +355,12 @@ class _Rows:
 
     def grad(self, tensor: Tensor, present: bool) -> None:
         self.r.add("absent_grads", Held(tensor), int(not present))
+
+
+def _place(kind: int, ref: Tensor) -> int:
+    """Where the memory of a tensor, or of its gradient, is: the guard on memory has looked at it there."""
+    t = ref if kind == OBJECT else ref._grad
+    return int(t._data.ctypes.data) if t is not None and t._data.size else 0
 
 
 def _key(kind: str, ref: Any) -> tuple[int, int]:

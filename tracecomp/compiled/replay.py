@@ -13,6 +13,7 @@ import numpy as np
 
 from tracecomp.compiled.autograd import CompiledNode, Kept, differentiable
 from tracecomp.compiled.backends import Backend, Make
+from tracecomp.compiled.inputs import aliases_of, frozen_inputs
 from tracecomp.compiled.kernel_profile import Profile, profile_backend
 from tracecomp.compiled.results import Builder
 from tracecomp.eager.aliasing import check_places
@@ -49,17 +50,15 @@ class Plan:
         self._arguments = [b.ref for b in inputs if b.kind == "argument"]
         self._array_arguments = recording.guards.takes_arrays
         self._states = [b.ref for b in inputs if b.kind == "state"]
-        self._others = [reader(b) for b in inputs if b.kind in ("place", "grad", "host", "size", "number")]
-        position = {id(b): i for i, b in enumerate(inputs)}
-        pairs = [(u.number, position.get(id(u.target))) for u in recording.updates]
-        self._aliases = [] if recording.predicates else [(out, i) for out, i in pairs if i is not None]
+        self._others = [reader(b) for b in inputs if b.kind in ("memory", "place", "grad", "host", "size", "number")]
+        self._aliases = [*aliases_of(recording).items()]
         in_place = {out for out, _ in self._aliases}
         self.types = [(o.value.shape, o.value.dtype.numpy) for o in graph.outputs]
         self.kept = kept_outputs(self.types)
         self._fresh = [(n, self._maker(n)) for n in range(len(self.types)) if n not in in_place]
         self.reusable = self._reusable_grads()
         self._lone = _lone_result(recording)
-        self.forward: Backend = self._make(graph, dict(self._aliases), threads, _steady(recording))
+        self.forward: Backend = self._make(graph, dict(self._aliases), threads, frozen_inputs(recording))
         self.lasting: list[Tensor] = [inputs[n].ref for n in self.forward.lasting]
         self._backward: Backend | None = None
         self._compile = compile
@@ -175,12 +174,15 @@ class Plan:
 
     def _write(self, leaves: Sequence[Any], outputs: Sequence[Array]) -> None:
         """Give the state that the program writes its new values."""
-        for u in self.recording.updates:
-            t = u.target.ref if u.target.kind == "state" else tensor_of(u.target, leaves)
-            if outputs[u.number] is not t._data:
-                check_places(t._data)
-                np.copyto(t._data, outputs[u.number])
-            (t._storage or t._shared_storage()).wrote(u.writes)
+        for b, out in self.recording.updates:
+            t = b.ref if b.kind == "state" else tensor_of(b, leaves)
+            array = t._data if isinstance(t, Tensor) else t
+            if outputs[out] is not array:
+                check_places(array)
+                np.copyto(array, outputs[out])
+        for b, times in self.recording.writes:
+            t = b.ref if b.kind == "state" else tensor_of(b, leaves)
+            (t._storage or t._shared_storage()).wrote(times)
 
     def _outputs(self, arrays: list[Array]) -> list[Any]:
         """Memory for the outputs: the state's own where it is updated in place, old gradients', or new.
@@ -237,18 +239,6 @@ class Plan:
         for effect, args in effects:
             effect.repeat(given, args)
         return results
-
-
-def _steady(recording: Recording) -> frozenset[int]:
-    """The numbers of inputs that are likely to be the same in the next call: state, where nothing is trained."""
-    if recording.split is not None or recording.grads:
-        return frozenset()
-    states = [u.target.ref for u in recording.updates if u.target.kind == "state"]
-    written = {id(t._shared_storage().memory) for t in states}
-    return frozenset(
-        n for n, b in enumerate(recording.inputs)
-        if b.kind == "state" and id(b.ref._shared_storage().memory) not in written
-    )  # fmt: skip
 
 
 def _lone_result(recording: Recording) -> int | None:

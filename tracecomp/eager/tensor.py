@@ -510,6 +510,13 @@ def wrap_shared(array: Array) -> Tensor:
     return t
 
 
+def shared(array: Array) -> Tensor:
+    """As ``wrap_shared``, for what is no new data to a recording."""
+    t = _new(array)
+    t._shared_storage().share()
+    return t
+
+
 def _rebuild(cls: type[Tensor], array: Array, requires_grad: bool, extra: dict[str, Any]) -> Tensor:
     t = blank(cls)
     t._data = array if array.flags.owndata else array.copy()  # others may write what was pickled out of band

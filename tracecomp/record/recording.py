@@ -63,25 +63,22 @@ class Rebound:
     same_object: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Update:
-    """A tensor from outside that becomes output ``number``; ``writes`` is how many autograd has counted."""
-
-    target: Binding
-    number: int
-    writes: int
-
-
 @dataclass
 class Recording:
-    """One path of a program for one kind of call. ``effects`` are steps in Python that follow each run of the graph."""
+    """One path of a program for one kind of call. ``effects`` are steps in Python that follow each run of the graph.
+
+    ``updates`` are inputs with the outputs that they become; ``writes`` are tensors from outside whose memory is
+    written, with how often autograd has counted that. ``unsettled`` says why it serves no later call; ``shared`` are
+    inputs that share memory of which some is written.
+    """
 
     graph: Graph
     guards: Guards
     inputs: list[Binding]
     structure: Any
     results: list[Result]
-    updates: list[Update]
+    updates: list[tuple[Binding, int]]
+    writes: list[tuple[Binding, int]]
     grads: list[tuple[Binding, Held | None]]
     requires_grad: list[tuple[Binding, bool]]
     predicates: list[SeenValue]
@@ -91,6 +88,7 @@ class Recording:
     effects: list[Repeated]
     sizes: Sizes | None
     unsettled: str | None = None
+    shared: Sequence[Binding] = ()
     calls: int = 0
 
     def observed_at(self) -> set[Source | None]:

@@ -89,6 +89,13 @@ class Followed:
 
 
 @dataclass(frozen=True, slots=True)
+class Passed:
+    """A result that is an array among the arguments: leaf ``number``."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class Plain:
     """A result that is no tensor."""
 
@@ -103,7 +110,7 @@ class Found:
 
 
 Held = Made | Given | Seen
-Result = Held | Followed | Plain | Found
+Result = Held | Followed | Passed | Plain | Found
 
 
 def bottoms(results: Sequence[Result | None]) -> list[Made]:

@@ -355,7 +355,7 @@ def test_history_that_crosses_the_border_is_refused() -> None:
             c(torch.ones(2))
 
 
-def test_written_memory_that_inputs_share_is_refused() -> None:
+def test_written_memory_that_inputs_share_is_recorded_by_itself() -> None:
     def step(a: Any, b: Any) -> Any:
         a.add_(1)
         return b * 1
@@ -365,11 +365,13 @@ def test_written_memory_that_inputs_share_is_refused() -> None:
     c(torch.zeros(4), torch.zeros(2))
     assert c(torch.zeros(4), x[1:3]).tolist() == [0, 0]
     assert c.recordings == 1
-    for _ in range(3):
-        c(x, x[1:3])
-    assert x.tolist() == [3] * 4
-    with pytest.raises(CaptureError, match="writes memory that is both that of"):
-        c(x, x[1:3])
+    for k in range(5):
+        assert c(x, x[1:3]).tolist() == [k + 1.0] * 2
+    assert x.tolist() == [5] * 4
+    assert c.recordings == 3  # the first one that shares finds out that it does
+    y = torch.zeros(2)
+    assert c(torch.zeros(4), y).tolist() == [0, 0]
+    assert c(x, x[2:4]).tolist() == [6, 6] and c(x, x[2:4]).tolist() == [7, 7]
 
 
 def test_resizing_in_place_is_refused() -> None:

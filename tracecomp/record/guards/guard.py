@@ -32,7 +32,7 @@ class Rows(ReadRows, Protocol):
         """A tensor's dtype, shape, and whether it requires grad."""
 
     def apart(self, argument: int, kind: int, ref: Any) -> None:
-        """An argument shares no memory with another tensor, unless it is that tensor and an argument."""
+        """An argument shares no memory with another tensor."""
 
     def item(self, mapping: Mapping[str, Any], key: str, snapshot: Any) -> bool:
         """An entry of something like a dictionary, and what it holds, as in ``snapshot``."""
@@ -185,7 +185,7 @@ class SameTensors:
 
     def __init__(self, leaves: Sequence[Any]) -> None:
         self.same = sharing(leaves)
-        self.numbers = [i for i, t in enumerate(leaves) if isinstance(t, Tensor)]
+        self.numbers = [i for i, t in enumerate(leaves) if isinstance(t, Tensor | np.ndarray)]
         self.distinct = len(set(self.same)) == len(self.same)
 
     def check(self, leaves: Sequence[Any]) -> str | None:
@@ -221,9 +221,9 @@ def tensor_miss(what: str, t: Tensor, dtype: Any, shape: tuple[int, ...]) -> str
 
 
 def sharing(leaves: Sequence[Any]) -> tuple[int, ...]:
-    """Which tensors among ``leaves`` are the same object."""
+    """Which tensors and arrays among ``leaves`` are the same object."""
     first: dict[int, int] = {}
-    return tuple([first.setdefault(id(t), i) for i, t in enumerate(leaves) if isinstance(t, Tensor)])
+    return tuple([first.setdefault(id(t), i) for i, t in enumerate(leaves) if isinstance(t, Tensor | np.ndarray)])
 
 
 def _article(kind: type) -> str:

@@ -20,6 +20,7 @@ from tracecomp.record.guards.guard import (
     TensorGuard,
     ValueGuard,
 )
+from tracecomp.record.guards.memory import MemoryGuard
 from tracecomp.record.guards.reads import Reads
 from tracecomp.record.guards.slots import Place
 from tracecomp.record.guards.snapshots import MISSING, MODULE_INTERNALS, ById, alike, freeze
@@ -34,7 +35,6 @@ from tracecomp.record.guards.state_guards import (
     PlaceGuard,
     PlacesApart,
     SameArgument,
-    Unshared,
     _optimizer_hooks,
 )
 from tracecomp.record.recorder import Recorder
@@ -76,17 +76,18 @@ class Guards:
         self._same = SameTensors(leaves)
         self._modes = ModesGuard()
         self._apart = PlacesApart(self.places, leaves)
+        self.memory = MemoryGuard((), (), leaves)
         self.list: list[Guard] = []
 
     def close(
         self, recorder: Recorder, used: Mapping[int, str], array_inputs: set[int],
-        grads: Sequence[tuple[Binding, GradSlot]], updates: Sequence[Binding],
+        grads: Sequence[tuple[Binding, GradSlot]], memory: MemoryGuard,
     ) -> None:  # fmt: skip
         """Take over what the recorder met.
 
         ``used`` maps ids of captured tensors to input names. Contents of array arguments matter, except those in
         ``array_inputs``, which are inputs of the graph. ``grads`` pairs what was asked for its gradient with its slot.
-        ``updates`` is what the graph writes.
+        ``memory`` is what is asked of where they lie.
         """
         self.arguments = [
             replace(g, contents=None) if isinstance(g, ArrayGuard) and g.leaf in array_inputs else g
@@ -113,14 +114,15 @@ class Guards:
             (held.place, held.tensors) for held in self.places
             if any(id(t) in recorder.grads or id(t) in flagged for t in held.tensors)
         ]  # fmt: skip
-        self._apart.written = shared = Unshared(self._tensors(), updates, self.paths)
+        self.memory = memory
         self.list = [
-            *self.arguments, self._same, self._modes, *state, *([shared] if shared.state or shared.written else []),
-            *present, *self._met_twice(recorder, [g.tensor for g in state]), self.modules,
+            *self.arguments, self._same, self._modes, *state, *present,
+            *self._met_twice(recorder, [g.tensor for g in state]), self.modules,
             *map(OptimizerGuard, recorder.optimizers.values()), self.reads, options,
         ]  # fmt: skip
         if self.places:
             self.list += [*self.places, self._apart]
+        self.list.append(memory)
 
     def _tensors(self) -> list[int]:
         return [g.leaf for g in self.arguments if isinstance(g, TensorGuard)]

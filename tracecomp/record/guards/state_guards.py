@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
-from tracecomp.codegen.calls.call_tables import ARGUMENT, OBJECT
+from tracecomp.codegen.calls.call_tables import OBJECT
 from tracecomp.eager.aliasing import refresh
 from tracecomp.eager.modes import ModuleChanges, modes
 from tracecomp.eager.tensor import Tensor
@@ -136,39 +136,6 @@ class GradGuard:
 
     def native_row(self, rows: Rows) -> bool:
         rows.grad(self.holder.ref, self.present)
-        return True
-
-
-class Unshared:
-    """No argument shares memory with another tensor that the program writes."""
-
-    def __init__(self, arguments: Sequence[int], updates: Sequence[Binding], paths: Sequence[str]) -> None:
-        self.arguments = arguments
-        self.state = [b.ref for b in updates if b.kind == "state"]
-        self.written = [b.ref for b in updates if b.kind == "argument"]
-        self.places = [b.ref for b in updates if b.kind == "place"]
-        self.paths = paths
-
-    def check(self, leaves: Sequence[Any]) -> str | None:
-        for i in self.arguments:
-            storage = leaves[i]._storage
-            if storage is None:
-                continue
-            written = (*self.state, *[leaves[k] for k in self.written if leaves[k] is not leaves[i]])
-            if any(t._storage is storage for t in written):
-                return f"argument {self.paths[i]} shares memory with a tensor that the program writes"
-        return None
-
-    def explain(self) -> str:
-        return "no argument shares memory with what the program writes"
-
-    def native_row(self, rows: Rows) -> bool:
-        for i in self.arguments:
-            for t in self.state:
-                rows.apart(i, OBJECT, t)
-            for k in self.written:
-                if k != i:
-                    rows.apart(i, ARGUMENT, k)
         return True
 
 
@@ -343,13 +310,12 @@ def _kind(kind: tuple[Any, tuple[int, ...], bool]) -> str:
 
 
 class PlacesApart:
-    """Which tensors in places and among the arguments are the same, and that none shares memory that is written."""
+    """Which tensors in places and among the arguments are the same."""
 
     def __init__(self, places: Sequence[PlaceGuard], leaves: Sequence[Any]) -> None:
         self.places = places
         self.same = sharing([*leaves, *[t for held in places for t in held.tensors]])
         self.pinned: list[tuple[Place, list[Tensor]]] = []
-        self.written: Unshared | None = None
 
     def check(self, leaves: Sequence[Any]) -> str | None:
         for place, pinned in self.pinned:
@@ -358,14 +324,6 @@ class PlacesApart:
         tensors = [t for held in self.places for t in held.place.tensors()]
         if sharing([*leaves, *tensors]) != self.same:
             return "other arguments and attributes are the same tensor"
-        if self.written is None:
-            return None
-        written = [*self.written.state, *[leaves[k] for k in self.written.written]]
-        written += [place.leaves()[n] for place, n in self.written.places]
-        storages = {id(t._storage): t for t in written if t._storage is not None}
-        for t in tensors:
-            if t._storage is not None and storages.get(id(t._storage), t) is not t:
-                return "an attribute shares memory with a tensor that the program writes"
         return None
 
     def explain(self) -> str:
