@@ -45,8 +45,6 @@ def origins(module: str) -> dict[str, tuple[str, str]]:
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
             found[node.name] = (module, node.name)
-        elif isinstance(node, ast.Assign):
-            found |= {t.id: (module, t.id) for t in node.targets if isinstance(t, ast.Name)}
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             found[node.target.id] = (module, node.target.id)
     return found

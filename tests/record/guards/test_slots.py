@@ -293,7 +293,7 @@ def test_an_object_that_no_name_leads_to_is_refused() -> None:
         kept.last = x * 2  # type: ignore[attr-defined]
         return x
 
-    c = torch.compile(step)
+    c = torch.compile(step, fullgraph=True)
     with pytest.raises(CaptureError, match="leaves new tensors behind"):
         for _ in range(6):
             c(torch.ones(2))
