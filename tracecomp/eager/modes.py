@@ -6,7 +6,12 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable, Generator, Mapping
+<<<<<<< HEAD
 from typing import Any, ClassVar
+=======
+from types import TracebackType
+from typing import Any, ClassVar, Self, TypeVar, cast, overload
+>>>>>>> main
 
 from tracecomp.base.interrupts import Leave, before_of
 from tracecomp.runtime.threadstate import know_thread
@@ -30,9 +35,13 @@ class Modes(threading.local):
 modes = Modes()
 
 
+<<<<<<< HEAD
 def leave_modes() -> Leave:
     """``__exit__`` of a block that restores modes."""
     return Leave(lambda: modes.__dict__)
+=======
+Function = TypeVar("Function", bound=Callable[..., Any])
+>>>>>>> main
 
 
 class _ContextDecorator:
@@ -46,16 +55,16 @@ class _ContextDecorator:
     def _fresh(self) -> _ContextDecorator:
         return type(self)()
 
-    def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+    def __call__(self, fn: Function) -> Function:
         if inspect.isgeneratorfunction(fn):
-            return self._around_generator(fn)
+            return cast("Function", self._around_generator(fn))
 
         @functools.wraps(fn)
         def run(*args: Any, **kwargs: Any) -> Any:
             with self._fresh():
                 return fn(*args, **kwargs)
 
-        return run
+        return cast("Function", run)
 
     def _around_generator(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(fn)
@@ -78,6 +87,10 @@ class _GradMode(_ContextDecorator):
 
     mode: bool
 
+    @overload
+    def __new__(cls, fn: None = None) -> Self: ...
+    @overload
+    def __new__(cls, fn: Function) -> Function: ...  # type: ignore[misc]
     def __new__(cls, fn: Callable[..., Any] | None = None) -> Any:
         self = object.__new__(cls)
         return self if fn is None else self(fn)
@@ -119,8 +132,16 @@ class set_grad_enabled(_ContextDecorator):
     def __enter__(self) -> None:
         modes.grad = self._mode
 
+<<<<<<< HEAD
     def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         modes.grad = before_of(self)["grad"]
+=======
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        modes.grad = self._before
+
+    def __call__(self, fn: Function) -> Function:
+        modes.grad = self._before
+>>>>>>> main
         return super().__call__(fn)
 
     def _fresh(self) -> set_grad_enabled:
@@ -130,6 +151,10 @@ class set_grad_enabled(_ContextDecorator):
 class inference_mode(_ContextDecorator):
     """Like ``no_grad``, and tensors made inside can never take part in gradient recording."""
 
+    @overload
+    def __new__(cls, mode: bool = True) -> Self: ...
+    @overload
+    def __new__(cls, mode: Function) -> Function: ...  # type: ignore[misc]
     def __new__(cls, mode: bool | Callable[..., Any] = True) -> Any:
         self = object.__new__(cls)
         if callable(mode):
