@@ -6,12 +6,7 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable, Generator, Mapping
-<<<<<<< HEAD
-from typing import Any, ClassVar
-=======
-from types import TracebackType
 from typing import Any, ClassVar, Self, TypeVar, cast, overload
->>>>>>> main
 
 from tracecomp.base.interrupts import Leave, before_of
 from tracecomp.runtime.threadstate import know_thread
@@ -33,15 +28,13 @@ class Modes(threading.local):
 
 
 modes = Modes()
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-<<<<<<< HEAD
 def leave_modes() -> Leave:
     """``__exit__`` of a block that restores modes."""
     return Leave(lambda: modes.__dict__)
-=======
-Function = TypeVar("Function", bound=Callable[..., Any])
->>>>>>> main
+
 
 
 class _ContextDecorator:
@@ -132,16 +125,8 @@ class set_grad_enabled(_ContextDecorator):
     def __enter__(self) -> None:
         modes.grad = self._mode
 
-<<<<<<< HEAD
-    def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        modes.grad = before_of(self)["grad"]
-=======
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        modes.grad = self._before
-
     def __call__(self, fn: Function) -> Function:
-        modes.grad = self._before
->>>>>>> main
+        modes.grad = before_of(self)["grad"]
         return super().__call__(fn)
 
     def _fresh(self) -> set_grad_enabled:
