@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import tracecomp as tc
-from tracecomp.serialization import atomic, load, safetensors, save
+from tracecomp.base import atomic, load, safetensors, save
 
 Save = Callable[[Any, Any], None]
 SAVERS: dict[str, Save] = {
