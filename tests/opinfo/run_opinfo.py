@@ -21,7 +21,6 @@ import torch
 from torch.testing._internal.common_methods_invocations import op_db
 
 import tracecomp
-from tracecomp.functional.publish import NAMESPACES
 from tracecomp.ir.types import dtype_named
 
 # Importing the samples forbids setting flags of torch.backends, which other tests of the same process do.
@@ -300,9 +299,7 @@ def samples(op: Any, dtype: torch.dtype, limit: int) -> Iterator[Any]:
 
 def takes(op: Any, dtype: torch.dtype) -> bool:
     """Whether torch's operator and ours work on ``dtype``: not all functions take complex tensors here."""
-    name = op.name.rpartition(".")[2]
-    kinds = [getattr(space[name], "__takes__", ()) for space in NAMESPACES.values() if name in space]
-    known = any("complex" in takes for takes in kinds) and not op.name.startswith("masked.")
+    known = "complex" in getattr(function(op.name), "__takes__", ()) and not op.name.startswith("masked.")
     ours = not dtype.is_complex or (known and op.variant_test_name != "nuc")
     return ours and dtype in op.supported_dtypes("cpu")
 
