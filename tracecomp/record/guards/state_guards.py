@@ -14,8 +14,17 @@ from tracecomp.functional import default_dtype as dtype_setting
 from tracecomp.functional.default_dtype import default_dtype
 from tracecomp.record.binding import Binding, tensor_of
 from tracecomp.record.guards.guard import Rows, sharing, tensor_miss
-from tracecomp.record.guards.slots import Place, leaves_of, tensors_in
-from tracecomp.record.guards.snapshots import MISSING, ById, alike, freeze, module_change, module_snapshot, short
+from tracecomp.record.guards.slots import Place, leaves_of, place_id, tensors_in
+from tracecomp.record.guards.snapshots import (
+    MISSING,
+    MODULE_INTERNALS,
+    ById,
+    alike,
+    freeze,
+    module_change,
+    module_snapshot,
+    short,
+)
 from tracecomp.record.symbolic.sym_scalar import followed
 
 _NAMES = ("gradient mode", "inference mode", "default dtype", "autocast")
@@ -146,19 +155,25 @@ class ModulesGuard:
         self.known = known
         self.epoch = ModuleChanges.epoch
         self.modules: list[tuple[Any, dict[str, Any]]] = []
+        self.tables: list[tuple[dict[str, Any], list[int]]] = []
         self.tensors: list[tuple[Tensor, Any, str]] = []
         self.optimizers: list[tuple[Any, Any]] = []
         self.hooks = _global_hooks()
 
     def add_module(self, module: Any) -> None:
         self.modules.append((module, module_snapshot(module, self.known)))
+        for name in MODULE_INTERNALS:
+            table = vars(module)[name]
+            if table and not any(place_id(table, key) in self.known for key in table):
+                self.tables.append((table, list(map(id, table.values()))))
 
     def add_tensor(self, t: Tensor, name: str) -> None:
         """Guard the hooks of a captured tensor."""
         self.tensors.append((t, tensor_hooks(t), name))
 
     def check(self, leaves: Sequence[Any]) -> str | None:
-        if self.epoch == ModuleChanges.epoch:
+        same = all([*map(id, table.values())] == seen for table, seen in self.tables)
+        if same and self.epoch == ModuleChanges.epoch:
             return None
         found = self.change()
         if found is None:
@@ -185,7 +200,7 @@ class ModulesGuard:
 
     def native_row(self, rows: Rows) -> bool:
         rows.attribute(ModuleChanges, "epoch", self.epoch)
-        return True
+        return all(rows.word(table, "version", None) for table, _ in self.tables)
 
 
 def _global_hooks() -> list[dict[int, ById]]:
