@@ -354,9 +354,6 @@ class _Rows:
     def mode(self, name: str, value: Any) -> None:
         self.r.add("modes", Held(name), Held(value), Held(getattr(Modes, name)))
 
-    def attribute(self, owner: Any, name: str, value: Any) -> None:
-        self.r.add("attributes", Held(owner), Held(name), Held(value))
-
     def grad(self, tensor: Tensor, present: bool) -> None:
         self.r.add("absent_grads", Held(tensor), int(not present))
 

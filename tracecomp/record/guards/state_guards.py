@@ -8,7 +8,7 @@ from typing import Any
 
 from tracecomp.codegen.calls.call_tables import OBJECT
 from tracecomp.eager.aliasing import refresh
-from tracecomp.eager.modes import ModuleChanges, modes
+from tracecomp.eager.modes import modes, module_changes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import default_dtype as dtype_setting
 from tracecomp.functional.default_dtype import default_dtype
@@ -153,7 +153,7 @@ class ModulesGuard:
 
     def __init__(self, known: Set[tuple[int, str]]) -> None:
         self.known = known
-        self.epoch = ModuleChanges.epoch
+        self.epoch = module_changes.epoch
         self.modules: list[tuple[Any, dict[str, Any]]] = []
         self.tables: list[tuple[dict[str, Any], list[int]]] = []
         self.tensors: list[tuple[Tensor, Any, str]] = []
@@ -173,11 +173,11 @@ class ModulesGuard:
 
     def check(self, leaves: Sequence[Any]) -> str | None:
         same = all([*map(id, table.values())] == seen for table, seen in self.tables)
-        if same and self.epoch == ModuleChanges.epoch:
+        if same and self.epoch == module_changes.epoch:
             return None
         found = self.change()
         if found is None:
-            self.epoch = ModuleChanges.epoch
+            self.epoch = module_changes.epoch
         return found
 
     def change(self) -> str | None:
@@ -199,12 +199,13 @@ class ModulesGuard:
         return f"parts, hooks and options of {len(self.modules)} modules: {', '.join(kinds)}"
 
     def native_row(self, rows: Rows) -> bool:
-        rows.attribute(ModuleChanges, "epoch", self.epoch)
+        if not rows.entry(vars(module_changes), "epoch", self.epoch):
+            return False
         return all(rows.word(table, "version", None) for table, _ in self.tables)
 
 
 def _global_hooks() -> list[dict[int, ById]]:
-    return [{k: ById(v) for k, v in table.items()} for table in ModuleChanges.global_hooks]
+    return [{k: ById(v) for k, v in table.items()} for table in module_changes.global_hooks]
 
 
 def tensor_hooks(t: Tensor) -> Any:
