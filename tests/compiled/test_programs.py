@@ -167,7 +167,7 @@ def attention_to_a_memory_under_a_decorator():
     kept = torch.zeros(2, 16, 8)
 
     class Position:
-        now = 0
+        now: Any = 0
 
     position = Position()
     position.now = torch.zeros((), dtype=torch.int64)

@@ -309,7 +309,7 @@ def test_numpy_runs_eagerly_without_fullgraph() -> None:
 
 
 def test_state_that_never_settles_is_refused() -> None:
-    kept = torch.zeros(2)
+    kept: Any = torch.zeros(2)
 
     def step(x: Any) -> Any:
         kept.last = x * 2
@@ -674,7 +674,7 @@ class AnswersForAnyName:
 
 
 def test_objects_that_answer_for_any_name_are_called() -> None:
-    wrapper = AnswersForAnyName()
+    wrapper: Any = AnswersForAnyName()
     wrapper.scale = 3.0
     call = torch.compile(lambda x: wrapper.times(x))
     for _ in range(3):
