@@ -73,7 +73,7 @@ def target_machine(target: Target) -> Any:
 def _parse(text: str, target: Target) -> Any:
     llvm = _binding()
     try:
-        module = llvm.parse_assembly(text)
+        module = llvm.parse_assembly(text, llvm.create_context())  # LLVM's own context keeps what modules are made of
         module.triple = target.triple
         module.data_layout = target.data_layout
         module.verify()
