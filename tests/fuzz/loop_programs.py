@@ -48,9 +48,14 @@ SIZE = 2048
 """Elements of every input; indices stay below."""
 
 VECTORS = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 48, 64)
-FLOATS = ("add", "sub", "mul", "div", "max", "min", "copysign", "fma", "neg", "abs", "floor", "ceil", "trunc", "sqrt")
+FLOATS = (
+    "add", "sub", "mul", "div", "largest", "least", "copysign", "fma", "neg", "abs", "floor", "ceil", "trunc", "sqrt",
+)  # fmt: skip
 INTS = ("add", "sub", "mul", "max", "min", "and", "or", "xor", "neg", "abs", "not")
 ARITY = {"fma": 3} | dict.fromkeys(("neg", "abs", "floor", "ceil", "trunc", "sqrt", "not"), 1)
+EXTREMES = {"largest": "max", "least": "min"}
+"""Of numbers without sign: which of two equal zeros ``max`` and ``min`` give is not said (docs/numerics.md)."""
+
 SUMS = {"float": ("add", "mul", "max", "min", "fma"), "int": ("add", "mul", "max", "min", "and", "or")}
 
 
@@ -114,6 +119,8 @@ class Maker:
             return cast(self.expr(self.pick(narrow[dtype]), over, depth - 1, known), dtype)
         op = self.pick(FLOATS if dtype.kind == "float" else INTS)
         args = [self.expr(dtype, over, depth - 1, known) for _ in range(ARITY.get(op, 2))]
+        if op in EXTREMES:
+            return call(EXTREMES[op], *(call("abs", a) for a in args))
         return call(op, *args)
 
     def leaf(self, dtype: DType, over: list[Var], known: tuple[Read, ...]) -> Expr:
@@ -181,10 +188,12 @@ class Maker:
         for _ in range(int(self.rng.integers(1, 3))):
             dtype = self.dtype()
             op, name = self.pick(SUMS[dtype.kind]), self.name("a")
-            start = Const(self.pick((0, 1)) if dtype.kind == "int" else self.pick((0.0, -0.0, 1.0)), dtype)
+            extreme = op in ("max", "min")
+            starts = (0, 1) if dtype.kind == "int" else (0.0, 1.0) if extreme else (0.0, -0.0, 1.0)
+            start = Const(self.pick(starts), dtype)
             accs.append(Acc(name, op, dtype, start, lanes))
             args = tuple(self.expr(dtype, [*over, *inner], 2) for _ in range(2 if op == "fma" else 1))
-            updates.append(Update(name, args))
+            updates.append(Update(name, tuple(call("abs", a) for a in args) if extreme else args))
         body: tuple[Stmt, ...] = tuple(updates)
         for v in reversed(inner):
             body = (Loop("vector" if v is inner[-1] and lanes > 1 else "serial", v, body),)
@@ -212,7 +221,7 @@ class Maker:
         fill = [Store(kept, index(v) + n * v.extent, self.expr(dtype, [*over, v], 2)) for n in range(4)]
         out, place = self.output([*over, w], dtype)
         other = self.expr(dtype, [*over, w], 2)
-        value = call(self.pick(("add", "sub", "max")), Load(kept, self.place([w], kept.size)), other)
+        value = call(self.pick(("add", "sub", "mul")), Load(kept, self.place([w], kept.size)), other)
         return [Local(kept), Loop("vector", v, tuple(fill)), Loop("vector", w, (Store(out, place, value),))]
 
 
@@ -240,7 +249,7 @@ def difference(seed: int) -> str | None:
         executable.run(given, found, threads=threads)
         for b, want, got in zip(maker.outputs, wanted, found, strict=True):
             if not same_bits(want, got):
-                at = int(np.flatnonzero(want != got)[0])
+                at = next(n for n in range(b.size) if not same_bits(want[n : n + 1], got[n : n + 1]))
                 text = f"{b.name}[{at}] is {got[at]!r}, not {want[at]!r}"
                 return f"seed {seed}, {threads} threads: {text}\n{print_program(maker.program)}"
     return None

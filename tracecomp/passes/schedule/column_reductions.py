@@ -34,9 +34,10 @@ def column_sums(nest: Nest, vector: Var, chunk: int, shared: str, machine: Machi
     others = [v for v in nest.rows if v != vector]
     kind = "serial" if others else shared
     body: list[Stmt] = []
-    for number, begin, column in Stages((), vector, _width(nest, vector, chunk, kind, machine), ()).pieces():
+    cut = Stages((), vector, _width(nest, vector, chunk, kind, machine), ())
+    for n, (number, begin, column) in enumerate(cut.pieces()):
         mapping, rows = {vector: begin + index(column)}, machine.tuning.column_rows
-        block = _block(nest, column, chunk, rows, mapping, f"_{column.name}")
+        block = _block(nest, column, chunk, rows, mapping, f"_{column.name}{n or ''}")
         body.extend(loops(kind, [number], block) if number.extent > 1 else Copier({number: Index()}).stmts(block))
     return parallel_loops(others, tuple(body), shared)
 
@@ -65,10 +66,10 @@ def _block(
         return strip(column, chunk, Copier(mapping, suffix).stmts(stmts))
 
     body: list[Stmt] = []
-    for number, begin, place in Stages((), row, rows, ()).pieces():
+    for n, (number, begin, place) in enumerate(Stages((), row, rows, ()).pieces()):
         terms = Copier({row: begin + index(place)}).stmts(sweep.body)
         left = [Store(t.buffer, at, Read(a.name, a.dtype, frozenset(nest.rows))) for a, t in totals.items()]
-        some = each([Accumulate(going_on, (Loop("serial", place, terms),)), *left], f"{suffix}_{place.name}")
+        some = each([Accumulate(going_on, (Loop("serial", place, terms),)), *left], f"{suffix}_{place.name}{n or ''}")
         body.extend(loops("serial", [number], some))
     return (
         *(Local(t.buffer) for t in totals.values()),
