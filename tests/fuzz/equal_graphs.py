@@ -1,4 +1,4 @@
-"""Pairs of graphs that mean the same to the bit: ``python -m tests.fuzz.equal_graphs --count 1000 --seed 0``.
+"""Pairs of graphs that mean the same to the bit: ``python -m tests.fuzz.equal_graphs --minutes 60 --seed 0``.
 
 A random graph is written a second time with detours that change nothing: there and back through views, pads and
 concatenations, sums with -0.0 and products with 1.0, an elementwise operator before a view instead of after it, a
@@ -7,8 +7,6 @@ difference as a sum. Whatever the passes make of the two, and with fusion or wit
 
 from __future__ import annotations
 
-import argparse
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -16,9 +14,12 @@ import numpy as np
 
 from tests.codegen.random_graphs import BINARY, UNARY, Maker
 from tests.codegen.running import run_native, same_bits
+from tests.fuzz.command import by_command
 from tracecomp.ir.graph import Graph, Value
 from tracecomp.ir.interpret import Interpreter
 from tracecomp.ir.types import float32, float64
+
+NODES = 9
 
 Detour = Callable[[Graph, Value, np.random.Generator], Value]
 
@@ -162,19 +163,7 @@ def difference(seed: int, nodes: int) -> str | None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--nodes", type=int, default=9)
-    options = parser.parse_args()
-    start, failures = time.monotonic(), 0
-    for seed in range(options.seed, options.seed + options.count):
-        found = difference(seed, options.nodes)
-        failures += found is not None
-        if found is not None:
-            print(found, flush=True)
-    print(f"{options.count} pairs from seed {options.seed} on, {failures} differ, {time.monotonic() - start:.0f} s")
-    return failures > 0
+    return by_command(__doc__ or "", "pairs", lambda seed: difference(seed, NODES))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 """Random loop programs through code generation, against the loop interpreter:
-``python -m tests.fuzz.loop_programs --count 1000 --seed 0``.
+``python -m tests.fuzz.loop_programs --minutes 60 --seed 0``.
 
 A program is a kernel of several nests, each with an output of its own: parallel, serial, tile and vector loops, masked
 loads and stores, lets, accumulators with and without lanes, scratch memory. Operations are those that round exactly,
@@ -8,14 +8,13 @@ so results have equal bits, on one thread and on two, for registers of every wid
 
 from __future__ import annotations
 
-import argparse
-import time
 from typing import Any
 
 import numpy as np
 
 from tests.codegen.programs import program
 from tests.codegen.running import same_bits
+from tests.fuzz.command import by_command
 from tracecomp.ir.index import Index, Var, index
 from tracecomp.ir.loop_interp import interpret_program
 from tracecomp.ir.loop_printer import print_program
@@ -256,19 +255,7 @@ def difference(seed: int) -> str | None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
-    start, failures = time.monotonic(), 0
-    for seed in range(options.seed, options.seed + options.count):
-        found = difference(seed)
-        failures += found is not None
-        if found is not None:
-            print(found, flush=True)
-    took = time.monotonic() - start
-    print(f"{options.count} programs of 6 nests from seed {options.seed} on, {failures} differ, {took:.0f} s")
-    return failures > 0
+    return by_command(__doc__ or "", "programs of 6 nests", lambda seed: difference(seed))
 
 
 if __name__ == "__main__":
