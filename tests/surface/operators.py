@@ -15,7 +15,7 @@ _HEAD = """\
 
 The primitives: all that a graph can hold, and all that fusion, derivatives and code generation know. Everything else is
 composed of them. `docs/adding-an-operator.md` says what a record holds. An elementwise operator without named operands
-takes one or two tensors and broadcasts them. Generated from the records in `tracecomp/ops` by `python -m tests.surface`.
+takes one or two tensors and broadcasts them. Generated from the records of `ops/` by `python -m tests.surface`.
 """
 
 
