@@ -11,7 +11,7 @@ from tracecomp.ir.index import Var, index
 from tracecomp.ir.loops import Load, Stmt, Store
 from tracecomp.ir.op import Imperative
 from tracecomp.ir.program import Kernel
-from tracecomp.passes.contraction.register_tiles import schedule_bilinear
+from tracecomp.passes.contraction.contractions import schedule_bilinear
 from tracecomp.passes.cost.machine import Machine
 from tracecomp.passes.cost.work import shared_where_it_pays
 from tracecomp.passes.fusion.access import storage
@@ -22,6 +22,7 @@ from tracecomp.passes.nests.loop_nest import Nest, build_nest
 from tracecomp.passes.nests.scalar_exprs import Params
 from tracecomp.passes.row_fusion.lowering import chain_body
 from tracecomp.passes.schedule.elementwise import schedule_nest
+from tracecomp.passes.schedule.records import Chooser
 from tracecomp.passes.winograd.forward import winograd_form
 from tracecomp.passes.winograd.selection import windows_of
 
@@ -123,7 +124,7 @@ def lower_group(group: Group, partition: Partition, params: Params, machine: Mac
 def _bilinear(nest: BilinearNest, machine: Machine) -> tuple[Stmt, ...]:
     nest = without_ones(nest)
     windows = windows_of(nest)
-    return winograd_form(nest, windows, machine) if windows else schedule_bilinear(tidied(nest), machine)
+    return winograd_form(nest, windows, machine) if windows else schedule_bilinear(tidied(nest), Chooser(machine))
 
 
 def _imperative(node: Node, params: Params, machine: Machine) -> tuple[Stmt, ...]:

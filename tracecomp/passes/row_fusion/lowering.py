@@ -9,7 +9,7 @@ from tracecomp.ir.graph import Value
 from tracecomp.ir.index import Index, Var, index
 from tracecomp.ir.loop_copy import Copier
 from tracecomp.ir.loops import SHARED, Buffer, Local, Loop, Stmt, children, walk, with_children
-from tracecomp.passes.contraction.register_tiles import schedule_parts
+from tracecomp.passes.contraction.contractions import schedule_parts
 from tracecomp.passes.cost.machine import Machine
 from tracecomp.passes.cost.work import shared_where_it_pays
 from tracecomp.passes.fusion.groups import Chain, Group, Partition
@@ -19,6 +19,7 @@ from tracecomp.passes.nests.loop_nest import Nest
 from tracecomp.passes.nests.scalar_exprs import Params
 from tracecomp.passes.row_fusion.row_tiles import RowBlock, Rows, Summed
 from tracecomp.passes.schedule.elementwise import schedule_nest
+from tracecomp.passes.schedule.records import Chooser
 
 
 def chain_body(chain: Chain, partition: Partition, params: Params, machine: Machine) -> tuple[Stmt, ...]:
@@ -105,7 +106,7 @@ class _Lowering:
         """The loops of a nest, with names of their own."""
         packing: tuple[Stmt, ...] = ()
         if isinstance(nest, BilinearNest):
-            packing, body = schedule_parts(tidied(nest), self.machine)
+            packing, body = schedule_parts(tidied(nest), Chooser(self.machine))
         else:
             body = schedule_nest(nest, self.machine)
         self.copies += 1

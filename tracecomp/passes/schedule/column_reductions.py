@@ -13,7 +13,7 @@ from tracecomp.ir.loop_copy import Copier
 from tracecomp.ir.loops import Accumulate, Buffer, Let, Load, Local, Loop, Read, Stmt, Store, expressions
 from tracecomp.passes.cost.machine import Machine
 from tracecomp.passes.nests.loop_nest import Nest, Sweep
-from tracecomp.passes.schedule.k_blocking import Stages
+from tracecomp.passes.schedule.k_blocking import KBlocks
 from tracecomp.passes.schedule.tiling import loops, parallel_loops, strip
 
 
@@ -34,7 +34,7 @@ def column_sums(nest: Nest, vector: Var, chunk: int, shared: str, machine: Machi
     others = [v for v in nest.rows if v != vector]
     kind = "serial" if others else shared
     body: list[Stmt] = []
-    for number, begin, column in Stages((), vector, _width(nest, vector, chunk, kind, machine), ()).pieces():
+    for number, begin, column in KBlocks((), vector, _width(nest, vector, chunk, kind, machine), ()).pieces():
         mapping, rows = {vector: begin + index(column)}, machine.tuning.column_rows
         block = _block(nest, column, chunk, rows, mapping, f"_{column.name}")
         body.extend(loops(kind, [number], block) if number.extent > 1 else Copier({number: Index()}).stmts(block))
@@ -65,7 +65,7 @@ def _block(
         return strip(column, chunk, Copier(mapping, suffix).stmts(stmts))
 
     body: list[Stmt] = []
-    for number, begin, place in Stages((), row, rows, ()).pieces():
+    for number, begin, place in KBlocks((), row, rows, ()).pieces():
         terms = Copier({row: begin + index(place)}).stmts(sweep.body)
         left = [Store(t.buffer, at, Read(a.name, a.dtype, frozenset(nest.rows))) for a, t in totals.items()]
         some = each([Accumulate(going_on, (Loop("serial", place, terms),)), *left], f"{suffix}_{place.name}")
