@@ -117,7 +117,7 @@ def lower_group(group: Group, partition: Partition, params: Params, machine: Mac
     elif group.kind == "bilinear":
         body = _bilinear(labelled_bilinear(with_inlined(group, partition), stored, params), machine)
     else:
-        body = schedule_nest(build_nest(with_inlined(group, partition), stored, params), machine)
+        body = schedule_nest(build_nest(with_inlined(group, partition), stored, params), Chooser(machine))
     return _task(_kernel_name(group.nodes), body, params, tuple(group.nodes))
 
 
@@ -151,4 +151,4 @@ def copy_task(source: Value, target: Value, machine: Machine, large: Set[Value] 
     p, q = params.of(source), params.written(target)
     var = Var("i", source.type.numel)
     store = Store(q, index(var), Load(p, index(var)))
-    return _task("copy", schedule_nest(Nest([var], [], [[store]], params, 1), machine), params, ())
+    return _task("copy", schedule_nest(Nest([var], [], [[store]], params, 1), Chooser(machine)), params, ())

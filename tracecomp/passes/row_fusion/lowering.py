@@ -108,7 +108,7 @@ class _Lowering:
         if isinstance(nest, BilinearNest):
             packing, body = schedule_parts(tidied(nest), Chooser(self.machine))
         else:
-            body = schedule_nest(nest, self.machine)
+            body = schedule_nest(nest, Chooser(self.machine))
         self.copies += 1
         suffix = f"_{self.copies}"
         own = {s.buffer for s in walk((*packing, *body)) if isinstance(s, Local)}

@@ -16,6 +16,7 @@ is refused.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Protocol, TypeVar
@@ -62,15 +63,19 @@ class Chooser:
     def __init__(self, machine: Machine, given: Sequence[Written] = ()) -> None:
         self.machine = machine
         self.made: list[Record] = []
-        self._given = iter(given)
+        self._given = deque(given)
+
+    def peek(self) -> Written | None:
+        """What was handed in for the next loop nest, if anything."""
+        return self._given[0] if self._given else None
 
     def next_given(self) -> Written | None:
-        """What was handed in for the next loop nest."""
-        return next(self._given, None)
+        """The same; the one after it is the next then."""
+        return self._given.popleft() if self._given else None
 
     def finish(self) -> None:
         """ScheduleError if there were more records than loop nests."""
-        left = next(self._given, None)
+        left = self.peek()
         if left is not None:
             raise ScheduleError(f"there are {len(self.made)} schedules in this kernel; '{left.title}' is one more")
 

@@ -15,6 +15,7 @@ from tracecomp.ir.scalars import call
 from tracecomp.ir.types import int64
 from tracecomp.passes.cost.machine import Machine
 from tracecomp.passes.nests.loop_nest import Nest
+from tracecomp.passes.schedule.nest_schedules import TransposeSchedule
 from tracecomp.passes.schedule.tiling import loops, one_after_another, tiles
 
 BLOCK = 16
@@ -72,34 +73,51 @@ def mirrored(nest: Nest) -> Nest:
     return nest.mapped({v: index(v) * -1 + (v.extent - 1) for v in back}, nest.rows, nest.inner) if back else nest
 
 
-def transposed(nest: Nest, load: Var, store: Var, shared: str, machine: Machine) -> tuple[Stmt, ...]:
-    """Panels of many lines by one or two blocks, one below the other, and then the stripe of panels beside it.
+def transpose_schedule(
+    nest: Nest, load: Var, store: Var, nontemporal: str, threads: str, machine: Machine
+) -> TransposeSchedule:
+    """Panels of many lines by one or two blocks.
 
     So memory is read in long pieces and written in runs. Stores past the caches write two lines that follow each other
-    at a time, unless what they write lies close together anyway. Blocks of what the cache does not hold begin where its
-    lines do, as a line that two blocks share would come twice: those of a power of two drive each other out.
+    at a time, unless what they write lies close together anyway.
     """
-    tuning = machine.tuning
-    reads = [s.value for s in nest.stmts if isinstance(s, Let) and isinstance(s.value, Load)]
+    tuning, reads = machine.tuning, _reads(nest)
     streams = [s for s in nest.stmts if isinstance(s, Store) and s.stream]
     itemsize = max(x.dtype.itemsize for x in reads)
     dense = any(abs(s.offset.coefficient(load) or 0) * itemsize < tuning.dense_bytes for s in streams)
-    ahead = () if dense else tuple(x for x in reads if _unforeseen(x, load, store, machine))
-    lines = next((x for x in ahead if _in_lines(x, load)), None)
+    ahead = () if dense else tuple(x.buffer.name for x in reads if _unforeseen(x, load, store, machine))
     height = max(BLOCK, (2 if streams and ahead else 1) * LINE // itemsize)
-    others = tuple(v for v in nest.rows if v not in (load, store))
+    others = prod(v.extent for v in nest.rows if v not in (load, store))
     width = tuning.stripe_bytes // itemsize
-    if store.extent <= FEW_PLACES and prod(v.extent for v in others) >= tuning.enough_panels:
+    if store.extent <= FEW_PLACES and others >= tuning.enough_panels:
         width = load.extent  # nothing is far apart
-    elif shared != "serial":
-        below = prod(v.extent for v in others) * -(-store.extent // height)
+    elif threads != "serial":
+        below = others * -(-store.extent // height)
         width = min(width, max(load.extent * below // tuning.enough_panels, 4 * BLOCK) // BLOCK * BLOCK)
+    width, height = min(width, load.extent), min(height, store.extent)
+    return TransposeSchedule(load, store, width, height, tuple(dict.fromkeys(ahead)), nontemporal, threads)
+
+
+def transposed(nest: Nest, schedule: TransposeSchedule) -> tuple[Stmt, ...]:
+    """Panels one below the other, and then the stripe of panels beside it.
+
+    Blocks of what the cache does not hold begin where its lines do, as a line that two blocks share would come twice:
+    those of a power of two drive each other out.
+    """
+    load, store = schedule.load, schedule.store
+    ahead = tuple(x for x in _reads(nest) if x.buffer.name in schedule.prefetch and x.offset.coefficient(load) == 1)
+    lines = next((x for x in ahead if _in_lines(x, load)), None)
+    others = tuple(v for v in nest.rows if v not in (load, store))
     parts: list[_Panels] = []
-    for columns, rows in product(pieces(load.extent, width), pieces(store.extent, height)):
+    for columns, rows in product(pieces(load.extent, schedule.width), pieces(store.extent, schedule.height)):
         parts.append(_Panels(nest.stmts, others, load, columns, store, rows, ahead, lines, "e" * len(parts)))
-    if shared == "serial" and not ahead:
+    if schedule.threads == "serial" and not ahead:
         return tuple(s for part in parts for s in part.nested())
-    return one_after_another(shared, [part.numbered() for part in parts])
+    return one_after_another(schedule.threads, [part.numbered() for part in parts])
+
+
+def _reads(nest: Nest) -> list[Load]:
+    return [s.value for s in nest.stmts if isinstance(s, Let) and isinstance(s.value, Load)]
 
 
 def _unforeseen(x: Load, load: Var, store: Var, machine: Machine) -> bool:
