@@ -14,7 +14,7 @@ from tracecomp.ops.fourier.dft_plan import blocks, fast_size, plan, radices
 from tracecomp.passes import build
 from tracecomp.passes.graph.complex_to_real import split_complex
 from tracecomp.passes.graph.host_segments import has_external
-from tracecomp.passes.graph.rewrite import Log
+from tracecomp.passes.steps import Log
 
 Array = np.ndarray[Any, Any]
 SINGLE, DOUBLE = 1.2e-7, 2.3e-16

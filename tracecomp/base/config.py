@@ -43,7 +43,7 @@ class Settings:
         (), "TRACECOMP_SKIP", _names, "Comma-separated names of passes that are not run.", code=True
     )
     stop_after: int | None = _knob(
-        None, "TRACECOMP_STOP_AFTER", int, "Run only this many passes of the pipeline.", code=True
+        None, "TRACECOMP_STOP_AFTER", int, "Run this many steps, and those that are needed.", code=True
     )
     fusion: bool = _knob(True, "TRACECOMP_FUSION", _flag, "Let several nodes share a kernel.", code=True)
     fast_math: bool = _knob(

@@ -21,6 +21,7 @@ from tracecomp.compiled.native_call import call_code, fast_record
 from tracecomp.compiled.replay import Plan
 from tracecomp.eager.modes import modes
 from tracecomp.ir.graph import Graph
+from tracecomp.record.binding import Binding
 from tracecomp.record.capture import record
 from tracecomp.record.describe import describe_recording
 from tracecomp.record.guards.slots import Place
@@ -87,6 +88,7 @@ class Compiled:
         self._follow = False
         self._varying = Varying()
         self._places: dict[tuple[int, str], Place] = {}
+        self._shared: list[Binding] = []
         self._values: Counter[Source | None] = Counter()
         self._lock = Lock()
         self._chain: list[Any] = []
@@ -114,7 +116,7 @@ class Compiled:
                 self._follow = True  # they are as good as certain to differ, and compiling takes longer than recording
                 reason = reason or "the numbers that it reads are followed"
                 continue
-            held, found = (entry.plan or self._plan(entry)).call(leaves)
+            held, found = (entry.plan or self._plan(entry)).call(leaves, (args, kwargs))
             if held == len(recording.predicates):
                 self._fitted(entry, leaves)
                 return found
@@ -189,6 +191,7 @@ class Compiled:
         """Forget all recordings."""
         self.entries = []
         self._places = {}
+        self._shared = []
         self._varying = Varying()
         self._follow = False
         self._unsettled = 0
@@ -252,14 +255,14 @@ class Compiled:
             numbers = self._varying.of_call([e.recording.guards for e in self.entries], args, kwargs)
             result, recording = record(
                 self.fn, args, kwargs, self._name, self.fullgraph, places=places, follow=self._follow,
-                sized=self.dynamic, numbers=numbers,
+                sized=self.dynamic, numbers=numbers, shared=self._shared,
             )  # fmt: skip
             self.recordings += 1
             if isinstance(recording, str):
                 self._to_eager(recording)
             elif self._varying.asked(recording.guards):
                 pass  # the next call with this value is recorded
-            elif recording.unsettled is not None and self._learn_places(recording):
+            elif recording.unsettled is not None and (self._learn_places(recording) or self._learn_shared(recording)):
                 self._relink()
             elif recording.unsettled is not None:
                 self._unsettled += 1
@@ -324,6 +327,14 @@ class Compiled:
         if recording.reads_floats() or any(followed(x) for p in moved for x in p.leaves()):
             self._follow = True
         return bool(moved) and len(self._places) < MAX_PLACES
+
+    def _learn_shared(self, recording: Recording) -> bool:
+        """Take over which inputs share memory: later recordings make one input of it. Whether there was any."""
+        known = {(b.kind, id(b.ref) if b.kind == "state" else b.ref) for b in self._shared}
+        new = [b for b in recording.shared if b.kind in ("argument", "state")]
+        new = [b for b in new if (b.kind, id(b.ref) if b.kind == "state" else b.ref) not in known]
+        self._shared += new
+        return bool(new)
 
     def _still_useful(self, new: Recording) -> list[Entry]:
         """The entries without those that depend on numbers which ``new`` follows."""

@@ -7,7 +7,7 @@ import inspect
 import threading
 from collections.abc import Callable, Generator, Mapping
 from types import TracebackType
-from typing import Any
+from typing import Any, ClassVar
 
 from tracecomp.runtime.threadstate import know_thread
 
@@ -199,12 +199,20 @@ def host(owner: Any, key: str) -> Any:
 
 
 class ModuleChanges:
-    """``epoch`` counts assignments of plain attributes (``training`` too) to modules, and of state to optimizers.
+    """``epoch`` counts assignments of plain attributes (``training`` too) to modules, and of hooks to anything.
 
-    A recording compares the attributes of the modules and optimizers that ran only when the epoch has moved.
+    A recording compares the attributes of the modules that ran, and hooks, only when the epoch has moved.
+    ``global_hooks`` are the tables of hooks of all modules.
     """
 
     epoch: int = 0
+    global_hooks: ClassVar[list[Mapping[int, Any]]] = []
+
+    @staticmethod
+    def note() -> None:
+        """Count a change; those that a recorded program makes are its own."""
+        if modes.recorder is None:
+            ModuleChanges.epoch += 1
 
     @staticmethod
     def ran(module: Any) -> None:

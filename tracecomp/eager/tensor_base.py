@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tracecomp.base.errors import Source, user_source
-from tracecomp.eager.modes import modes
+from tracecomp.eager.modes import ModuleChanges, modes
 from tracecomp.eager.storage import Storage
 from tracecomp.ir.graph import Origin
 from tracecomp.ir.op import Op
@@ -42,6 +42,7 @@ class Handle:
         self.id = next(_hook_ids)
 
     def remove(self) -> None:
+        ModuleChanges.note()
         self._hooks.pop(self.id, None)
 
     def __enter__(self) -> Handle:
@@ -52,6 +53,8 @@ class Handle:
 
 
 def add_hook(hooks: dict[int, Any], fn: Callable[..., Any]) -> Handle:
+    """Put ``fn`` among ``hooks``, which recordings made without it are to find out."""
+    ModuleChanges.note()
     handle = Handle(hooks)
     hooks[handle.id] = fn
     return handle

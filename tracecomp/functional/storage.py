@@ -44,7 +44,7 @@ class TypedStorage:
         return self._array.itemsize
 
     def tolist(self) -> list[Any]:
-        return self._array.tolist()
+        return list(self._array.tolist())
 
     def __getitem__(self, index: Any) -> Any:
         found = self._array[index]
@@ -91,7 +91,7 @@ def untyped_storage(self: Tensor) -> UntypedStorage:
     return UntypedStorage(self)
 
 
-def __array_wrap__(self: Tensor, array: Array, context: Any = None, return_scalar: bool = False) -> Tensor:
+def __array_wrap__(self: Tensor, array: Array, context: object = None, return_scalar: bool = False) -> Tensor:
     """What a numpy function made of ``self``, as a tensor."""
     return wrap(np.asarray(array))
 

@@ -27,18 +27,14 @@ class Look(NamedTuple):
 
 
 class Cell:
-    """What a tensor is worth in one recording. ``stamp``: writes to its root (or, for a view, those it has seen).
+    """What a tensor is worth in one recording. ``stamp``: writes to its root (or, for a view, those it has seen)."""
 
-    Of these, autograd counts ``counted`` on the root's own storage.
-    """
-
-    __slots__ = ("counted", "recorder", "stamp", "value")
+    __slots__ = ("recorder", "stamp", "value")
 
     def __init__(self, recorder: LeadingSizes, value: Value, stamp: int = 0) -> None:
         self.recorder = recorder
         self.value = value
         self.stamp = stamp
-        self.counted = 0
 
 
 class GradSlot:

@@ -43,9 +43,14 @@ Word = int | Held | Place
 
 
 class Code:
-    """The native code of calls, for tensors of class ``tensor``; offsets of fields as in ``CallGuards``."""
+    """The native code of calls, for tensors of class ``tensor``, with a ``storage`` that has a ``memory``.
 
-    def __init__(self, tensor: type, fields: Mapping[str, int], counts: Mapping[str, int]) -> None:
+    Offsets of fields are as in ``CallGuards``.
+    """
+
+    def __init__(
+        self, tensor: type, storage: type, memory: type, fields: Mapping[str, int], counts: Mapping[str, int]
+    ) -> None:
         native.add_functions(ctypes.pythonapi, call_stub.SYMBOLS)
         text = module_text(call_stub.call_text(fields, counts))
         self._library = load([object_cache.object_code(text, native.host_target())])
@@ -53,6 +58,7 @@ class Code:
         found = {
             "none": None, "false": False, "true": True, "zero": 0, "array_type": np.ndarray,
             "tensor_type": tensor, "new_object": object.__new__, "modes_key": MODES_KEY,
+            "storage_type": storage, "memory_type": memory, "int_type": int,
         }  # fmt: skip
         self._held = [found[name] for name in GLOBALS]
         self.objects = np.array([id(x) for x in self._held], np.uintp)

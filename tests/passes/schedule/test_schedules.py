@@ -301,7 +301,7 @@ def test_stacked_operands_are_read_where_they_stand(count: int, axis: int, tmp_p
     with config.override(cache_dir=str(tmp_path / "cache"), dump=str(tmp_path / "dump")):
         found = compiled(stacked, *each)
     assert np.array_equal(found.numpy(), np.stack([x.numpy() for x in each], axis))
-    (loops,) = (tmp_path / "dump" / "stacked").glob("*_loops.txt")
+    (loops,) = (tmp_path / "dump" / "stacked").glob("*_program.ir")
     assert ("select" in loops.read_text()) == (axis == 2)  # places along the last axis are written by turns
 
 

@@ -150,14 +150,8 @@ def test_a_list_that_grows_is_not_lost() -> None:
         return x + len(seen)
 
     c = compiled(step)
-    assert [c(torch.zeros(1)).item() for _ in range(3)] == [1, 2, 3]
-    with pytest.raises(CaptureError, match=r"changes Python values that it reads .*seen changed from "):
-        c(torch.zeros(1))
-    seen.clear()
-    c = compiled(step, fullgraph=False)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        assert [c(torch.zeros(1)).item() for _ in range(6)] == [1, 2, 3, 4, 5, 6]
+    assert [c(torch.zeros(1)).item() for _ in range(6)] == [1, 2, 3, 4, 5, 6]
+    assert seen == [3] * 6
 
 
 def test_module_attributes_and_mode_are_guarded() -> None:
@@ -176,7 +170,7 @@ def test_module_attributes_and_mode_are_guarded() -> None:
     assert c(x).tolist() == [2, 2]
     m.k = 3.0
     assert c(x).tolist() == [3, 3]
-    assert "Scaled.k changed from 2.0 to 3.0" in c.misses
+    assert "attribute of Scaled: k changed from 2.0 to 3.0" in c.misses
     m.unrelated = "text"
     m.eval()
     assert c(x).tolist() == [3, 3]
@@ -332,29 +326,15 @@ def test_state_that_never_settles_is_refused() -> None:
             c(torch.ones(2))
 
 
-def test_the_refusal_of_changing_values_says_where_the_function_stands() -> None:
-    seen: list[list[int]] = []
-
-    def grow(x: Any) -> Any:
-        seen.append([len(seen)])
-        return x + 1
-
-    compiled = torch.compile(grow)
-    with pytest.raises(CaptureError) as caught:
-        for _ in range(6):
-            compiled(torch.ones(2))
-    line = grow.__code__.co_firstlineno
-    assert str(caught.value).endswith(f"(grow stands at {__file__}:{line})")
-
-
-def test_lists_that_grow_are_refused() -> None:
-    for length in (0, 100):
-        losses = [0.0] * length
-        c = compiled(lambda x, losses=losses: losses.append(x.sum().item()))
-        with pytest.raises(CaptureError, match="changes Python values that it reads"):
-            for _ in range(10):
-                c(torch.ones(2))
-        assert len(losses) == length + 4
+@pytest.mark.parametrize("length", [0, 100])
+def test_what_is_appended_is_appended_at_every_call(length: int) -> None:
+    losses = [0.0] * length
+    c = compiled(lambda x, losses=losses: losses.append(x.sum().item()))
+    for n in range(10):
+        c(torch.ones(2) * n)
+    assert losses == [0.0] * length + [2.0 * n for n in range(10)]
+    assert all(type(x) is float for x in losses)
+    assert c.recordings <= 2
 
 
 def test_history_that_crosses_the_border_is_refused() -> None:
@@ -375,7 +355,7 @@ def test_history_that_crosses_the_border_is_refused() -> None:
             c(torch.ones(2))
 
 
-def test_written_memory_that_inputs_share_is_refused() -> None:
+def test_written_memory_that_inputs_share_is_recorded_by_itself() -> None:
     def step(a: Any, b: Any) -> Any:
         a.add_(1)
         return b * 1
@@ -385,11 +365,13 @@ def test_written_memory_that_inputs_share_is_refused() -> None:
     c(torch.zeros(4), torch.zeros(2))
     assert c(torch.zeros(4), x[1:3]).tolist() == [0, 0]
     assert c.recordings == 1
-    for _ in range(3):
-        c(x, x[1:3])
-    assert x.tolist() == [3] * 4
-    with pytest.raises(CaptureError, match="writes memory that is both that of"):
-        c(x, x[1:3])
+    for k in range(5):
+        assert c(x, x[1:3]).tolist() == [k + 1.0] * 2
+    assert x.tolist() == [5] * 4
+    assert c.recordings == 3  # the first one that shares finds out that it does
+    y = torch.zeros(2)
+    assert c(torch.zeros(4), y).tolist() == [0, 0]
+    assert c(x, x[2:4]).tolist() == [6, 6] and c(x, x[2:4]).tolist() == [7, 7]
 
 
 def test_resizing_in_place_is_refused() -> None:
@@ -479,19 +461,6 @@ def test_closure_variables_count_however_the_function_is_reached(way: Callable[.
         assert c(torch.ones(2)).tolist() == [4.0, 4.0]
     write(5.0)
     assert c(torch.ones(2)).tolist() == [10.0, 10.0]
-
-
-def test_lists_that_grow_are_told_by_their_length() -> None:
-    losses: list[float] = []
-
-    def step(x: Any) -> Any:
-        losses.append(x.sum().item())
-        return x
-
-    c = compiled(step)
-    with pytest.raises(CaptureError, match=r"closure variable losses changed from list\(6.0, 6.0, 6.0\) to list\(6.0"):
-        for _ in range(6):
-            c(torch.full((2,), 3.0))
 
 
 def test_flags_that_are_set_before_they_are_read() -> None:

@@ -26,8 +26,9 @@ from tracecomp.passes.cost.winograd import Sizes, speed
 from tracecomp.passes.graph import axis_orders
 from tracecomp.passes.graph.axis_orders import CONVOLUTIONS, Order, channels_last
 from tracecomp.passes.graph.relayout import Placed, convolution, in_order, rebuild
-from tracecomp.passes.graph.rewrite import Log, Rewriter, has_node
+from tracecomp.passes.graph.rewrite import Rewriter, has_node
 from tracecomp.passes.graph.rule_sets import SIMPLIFICATION
+from tracecomp.passes.steps import Log
 
 
 @dataclass(eq=False, slots=True)

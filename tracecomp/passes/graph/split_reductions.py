@@ -16,7 +16,8 @@ from math import prod
 from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.types import Shape
 from tracecomp.passes.graph.reductions import EXACT_REDUCTIONS
-from tracecomp.passes.graph.rewrite import Application, Log, Replacement, Rewriter, Rules, has_node, rewrite
+from tracecomp.passes.graph.rewrite import Application, Replacement, Rewriter, Rules, has_node, rewrite
+from tracecomp.passes.steps import Log
 
 LONG = 16384
 """Reductions over more elements are cut."""

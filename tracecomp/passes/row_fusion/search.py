@@ -22,8 +22,8 @@ from tracecomp.passes.cost.machine import Machine
 from tracecomp.passes.fusion.access import storage
 from tracecomp.passes.fusion.groups import Chain, Group, Partition
 from tracecomp.passes.fusion.members import values_read
+from tracecomp.passes.fusion.signature import signature
 from tracecomp.passes.nests.scalar_exprs import Params
-from tracecomp.passes.program.kernels import shape_of
 from tracecomp.passes.row_fusion.lowering import block_slots
 from tracecomp.passes.row_fusion.row_tiles import Misaligned, RowBlock, Rows, Summed
 
@@ -154,7 +154,7 @@ class _Search:
 
     def _fits(self, grown: _Grown, group: Group) -> bool:
         """Whether ``group`` reads row by row; notes whether it also makes its results so, or sums over rows."""
-        shape, _ = shape_of((*grown.members, group), self.partition, {})
+        shape, _ = signature((*grown.members, group), self.partition, {})
         key = (shape, grown.rows, *(g in grown.ends for g in grown.members))
         if key not in self.tried:
             self.tried[key] = self._tried(grown, group)
@@ -286,7 +286,7 @@ class _Search:
         """
         if height % grown.rows.height == 0 == grown.rows.count % grown.rows.height:
             return True
-        shape, _ = shape_of(tuple(grown.members), self.partition, {})
+        shape, _ = signature(tuple(grown.members), self.partition, {})
         key = (shape, grown.rows, height, *(g in grown.ends for g in grown.members))
         if key not in self.aligned:
             made = [v for g in grown.members if g not in grown.ends for v in self.stored[g]]
