@@ -6,11 +6,12 @@ from dataclasses import replace
 
 from tracecomp.ir.index import Index, Var
 from tracecomp.ir.loops import Buffer, Load, Stmt, Store, expressions
+from tracecomp.ir.pieces import Pieces
 from tracecomp.passes.contraction.operand_copies import copied_order, with_copies
 from tracecomp.passes.contraction.packing import Panels
 from tracecomp.passes.contraction.sliding_windows import written_out
 from tracecomp.passes.contraction.tile_choice import cold, lines_held, once_computed, read_often, tiles_of
-from tracecomp.passes.contraction.tile_schedule import TileSchedule, check
+from tracecomp.passes.contraction.tile_schedule import TILE_FIELDS, TileSchedule, check_blocks, check_tiles
 from tracecomp.passes.cost.machine import Machine
 from tracecomp.passes.cost.parallel import parallel_kind_of_products
 from tracecomp.passes.cost.reference import REFERENCE
@@ -21,22 +22,30 @@ from tracecomp.passes.schedule.records import Chooser, with_fields
 def tile_schedule(nest: BilinearNest, chooser: Chooser) -> TileSchedule:
     """The schedule of a contraction in register tiles: chosen, but for the fields that were handed in."""
     given, machine = chooser.next_given(), chooser.machine
-    variables = {v.name: v for v in (*nest.out, *nest.reduce)}
-    made = with_fields(_completed(nest, tiles_of(nest, machine, given), machine), given, variables)
+    tiles = tiles_of(nest, machine)
+    made = _completed(nest, tiles, machine)
     if given is not None:
-        check(made, _completed(nest, tiles_of(nest, machine), machine), nest, machine.registers)
+        variables = {v.name: v for v in (*nest.out, *nest.reduce)}
+        asked = with_fields(tiles, given, variables, TILE_FIELDS)
+        check_tiles(asked, tiles, nest, machine.registers)
+        whole = _completed(nest, asked, machine, packed_so="pack" in given.fields)
+        asked, chosen = with_fields(whole, given, variables), made
+        check_blocks(asked, chosen, nest)
+        made = asked
     chooser.made.append(made)
     return made
 
 
-def _completed(nest: BilinearNest, tiles: TileSchedule, machine: Machine) -> TileSchedule:
-    """The schedule with what is chosen for its tiles."""
+def _completed(
+    nest: BilinearNest, tiles: TileSchedule, machine: Machine, packed_so: bool = False
+) -> TileSchedule:
+    """The schedule with what is chosen for its tiles; ``packed_so``: how these are packed is not to be chosen."""
     copies = tuple(side for side in ("lhs", "rhs") if _copied(nest, side, tiles, machine))
     sizes = [product_of(copied_order(nest, getattr(nest, side), tiles)) for side in copies]
     kinds = tuple(parallel_kind_of_products(size, machine) for size in sizes)
     tiles = replace(tiles, copies=copies, copy_threads=kinds)
     _, copying = with_copies(nest, tiles)
-    return _Blocks(copying, tiles, machine).schedule()
+    return _Blocks(copying, tiles, machine).schedule(packed_so)
 
 
 # ---- copies of operands
@@ -96,18 +105,16 @@ class _Blocks:
         )
         self.others = [v for v in tiles.beside(nest) if v not in inner]
 
-    def schedule(self) -> TileSchedule:
+    def schedule(self, packed_so: bool) -> TileSchedule:
         """The tiles with blocks for them."""
-        if self.tiles.pack != "no":
+        if self.tiles.pack != "no" and not packed_so:
             self.tiles = replace(self.tiles, pack=self._pack())
         outer, columns = product_of(self.others), self.tiles.columns()
         by_rows = self._by_rows(outer)
         if by_rows:
             rows: tuple[int, ...] = (self._row_blocks(outer),)
         else:
-            blocks = self._row_blocks(outer * sum(c.count for c in columns))
-            least, width = self.tuning.least_width, self.tiles.width
-            rows = tuple(max(1, min(-(-blocks * max(c.length, least) // width), self._most())) for c in columns)
+            rows = self._blocks_of_columns(columns, self._row_blocks(outer * sum(c.count for c in columns)))
         total = outer * sum(
             c.count * some.count for c, n in zip(columns, rows, strict=False) for some in self.tiles.blocks_of_rows(n)
         )
@@ -122,8 +129,11 @@ class _Blocks:
             prefetch=self._epilogue_ahead(),
         )
 
-    def _most(self) -> int:
-        return max(self.tiles.steps, 1)
+    def _blocks_of_columns(self, columns: list[Pieces], blocks: int) -> tuple[int, ...]:
+        """Blocks of rows for each column, of about the same work: fewer of a narrow one, as long as there are rows."""
+        least, width, most = self.tuning.least_width, self.tiles.width, max(self.tiles.steps, 1)
+        wanted = [-(-blocks * max(c.length, least) // width) for c in columns]
+        return tuple(n if n <= most else blocks for n in wanted)
 
     def _block_vars(self, tiles: TileSchedule) -> list[Var]:
         """Of the variables that one operand alone moves with, those that a block has all of: its totals fit a cache."""

@@ -10,7 +10,7 @@ from math import gcd
 
 from tracecomp.ir.index import Var
 from tracecomp.passes.contraction.dot_products import dot_cost, filled
-from tracecomp.passes.contraction.tile_schedule import TILE_FIELDS, TileSchedule
+from tracecomp.passes.contraction.tile_schedule import TileSchedule
 from tracecomp.passes.cost.machine import Machine
 from tracecomp.passes.cost.reference import (
     AS_GOOD,
@@ -28,7 +28,6 @@ from tracecomp.passes.cost.reference import (
 )
 from tracecomp.passes.nests.contraction_nest import BilinearNest, Operand, product_of
 from tracecomp.passes.schedule.k_blocking import KBlocks, k_blocks_of
-from tracecomp.passes.schedule.records import Written, with_fields
 
 
 def sums_in_lanes(nest: BilinearNest) -> bool:
@@ -79,8 +78,8 @@ def _vector(nest: BilinearNest) -> Var:
     return min(near, key=lambda v: abs(nest.store_stride(v) or 0), default=cheap[0])
 
 
-def tiles_of(nest: BilinearNest, machine: Machine, given: Written | None = None) -> TileSchedule:
-    """The tiles for a nest: the first fields of its schedule, of which some may be ``given``.
+def tiles_of(nest: BilinearNest, machine: Machine) -> TileSchedule:
+    """The tiles for a nest: the first fields of its schedule.
 
     Copies hold padding's zeros, which are added, where tiles that read the operand itself may leave the terms out
     (``passes/contraction/sliding_windows.py``). With infinite weights that shows, so which operands of a padded
@@ -89,7 +88,7 @@ def tiles_of(nest: BilinearNest, machine: Machine, given: Written | None = None)
     tiles = _tiles(nest, machine)
     if nest.padded:
         tiles = replace(tiles, pack=_tiles(nest, REFERENCE).pack)
-    return with_fields(tiles, given, {v.name: v for v in (*nest.out, *nest.reduce)}, TILE_FIELDS)
+    return tiles
 
 
 def _tiles(nest: BilinearNest, machine: Machine) -> TileSchedule:

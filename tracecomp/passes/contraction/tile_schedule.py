@@ -27,6 +27,11 @@ TILE_FIELDS = ("vector", "width", "tail", "tile", "height", "unrolled", "window"
 """Fields on which the others depend: these are chosen for the tiles that are wanted."""
 
 
+MOST_RESULTS = 64
+"""Results of a tile for each register at most: four whole registers of results, of which all but one are in memory."""
+PADDING = "which terms of padding are left out decides bits"
+
+
 @dataclass(frozen=True)
 class RowBlocks:
     """Blocks of tiles below each other, in ``steps`` of one tile; ``rest``: the last one has the remaining rows too."""
@@ -114,41 +119,55 @@ class TileSchedule:
         return [v for v in self.beside(nest) if operand.depends(v)] if self.pack != "no" else []
 
 
-def check(schedule: TileSchedule, chosen: TileSchedule, nest: BilinearNest, registers: int) -> None:
-    """ScheduleError if a schedule that was written by hand does not fit a nest, or would change its results.
+def check_tiles(tiles: TileSchedule, chosen: TileSchedule, nest: BilinearNest, registers: int) -> None:
+    """ScheduleError if tiles that were written by hand do not fit a nest, or would change the order of its sums.
 
-    ``chosen`` is what would have been chosen. Every order of the loops over results is right; what is summed keeps its
-    order.
+    ``chosen`` are the tiles that would have been chosen.
     """
-    moving = nest.moving(schedule.vector)
-    in_tile = [schedule.vector, schedule.tile, schedule.unrolled]
-    k_blocks = schedule.k_blocks
+    moving, k_blocks = nest.moving(tiles.vector), tiles.k_blocks
+    in_tile = [v for v in (tiles.vector, tiles.tile, tiles.unrolled) if v is not None]
     summed = (*k_blocks.outer, k_blocks.cut, *k_blocks.inner) if k_blocks else tuple(nest.reduce)
-    rows = schedule.height * (schedule.unrolled.extent if schedule.unrolled else 1)
-    vectors = -(-schedule.width // 64) * rows
-    problems = (
-        (any(v is not None and v not in nest.out for v in in_tile), "vector, tile and unrolled are the result's"),
-        (len({v for v in in_tile if v}) != sum(v is not None for v in in_tile), "a variable stands in the tile twice"),
-        (not 0 < schedule.width <= schedule.vector.extent - schedule.tail, "width is 1 to what there is of vector"),
-        (not 0 < schedule.height <= schedule.rows, "height is 1 to what there is of tile"),
-        (vectors > 4 * registers, f"a tile of {rows} by {schedule.width} is far more than {registers} registers hold"),
+    rows = tiles.height * (tiles.unrolled.extent if tiles.unrolled else 1)
+    one_panel = moving.depends(tiles.vector) and nest.one_sided(tiles.vector)
+    shared = tiles.tile is None or not moving.depends(tiles.tile)
+    _refuse(
+        (not set(in_tile) <= set(nest.out), "vector, tile and unrolled are the result's"),
+        (len(set(in_tile)) != len(in_tile), "a variable stands in the tile twice"),
+        (not 0 < tiles.width <= tiles.vector.extent - tiles.tail, "width is 1 to what there is of vector"),
+        (not 0 < tiles.height <= tiles.rows, "height is 1 to what there is of tile"),
+        (rows * tiles.width > MOST_RESULTS * registers, f"{rows} by {tiles.width} is far more than registers hold"),
         (summed != tuple(nest.reduce), f"k_blocks has to name {' '.join(v.name for v in nest.reduce)} in this order"),
-        (schedule.window != chosen.window and schedule.window != (), "window can be left out, not chosen"),
-        (
-            schedule.pack != "no" and (schedule.tile is not None and moving.depends(schedule.tile)),
-            "rows of a tile that read panels of their own cannot share a packed one",
-        ),
-        (schedule.pack != "no" and not (moving.depends(schedule.vector) and nest.one_sided(schedule.vector)), "pack"),
-        (len(schedule.row_blocks) != (1 if schedule.by_rows else len(schedule.columns())), "row_blocks: one a column"),
-        (any(not 0 < n <= max(schedule.steps, 1) for n in schedule.row_blocks), "a block has one step of rows or more"),
-        (not set(schedule.split_vars) <= set(schedule.block_vars), "split_vars are some of block_vars"),
-        (not set(schedule.block_vars) <= set(schedule.beside(nest)), "block_vars are variables beside the tile's"),
-        (schedule.pack == "block" and schedule.pack != chosen.pack and bool(nest.outside), "a panel for each block"),
-        (
-            nest.padded and (schedule.written_out, schedule.pack == "no") != (chosen.written_out, chosen.pack == "no"),
-            "which terms of padding are left out decides bits",
-        ),
+        (tiles.window not in ((), chosen.window), "window can be left out, not chosen"),
+        (bool(tiles.window) and tiles.tile != chosen.tile, "window belongs to the tile that was chosen"),
+        (tiles.pack != "no" and not (one_panel and shared), "there is no panel that all rows of a tile share"),
+        (nest.padded and (tiles.pack == "no") != (chosen.pack == "no"), PADDING),
     )
+
+
+def check_blocks(schedule: TileSchedule, chosen: TileSchedule, nest: BilinearNest) -> None:
+    """The same for the rest of the schedule."""
+    parts, steps = len(schedule.columns()), max(schedule.steps, 1)
+    beside = set(schedule.beside(nest))
+    by_block = schedule.pack == "block"
+    moved = schedule.moved(nest, nest.moving(schedule.vector))
+    others = [v for v in schedule.beside(nest) if v not in schedule.block_vars]
+    _refuse(
+        (len(schedule.row_blocks) != (1 if schedule.by_rows else parts), "row_blocks: one a column of tiles"),
+        (any(not 0 < n <= steps for n in schedule.row_blocks), "row_blocks: every block has a step of rows or more"),
+        (len(schedule.pack_threads) != (parts if schedule.pack == "once" else 0), "pack_threads: one a column"),
+        (len(schedule.copy_threads) != len(schedule.copies), "copy_threads: one a copy"),
+        (schedule.copies != chosen.copies and nest.padded, PADDING),
+        (schedule.written_out != chosen.written_out and nest.padded, PADDING),
+        (schedule.written_out and schedule.tile is None, "written_out needs rows"),
+        (not set(schedule.split_vars) <= set(schedule.block_vars), "split_vars are some of block_vars"),
+        (not set(schedule.block_vars) <= beside, "block_vars are variables beside the tile's"),
+        (bool(schedule.block_vars) and schedule.k_blocks is None, "block_vars: the totals of k_blocks are theirs"),
+        (by_block and (bool(nest.outside) or moved != others), "blocks read panels of others: pack once"),
+        (schedule.by_rows and (by_block or schedule.k_blocks is not None), "by_rows: blocks have no panel, no totals"),
+    )
+
+
+def _refuse(*problems: tuple[bool, str]) -> None:
     for wrong, why in problems:
         if wrong:
             raise ScheduleError(f"{TileSchedule.TITLE}: {why}")

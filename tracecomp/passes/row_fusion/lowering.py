@@ -10,7 +10,6 @@ from tracecomp.ir.index import Index, Var, index
 from tracecomp.ir.loop_copy import Copier
 from tracecomp.ir.loops import SHARED, Buffer, Local, Loop, Stmt, children, walk, with_children
 from tracecomp.passes.contraction.contractions import schedule_parts
-from tracecomp.passes.cost.machine import Machine
 from tracecomp.passes.cost.work import shared_where_it_pays
 from tracecomp.passes.fusion.groups import Chain, Group, Partition
 from tracecomp.passes.fusion.members import values_read
@@ -22,10 +21,10 @@ from tracecomp.passes.schedule.elementwise import schedule_nest
 from tracecomp.passes.schedule.records import Chooser
 
 
-def chain_body(chain: Chain, partition: Partition, params: Params, machine: Machine) -> tuple[Stmt, ...]:
+def chain_body(chain: Chain, partition: Partition, params: Params, chooser: Chooser) -> tuple[Stmt, ...]:
     """The statements of a chain's kernel: what is packed once, then the blocks, of which the last may be lower."""
     outer = Var("outer", chain.outer)
-    lowering = _Lowering(chain, partition, params, machine)
+    lowering = _Lowering(chain, partition, params, chooser)
     cut = Rows(outer, chain.count, Index(), chain.count).cut(chain.height)
     blocks = [(Var("part", chain.count // chain.height if n == 0 else 1), lowering.block(r)) for n, r in enumerate(cut)]
     if lowering.finish:
@@ -34,7 +33,7 @@ def chain_body(chain: Chain, partition: Partition, params: Params, machine: Mach
         loops: tuple[Stmt, ...] = (Loop("parallel", outer, within),)
     else:
         loops = tuple(_numbered(outer, part, (*lowering.locals, *block)) for part, block in blocks)
-    return (*lowering.packing, *shared_where_it_pays(loops, machine))
+    return (*lowering.packing, *shared_where_it_pays(loops, chooser.machine))
 
 
 def block_slots(groups: tuple[Group, ...], inside: Iterable[Value], partition: Partition) -> dict[Value, int]:
@@ -67,7 +66,7 @@ class _Lowering:
     chain: Chain
     partition: Partition
     params: Params
-    machine: Machine
+    chooser: Chooser
     packing: list[Stmt] = field(default_factory=list)
     locals: list[Stmt] = field(default_factory=list)
     start: list[Stmt] = field(default_factory=list)
@@ -106,9 +105,9 @@ class _Lowering:
         """The loops of a nest, with names of their own."""
         packing: tuple[Stmt, ...] = ()
         if isinstance(nest, BilinearNest):
-            packing, body = schedule_parts(tidied(nest), Chooser(self.machine))
+            packing, body = schedule_parts(tidied(nest), self.chooser)
         else:
-            body = schedule_nest(nest, Chooser(self.machine))
+            body = schedule_nest(nest, self.chooser)
         self.copies += 1
         suffix = f"_{self.copies}"
         own = {s.buffer for s in walk((*packing, *body)) if isinstance(s, Local)}

@@ -23,6 +23,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from tracecomp.base.errors import TracecompError
 from tracecomp.ir.index import Var
+from tracecomp.ir.program import Kernel
 from tracecomp.passes.cost.machine import Machine
 
 NONE = "-"
@@ -52,6 +53,10 @@ class Written:
 
     title: str
     fields: Mapping[str, str]
+
+
+Given = Mapping[Kernel, Sequence[Written]]
+"""Schedules that were handed in, by the kernel without its name, as it is when everything is chosen."""
 
 
 class Chooser:
