@@ -679,6 +679,7 @@ from tracecomp.amp import is_autocast_enabled as is_autocast_enabled
 from tracecomp import jit as jit
 from tracecomp import linalg as linalg
 from tracecomp.serialization import load as load
+from tracecomp.compiled.program_files.load import load_program as load_program
 from tracecomp import masked as masked
 from tracecomp import multiprocessing as multiprocessing
 from tracecomp import nn as nn

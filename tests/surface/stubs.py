@@ -45,8 +45,6 @@ def origins(module: str) -> dict[str, tuple[str, str]]:
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
             found[node.name] = (module, node.name)
-        elif isinstance(node, ast.Assign):
-            found |= {t.id: (module, t.id) for t in node.targets if isinstance(t, ast.Name)}
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             found[node.target.id] = (module, node.target.id)
     return found
@@ -126,7 +124,7 @@ class Stub:
             yield self._parameter(p, module)
 
     def _parameter(self, p: inspect.Parameter, module: str) -> str:
-        mark = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
+        mark = "*" if p.kind is p.VAR_POSITIONAL else "**" if p.kind is p.VAR_KEYWORD else ""
         text = mark + p.name
         if p.annotation is not p.empty:
             text += f": {self.annotation(p.annotation, module)}"
@@ -289,7 +287,7 @@ def package() -> Stub:
         if name not in own:
             there = NAMESPACES["torch"][name].__name__ if nn.get(name) == aten.__name__ else name
             stub.body.append(f"from {nn.get(name, 'tracecomp.functional.names')} import {there} as {name}")
-    for name, where in sorted(tracecomp._LATER.items()):
+    for name, where in sorted(vars(tracecomp)["_LATER"].items()):
         head, _, last = where.rpartition(".")
         module = ".".join(filter(None, ("tracecomp", head))) if last == name else f"tracecomp.{where}"
         stub.body.append(f"from {module} import {name} as {name}")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from tracecomp.autograd.engine import Target, run_backward
 from tracecomp.eager.tensor import Tensor, create, gradient_edge
 from tracecomp.functional.publish import publish
 from tracecomp.ir.op import OPS
 
-Tensors = Tensor | Sequence[Tensor]
+Tensors: TypeAlias = Tensor | Sequence[Tensor]
 
 
 def backward(

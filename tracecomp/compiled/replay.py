@@ -13,6 +13,7 @@ import numpy as np
 
 from tracecomp.compiled.autograd import CompiledNode, Kept, differentiable
 from tracecomp.compiled.backends import Backend, Make
+from tracecomp.compiled.inputs import aliases_of, frozen_inputs
 from tracecomp.compiled.kernel_profile import Profile, profile_backend
 from tracecomp.compiled.results import Builder
 from tracecomp.eager.aliasing import check_places
@@ -50,16 +51,14 @@ class Plan:
         self._array_arguments = recording.guards.takes_arrays
         self._states = [b.ref for b in inputs if b.kind == "state"]
         self._others = [reader(b) for b in inputs if b.kind in ("memory", "place", "grad", "host", "size", "number")]
-        position = {id(b): i for i, b in enumerate(inputs)}
-        pairs = [(out, position.get(id(b))) for b, out in recording.updates]
-        self._aliases = [] if recording.predicates else [(out, i) for out, i in pairs if i is not None]
+        self._aliases = [*aliases_of(recording).items()]
         in_place = {out for out, _ in self._aliases}
         self.types = [(o.value.shape, o.value.dtype.numpy) for o in graph.outputs]
         self.kept = kept_outputs(self.types)
         self._fresh = [(n, self._maker(n)) for n in range(len(self.types)) if n not in in_place]
         self.reusable = self._reusable_grads()
         self._lone = _lone_result(recording)
-        self.forward: Backend = self._make(graph, dict(self._aliases), threads, _steady(recording))
+        self.forward: Backend = self._make(graph, dict(self._aliases), threads, frozen_inputs(recording))
         self.lasting: list[Tensor] = [inputs[n].ref for n in self.forward.lasting]
         self._backward: Backend | None = None
         self._compile = compile
@@ -134,7 +133,7 @@ class Plan:
             if recording.predicates:
                 return -1, error
             raise
-        for k, (out, seen, _) in enumerate(recording.predicates):
+        for k, (out, seen, *_) in enumerate(recording.predicates):
             now = outputs[out].tolist()
             if not same_value(now, seen):
                 return k, now
@@ -240,18 +239,6 @@ class Plan:
         for effect, args in effects:
             effect.repeat(given, args)
         return results
-
-
-def _steady(recording: Recording) -> frozenset[int]:
-    """The numbers of inputs that are likely to be the same in the next call: state, where nothing is trained."""
-    if recording.split is not None or recording.grads:
-        return frozenset()
-    states = [b.ref for b, _ in recording.writes if b.kind == "state"]
-    written = {id(t._shared_storage().memory) for t in states}
-    return frozenset(
-        n for n, b in enumerate(recording.inputs)
-        if b.kind == "state" and id(b.ref._shared_storage().memory) not in written
-    )  # fmt: skip
 
 
 def _lone_result(recording: Recording) -> int | None:

@@ -7,7 +7,7 @@ import inspect
 import threading
 from collections.abc import Callable, Generator, Mapping
 from types import TracebackType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self, TypeVar, cast, overload
 
 from tracecomp.runtime.threadstate import know_thread
 
@@ -30,6 +30,9 @@ class Modes(threading.local):
 modes = Modes()
 
 
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
 class _ContextDecorator:
     """A context manager that also decorates functions and generators: ``@no_grad()``, ``@no_grad``."""
 
@@ -44,16 +47,16 @@ class _ContextDecorator:
     def _fresh(self) -> _ContextDecorator:
         return type(self)()
 
-    def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+    def __call__(self, fn: Function) -> Function:
         if inspect.isgeneratorfunction(fn):
-            return self._around_generator(fn)
+            return cast("Function", self._around_generator(fn))
 
         @functools.wraps(fn)
         def run(*args: Any, **kwargs: Any) -> Any:
             with self._fresh():
                 return fn(*args, **kwargs)
 
-        return run
+        return cast("Function", run)
 
     def _around_generator(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(fn)
@@ -76,6 +79,10 @@ class _GradMode(_ContextDecorator):
 
     mode: bool
 
+    @overload
+    def __new__(cls, fn: None = None) -> Self: ...
+    @overload
+    def __new__(cls, fn: Function) -> Function: ...  # type: ignore[misc]
     def __new__(cls, fn: Callable[..., Any] | None = None) -> Any:
         self = object.__new__(cls)
         return self if fn is None else self(fn)
@@ -126,7 +133,7 @@ class set_grad_enabled(_ContextDecorator):
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         modes.grad = self._before
 
-    def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+    def __call__(self, fn: Function) -> Function:
         modes.grad = self._before
         return super().__call__(fn)
 
@@ -137,6 +144,10 @@ class set_grad_enabled(_ContextDecorator):
 class inference_mode(_ContextDecorator):
     """Like ``no_grad``, and tensors made inside can never take part in gradient recording."""
 
+    @overload
+    def __new__(cls, mode: bool = True) -> Self: ...
+    @overload
+    def __new__(cls, mode: Function) -> Function: ...  # type: ignore[misc]
     def __new__(cls, mode: bool | Callable[..., Any] = True) -> Any:
         self = object.__new__(cls)
         if callable(mode):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -21,9 +21,9 @@ from tracecomp.ir.op import Op
 from tracecomp.ir.types import DType
 
 Array = np.ndarray[Any, Any]
-Edge = tuple["Node", int] | None
-View = tuple[Op, dict[str, Any]]
-Grads = Sequence["TensorBase | None"]
+Edge: TypeAlias = tuple["Node", int] | None
+View: TypeAlias = tuple[Op, dict[str, Any]]
+Grads: TypeAlias = Sequence["TensorBase | None"]
 
 _numbers = itertools.count()
 _hook_ids = itertools.count()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from tracecomp.eager.tensor_base import owner
 from tracecomp.functional.publish import publish
 from tracecomp.ir.types import DType
 
-Array = np.ndarray[Any, Any]
+Array: TypeAlias = np.ndarray[Any, Any]
 
 
 def _memory(x: Tensor) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typing
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from tracecomp.ops.parts import each
 from tracecomp.ops.prim import prim
 from tracecomp.ops.view import SAMPLE_DTYPES, slice_shape
 
-Ints = tuple[int, ...]
+Ints: TypeAlias = tuple[int, ...]
 
 
 def spread_size(n: int, interior: int) -> int:

@@ -82,7 +82,8 @@ class Finish:
         grads = self._grads()
         predicates: list[SeenValue] = []
         for p in self.recorder.predicates:
-            predicates.append(SeenValue(self._add(p.value, f"p{len(predicates)}", "predicate"), p.seen, p.source))
+            number = self._add(p.value, f"p{len(predicates)}", "predicate")
+            predicates.append(SeenValue(number, p.seen, p.source, p.line))
         split_at = self._derive(roots) if roots else None
         kept_tensors = [*tensors, *[n.tensor for n in self.recorder.numbers]]
         kept_tensors += [g for slot in self.recorder.grads.values() if (g := slot.tensor._grad) is not None]

@@ -61,7 +61,8 @@ _FIELDS = ("__code__", "__defaults__", "__kwdefaults__")
 class Observer:
     """While active, notes in ``reads`` what the program's functions read, and as effects what they change."""
 
-    def __init__(self, recorder: Recorder, reads: Reads) -> None:
+    def __init__(self, recorder: Recorder, reads: Reads, root: CodeType | None) -> None:
+        self._root = root
         self.recorder = recorder
         self.reads = reads
         self.known: dict[int, Read] = {}  # objects that were there before the call, by identity
@@ -84,12 +85,14 @@ class Observer:
         self.made.clear()  # which may hold tensors of the call
         self._functions.clear()
         self._alive.clear()
+        self.recorder.running = None
 
     # ---- functions
 
     def start(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Make what is compiled known before it is called, and what it is given."""
         given = Read(None, None, (args, kwargs), "arguments")
+        given.is_given = True
         self.reads.given = given
         for i, value in enumerate(args):
             self._give(given.child(Element(0), args, "arguments").child(Element(i), value, f"argument [{i}]"))
@@ -108,11 +111,16 @@ class Observer:
             self.known[id(value)] = read
             for step, item in _parts(value):
                 self._give(read.child(step, item, item_of(read, step.key)))
-        elif not isinstance(value, (Tensor, np.ndarray, *PLAIN)):
+        elif isinstance(value, np.ndarray):
+            read.is_given = True
+            self.known[id(value)] = read
+        elif not isinstance(value, (Tensor, *PLAIN)):
             self.reach(value, self.reads.root(value, f"attribute of {type(value).__name__}:"))
 
     def _called(self, frame: FrameType, event: str, arg: Any) -> Any:
         code = frame.f_code
+        if code is self._root and self.recorder.running is None:
+            self.recorder.running = frame
         before = self._before(frame, event, arg) if self._before is not None else None
         found = self._handlers.get(id(code))
         if found is None:
@@ -201,7 +209,7 @@ class Observer:
             return
         if (id(owner.value), step.same()) in self.written:
             return
-        self.reach(value, owner.child(step, value, where))
+        self.reach(value, owner.child(step, value, where, self.recorder.line()))
 
     def reach(self, value: Any, read: Read) -> None:
         """Know an object that was there before the call, found by ``read``."""
@@ -326,6 +334,8 @@ class Observer:
         read = self.known.get(id(value))
         if read is None or not isinstance(value, CONTAINERS):
             return
+        if read.is_given and isinstance(value, np.ndarray):
+            self.reads.array_lines.add(self.recorder.line())
         before = self.changed.get(id(value), MISSING)
         self.step(read, All(), everything(value) if before is MISSING else before, read.where)
         if read.is_given or isinstance(value, np.ndarray | set | frozenset):

@@ -12,6 +12,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
+from types import FrameType
 from typing import Any, cast
 
 import numpy as np
@@ -59,6 +60,8 @@ class Recorder(LeadingSizes):
         self.host_values: dict[tuple[int, str], float] = {}
         self.effects: list[Effect] = []
         self.leaves: Sequence[Any] = ()
+        self.running: FrameType | None = None  # of the function that is compiled
+        self.blamed: set[int] = set()  # its lines that cannot be recorded
         self.quiet = False  # what asks for values now does so only to print them, which every call repeats
         self.stepped: set[int] = set()
         self.watched: dict[tuple[int, str], tuple[Any, str]] = {}
@@ -67,7 +70,7 @@ class Recorder(LeadingSizes):
         self.optimizers: dict[int, Any] = {}
         self.names: dict[int, str] = {}
         self.on_module: Callable[[Any], None] = lambda module: None
-        self.made: list[tuple[weakref.ref[Tensor], Source | None]] = []
+        self.made: list[tuple[weakref.ref[Tensor], Source | None, int]] = []
         self.writes: dict[int, tuple[Tensor, int]] = {}
         self.requires_grad: dict[int, bool] = {}
         self.flags: dict[int, tuple[Tensor, bool]] = {}
@@ -129,7 +132,7 @@ class Recorder(LeadingSizes):
         """Note that Python saw the value of ``t``: nested lists, or its one element."""
         if t._data.ndim and not isinstance(seen, list):
             t = t.detach().reshape(())
-        self.predicates.append(Predicate(self.value(t), seen, user_source()))
+        self.predicates.append(Predicate(self.value(t), seen, user_source(), self.line()))
 
     def item(self, t: Tensor, value: Any) -> Any:
         """``value``, which Python gets of ``t``: followed in the graph, or else observed."""
@@ -165,9 +168,18 @@ class Recorder(LeadingSizes):
     def refuse(self, message: str) -> None:
         """CaptureError; or, when not ``strict``, the rest of the call runs without being recorded."""
         self.stopped = message
+        self.blame(self.line())
         if self.strict:
             raise CaptureError(message)
         modes.recorder = None
+
+    def line(self) -> int:
+        """The line of the compiled function that runs, or 0."""
+        return 0 if self.running is None else self.running.f_lineno or 0
+
+    def blame(self, line: int) -> None:
+        """Note a line because of which there is no recording."""
+        self.blamed |= {line} - {0}
 
     def refuse_here(self, what: str) -> None:
         """Refuse something that the program does at the line that runs."""
@@ -179,6 +191,7 @@ class Recorder(LeadingSizes):
         self.backward_of = None if made is None else Origin(made.source, (*made.scope, "backward"))
         if node.number < self.started and self.foreign is None:
             self.foreign = str(user_source() or "a line of the library")
+            self.blame(self.line())
 
     def get_grad(self, t: Tensor) -> Tensor | None:
         if self.is_made(t):
@@ -358,7 +371,7 @@ class Recorder(LeadingSizes):
         self.cells.clear()
         self.outside.clear()
         self.sized_nodes.clear()
-        for ref, _ in self.made:
+        for ref, *_ in self.made:
             t = ref()
             if t is not None:
                 t._value = t._look = None
@@ -414,7 +427,7 @@ class Recorder(LeadingSizes):
     def _made(self, t: Tensor, value: Value, look: Look | None, source: Source | None) -> None:
         """Note what ``t`` is worth, which was made at ``source``, and what it looks at."""
         t._value, t._look = Cell(self, value, 0 if look is None else self._stamp(look.root)), look
-        self.made.append((weakref.ref(t), source))
+        self.made.append((weakref.ref(t), source, self.line()))
 
     def _stamp(self, root: Tensor) -> int:
         cell = self._cell(root)

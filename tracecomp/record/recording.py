@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -39,11 +39,15 @@ class Repeated:
 
 
 class SeenValue(NamedTuple):
-    """A value that steered Python: output ``number`` of the graph must be ``seen``, which ``source`` asked for."""
+    """A value that steered Python: output ``number`` of the graph must be ``seen``, which ``source`` asked for.
+
+    ``line`` is the line of the compiled function that ran.
+    """
 
     number: int
     seen: Any
     source: Source | None
+    line: int
 
 
 class Rebased(NamedTuple):
@@ -88,15 +92,16 @@ class Recording:
     effects: list[Repeated]
     sizes: Sizes | None
     unsettled: str | None = None
+    blamed: Set[int] = frozenset()
     shared: Sequence[Binding] = ()
     calls: int = 0
 
     def observed_at(self) -> set[Source | None]:
         """The lines whose numbers the recording depends on."""
-        return {source for _, seen, source in self.predicates if followed(seen)}
+        return {p.source for p in self.predicates if followed(p.seen)}
 
     def reads_floats(self) -> bool:
-        return any(type(seen) is float for _, seen, _ in self.predicates)
+        return any(type(p.seen) is float for p in self.predicates)
 
     def allows(self, known: dict[int, Any]) -> bool:
         """Whether this can be the path of a call whose first predicates are ``known``."""

@@ -52,9 +52,10 @@ class GradSlot:
 class Predicate:
     """A value that steered Python: ``bool(t)``, ``t.item()``."""
 
-    __slots__ = ("seen", "source", "value")
+    __slots__ = ("line", "seen", "source", "value")
 
-    def __init__(self, value: Value, seen: Any, source: Source | None) -> None:
+    def __init__(self, value: Value, seen: Any, source: Source | None, line: int) -> None:
         self.value = value
         self.seen = seen
         self.source = source
+        self.line = line

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from tracecomp.eager.modes import scope
 from tracecomp.eager.tensor import Tensor
@@ -18,7 +18,7 @@ from tracecomp.nn.functional.conv import batched, ntuple
 from tracecomp.nn.functional.pooling import avg_pool, divisor, lowest, max_pool, pick_max
 
 Ints = tuple[int, ...]
-Target = int | Sequence[int | None] | None
+Target: TypeAlias = int | Sequence[int | None] | None
 
 
 def _target(output_size: Target, length: Ints) -> Ints:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from tracecomp.eager.modes import scope
 from tracecomp.eager.tensor import Tensor
@@ -14,7 +14,7 @@ from tracecomp.functional.primitives import prim
 from tracecomp.functional.publish import function
 from tracecomp.nn.functional.padding import constant_pad
 
-Size = int | Sequence[int]
+Size: TypeAlias = int | Sequence[int]
 
 
 def ntuple(value: Any, n: int, name: str = "size") -> tuple[int, ...]:

@@ -179,6 +179,13 @@ class Guards:
                 return found
         return None
 
+    def lines(self, leaves: Sequence[Any]) -> Set[int]:
+        """The lines of the compiled function that read what does not fit."""
+        if self.reads.check(leaves) is not None:
+            return self.reads.missed
+        arrays = [g for g in self.arguments if isinstance(g, ArrayGuard) and g.leaf < len(leaves)]
+        return {line for g in arrays if g.check(leaves) is not None for line in self.reads.array_lines}
+
     def explain(self) -> str:
         """What must be as it is, one guard a line."""
         return "\n".join(f"    {guard.explain()}" for guard in self.list)

@@ -189,24 +189,25 @@ class Read:
     numbers may become a place, which needs to know.
     """
 
-    __slots__ = ("children", "frozen", "is_given", "kind", "owner", "seen", "step", "value", "where")
+    __slots__ = ("children", "frozen", "is_given", "kind", "line", "owner", "seen", "step", "value", "where")
 
-    def __init__(self, owner: Read | None, step: Step | None, value: Any, where: str) -> None:
+    def __init__(self, owner: Read | None, step: Step | None, value: Any, where: str, line: int = 0) -> None:
         self.owner = owner
         self.step = step
         self.value = value
         self.where = where
         self.is_given = False
+        self.line = line
         self.children: dict[tuple[type, Any], Read] = {}
         self.kind, self.seen = expected(value)
         self.frozen = freeze(value) if self.kind is type and isinstance(value, list | dict | tuple) else MISSING
 
-    def child(self, step: Step, value: Any, where: str) -> Read:
-        """The read one ``step`` from here, made when it is new."""
+    def child(self, step: Step, value: Any, where: str, line: int = 0) -> Read:
+        """The read one ``step`` from here, made when it is new; ``line`` is the compiled function's."""
         key = step.same()
         found = self.children.get(key)
         if found is None:
-            found = self.children[key] = Read(self, step, value, where)
+            found = self.children[key] = Read(self, step, value, where, line)
         return found
 
     def pin(self) -> None:
@@ -228,6 +229,15 @@ class Read:
             if found is not None:
                 return found
         return None
+
+    def missed(self, owner: Any) -> Iterator[int]:
+        """The lines that read what does not fit any more."""
+        now = self.fetch(owner)
+        if self.step is not None and not self.fits(now):
+            yield self.line
+        else:
+            for child in self.children.values():
+                yield from child.missed(now)
 
     def difference(self, now: Any) -> str:
         """In words, what ``now`` is instead of what was seen."""
@@ -292,6 +302,7 @@ class Reads:
         self.given = Read(None, None, ((), {}), "arguments")
         self.classes: dict[int, Read] = {}
         self.tensors: dict[int, Tensor] = {}
+        self.array_lines: set[int] = set()  # that look at the contents of arrays among the arguments
         self._roots: dict[int, Read] = {}
 
     def root(self, value: Any, where: str) -> Read:
@@ -308,6 +319,11 @@ class Reads:
                 if found is not None:
                     return found
         return None
+
+    @property
+    def missed(self) -> Set[int]:
+        """The lines of the compiled function that read what does not fit any more."""
+        return {line for root in self._roots.values() for line in root.missed(None)}
 
     def explain(self) -> str:
         names = [r.where for root in self._roots.values() for r in root.walk() if r.step is not None]

@@ -106,7 +106,7 @@ def _check_alike(first: Recording, second: Recording) -> None:
         ([(_bound(b), n) for b, n in first.writes], [(_bound(b), n) for b, n in second.writes]),
         ([(_bound(b), _shown(n)) for b, n in first.grads], [(_bound(b), _shown(n)) for b, n in second.grads]),
         ([(_bound(b), n) for b, n in first.requires_grad], [(_bound(b), n) for b, n in second.requires_grad]),
-        ([(n, seen) for n, seen, _ in first.predicates], [(n, seen) for n, seen, _ in second.predicates]),
+        ([(p.number, p.seen) for p in first.predicates], [(p.number, p.seen) for p in second.predicates]),
         ([(r.place, list(map(_shown, r.results))) for r in first.rebound],
          [(r.place, list(map(_shown, r.results))) for r in second.rebound]),
     ]  # fmt: skip
