@@ -1,4 +1,4 @@
-"""Contractions and convolutions as register tiles, by a schedule: packing, blocks for threads, tiles.
+"""Contractions and convolutions as register tiles, by a schedule: packing, loop tiling for threads, tiles, prefetches.
 
 One micro-kernel serves all: a tile of one output variable (unrolled) by SIMD lanes of another, with the sum over all
 summed variables in order inside, one FMA per term. What is chosen stands in the schedule
