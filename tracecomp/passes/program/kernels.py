@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Set
 from dataclasses import replace
 from typing import Any
 
@@ -16,12 +16,13 @@ from tracecomp.passes.cost.machine import Machine
 from tracecomp.passes.cost.work import shared_where_it_pays
 from tracecomp.passes.fusion.access import storage
 from tracecomp.passes.fusion.groups import Chain, Group, Partition
-from tracecomp.passes.fusion.members import with_inlined
 from tracecomp.passes.fusion.signature import signature
-from tracecomp.passes.nests.contraction_nest import BilinearNest, labelled_bilinear, tidied, without_ones
-from tracecomp.passes.nests.loop_nest import Nest, build_nest
+from tracecomp.passes.nests.contraction_nest import BilinearNest, tidied, without_ones
+from tracecomp.passes.nests.loop_nest import Nest
 from tracecomp.passes.nests.scalar_exprs import Params
+from tracecomp.passes.nests.store import Nests, on
 from tracecomp.passes.program.frame import Task
+from tracecomp.passes.program.output_buffers import OutputBuffers
 from tracecomp.passes.row_fusion.lowering import chain_body
 from tracecomp.passes.schedule.elementwise import schedule_nest
 from tracecomp.passes.schedule.records import Chooser, Given, print_record
@@ -33,13 +34,14 @@ class GroupLowerer:
     """Lowers groups and chains; those that differ only in which values they work on share one kernel."""
 
     def __init__(
-        self, partition: Partition, same: Mapping[Value, Value], machine: Machine, large: Set[Value],
-        steady: Set[Value], given: Given,
+        self, partition: Partition, nests: Nests, outputs: OutputBuffers, machine: Machine, frozen: Set[Value],
+        given: Given,
     ) -> None:  # fmt: skip
         self.partition = partition
-        self.same = same
-        self.large = large
-        self.steady = steady
+        self.nests = nests
+        self.same = outputs.same
+        self.large = outputs.large
+        self.frozen = frozen
         self.machine = machine
         self.given = given
         self.known: dict[Any, tuple[Kernel, list[int]]] = {}
@@ -48,7 +50,7 @@ class GroupLowerer:
         groups = unit.groups if isinstance(unit, Chain) else (unit,)
         shape, values = signature(groups, self.partition, self.same)
         blocks = _blocks(unit, values) if isinstance(unit, Chain) else None
-        marks = (tuple(n for n, v in enumerate(values) if v in chosen) for chosen in (self.large, self.steady))
+        marks = (tuple(n for n, v in enumerate(values) if v in chosen) for chosen in (self.large, self.frozen))
         key = (shape, blocks, *marks)
         if key not in self.known:
             task = self._lower(unit)
@@ -69,30 +71,28 @@ class GroupLowerer:
         return task
 
     def _scheduled(self, unit: Group | Chain, chooser: Chooser) -> Task:
-        params = Params(self.partition.opaque, self.same, self.large, self.steady, self.partition.placed)
+        params = Params(self.partition.opaque, self.same, self.large, self.frozen, self.partition.placed)
         if isinstance(unit, Group):
-            return lower_group(unit, self.partition, params, chooser)
-        body = chain_body(unit, self.partition, params, chooser)
+            return self._lower_group(unit, params, chooser)
+        body = chain_body(unit, self.partition, self.nests, params, chooser)
         for value in unit.inside:
             params.drop(value)
         nodes = tuple(n for g in unit.groups for n in g.nodes)
         return _task(_kernel_name(nodes), body, params, nodes, chooser)
 
+    def _lower_group(self, group: Group, params: Params, chooser: Chooser) -> Task:
+        """The kernel of one group."""
+        if group.kind == "imperative":
+            body = _imperative(group.nodes[0], params, chooser.machine)
+        elif group.kind == "bilinear":
+            body = _bilinear(on(self.nests.contraction(group, self.partition), params), chooser)
+        else:
+            body = schedule_nest(on(self.nests.loops(group, self.partition), params), chooser)
+        return _task(_kernel_name(group.nodes), body, params, tuple(group.nodes), chooser)
+
 
 def _blocks(chain: Chain, values: list[Value]) -> tuple[Any, ...]:
     return (chain.outer, chain.count, chain.height, tuple(map(values.index, chain.inside)))
-
-
-def lower_group(group: Group, partition: Partition, params: Params, chooser: Chooser) -> Task:
-    """The kernel of one group."""
-    stored = partition.stored[group]
-    if group.kind == "imperative":
-        body = _imperative(group.nodes[0], params, chooser.machine)
-    elif group.kind == "bilinear":
-        body = _bilinear(labelled_bilinear(with_inlined(group, partition), stored, params), chooser)
-    else:
-        body = schedule_nest(build_nest(with_inlined(group, partition), stored, params), chooser)
-    return _task(_kernel_name(group.nodes), body, params, tuple(group.nodes), chooser)
 
 
 def _bilinear(nest: BilinearNest, chooser: Chooser) -> tuple[Stmt, ...]:
