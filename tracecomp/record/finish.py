@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from tracecomp.record.binding import Binding, tensor_of
 from tracecomp.record.effects import Effect
 from tracecomp.record.guards.guards import Guards
 from tracecomp.record.guards.memory import MemoryGuard, overlap, shows_elements_twice
+from tracecomp.record.guards.reads import attributes_of
+from tracecomp.record.guards.snapshots import PLAIN
 from tracecomp.record.observer import Observer
 from tracecomp.record.pytree import flatten, unflatten
 from tracecomp.record.recorder import Recorder
@@ -101,8 +104,8 @@ class Finish:
             writes=self._writes(updates), grads=grads, requires_grad=self._flags(), predicates=predicates, split=split,
             rebased=[Rebased(self._origin(t), self.found.place(t)) for t in rebased],
             rebound=rebound, effects=repeated, sizes=self._sizes(mapping), shared=shared,
-            unsettled=self._changed_values() or self.found.moved or self._told(shared) or self._history_outside()
-            or new_state(self.recorder, kept_tensors),
+            unsettled=self._changed_values() or self._made_objects(left) or self.found.moved or self._told(shared)
+            or self._history_outside() or new_state(self.recorder, kept_tensors),
         )  # fmt: skip
 
     # ---- inputs
@@ -189,6 +192,17 @@ class Finish:
         """An effect with the structure and leaves of what it is made with."""
         kept: list[Any] = []
         return effect, flatten(effect.args, kept, self._is_outside), kept
+
+    def _made_objects(self, leaves: Sequence[Any]) -> str | None:
+        """Says so when the call leaves an object behind that every call would have to make anew."""
+        for x in leaves:
+            if isinstance(x, (Tensor, *PLAIN, type, FunctionType, tuple, Number, Extent)) or self._is_outside(x):
+                continue
+            if id(x) in self.observer.known or id(x) in self.numbers:
+                continue
+            if type(x).__hash__ is None or attributes_of(x) or isinstance(x, Iterator):
+                return f"returns an object of class {type(x).__name__} that is made in the call."
+        return None
 
     def _is_outside(self, value: Any) -> bool:
         """Whether a list or dict was there before the call: a later call means the one that is there then."""

@@ -8,7 +8,6 @@ writes in place into new values is called functionalization.
 from __future__ import annotations
 
 import sys
-import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -156,14 +155,9 @@ class Recorder(LeadingSizes):
         )
 
     def shown(self) -> None:
-        """Warn that the text of a tensor is made by this call only."""
-        if self.quiet:
-            return
-        warnings.warn(
-            f"a tensor is printed or formatted at {user_source()}, inside a compiled function: only calls that are "
-            "recorded do so, later ones keep silent. Return the tensor and print it outside.",
-            UserWarning, stacklevel=4,
-        )  # fmt: skip
+        """Refuse that the text of a tensor is made: later calls would go on with this call's."""
+        if not self.quiet:
+            self.refuse_here("makes the text of a tensor")
 
     def refuse(self, message: str) -> None:
         """CaptureError; or, when not ``strict``, the rest of the call runs without being recorded."""
