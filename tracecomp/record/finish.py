@@ -29,8 +29,8 @@ from tracecomp.record.pytree import flatten, unflatten
 from tracecomp.record.recorder import Recorder
 from tracecomp.record.recording import Rebased, Rebound, Recording, Repeated, SeenValue, Sizes, Split
 from tracecomp.record.results import Followed, Found, Held, Passed, Plain, Result, Results
-from tracecomp.record.symbolic.sym_int import Extent, SizedGraph
-from tracecomp.record.symbolic.sym_scalar import Number
+from tracecomp.record.symbolic.sym_int import SizedGraph, SymInt
+from tracecomp.record.symbolic.sym_scalar import SymScalar
 
 KINDS = ("argument", "state", "memory", "place", "grad", "host", "size", "number")
 
@@ -39,9 +39,9 @@ def plain(result: Any) -> Any:
     """``result`` with plain numbers in place of followed ones."""
     leaves: list[Any] = []
     structure = flatten(result, leaves)
-    if not any(type(x) in (Number, Extent) for x in leaves):
+    if not any(type(x) in (SymScalar, SymInt) for x in leaves):
         return result
-    return unflatten(structure, [x.value if type(x) in (Number, Extent) else x for x in leaves])
+    return unflatten(structure, [x.value if type(x) in (SymScalar, SymInt) else x for x in leaves])
 
 
 class Finish:
@@ -132,7 +132,7 @@ class Finish:
             sources[t._value.value] = Binding("number", leaf)
         for owner, name, t in recorder.hosts.values():
             sources[t._value.value] = Binding("host", (owner, name))
-        for leaf, t in recorder.sizes.items():
+        for leaf, t in recorder.batch.sizes.items():
             sources[t._value.value] = Binding("size", leaf)
         return sources
 
@@ -150,7 +150,7 @@ class Finish:
             return None
         shapes = {mapping[v]: shape for v, shape in graph.shapes.items() if v in mapping}
         attrs = {n: graph.attrs[old] for old in graph.attrs if (n := _mapped(old, mapping)) is not None}
-        return Sizes(recorder.ranges, recorder.leading, shapes, attrs)
+        return Sizes(recorder.batch.ranges, recorder.batch.leading, shapes, attrs)
 
     def _graph(self, mapping: dict[Value, Value]) -> tuple[Graph, list[Binding]]:
         used = self._used([o.value for o in self.outputs], set())
@@ -196,9 +196,9 @@ class Finish:
     def _made_objects(self, leaves: Sequence[Any]) -> str | None:
         """Says so when the call leaves an object behind that every call would have to make anew."""
         for x in leaves:
-            if isinstance(x, (Tensor, *PLAIN, type, FunctionType, tuple, Number, Extent)) or self._is_outside(x):
+            if isinstance(x, (Tensor, *PLAIN, type, FunctionType, tuple, np.ndarray, SymScalar, SymInt)):
                 continue
-            if id(x) in self.observer.known or id(x) in self.numbers:
+            if self._is_outside(x) or id(x) in self.observer.known or id(x) in self.numbers:
                 continue
             if type(x).__hash__ is None or attributes_of(x) or isinstance(x, Iterator):
                 return f"returns an object of class {type(x).__name__} that is made in the call."
@@ -218,7 +218,7 @@ class Finish:
         ]  # fmt: skip
 
     def _result(self, v: Any) -> Result:
-        if type(v) in (Number, Extent):
+        if type(v) in (SymScalar, SymInt):
             return Followed(self._add(self.recorder.value(v.tensor), f"n{len(self.outputs)}", "result"))
         if isinstance(v, np.ndarray):
             return Passed(self.numbers[id(v)]) if id(v) in self.numbers else Plain(v.copy())
@@ -354,7 +354,7 @@ class Finish:
             recorder.bind(seed, f"cotangent{k}", "argument")
             cotangents.append(recorder.initial[id(seed)])
             if isinstance(recorder.graph, SizedGraph):
-                recorder.graph.shapes[cotangents[-1]] = recorder.shape_of(root)
+                recorder.graph.shapes[cotangents[-1]] = recorder.batch.shape_of(root)
             seeds.append(seed)
         inputs = [(key, edge) for key, edge in recorder.edges.items() if recorder.initial[key] in self.sources]
         ends = [edge for _, edge in inputs]
