@@ -46,6 +46,9 @@ from tracecomp.runtime.executable import Executable
 SIZE = 2048
 """Elements of every input; indices stay below."""
 
+MARGIN = 4096
+"""Bytes before and behind every output that nothing may change."""
+
 VECTORS = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 48, 64)
 FLOATS = (
     "add", "sub", "mul", "div", "largest", "least", "copysign", "fma", "neg", "abs", "floor", "ceil", "trunc", "sqrt",
@@ -244,8 +247,14 @@ def difference(seed: int) -> str | None:
         interpret_program(maker.program, given, wanted)
     executable = Executable(maker.program)
     for threads in (1, 2):
-        found = [np.zeros(b.size, b.dtype.numpy) for b in maker.outputs]
+        whole = [np.full(b.size * b.dtype.itemsize + 2 * MARGIN, 0xA5, np.uint8) for b in maker.outputs]
+        found = [w[MARGIN:-MARGIN].view(b.dtype.numpy) for w, b in zip(whole, maker.outputs, strict=True)]
+        for f in found:
+            f[:] = 0
         executable.run(given, found, threads=threads)
+        for b, w in zip(maker.outputs, whole, strict=True):
+            if (w[:MARGIN] != 0xA5).any() or (w[-MARGIN:] != 0xA5).any():
+                return f"seed {seed}, {threads} threads: writes beside {b.name}\n{print_program(maker.program)}"
         for b, want, got in zip(maker.outputs, wanted, found, strict=True):
             if not same_bits(want, got):
                 at = next(n for n in range(b.size) if not same_bits(want[n : n + 1], got[n : n + 1]))
