@@ -149,10 +149,10 @@ def difference(seed: int, nodes: int) -> str | None:
         a[dice.random(a.shape) < 0.1] = dice.choice(np.float32([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, 3e38]))
     other = Rewritten(graph, seed)
     with np.errstate(all="ignore"):
-        plain = Interpreter(graph).run(arrays)
-        found = {"numpy": Interpreter(other.graph).run(arrays)}
-        wanted = run_native(graph, arrays)
-        found["native"] = run_native(other.graph, arrays)
+        plain, wanted = Interpreter(graph).run(arrays), run_native(graph, arrays)
+        found = {"native": run_native(other.graph, arrays)}
+        if not any(n.op.name in ("sum", "contract") for n in graph.nodes):  # numpy's order goes by how memory lies
+            found["numpy"] = Interpreter(other.graph).run(arrays)
         found["without fusion"] = run_native(other.graph, arrays, fusion=False)
         found["on two threads"] = run_native(other.graph, arrays, threads=2)
     for how, results in found.items():
