@@ -160,6 +160,6 @@ def test_without_a_free_thread_the_caller_does_all_the_work(monkeypatch: pytest.
     x = tracecomp.arange(512.0 * 512).reshape(512, 512) / 1e5
     run = tracecomp.compile(lambda x: (x @ x).relu().sum(1), threads=8)
     monkeypatch.setattr(threading.Thread, "start", none_left)
-    without = [run(x).tolist() for _ in range(4)]
+    without = [run(x).tolist() for _ in range(4)][1:]  # the first one is eager
     monkeypatch.undo()
     assert all(found == run(x).tolist() for found in without)
