@@ -105,11 +105,11 @@ def test_interrupted_blocks_restore_their_modes(work: Callable[[], None]) -> Non
 def test_blocks_work_in_stacks_and_by_hand() -> None:
     in_a_stack()
     assert modes.grad and modes.autocast is None
-    block = no_grad()
+    block, seen = no_grad(), []
     block.__enter__()
-    assert not modes.grad
+    seen.append(modes.grad)
     block.__exit__(None, None, None)
-    assert modes.grad
+    assert [*seen, modes.grad] == [False, True]
 
 
 def test_interrupted_locks_are_free() -> None:

@@ -20,6 +20,7 @@ from tracecomp.ir.interpret import Interpreter
 from tracecomp.ir.types import float32, float64
 
 NODES = 9
+SPECIAL = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, 3e38], np.float32)
 
 Detour = Callable[[Graph, Value, np.random.Generator], Value]
 
@@ -146,7 +147,7 @@ def difference(seed: int, nodes: int) -> str | None:
     graph, arrays = Maker(seed).make(nodes)
     dice = np.random.default_rng(seed)
     for a in arrays:  # numbers on which rewriting goes wrong
-        a[dice.random(a.shape) < 0.1] = dice.choice(np.float32([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, 3e38]))
+        a[dice.random(a.shape) < 0.1] = dice.choice(SPECIAL)
     other = Rewritten(graph, seed)
     with np.errstate(all="ignore"):
         plain, wanted = Interpreter(graph).run(arrays), run_native(graph, arrays)

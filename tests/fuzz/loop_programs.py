@@ -46,6 +46,7 @@ from tracecomp.runtime.executable import Executable
 SIZE = 2048
 """Elements of every input; indices stay below."""
 
+SPECIAL = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, 3e38], np.float32)
 MARGIN = 4096
 """Bytes before and behind every output that nothing may change."""
 
@@ -170,7 +171,9 @@ class Maker:
 
     def elementwise(self, over: list[Var]) -> list[Stmt]:
         v = self.var(self.pick(VECTORS))
-        over, dtype, known, body = [*over, v], self.dtype(), (), []
+        over, dtype = [*over, v], self.dtype()
+        known: tuple[Read, ...] = ()
+        body: list[Stmt] = []
         for _ in range(int(self.rng.integers(3))):
             kind, name = self.dtype(), self.name("t")
             body.append(Let(name, self.expr(kind, over, 2, known)))
@@ -233,9 +236,9 @@ class Maker:
 def arrays_for(made: Program, seed: int) -> list[Any]:
     """Numbers for the inputs, special ones among them."""
     rng = np.random.default_rng(seed)
-    floats = [rng.standard_normal(SIZE).astype(np.float32), rng.standard_normal(SIZE)]
+    floats: list[Any] = [rng.standard_normal(SIZE).astype(np.float32), rng.standard_normal(SIZE)]
     for a in floats:
-        a[rng.random(SIZE) < 0.1] = rng.choice(np.float32([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, 3e38]))
+        a[rng.random(SIZE) < 0.1] = rng.choice(SPECIAL)
     ints = [rng.integers(-(2**b), 2**b, SIZE).astype(t) for b, t in ((30, np.int32), (62, np.int64))]
     return [*floats, *ints]
 
