@@ -66,9 +66,7 @@ def generate(seed: int) -> Program:
         inputs.append(Input(r.randrange(len(bases)), views, r.choice(HANDLES), n > 0 and r.random() < 0.3))
     body = tuple((r.choice(INSTRUCTIONS), number(), number()) for _ in range(r.randint(1, 8)))
     results = tuple(r.randrange(12) for _ in range(r.randint(1, 4)))
-    return Program(
-        tuple(bases), tuple(inputs), body, results, number(), r.choice((0, 0, 1, 2)), r.random() < 0.3, seed
-    )
+    return Program(tuple(bases), tuple(inputs), body, results, number(), r.choice((0, 0, 1, 2)), r.random() < 0.3, seed)
 
 
 def smaller(p: Program) -> list[Program]:
@@ -293,7 +291,6 @@ class Case:
             return [shown(t) for t in tensors]
         except RuntimeError:
             return "RuntimeError"
-
 
     def _derived(self, results: list[Any], leaves: list[Any]) -> Any:
         """First, and second, derivatives of the results."""

@@ -158,5 +158,3 @@ def kind_of(value: Value) -> int:
     """ONNX's number for the dtype of ``value``."""
     found: int = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(value.dtype.numpy))
     return found
-
-
