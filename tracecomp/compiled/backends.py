@@ -181,9 +181,7 @@ def native(graph: Graph, aliases: Mapping[int, int], threads: int | None, steady
     return (Hosted if has_external(graph) else Native)(graph, aliases, threads, steady)
 
 
-def with_fast_math(
-    make: Make, graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int]
-) -> Any:
+def with_fast_math(make: Make, graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int]) -> Any:
     """What ``make`` makes where arithmetic may be fast rather than exact."""
     return _where_fast(True, lambda: make(graph, aliases, threads, steady))
 
