@@ -99,11 +99,6 @@ def print_record(record: Record) -> str:
     return "\n".join((record.TITLE, *lines))
 
 
-def describe(record: type[Record]) -> str:
-    """The fields of a kind of record and what they mean."""
-    return "\n".join((record.TITLE, *(f"  {f.name}: {f.metadata['doc']}" for f in fields(record))))
-
-
 def _shown(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
