@@ -115,7 +115,8 @@ def node_of(proto: Any, folder: Path | None = None) -> Node:
 def array_of(tensor: Any, folder: Path | None = None) -> Array:
     """The array of a tensor's message; data in other files are mapped, if they lie in the model's folder."""
     if tensor.data_location != onnx.TensorProto.EXTERNAL:
-        return numpy_helper.to_array(tensor)
+        array: np.ndarray = numpy_helper.to_array(tensor)
+        return array
     place = {entry.key: entry.value for entry in tensor.external_data}
     if folder is None:
         raise ValueError(f"tensor {tensor.name!r} lies in another file, and the model was not read from a folder")
