@@ -66,9 +66,7 @@ def generate(seed: int) -> Program:
         inputs.append(Input(r.randrange(len(bases)), views, r.choice(HANDLES), n > 0 and r.random() < 0.3))
     body = tuple((r.choice(INSTRUCTIONS), number(), number()) for _ in range(r.randint(1, 8)))
     results = tuple(r.randrange(12) for _ in range(r.randint(1, 4)))
-    return Program(
-        tuple(bases), tuple(inputs), body, results, number(), r.choice((0, 0, 1, 2)), r.random() < 0.3, seed
-    )
+    return Program(tuple(bases), tuple(inputs), body, results, number(), r.choice((0, 0, 1, 2)), r.random() < 0.3, seed)
 
 
 def smaller(p: Program) -> list[Program]:
@@ -277,7 +275,7 @@ class Case:
             seen.append([shown(t) for t in tensors])
             seen.append(sharing(tensors, self.memories))
             seen.append([version(t) - v for t, v in zip((*given, *self.captured.values()), before, strict=True)])
-            seen += self._derived(results, leaves)
+            seen.append(self._derived(results, leaves))
             seen.append(self._poked(results, tensors))
         return seen
 
@@ -290,14 +288,15 @@ class Case:
                     target.add_(5)
             else:
                 target.mul_(3)
-        except RuntimeError as error:
-            return "RuntimeError", str(error).split(".")[0]
-        return [shown(t) for t in tensors]
+            return [shown(t) for t in tensors]
+        except RuntimeError:
+            return "RuntimeError"
 
-    def _derived(self, results: list[Any], leaves: list[Any]) -> list[Any]:
+    def _derived(self, results: list[Any], leaves: list[Any]) -> Any:
         """First, and second, derivatives of the results."""
         torch, p = self.torch, self.p
-        ends = [leaf for leaf, _ in (*leaves, *self.lasting) if leaf.requires_grad]
+        # The gradient of one result by another that it was made from is not seen by a compiled call.
+        ends = [leaf for leaf, _ in (*leaves, *self.lasting) if leaf.requires_grad and leaf.is_leaf]
         roots = [r for r in results if r.requires_grad]
         if not (p.derive and ends and roots):
             return []
@@ -312,7 +311,7 @@ class Case:
                     found += [None if g is None else array(g) for g in second]
             return found
         except RuntimeError as error:
-            return [("RuntimeError", str(error).split(".")[0])]
+            return "RuntimeError", str(error).split(".")[0]
 
 
 def array(t: Any) -> Any:
@@ -326,7 +325,7 @@ def version(t: Any) -> int:
 def shown(t: Any) -> Any:
     """Values, layout, and what autograd says of ``t``."""
     if isinstance(t, np.ndarray):
-        return t.copy(), t.strides
+        return t.copy()
     layout = [s for s, n in zip(t.stride(), t.shape, strict=True) if n > 1] if t.numel() else None
     return array(t), layout, t.requires_grad, t.is_leaf, t._version
 
@@ -339,11 +338,9 @@ def place(t: Any, memories: list[Any]) -> tuple[int, int]:
         start = int(memory.__array_interface__["data"][0])
         if start <= at < start + memory.nbytes:
             return start, at
-    if data is None:
-        return t.untyped_storage().data_ptr(), at
-    while isinstance(data.base, np.ndarray):
-        data = data.base
-    return int(data.__array_interface__["data"][0]), at
+    if isinstance(t, np.ndarray):
+        return at, at
+    return (t.untyped_storage().data_ptr() if data is None else id(t._shared_storage().memory)), at
 
 
 def sharing(tensors: list[Any], memories: list[Any]) -> list[Any]:

@@ -39,6 +39,7 @@ from tracecomp.runtime.call import take_calls
 from tracecomp.runtime.malloc import return_unused
 
 MAX_RECORDINGS = 64
+MAX_MISSES = 256
 MAX_PARTIAL_RECORDINGS = 16
 MAX_UNSETTLED = 4
 MAX_PLACES = 256
@@ -290,14 +291,12 @@ class Compiled:
         """Let native code try the records in the order of entries, up to the first entry that needs Python."""
         self._chain[:] = [e.fast for e in takewhile(lambda e: e.fast is not None, self.entries)]
 
-    def _record(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], tried: list[Entry], reason: str | None
-    ) -> Any:
+    def _record(self, args: tuple[Any, ...], kwargs: dict[str, Any], tried: list[Entry], reason: str | None) -> Any:
         with self._lock:
             if len(self.entries) > len(tried):  # another thread has recorded meanwhile
                 return self(*args, **kwargs)
             if reason is not None:
-                self.misses.append(reason)
+                self.misses = [*self.misses[-MAX_MISSES:], reason]
             if not self._make_room():
                 message = f"{self._most} recordings were made in a row that no later call fitted: {reason}. {NEEDED}"
                 self._break(f"{self._name}: {message}", self._varying_lines())

@@ -37,7 +37,7 @@ class ReadAt:
 
 
 Opaque = Set[Node]
-"""Views that are stored: whoever reads them loads what was stored, instead of looking through the view."""
+"""Views that are stored: their readers load what was stored, instead of looking through the view."""
 
 
 def looked_through(node: Node, opaque: Opaque) -> bool:
@@ -142,6 +142,8 @@ class _Tracer:
 
 def is_weave(node: Node) -> bool:
     """Whether a node puts one element of each operand after the other."""
-    return node.op.name == "concat" and node.attrs["axis"] == node.outputs[0].ndim - 1 and all(
-        v.shape[-1] == 1 for v in node.inputs
+    return (
+        node.op.name == "concat"
+        and node.attrs["axis"] == node.outputs[0].ndim - 1
+        and all(v.shape[-1] == 1 for v in node.inputs)
     )

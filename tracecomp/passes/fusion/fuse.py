@@ -193,7 +193,7 @@ class Fuser:
                 group.ancestors = group.ancestors & ~gone | kept | first.ancestors
 
     def _merge_siblings(self, units: list[Node]) -> None:
-        """Kernels that read the same large value in the same order read it once; what is woven is made together."""
+        """Merge kernels that read the same large value in the same order, and those whose stores interleave."""
         readers: dict[Value, list[Node]] = {}
         for node in units:
             if isinstance(node.op.loop, Pointwise | Reduced):
@@ -241,9 +241,7 @@ class Fuser:
 def _is_transpose(node: Node) -> bool:
     """Whether a node moves another axis to the end of something large."""
     value = node.outputs[0]
-    return (
-        node.op.name == "permute" and value.type.numel >= MIN_TRANSPOSED and node.attrs["dims"][-1] != value.ndim - 1
-    )
+    return node.op.name == "permute" and value.type.numel >= MIN_TRANSPOSED and node.attrs["dims"][-1] != value.ndim - 1
 
 
 def _of_windows(value: Value, places: int) -> bool:
