@@ -365,9 +365,9 @@ class Compiled:
         """Whether another recording is worthwhile; of too many, the one that fitted longest ago is dropped."""
         served = sum(e.calls() for e in self.entries)
         self._unserved = self._unserved + 1 if served == self._served else 0
-        if len(self.entries) >= self._most:
-            if self._unserved >= self._most:
-                return False
+        if self._unserved >= self._most and len(self.entries) >= self._most:
+            return False
+        if len(self.entries) >= MAX_RECORDINGS:
             served -= self.entries.pop().calls()
         self._served = served
         return True
@@ -403,6 +403,7 @@ class Compiled:
 
     @property
     def _most(self) -> int:
+        """How many recordings in a row may serve no later call."""
         return MAX_RECORDINGS if self.fullgraph else MAX_PARTIAL_RECORDINGS
 
     def _break(self, reason: str, lines: Set[int]) -> None:
