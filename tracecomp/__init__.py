@@ -47,6 +47,11 @@ from tracecomp.ir.types import (
     bfloat16,
     complex64,
     complex128,
+    float8_e4m3fn,
+    float8_e4m3fnuz,
+    float8_e5m2,
+    float8_e5m2fnuz,
+    float8_e8m0fnu,
     float16,
     float32,
     float64,
@@ -55,6 +60,9 @@ from tracecomp.ir.types import (
     int32,
     int64,
     uint8,
+    uint16,
+    uint32,
+    uint64,
 )
 from tracecomp.ir.types import bool_ as bool
 from tracecomp.runtime.malloc import keep_freed
@@ -78,10 +86,11 @@ _LATER = {
 _LATER |= {
     module: module
     for module in (
-        "__config__", "__future__", "_dynamo", "_jit_internal", "accelerator", "amp", "backends", "compiled",
-        "compiler", "cuda", "distributions", "fft", "func", "futures", "fx", "hub", "jit", "linalg", "masked",
-        "multiprocessing", "nn", "optim", "profiler", "random", "serialization", "signal", "special", "testing",
-        "torch_version", "types", "utils", "version",
+        "_C", "__config__", "__future__", "_dynamo", "_jit_internal", "_utils", "accelerator", "amp", "backends",
+        "compiled", "compiler", "cpu", "cuda", "distributed", "distributions", "fft", "func", "futures", "fx", "hub",
+        "jit", "library", "linalg", "masked", "mps", "mtia", "multiprocessing", "nn", "onnx", "optim", "overrides",
+        "profiler", "random", "return_types", "serialization", "signal", "special", "testing", "torch_version",
+        "types", "utils", "version", "xpu",
     )
 }  # fmt: skip
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, cast
 
 import numpy as np
 
+from tracecomp.eager import overrides
 from tracecomp.eager.aliasing import (
     alias,
     assign_,
@@ -97,6 +98,34 @@ class Tensor(TensorBase):
         def __ge__(self, other: Any) -> Tensor: ...
         def __eq__(self, other: Any) -> Any: ...
         def __ne__(self, other: Any) -> Any: ...
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """What a published function does with objects of a subclass: what it does with tensors, in the subclass."""
+        return overrides.default(cls, func, types, args, kwargs)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        overrides.prepare_subclass(Tensor, cls)
+
+    def as_subclass(self, cls: type[Any]) -> Any:
+        """The same memory and history as an object of ``cls``, a subclass of Tensor."""
+        if not issubclass(cls, Tensor):
+            raise TypeError(f"as_subclass(): {cls.__qualname__} is not a subclass of Tensor")
+        with overrides.DisableTorchFunctionSubclass():
+            found = Tensor.__tracecomp_apply__(OPS["reshape"], (self,), {"shape": tuple(self.shape)})
+        found.__class__ = cls
+        return found
+
+    @staticmethod
+    def _make_subclass(cls: type[Any], data: Tensor, require_grad: bool = False, **options: Any) -> Any:
+        """A leaf of ``cls`` over the memory of ``data``."""
+        with overrides.DisableTorchFunctionSubclass():
+            found = data.detach()
+            found.__class__ = cls
+            return found.requires_grad_(require_grad)
 
     @staticmethod
     def __tracecomp_apply__(op: Op, operands: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
@@ -325,7 +354,7 @@ class Tensor(TensorBase):
 
     def numpy(self, *, force: bool = False) -> Array:
         """The array that shares this tensor's memory; RuntimeError when it requires grad, unless ``force``."""
-        if self.requires_grad and not force:
+        if modes.grad and self.requires_grad and not force:
             raise RuntimeError(
                 "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
             )
@@ -543,3 +572,6 @@ def _rebuild(cls: type[Tensor], array: Array, requires_grad: bool, extra: dict[s
     t._requires_grad = requires_grad
     t.__dict__.update(extra)
     return t
+
+
+overrides.NOT_WRAPPED.add(vars(Tensor)["grad"].__get__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tracecomp.eager.overrides import overrides
 from tracecomp.eager.tensor import Tensor, create
 from tracecomp.functional.dtype_support import ALL, COMPLEX, FLOATS, NUMBERS
 from tracecomp.functional.elementwise.complexes import power as complex_power
@@ -306,13 +307,14 @@ def _operator(fn: Callable[..., Tensor], reverse: bool = False) -> Callable[[Ten
     """``fn`` as a binary operator method: foreign operands are left to the other side."""
 
     def run(self: Tensor, other: Any) -> Any:
-        if not isinstance(other, Tensor | bool | int | float | complex):
+        if not isinstance(other, Tensor | bool | int | float | complex) and not overrides(type(other)):
             try:
                 other = operand(other, fn.__name__)
             except TypeError:
                 return NotImplemented
         return fn(other, self) if reverse else fn(self, other)
 
+    run.__name__ = run.__qualname__ = fn.__name__
     return run
 
 

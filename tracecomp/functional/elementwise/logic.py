@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from tracecomp.eager.overrides import overrides
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.dtype_support import ALL, REAL
 from tracecomp.functional.elementwise.arithmetic import install_operators
@@ -38,7 +39,7 @@ def _publish_comparison(name: str, aliases: tuple[str, ...]) -> None:
 
     def run(self: Tensor, other: Any) -> Any:
         try:
-            other = operand(other, name)
+            other = other if overrides(type(other)) else operand(other, name)
         except TypeError:
             return NotImplemented
         return public(self, other)

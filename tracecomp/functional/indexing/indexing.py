@@ -279,6 +279,7 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
     assign_(view, _Plan(view, advanced).written(cast(values, self.dtype), "set"))
 
 
+getitem.__name__, setitem.__name__ = "__getitem__", "__setitem__"
 publish(getitem, "Tensor.__getitem__")
 publish(setitem, "Tensor.__setitem__")
 
