@@ -101,7 +101,7 @@ def test_a_dump_holds_every_stage(tmp_path: Path) -> None:
         for _ in range(2):
             compiled(torch.ones(3, 5))
     names = [path.name.split("_", 1)[1] for path in sorted((tmp_path / "softmax").iterdir())]
-    assert names[0] == "recorded.ir" and {"loops.txt", "schedule.txt"} <= set(names)
+    assert names[0] == "recorded.ir" and {"fusion.ir", "program.ir"} <= set(names)
 
 
 def test_the_command_line_traces_a_function_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

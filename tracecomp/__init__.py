@@ -80,6 +80,7 @@ _LATER = {
     "as_torch": "torch_compat", "autocast": "amp", "compare": "inspect", "compile": "compiler", "Compiled": "compiled",
     "cond": "func.control", "config": "base.config", "explain": "inspect", "get_autocast_dtype": "amp",
     "get_num_threads": "runtime.threads", "is_autocast_enabled": "amp", "load": "serialization",
+    "load_program": "compiled.program_files.load",
     "save": "serialization", "scan": "func.control", "set_num_threads": "runtime.threads", "vmap": "func",
     "while_loop": "func.control",
 }  # fmt: skip
@@ -120,4 +121,4 @@ float, double, half = float32, float64, float16
 cfloat, cdouble = complex64, complex128
 short, int, long = int16, int32, int64
 newaxis = None
-__version__ = "0.1.0"
+__version__ = "0.2.0"

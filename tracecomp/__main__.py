@@ -1,4 +1,4 @@
-"""``python -m tracecomp``: trace, compare, explain, demo, run, torch."""
+"""``python -m tracecomp``: trace, compare, explain, env, demo, run, torch."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import sys
 import traceback
 from collections.abc import Sequence
 
+from tracecomp import __version__
 from tracecomp.base import config
 from tracecomp.base.errors import TracecompError, is_user_file
 from tracecomp.demo import demo
 from tracecomp.inspect.command import UsageError, subcommands
+from tracecomp.inspect.environment import add_command
 from tracecomp.torch_compat import command as torch_compat
 
 
@@ -22,8 +24,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         epilog="environment:\n" + config.describe(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=f"tracecomp {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     subcommands(commands)
+    add_command(commands, __version__)
     torch_compat.subcommands(commands)
     commands.add_parser("demo", help="train two networks on handwritten digits, eagerly and compiled", add_help=False)
     given = sys.argv[1:] if argv is None else argv

@@ -3,10 +3,9 @@
 """Special functions under the names of ``torch.special``."""
 
 from tracecomp.eager.tensor import Tensor
+from tracecomp.functional.dims import Dim
 from tracecomp.functional.promotion import Operand
-from tracecomp.functional.reductions.reduction import Dim
 from tracecomp.ir.types import DType
-from typing import Any
 
 def airy_ai(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Airy function Ai."""
@@ -18,13 +17,13 @@ def bessel_y0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Bessel function of the second kind, order 0."""
 def bessel_y1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Bessel function of the second kind, order 1."""
-def chebyshev_polynomial_t(input: Any, n: Any, *, out: Tensor | None = None) -> Tensor:
+def chebyshev_polynomial_t(input: Operand, n: Operand, *, out: Tensor | None = None) -> Tensor:
     """Chebyshev polynomial t of degree ``n`` at ``input``; 0 for negative degrees."""
-def chebyshev_polynomial_u(input: Any, n: Any, *, out: Tensor | None = None) -> Tensor:
+def chebyshev_polynomial_u(input: Operand, n: Operand, *, out: Tensor | None = None) -> Tensor:
     """Chebyshev polynomial u of degree ``n`` at ``input``; 0 for negative degrees."""
-def chebyshev_polynomial_v(input: Any, n: Any, *, out: Tensor | None = None) -> Tensor:
+def chebyshev_polynomial_v(input: Operand, n: Operand, *, out: Tensor | None = None) -> Tensor:
     """Chebyshev polynomial v of degree ``n`` at ``input``; 0 for negative degrees."""
-def chebyshev_polynomial_w(input: Any, n: Any, *, out: Tensor | None = None) -> Tensor:
+def chebyshev_polynomial_w(input: Operand, n: Operand, *, out: Tensor | None = None) -> Tensor:
     """Chebyshev polynomial w of degree ``n`` at ``input``; 0 for negative degrees."""
 def digamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise digamma; integers and bools become the default float dtype."""
@@ -50,9 +49,9 @@ def gammaincc(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Ten
     """Upper regularised incomplete gamma function."""
 def gammaln(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise lgamma; integers and bools become the default float dtype."""
-def hermite_polynomial_h(input: Any, n: Any, *, out: Tensor | None = None) -> Tensor:
+def hermite_polynomial_h(input: Operand, n: Operand, *, out: Tensor | None = None) -> Tensor:
     """Hermite polynomial h of degree ``n`` at ``input``; 0 for negative degrees."""
-def hermite_polynomial_he(input: Any, n: Any, *, out: Tensor | None = None) -> Tensor:
+def hermite_polynomial_he(input: Operand, n: Operand, *, out: Tensor | None = None) -> Tensor:
     """Hermite polynomial he of degree ``n`` at ``input``; 0 for negative degrees."""
 def i0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Modified Bessel function of the first kind, order 0."""
@@ -62,9 +61,9 @@ def i1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Modified Bessel function of the first kind, order 1."""
 def i1e(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """exp(-|x|) i1(x)."""
-def laguerre_polynomial_l(input: Any, n: Any, *, out: Tensor | None = None) -> Tensor:
+def laguerre_polynomial_l(input: Operand, n: Operand, *, out: Tensor | None = None) -> Tensor:
     """Laguerre polynomial l of degree ``n`` at ``input``; 0 for negative degrees."""
-def legendre_polynomial_p(input: Any, n: Any, *, out: Tensor | None = None) -> Tensor:
+def legendre_polynomial_p(input: Operand, n: Operand, *, out: Tensor | None = None) -> Tensor:
     """Legendre polynomial p of degree ``n`` at ``input``; 0 for negative degrees."""
 def log1p(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise log1p; integers and bools become the default float dtype."""
@@ -90,7 +89,7 @@ def ndtr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Distribution function of the standard normal."""
 def ndtri(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverse of :func:`ndtr`: by erfinv near 1/2, beyond by a polynomial of the root of the logarithm."""
-def polygamma(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
+def polygamma(input: int | Tensor, other: int | Tensor, *, out: Tensor | None = None) -> Tensor:
     """The n-th derivative of digamma: ``polygamma(n, x)`` or ``x.polygamma(n)``."""
 def psi(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise digamma; integers and bools become the default float dtype."""
@@ -100,13 +99,13 @@ def scaled_modified_bessel_k0(input: Tensor, *, out: Tensor | None = None) -> Te
     """Modified Bessel function of the second kind, order 0, times exp(x)."""
 def scaled_modified_bessel_k1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Modified Bessel function of the second kind, order 1, times exp(x)."""
-def shifted_chebyshev_polynomial_t(input: Any, n: Any, *, out: Tensor | None = None) -> Tensor:
+def shifted_chebyshev_polynomial_t(input: Operand, n: Operand, *, out: Tensor | None = None) -> Tensor:
     """Shifted chebyshev polynomial t of degree ``n`` at ``input``; 0 for negative degrees."""
-def shifted_chebyshev_polynomial_u(input: Any, n: Any, *, out: Tensor | None = None) -> Tensor:
+def shifted_chebyshev_polynomial_u(input: Operand, n: Operand, *, out: Tensor | None = None) -> Tensor:
     """Shifted chebyshev polynomial u of degree ``n`` at ``input``; 0 for negative degrees."""
-def shifted_chebyshev_polynomial_v(input: Any, n: Any, *, out: Tensor | None = None) -> Tensor:
+def shifted_chebyshev_polynomial_v(input: Operand, n: Operand, *, out: Tensor | None = None) -> Tensor:
     """Shifted chebyshev polynomial v of degree ``n`` at ``input``; 0 for negative degrees."""
-def shifted_chebyshev_polynomial_w(input: Any, n: Any, *, out: Tensor | None = None) -> Tensor:
+def shifted_chebyshev_polynomial_w(input: Operand, n: Operand, *, out: Tensor | None = None) -> Tensor:
     """Shifted chebyshev polynomial w of degree ``n`` at ``input``; 0 for negative degrees."""
 def sinc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """sin(pi x) / (pi x), 1 at 0."""

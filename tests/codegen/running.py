@@ -11,6 +11,7 @@ from tests.ops.samples import Case
 from tracecomp.base import config
 from tracecomp.ir.graph import Graph
 from tracecomp.passes import Built, build
+from tracecomp.passes.cost.machine import Machine, host, on
 from tracecomp.runtime.executable import Executable
 
 
@@ -23,15 +24,21 @@ def graph_of(case: Case) -> Graph:
     return graph
 
 
-def compile_graph(graph: Graph, fusion: bool = True) -> tuple[Built, Executable]:
-    with config.override(fusion=fusion, verify=True):
+SHARING = host().tuned(parallel_work=1, parallel_products=1)
+"""This machine, if waking threads cost nothing: they share every loop that they can."""
+
+
+def compile_graph(graph: Graph, fusion: bool = True, machine: Machine | None = None) -> tuple[Built, Executable]:
+    with config.override(fusion=fusion, verify=True), on(machine or host()):
         built = build(graph)
     return built, Executable(built.program)
 
 
-def run_native(graph: Graph, arrays: Sequence[Any], *, fusion: bool = True, threads: int = 1) -> list[Any]:
-    """The outputs of a graph from machine code."""
-    built, executable = compile_graph(graph, fusion)
+def run_native(
+    graph: Graph, arrays: Sequence[Any], *, fusion: bool = True, threads: int = 1, machine: Machine | None = None
+) -> list[Any]:
+    """The outputs of a graph from machine code, scheduled for ``machine`` or this one."""
+    built, executable = compile_graph(graph, fusion, machine)
     return run_built(built, executable, graph, arrays, threads)
 
 

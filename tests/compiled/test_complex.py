@@ -10,7 +10,7 @@ import pytest
 
 import tracecomp
 from tracecomp.passes.graph.complex_to_real import split_complex
-from tracecomp.passes.graph.rewrite import Log
+from tracecomp.passes.steps import Log
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.filterwarnings("ignore:A window was not provided")

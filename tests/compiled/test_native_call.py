@@ -89,7 +89,7 @@ def test_memory_that_is_looked_at_is_not_used_again(keep: str) -> None:
     result = c(x, y)
     looks: dict[str, Callable[[tc.Tensor], Any]] = {
         "view": lambda t: t[1:], "numpy": lambda t: t.numpy(), "row of numpy": lambda t: t.numpy()[::2],
-        "buffer": lambda t: memoryview(t.numpy()),
+        "buffer": lambda t: memoryview(t.numpy()),  # type: ignore[arg-type]
     }  # fmt: skip
     look = looks[keep](result)
     del result
@@ -106,7 +106,7 @@ def test_a_weak_reference_to_a_result_or_its_array_dies() -> None:
     del result
     c(tc.ones(4), tc.ones(4))
     assert tensor() is None
-    assert array() is None or array().tolist() == [2.0] * 4  # type: ignore[union-attr]
+    assert array() is None or array().tolist() == [2.0] * 4
 
 
 def test_a_result_changed_by_its_owner_is_not_used_again() -> None:
@@ -373,7 +373,7 @@ def test_a_training_step_with_a_scheduled_rate_and_shared_gradients() -> None:
             found.append((loss.item(), model[0].weight.grad.tolist()))
             schedule.step()
         if compiled:
-            assert served(call) >= 5
+            assert served(call) >= 5  # type: ignore[arg-type]
             with pytest.raises(RuntimeError, match="second time"):
                 loss.backward()
         held = model[0].weight.grad

@@ -6,7 +6,7 @@ import argparse
 import time
 import traceback
 
-from tests.fuzz.checking import WAYS, check, shrink
+from tests.fuzz.checking import WAYS, check, refusals, shrink
 from tests.fuzz.programs import generate
 
 
@@ -32,6 +32,8 @@ def main() -> int:
             failures += 1
             print(f"seed {seed}: {found}\n    {p}", flush=True)
         seed += 1
+    for why, count in refusals.most_common():
+        print(f"refused {count} times: {why}")
     print(f"{seed - options.seed} programs from seed {options.seed} on, {failures} with a difference")
     return failures > 0
 

@@ -88,8 +88,8 @@ def smaller(p: Program) -> list[Program]:
     found += [replace(p, derive=p.derive - 1)] if p.derive else []
     found += [replace(p, apart=False)] if p.apart else []
     for k, (name, i, j) in enumerate(p.body):
-        for x in {(name, 0, j), (name, i, 0)} - {(name, i, j)}:
-            found.append(replace(p, body=(*p.body[:k], x, *p.body[k + 1 :])))
+        for call in {(name, 0, j), (name, i, 0)} - {(name, i, j)}:
+            found.append(replace(p, body=(*p.body[:k], call, *p.body[k + 1 :])))
     return found
 
 

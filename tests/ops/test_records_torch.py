@@ -246,7 +246,7 @@ def test_values_are_pytorchs(op: Op) -> None:
             compare(np.asarray(a), b, str(case), scale=4.0)
 
 
-@pytest.mark.parametrize("op", [p for p in PAIRED if p.values[0].vjp is not None])  # type: ignore[union-attr]
+@pytest.mark.parametrize("op", [p for p in PAIRED if p.values[0].vjp is not None])
 def test_gradients_are_pytorchs(op: Op) -> None:
     for case in samples_of(op):
         if not any(a.dtype.kind in "fc" and a.dtype != np.float16 for a in case.arrays) or singular(case):

@@ -13,7 +13,7 @@ from tracecomp.ir.parser import parse_graph
 from tracecomp.ir.printer import print_graph
 from tracecomp.ir.types import TensorType
 from tracecomp.ir.verify import verify
-from tracecomp.passes.graph.rewrite import Log
+from tracecomp.passes.steps import Log
 
 Array = np.ndarray[Any, Any]
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.codegen.random_graphs import Maker
-from tests.codegen.running import compile_graph, run_built, run_native, same_bits
+from tests.codegen.running import SHARING, compile_graph, run_built, run_native, same_bits
 from tracecomp.ir.interpret import Interpreter
-from tracecomp.passes.contraction import register_tiles
-from tracecomp.passes.schedule import elementwise
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -22,10 +19,7 @@ def test_random_graphs(seed: int, nodes: int) -> None:
     alone = run_native(graph, arrays, fusion=False)
     for n, (a, b) in enumerate(zip(fused, alone, strict=True)):
         assert same_bits(a, b), f"output {n}: fused and unfused differ"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(elementwise, "PARALLEL_WORK", 1)
-        patch.setattr(register_tiles, "PARALLEL_WORK", 1)
-        built, executable = compile_graph(graph)
+    built, executable = compile_graph(graph, machine=SHARING)
     for threads in (1, 2, 3, 4):
         shared = run_built(built, executable, graph, arrays, threads)
         for n, (a, b) in enumerate(zip(fused, shared, strict=True)):

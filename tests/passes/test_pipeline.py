@@ -1,7 +1,8 @@
-"""The pass manager: order, skipping, stopping, dumps, verification, failures and their reproductions."""
+"""The graph passes: order, skipping, stopping, dumps, verification, failures and their reproductions."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,9 +17,9 @@ from tracecomp.base.errors import CompileError
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.interpret import interpret
 from tracecomp.ir.parser import parse_graph
-from tracecomp.passes import pipeline
-from tracecomp.passes.graph.rewrite import Log
-from tracecomp.passes.pipeline import PIPELINE, Pass
+from tracecomp.passes import pipeline, reproduction
+from tracecomp.passes.pipeline import PIPELINE
+from tracecomp.passes.steps import Log, Stage, Step
 
 SMALL = Case("", "x:f32[3]", "%0 = neg(%x) : f32[3]\n%1 = neg(%0) : f32[3]\n%2 = mul(%1, 3.0:f32) : f32[3]", "")
 
@@ -27,14 +28,14 @@ def small() -> Graph:
     return SMALL.graph(SMALL.before)
 
 
-def names(stages: list[pipeline.Stage]) -> list[str]:
+def names(stages: list[Stage[Graph]]) -> list[str]:
     return [s.name for s in stages]
 
 
 def test_runs_every_pass_in_order() -> None:
     stages = pipeline.run(small(), Dump("t"))
     assert names(stages) == ["recorded", *(p.name for p in PIPELINE)]
-    assert [n.op.name for n in stages[-1].graph.live_nodes()] == ["full", "mul"]
+    assert [n.op.name for n in stages[-1].state.live_nodes()] == ["full", "mul"]
     assert stages[names(stages).index("simplify")].log.hits["involution"] == 1
 
 
@@ -68,15 +69,16 @@ def failing(graph: Graph, log: Log) -> Graph:
 
 def test_failure_names_the_pass_and_writes_a_reproduction(tmp_path: Path) -> None:
     with config.override(dump=str(tmp_path)), pytest.raises(CompileError, match="pass broken failed on graph case"):
-        pipeline.run(small(), Dump("t"), (Pass("broken", failing, ""),))
+        pipeline.run(small(), Dump("t"), (Step("broken", failing, ""),))
     script = (tmp_path / "tracecomp_reproduce_broken.py").read_text()
     assert "neg" in script and "broken" in script
 
 
 def test_reproduction_runs_on_its_own(tmp_path: Path) -> None:
     with config.override(dump=str(tmp_path)):
-        path = pipeline.write_reproduction(PIPELINE[0], small())
-    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=120)
+        path = reproduction.write("pairs", reproduction.of_pass("pairs", small()))
+    paths = {**os.environ, "PYTHONPATH": str(Path(pipeline.__file__).parents[2])}
+    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=120, env=paths)
     assert done.returncode == 0, done.stderr
 
 
@@ -92,4 +94,4 @@ def wrong_type(graph: Graph, log: Log) -> Graph:
 
 def test_verification_after_each_pass() -> None:
     with config.override(verify=True), pytest.raises(CompileError, match="pass lies failed"):
-        pipeline.run(small(), Dump("t"), (Pass("lies", wrong_type, ""),))
+        pipeline.run(small(), Dump("t"), (Step("lies", wrong_type, ""),))

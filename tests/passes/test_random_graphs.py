@@ -27,9 +27,9 @@ def test_passes_keep_exact_results(seed: int, nodes: int) -> None:
     with config.override(verify=True):
         stages = pipeline.run(graph, Dump("t", enabled=False))
     for stage in stages[1:]:
-        for have, expected in zip(interpret(stage.graph, arrays), want, strict=True):
+        for have, expected in zip(interpret(stage.state, arrays), want, strict=True):
             np.testing.assert_array_equal(have, expected, err_msg=f"seed {seed}, {nodes} nodes: {stage.name}")
-    text = print_graph(stages[-1].graph)
+    text = print_graph(stages[-1].state)
     assert print_graph(parse_graph(text)) == text
 
 
@@ -37,6 +37,6 @@ def test_passes_keep_exact_results(seed: int, nodes: int) -> None:
 @given(st.integers(0, 10**9), st.integers(2, 18))
 def test_native_code_keeps_exact_results(seed: int, nodes: int) -> None:
     graph, arrays = Maker(seed).make(nodes)
-    final = pipeline.run(graph, Dump("t", enabled=False))[-1].graph
+    final = pipeline.run(graph, Dump("t", enabled=False))[-1].state
     for have, expected in zip(run_native(final, arrays), interpret(graph, arrays), strict=True):
         np.testing.assert_array_equal(have, expected, err_msg=f"seed {seed}, {nodes} nodes")

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 from tests.codegen.programs import elementwise
+from tracecomp.base import config
 from tracecomp.codegen.text import native
 from tracecomp.ir.loops import Const
 from tracecomp.ir.program import Program
@@ -35,9 +37,9 @@ def result(executable: Executable, x: Any, count: int | None = None) -> Any:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(object_cache, "directory", lambda: tmp_path)
-    return tmp_path
+def folder(tmp_path: Path) -> Iterator[Path]:
+    with config.override(cache_dir=str(tmp_path)):
+        yield tmp_path
 
 
 def test_any_number_of_threads_and_changes_of_it() -> None:
@@ -87,7 +89,8 @@ def test_what_may_be_passed(tmp_path: Path) -> None:
     mapped = np.memmap(tmp_path / "data", np.float32, "w+", shape=4)
     assert result(executable, mapped).tolist() == [1.0] * 4
     out = np.empty(4, np.float32)
-    for wrong in ([[0.0] * 4], [np.float32(0)], [], [out, out]):
+    wrongs: tuple[Any, ...] = ([[0.0] * 4], [np.float32(0)], [], [out, out])
+    for wrong in wrongs:
         with pytest.raises(TypeError, match="2 arrays are wanted"):
             executable.run(wrong, [out])
 
@@ -150,11 +153,11 @@ def test_damaged_objects_are_compiled_again(folder: Path, damage: str) -> None:
     assert path.read_bytes() == good
 
 
-def test_a_folder_that_cannot_be_written_is_one_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_written_is_one_warning(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("in the way")
-    monkeypatch.setattr(object_cache, "directory", lambda: blocked / "sub")
-    with pytest.warns(RuntimeWarning, match="not kept for later processes.*file is not a folder") as seen:
+    chosen = config.override(cache_dir=str(blocked / "sub"))
+    with chosen, pytest.warns(RuntimeWarning, match="not kept for later processes.*file is not a folder") as seen:
         assert result(Executable(adding(44.0)), np.zeros(SIZE, np.float32))[0] == 44.0
         assert result(Executable(adding(45.0)), np.zeros(SIZE, np.float32))[0] == 45.0
     assert len(seen) == 1

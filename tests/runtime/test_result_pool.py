@@ -15,7 +15,7 @@ from tracecomp.runtime.result_pool import KEPT_BYTES, Spare, kept_outputs
 SIZE = 100_000
 LOOKS: dict[str, Callable[[tc.Tensor], Any]] = {
     "tensor": lambda t: t, "view": lambda t: t[1:], "detached": lambda t: t.detach(), "numpy": lambda t: t.numpy(),
-    "row of numpy": lambda t: t.numpy()[::2], "buffer": lambda t: memoryview(t.numpy()),
+    "row of numpy": lambda t: t.numpy()[::2], "buffer": lambda t: memoryview(t.numpy()),  # type: ignore[arg-type]
 }  # fmt: skip
 
 

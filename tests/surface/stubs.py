@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import tracecomp
+from tests.ops.samples import samples_of
 from tracecomp.functional import NAMESPACES
+from tracecomp.ir.op import OPS, Op
 from tracecomp.nn import aten
 
 ROOT = Path(tracecomp.__file__).parent
@@ -27,6 +29,7 @@ HEAD = "# Written by `python -m tests.surface`; do not edit."
 OUT = inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Tensor | None")
 OUTS = OUT.replace(annotation="tuple[Tensor, ...] | None")
 REPLACED = ("__eq__", "__ne__")  # object's say bool
+FLAG, EITHER = "return_indices", "Tensor | tuple[Tensor, Tensor]"
 
 
 @cache
@@ -42,8 +45,8 @@ def origins(module: str) -> dict[str, tuple[str, str]]:
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
             found[node.name] = (module, node.name)
-        elif isinstance(node, ast.Assign):
-            found |= {t.id: (module, t.id) for t in node.targets if isinstance(t, ast.Name)}
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            found[node.target.id] = (module, node.target.id)
     return found
 
 
@@ -68,7 +71,7 @@ class Stub:
         return ast.unparse(tree)
 
     def _name(self, name: str, module: str) -> str:
-        source, there = origins(module).get(name, ("", ""))
+        source, there = origins(module).get(name, ("typing", name) if name == "Literal" else ("", ""))
         if not source:
             if not hasattr(builtins, name):
                 raise LookupError(f"{module}: where does {name!r} of an annotation come from?")
@@ -86,6 +89,8 @@ class Stub:
         """A ``def`` with its docstring; several ``overload`` ones where the source has them."""
         source = inspect.unwrap(fn)
         forms = typing.get_overloads(source) or [source]
+        if len(forms) == 1 and source.__annotations__["return"] == EITHER:
+            forms = _by_flag(source)
         for k, form in enumerate(forms):
             if len(forms) > 1:
                 self.imports.add("from typing import overload")
@@ -119,7 +124,7 @@ class Stub:
             yield self._parameter(p, module)
 
     def _parameter(self, p: inspect.Parameter, module: str) -> str:
-        mark = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
+        mark = "*" if p.kind is p.VAR_POSITIONAL else "**" if p.kind is p.VAR_KEYWORD else ""
         text = mark + p.name
         if p.annotation is not p.empty:
             text += f": {self.annotation(p.annotation, module)}"
@@ -145,6 +150,30 @@ def _with_out(parameters: list[inspect.Parameter], result: str) -> list[inspect.
     if result == "Tensor":
         return [*parameters, OUT]
     return [*parameters, OUTS] if "Result" in result or result.startswith("tuple[Tensor") else parameters
+
+
+def _by_flag(fn: Callable[..., Any]) -> list[Callable[..., Any]]:
+    """The forms of a function that gives a pair where the flag ``return_indices`` is set."""
+    found = list(inspect.signature(fn).parameters.values())
+    at = next(k for k, p in enumerate(found) if p.name == FLAG)
+    unset = found[at].replace(annotation="Literal[False]")
+    later = [p.replace(kind=p.KEYWORD_ONLY) for p in found[at:]]
+    later[0] = later[0].replace(annotation="Literal[True]", default=later[0].empty)
+    return [
+        _form(fn, [*found[:at], unset, *found[at + 1 :]], "Tensor"),
+        _form(fn, [*found[:at], *later], "tuple[Tensor, Tensor]"),
+        fn,
+    ]
+
+
+def _form(fn: Callable[..., Any], parameters: list[inspect.Parameter], result: str) -> Callable[..., Any]:
+    """Something with this signature, in the module of ``fn``."""
+
+    def form() -> None: ...
+
+    form.__module__, form.__annotations__ = fn.__module__, {"return": result}
+    form.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return form
 
 
 def _docstring(doc: str | None, indent: str) -> list[str]:
@@ -176,6 +205,61 @@ def _class(stub: Stub, name: str, value: type) -> None:
     stub.body.append(f"class {name}(metaclass=_{meta.__name__.strip('_')}): ...")
 
 
+def methods() -> Stub:
+    """``tracecomp/eager/methods.pyi``: what is published for ``Tensor``."""
+    names = {n: v for n, v in sorted(NAMESPACES["Tensor"].items()) if n not in ("__repr__", "__format__")}
+    stub = Stub("The methods of ``Tensor`` that are published above.", names)
+    stub.imports.add("from tracecomp.eager.tensor_base import TensorBase")
+    stub.body.append("class TensorMethods(TensorBase):")
+    for name, value in names.items():
+        if isinstance(value, property):
+            stub.property(name, value, "    ")
+        else:
+            plain = names.get(f"__{name[3:]}") if name[:3] == "__i" else None  # ``x += y`` takes what ``x + y`` does
+            stub.function(name, plain or value, method=True, indent="    ")
+    return stub
+
+
+def primitives() -> Stub:
+    """``tracecomp/functional/primitives.pyi``: each operator as a function of tensors, from its ``infer``."""
+    stub = Stub("The primitive operators, called with tensors.")
+    stub.imports |= {
+        "from typing import Any",
+        "from tracecomp.eager.tensor import Tensor",
+        "from tracecomp.functional.promotion import Operand",
+    }
+    stub.body.append("class _Primitives:")
+    for name, op in sorted(OPS.items()):
+        operand = "Operand" if op.kind == "elementwise" else "Tensor"
+        given: list[str] = []
+        attrs: list[str] = []
+        for p in inspect.signature(op.infer).parameters.values():
+            if p.kind is p.KEYWORD_ONLY:
+                kind = "Any" if p.annotation is p.empty else stub.annotation(p.annotation, op.infer.__module__)
+                attrs.append(f"{p.name}: {kind}")
+            elif p.kind is p.VAR_KEYWORD:
+                attrs.append("**attrs: Any")
+            else:
+                given.append(f"*operands: {operand}" if p.kind is p.VAR_POSITIONAL else f"{p.name}: {operand}")
+        if attrs and attrs[0][0] != "*" and not any(g[0] == "*" for g in given):
+            given.append("*")
+        if not any(g[0] == "*" for g in given) and given:
+            given.append("/")
+        like = ["like: Tensor | None = None"] if op.kind == "creation" else []
+        stub.body.append(f"    def {name}(self, {', '.join([*given, *like, *attrs])}) -> {_results(op)}: ...")
+    stub.body.append("\nprim: _Primitives")
+    return stub
+
+
+def _results(op: Op) -> str:
+    """One tensor or several, as many as the operator has results for its first sample."""
+    if op.kind == "control":
+        return "tuple[Tensor, ...]"
+    case = next(samples_of(op))
+    found = op.infer(*case.types, **case.attrs)
+    return f"tuple[{', '.join(['Tensor'] * len(found))}]" if isinstance(found, tuple) else "Tensor"
+
+
 def by_nn() -> dict[str, str]:
     """Names of ``torch`` that the layers publish, and the module that has them."""
     functions = NAMESPACES["nn.functional"]
@@ -203,7 +287,7 @@ def package() -> Stub:
         if name not in own:
             there = NAMESPACES["torch"][name].__name__ if nn.get(name) == aten.__name__ else name
             stub.body.append(f"from {nn.get(name, 'tracecomp.functional.names')} import {there} as {name}")
-    for name, where in sorted(tracecomp._LATER.items()):
+    for name, where in sorted(vars(tracecomp)["_LATER"].items()):
         head, _, last = where.rpartition(".")
         module = ".".join(filter(None, ("tracecomp", head))) if last == name else f"tracecomp.{where}"
         stub.body.append(f"from {module} import {name} as {name}")
@@ -227,6 +311,8 @@ def stubs() -> dict[Path, str]:
         "signal/windows.pyi": namespace("signal.windows", "Window functions, as in ``torch.signal.windows``."),
         "nn/functional/__init__.pyi": namespace("nn.functional", "The layers as functions, as in torch.nn.functional."),
         "functional/names.pyi": namespace("torch", "The published functions under their torch names.", by_nn()),
+        "functional/primitives.pyi": primitives(),
+        "eager/methods.pyi": methods(),
         "__init__.pyi": package(),
     }
     return {ROOT / path: stub.text() for path, stub in named.items()}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from tracecomp.autograd.engine import Target, run_backward
 from tracecomp.eager.tensor import Tensor, create, gradient_edge
+from tracecomp.functional.publish import publish
 from tracecomp.ir.op import OPS
 
-Tensors = Tensor | Sequence[Tensor]
+Tensors: TypeAlias = Tensor | Sequence[Tensor]
 
 
 def backward(
@@ -155,4 +156,4 @@ def _backward_method(
     backward(self, gradient, retain_graph, create_graph, inputs)
 
 
-Tensor.backward = _backward_method  # type: ignore[attr-defined]
+publish(_backward_method, "Tensor.backward")

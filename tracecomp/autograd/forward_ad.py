@@ -15,7 +15,7 @@ from tracecomp.eager.grad_fn import AccumulateGrad
 from tracecomp.eager.modes import enable_grad
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.ops.prim import prim
+from tracecomp.functional.primitives import prim
 
 _levels: list[dual_level] = []
 

@@ -8,7 +8,7 @@ from typing import Any
 from tracecomp.autograd.api import grad
 from tracecomp.eager.modes import enable_grad
 from tracecomp.eager.tensor import Tensor, create
-from tracecomp.ops.prim import prim
+from tracecomp.functional.primitives import prim
 
 Inputs = Tensor | tuple[Tensor, ...]
 Func = Callable[..., Any]
@@ -121,7 +121,7 @@ def _scalar(out: Any) -> Tensor:
         raise RuntimeError(
             "The Tensor returned by the function given to this transform should contain a single element"
         )
-    return prim.reshape(values[0], shape=())  # type: ignore[no-any-return]
+    return prim.reshape(values[0], shape=())
 
 
 def _gradients(
@@ -168,7 +168,7 @@ def _stacked(rows: list[Tensor], shape: tuple[int, ...], x: Tensor) -> Tensor:
     if not rows:
         return create("full", value=0.0, shape=shape, dtype=x.dtype)
     lifted = [prim.reshape(r, shape=(1, *x.shape)) for r in rows]
-    return prim.reshape(prim.concat(*lifted, axis=0), shape=shape)  # type: ignore[no-any-return]
+    return prim.reshape(prim.concat(*lifted, axis=0), shape=shape)
 
 
 def _shaped(rows: tuple[tuple[Tensor, ...], ...], many_outs: bool, many_ins: bool) -> Any:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any
 
 from tracecomp.base.locks import Lock
@@ -42,7 +43,7 @@ class Settings:
         (), "TRACECOMP_SKIP", _names, "Comma-separated names of passes that are not run.", code=True
     )
     stop_after: int | None = _knob(
-        None, "TRACECOMP_STOP_AFTER", int, "Run only this many passes of the pipeline.", code=True
+        None, "TRACECOMP_STOP_AFTER", int, "Run this many steps, and those that are needed.", code=True
     )
     fusion: bool = _knob(True, "TRACECOMP_FUSION", _flag, "Let several nodes share a kernel.", code=True)
     fast_math: bool = _knob(
@@ -95,6 +96,22 @@ def _count_threads_override(change: int) -> None:
     global thread_overrides
     with _counting:
         thread_overrides += change
+
+
+def cache_directory() -> Path:
+    """The folder of compiled code and of what was measured on this machine.
+
+    FileNotFoundError for a user without a home who has chosen none.
+    """
+    chosen = current().cache_dir
+    if chosen:
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(base):  # to be ignored then, says the standard of these names
+        base = os.path.join(os.path.expanduser("~"), ".cache")
+    if not os.path.isabs(base):
+        raise FileNotFoundError("this user has no home folder")
+    return Path(base) / "tracecomp"
 
 
 def code_key() -> tuple[tuple[str, Any], ...]:

@@ -1,7 +1,7 @@
 """Writing the stages of a compilation into a folder, under stable names.
 
 A program called ``step`` dumps into ``<folder>/step``, the next one of that name into ``<folder>/step.2``. Files are
-numbered in the order of the stages: ``01_recorded.ir``, ``02_simplify.ir``, ..., ``07_loops.txt``.
+numbered in the order of the stages: ``01_recorded.ir``, ``02_simplify.ir``, ..., ``21_program.ir``.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from tracecomp.passes import Built, build
 from tracecomp.passes.explain import describe_built
 from tracecomp.passes.graph.complex_to_real import in_parts, split_complex
 from tracecomp.passes.graph.host_segments import has_external, segments
-from tracecomp.passes.graph.rewrite import Log
+from tracecomp.passes.steps import Log
 from tracecomp.record.gc_pause import pause
 from tracecomp.runtime.executable import Executable
 
@@ -125,7 +125,7 @@ class Native:
 
     def explain(self) -> str:
         """What the passes decided, what fused and why the rest did not."""
-        return describe_built(self.built.stages, self.built.lowered.partition)
+        return describe_built(self.built.stages, self.built.lowered.stages)
 
 
 def _dense(array: Any) -> Array:

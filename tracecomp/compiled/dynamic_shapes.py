@@ -11,7 +11,7 @@ import numpy as np
 from tracecomp.base.locks import Lock
 from tracecomp.compiled.backends import Backend, Make
 from tracecomp.compiled.kernel_profile import Profile
-from tracecomp.compiled.replay import Plan
+from tracecomp.compiled.replay import Arguments, Plan
 from tracecomp.ir.graph import Graph
 from tracecomp.record.symbolic.generalize import Sized
 from tracecomp.record.symbolic.instantiate import Stretched
@@ -79,9 +79,9 @@ class SizedPlan:
         parts = [backend.explain() for _, plan in sorted(self._plans.items()) for backend in plan.backends]
         return "\n".join([f"runs for any size {self._sized.says}", *parts])
 
-    def call(self, leaves: Sequence[Any]) -> tuple[int, Any]:
+    def call(self, leaves: Sequence[Any], given: Arguments = ((), {})) -> tuple[int, Any]:
         """As ``Plan.call``."""
-        return self._plan(leaves).call(leaves)
+        return self._plan(leaves).call(leaves, given)
 
     def profile(self, leaves: Sequence[Any], calls: int) -> Profile:
         """RuntimeError: profiles are of one size."""

@@ -11,24 +11,33 @@ from typing import Any
 import numpy as np
 
 from tracecomp.base import config
-from tracecomp.codegen.calls.call_tables import ARGUMENT, CELL_CONTENTS, DICT_VERSION, GRADIENT, LIST_SIZE, OBJECT
+from tracecomp.codegen.calls.call_tables import (
+    ARGUMENT,
+    CELL_CONTENTS,
+    DICT_SIZE,
+    DICT_VERSION,
+    GRADIENT,
+    LIST_SIZE,
+    OBJECT,
+    OWNED,
+)
 from tracecomp.compiled.autograd import Freed
 from tracecomp.compiled.backends import Native
 from tracecomp.compiled.replay import Plan
-from tracecomp.eager.modes import Modes, ModuleChanges
+from tracecomp.eager.modes import Modes
 from tracecomp.eager.storage import Memory, Storage
 from tracecomp.eager.tensor import Tensor
 from tracecomp.eager.tensor_base import FIELDS, blank
-from tracecomp.functional import default_dtype
 from tracecomp.ir.types import DType
-from tracecomp.record.guards.slots import Contents
-from tracecomp.record.guards.snapshots import ById, freeze
+from tracecomp.record.guards.class_versions import class_version_offset, field_offset
+from tracecomp.record.guards.snapshots import MISSING, ById, freeze
+from tracecomp.record.guards.state_guards import GradGuard
 from tracecomp.record.pytree import LEAF, flat_call, unflatten
-from tracecomp.record.recording import Update
 from tracecomp.record.results import Given, History, Made, Plain, Result
 from tracecomp.runtime import threads
 from tracecomp.runtime.aligned import maker
-from tracecomp.runtime.call import Code, Held, Place, Record, field_offsets, layout_is_known, word_at
+from tracecomp.runtime.call import Code, Held, Place, Record
+from tracecomp.runtime.object_layout import field_offsets, objects_are_known, word_at
 
 SMALL = 65536
 """Bytes of all memory of a call that keeps the interpreter lock."""
@@ -40,11 +49,11 @@ _UNCHANGING = (bool, int, float, complex, str, bytes, NoneType, DType, type(Elli
 @cache
 def call_code() -> Code | None:
     """The native code of calls; None where objects are laid out in an unknown way."""
-    if not layout_is_known():
+    if not objects_are_known():
         return None
     fields = field_offsets(blank(Tensor), FIELDS)
     counts = [field_offsets(x, type(x).__slots__) for x in (Storage(), Memory())]
-    return Code(Tensor, fields, counts[0] | counts[1]) if fields and all(counts) else None
+    return Code(Tensor, Storage, Memory, fields, counts[0] | counts[1]) if fields and all(counts) else None
 
 
 def fast_record(plan: Plan, leaves: Sequence[Any], code: Code) -> tuple[Any, ...] | None:
@@ -55,20 +64,23 @@ def fast_record(plan: Plan, leaves: Sequence[Any], code: Code) -> tuple[Any, ...
 def _fits(plan: Plan, leaves: Sequence[Any]) -> bool:
     recording, guards = plan.recording, plan.recording.guards
     reusable = {id(t) for t, _ in plan.reusable}
-    accumulated = {id(u.target.ref.ref) for u in recording.updates if u.target.kind == "grad"}
-    holders = [b for b, *_ in (*recording.grads, *guards.grads)] + [b.ref for b in recording.inputs if b.kind == "grad"]
+    accumulated = {id(b.ref.ref) for b, _ in recording.updates if b.kind == "grad"}
+    updated = {b for b, _ in recording.updates}
+    asked = [g.holder for g in guards.list if isinstance(g, GradGuard)]
+    holders = [b for b, *_ in recording.grads] + asked + [b.ref for b in recording.inputs if b.kind == "grad"]
     return (
         isinstance(plan.forward, Native)
         and (config.thread_overrides == 0 or not plan.forward.executable.image.parallel)
         and guards.structure == flat_call(len(leaves))
-        and not (recording.predicates or recording.split or recording.rebased or guards.arrays or guards.places)
+        and not (recording.predicates or recording.split or recording.rebased or guards.takes_arrays)
         and not recording.effects
-        and all(b.kind not in ("size", "number") for b in recording.inputs)
+        and all(b.kind not in ("memory", "size", "number", "place") for b in recording.inputs)
+        and not recording.rebound
         and not recording.requires_grad
         and all(b.kind == "state" for b in holders)
-        and len(guards.tensors) <= _MAX_TENSORS
+        and sum(isinstance(x, Tensor) for x in leaves) <= _MAX_TENSORS
         and not reusable & accumulated
-        and all(u.writes for u in recording.updates)
+        and all(times and b in updated for b, times in recording.writes)
         and all(new is None or (id(b.ref) in reusable and _simple(new)) for b, new in recording.grads)
         and all(_simple(r) for r in recording.results)
     )
@@ -99,13 +111,17 @@ class _Writer:
         self.r = Record(code, image.arrays, self.arena_bytes)
         self.sources: dict[tuple[int, int], int] = {}
         self.read = set(self.recording.inputs)
+        written = [b.ref for b, _ in self.recording.updates if b.kind == "state"]
+        self._written_own = all(t._data.flags.owndata for t in written)  # so what else owns memory is apart from it
 
     def record(self) -> tuple[Any, ...] | None:
         """The record as a tuple that begins with its memory; None when a guard needs Python."""
-        entries = (*self.guards.names.entries, *self.guards.options.entries)
-        if not all(self._name(*entry[:3]) for entry in entries):
+        self._slots()
+        for leaf in self.leaves:
+            self.r.add("arguments", *((Held(type(leaf)), 0) if isinstance(leaf, Tensor) else (0, Held(leaf))))
+        rows = _Rows(self)
+        if not all(guard.native_row(rows) for guard in self.guards.list):
             return None
-        self._guards()
         if self.parallel:
             self._threads()
         self._inputs()
@@ -127,51 +143,6 @@ class _Writer:
 
     # ---- guards
 
-    def _name(self, mapping: Mapping[str, Any], key: str, snapshot: Any) -> bool:
-        """Guard a name by the identity of what it stands for and holds; False when that is not enough."""
-        missing = object()
-        value = mapping.get(key, missing)
-        if value is missing or not (type(snapshot) is ById or self._contents(value)):
-            return False
-        if (ById(value) if type(snapshot) is ById else freeze(value)) != snapshot:
-            return False
-        if isinstance(mapping, Contents):
-            self.r.add("fields", Held(mapping.cell), CELL_CONTENTS, Held(value))
-        else:
-            self.r.add("names" if type(mapping) is dict else "items", Held(mapping), Held(key), Held(value))
-        return True
-
-    def _contents(self, value: Any) -> bool:
-        """Guard what a container holds by identity; False when that is not enough."""
-        if _unchanging(value):
-            return True
-        if type(value) is list:
-            self.r.add("fields", Held(value), LIST_SIZE, len(value))
-            for n, item in enumerate(value):
-                self.r.add("elements", Held(value), 8 * n, Held(item))
-        elif type(value) is dict:  # the version, as a program may depend on the order of what it holds
-            self.r.add("fields", Held(value), DICT_VERSION, word_at(value, DICT_VERSION))
-        elif type(value) is not tuple:
-            return False
-        return all(map(self._contents, value.values() if type(value) is dict else value))
-
-    def _guards(self) -> None:
-        guards, add = self.guards, self.r.add
-        grad, inference, dtype, autocast = guards.modes
-        for key, value in (("recorder", None), ("grad", grad), ("inference", inference), ("autocast", autocast)):
-            add("modes", Held(key), Held(value), Held(getattr(Modes, key)))
-        add("names", Held(vars(default_dtype)), Held("_default"), Held(dtype))
-        if guards.module_state or guards.optimizers:
-            add("attributes", Held(ModuleChanges), Held("epoch"), Held(guards.epoch))
-        for leaf in self.leaves:
-            add("arguments", *((Held(type(leaf)), 0) if isinstance(leaf, Tensor) else (0, Held(leaf))))
-        numbered = [(i, first) for (i, *_), first in zip(guards.tensors, guards.same, strict=True)]
-        for n, (i, first) in enumerate(numbered):
-            for j, other in numbered[:n]:
-                add("pairs", 8 * i, 8 * j, int(first == other))
-        for holder, present, _ in guards.grads:
-            add("absent_grads", Held(holder.ref), int(not present))
-
     def _threads(self) -> None:
         """Guard the number of threads, and that so many have been started: a forked child has none."""
         threads.start_workers(self.threads - 1)
@@ -182,31 +153,34 @@ class _Writer:
 
     # ---- inputs
 
-    def _inputs(self) -> None:
+    def _slots(self) -> None:
+        """Where in the call table each input that the call looks at has its address."""
         slots = {a: p for p, a in enumerate(self.places) if isinstance(a, int)}
+        self.used: dict[tuple[int, int], int | None] = {}
+        self.others: list[tuple[Any, Any, int | None]] = []
+        inputs = [i for i in self.recording.graph.inputs if i.role != "constant"]
+        for number, (b, given) in enumerate(zip(self.recording.inputs, inputs, strict=True)):
+            if b.kind in ("host", "grad"):
+                self.others.append((b, given.value, slots.get(number)))
+            else:
+                self.used[_key(b.kind, b.ref)] = slots.get(number)
+
+    def _inputs(self) -> None:
         for p, a in enumerate(self.places):
             if not isinstance(a, int):
                 self.r.set_slot(p, a)
-        used: dict[tuple[int, int], int | None] = {}
-        inputs = [i for i in self.recording.graph.inputs if i.role != "constant"]
-        for number, (b, given) in enumerate(zip(self.recording.inputs, inputs, strict=True)):
-            slot = slots.get(number)
-            if b.kind == "host":
-                if slot is not None:
-                    owner, key = b.ref
-                    attribute = int(not isinstance(owner, Mapping))
-                    self.r.add("hosts", Held(owner), Held(key), attribute, self.r.number(slot))
-            elif b.kind == "grad":
-                self._source(GRADIENT, b.ref.ref, 2, given.value.dtype.numpy, given.value.shape, slot)
-            else:
-                used[_key(b.kind, b.ref)] = slot
-        for i, dtype, shape, requires_grad in self.guards.tensors:
-            self._source(ARGUMENT, i, int(requires_grad), dtype, shape, used.get((ARGUMENT, i)))
-        for t, dtype, shape, requires_grad, _ in self.guards.state:
-            self._source(OBJECT, t, int(requires_grad), dtype, shape, used.get((OBJECT, id(t))))
-        self._storages()
+        for b, value, slot in self.others:
+            if b.kind == "grad":
+                self.source(GRADIENT, b.ref.ref, 2, value.dtype.numpy, value.shape, slot)
+            elif slot is not None:
+                owner, key = b.ref
+                attribute = int(not isinstance(owner, Mapping))
+                self.r.add("hosts", Held(owner), Held(key), attribute, self.r.number(slot))
+        times = dict(self.recording.writes)
+        for b, out in self.recording.updates:
+            self._written(b, out, times.get(b, 0))
 
-    def _source(
+    def source(
         self, kind: int, ref: Any, requires_grad: int, dtype: Any, shape: tuple[int, ...], slot: int | None,
         exclusive: bool = False,
     ) -> int:  # fmt: skip
@@ -215,21 +189,18 @@ class _Writer:
         if key not in self.sources:
             reference = 8 * ref if kind == ARGUMENT else Held(ref)
             layout = self.r.layout(dtype, shape)
-            row = (kind, reference, requires_grad, layout, self.r.slot(slot), int(exclusive))
+            fixed = kind != ARGUMENT and not exclusive and self.guards.memory.writes
+            place = _place(kind, ref) if fixed else 0
+            owned = OWNED if kind == GRADIENT and self._written_own else 0
+            row = (kind, reference, requires_grad, layout, self.r.slot(slot), int(exclusive), place, owned)
             self.sources[key] = self.r.add("sources", *row)
         return self.sources[key]
 
-    def _storages(self) -> None:
-        """Arguments that must not share memory with what is written."""
-        targets = [u.target for u in self.recording.updates]
-        written = [_key(b.kind, b.ref) for b in targets if b.kind != "grad"]
-        for u in self.recording.updates:
-            self._written(u)
-        for i, *_ in self.guards.tensors:
-            for key in written:
-                if key != (ARGUMENT, i):
-                    argument = Place("sources", self.sources[ARGUMENT, i])
-                    self.r.add("storages", argument, Place("sources", self.sources[key]), int(key[0] == ARGUMENT))
+    def known_source(self, kind: int, ref: Any) -> int:
+        """The number of a tensor that the call looks at, which the recording reads or writes."""
+        t = self.leaves[ref] if kind == ARGUMENT else ref
+        slot = self.used.get((kind, ref if kind == ARGUMENT else id(ref)))
+        return self.source(kind, ref, 2, t._data.dtype, t._data.shape, slot)
 
     def _preparation(self) -> int:
         """Note what a preparation reads; the address of the byte that tells whether it is made, or 0."""
@@ -241,25 +212,25 @@ class _Writer:
 
     # ---- outputs
 
-    def _written(self, update: Update) -> None:
-        """An output that goes into the memory of a tensor from outside."""
-        b, out = update.target, update.number
+    def _written(self, b: Any, out: int, times: int) -> None:
+        """An output that goes into the memory of a tensor from outside, whose storage counts so many writes."""
         kind = {"argument": ARGUMENT, "state": OBJECT, "grad": GRADIENT}[b.kind]
         dtype, shape = self.plan.types[out][1], self.plan.types[out][0]
         ref = b.ref.ref if b.kind == "grad" else b.ref
-        source = Place("sources", self._source(kind, ref, 2, dtype, shape, None))
+        source = Place("sources", self.source(kind, ref, 2, dtype, shape, None))
         apart = int(b not in self.read)
         self.r.add("in_place", source, self.r.slot(self.first_output + out), apart)
-        self.r.add("written", source, update.writes)
+        if times:
+            self.r.add("written", source, times)
 
     def _outputs(self) -> None:
-        taken = {u.number for u in self.recording.updates}
+        taken = {out for _, out in self.recording.updates}
         for holder, new in self.recording.grads:
             if new is None:
                 self.r.add("cleared", Held(holder.ref))
         for t, n in self.plan.reusable:
             shape, dtype = self.plan.types[n]
-            self._source(GRADIENT, t, 2, dtype, shape, self.first_output + n, exclusive=True)
+            self.source(GRADIENT, t, 2, dtype, shape, self.first_output + n, exclusive=True)
             taken.add(n)
         freed = {r.number for r in self.recording.results if isinstance(r, Made) and r.history.freed}
         self.fresh: dict[int, int] = {}
@@ -280,7 +251,7 @@ class _Writer:
             elif isinstance(r, Plain):
                 self.r.add("results", self.r.cell(r.value))
             elif not isinstance(r, Given):
-                raise AssertionError("numbers that are followed and views need Python")
+                raise AssertionError("what is followed, found anew or looks at something needs Python")
             elif r.source.kind == "argument":
                 self.r.add("results", Place("sources", self.sources[ARGUMENT, r.source.ref], "tensor"))
             else:
@@ -293,6 +264,103 @@ class _Writer:
             return count, 0
         finish: Callable[[Any], Any] = partial(unflatten, structure)
         return count, Held(finish)
+
+
+class _Rows:
+    """Where the guards of a recording write what native code is to compare, as it is in the call that fits."""
+
+    def __init__(self, writer: _Writer) -> None:
+        self.writer = writer
+        self.r = writer.r
+        self.leaves = writer.leaves
+        self._seen: set[tuple[int, str]] = set()
+        self._listed: set[int] = set()
+
+    def entry(self, mapping: Any, key: Any, value: Any) -> bool:
+        if not isinstance(mapping, dict) or mapping.get(key, MISSING) is not value:
+            return False
+        place = (id(mapping), key)
+        if place not in self._seen:
+            self._seen.add(place)
+            self.r.add("names", Held(mapping), Held(key), 0 if value is MISSING else Held(value))
+        return True
+
+    def item(self, mapping: Mapping[str, Any], key: str, snapshot: Any) -> bool:
+        value = mapping.get(key, MISSING)
+        if freeze(value) != snapshot or not (type(snapshot) is ById or self._holds(value)):
+            return False
+        if type(mapping) is dict:
+            return self.entry(mapping, key, value)
+        self.r.add("items", Held(mapping), Held(key), Held(value))
+        return True
+
+    def word(self, owner: Any, what: str, value: Any) -> bool:
+        if what == "cell_contents":
+            row: tuple[Any, ...] = (Held(owner), CELL_CONTENTS, Held(value))
+        elif what == "length":
+            size = LIST_SIZE if isinstance(owner, list) else DICT_SIZE
+            row = (Held(owner), size, value)
+        elif what == "version":
+            row = (Held(owner), DICT_VERSION, word_at(owner, DICT_VERSION))
+        elif what == "class_version":
+            offset = class_version_offset()
+            if not value or offset is None:
+                return False
+            row = (Held(owner), offset, word_at(owner, offset))
+        else:
+            offset = field_offset(what)
+            if offset is None:
+                return False
+            row = (Held(owner), offset, 0 if value is None and word_at(owner, offset) == 0 else Held(value))
+        place = (id(owner), what)
+        if place not in self._seen:
+            self._seen.add(place)
+            self.r.add("fields", *row)
+        return True
+
+    def contents(self, value: Any) -> bool:
+        if type(value) is tuple or id(value) in self._listed:
+            return True
+        self._listed.add(id(value))
+        if type(value) is list:
+            self.word(value, "length", len(value))
+            for n, item in enumerate(value):
+                self.r.add("elements", Held(value), 8 * n, Held(item))
+            return True
+        return isinstance(value, dict) and self.word(value, "version", None)
+
+    def _holds(self, value: Any) -> bool:
+        """Guard what a container holds by identity; False when that is not enough."""
+        if _unchanging(value):
+            return True
+        parts = value.values() if type(value) is dict else value
+        return type(value) in (list, dict, tuple) and self.contents(value) and all(map(self._holds, parts))
+
+    def pair(self, one: int, other: int, same: bool) -> None:
+        self.r.add("pairs", 8 * one, 8 * other, int(same))
+
+    def tensor(self, kind: int, ref: Any, requires_grad: int, dtype: Any, shape: tuple[int, ...]) -> None:
+        slot = self.writer.used.get((kind, ref if kind == ARGUMENT else id(ref)))
+        self.writer.source(kind, ref, requires_grad, dtype, shape, slot)
+
+    def apart(self, argument: int, kind: int, ref: Any) -> None:
+        sides = [self.writer.known_source(*key) for key in ((ARGUMENT, argument), (kind, ref))]
+        self.r.add("apart", *[Place("sources", n) for n in sides])
+
+    def mode(self, name: str, value: Any) -> None:
+        self.r.add("modes", Held(name), Held(value), Held(getattr(Modes, name)))
+
+    def attribute(self, owner: Any, name: str, value: Any) -> None:
+        self.r.add("attributes", Held(owner), Held(name), Held(value))
+
+    def grad(self, tensor: Tensor, present: bool) -> None:
+        self.r.add("absent_grads", Held(tensor), int(not present))
+
+
+def _place(kind: int, ref: Tensor) -> int:
+    """Where the memory of a tensor, or of its gradient, is: the guard on memory has looked at it there."""
+    t = ref if kind == OBJECT else ref._grad
+    return int(t._data.ctypes.data) if t is not None and t._data.size else 0
 
 
 def _key(kind: str, ref: Any) -> tuple[int, int]:

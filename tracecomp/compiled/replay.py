@@ -13,6 +13,7 @@ import numpy as np
 
 from tracecomp.compiled.autograd import CompiledNode, Kept, differentiable
 from tracecomp.compiled.backends import Backend, Make
+from tracecomp.compiled.inputs import aliases_of, frozen_inputs
 from tracecomp.compiled.kernel_profile import Profile, profile_backend
 from tracecomp.compiled.results import Builder
 from tracecomp.eager.aliasing import check_places
@@ -22,11 +23,12 @@ from tracecomp.ir.arrays import SMALL_BYTES
 from tracecomp.record.binding import read, reader, tensor_of
 from tracecomp.record.pytree import LEAF, unflatten
 from tracecomp.record.recording import Recording, same_value
-from tracecomp.record.results import Made, bottoms
+from tracecomp.record.results import Found, Made, Result, bottoms
 from tracecomp.runtime.aligned import maker
 from tracecomp.runtime.result_pool import Spare, fits, kept_outputs
 
 Array = np.ndarray[Any, Any]
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 _new = Tensor._wrap
 
 
@@ -46,19 +48,17 @@ class Plan:
         self._threads = threads
         graph, inputs = recording.graph, recording.inputs
         self._arguments = [b.ref for b in inputs if b.kind == "argument"]
-        self._array_arguments = bool(recording.guards.arrays)
+        self._array_arguments = recording.guards.takes_arrays
         self._states = [b.ref for b in inputs if b.kind == "state"]
-        self._others = [reader(b) for b in inputs if b.kind in ("place", "grad", "host", "size", "number")]
-        position = {id(b): i for i, b in enumerate(inputs)}
-        pairs = [(u.number, position.get(id(u.target))) for u in recording.updates]
-        self._aliases = [] if recording.predicates else [(out, i) for out, i in pairs if i is not None]
+        self._others = [reader(b) for b in inputs if b.kind in ("memory", "place", "grad", "host", "size", "number")]
+        self._aliases = [*aliases_of(recording).items()]
         in_place = {out for out, _ in self._aliases}
         self.types = [(o.value.shape, o.value.dtype.numpy) for o in graph.outputs]
         self.kept = kept_outputs(self.types)
         self._fresh = [(n, self._maker(n)) for n in range(len(self.types)) if n not in in_place]
         self.reusable = self._reusable_grads()
         self._lone = _lone_result(recording)
-        self.forward: Backend = self._make(graph, dict(self._aliases), threads, _steady(recording))
+        self.forward: Backend = self._make(graph, dict(self._aliases), threads, frozen_inputs(recording))
         self.lasting: list[Tensor] = [inputs[n].ref for n in self.forward.lasting]
         self._backward: Backend | None = None
         self._compile = compile
@@ -107,7 +107,7 @@ class Plan:
 
     def differentiable(self) -> Any:
         """The backward pass as a compiled function, made when it is to be differentiated for the first time."""
-        if self.recording.guards.one_size:
+        if self.recording.guards.one_size.leaves:
             raise RuntimeError(
                 f"the backward pass of {self.recording.graph.name}, compiled with dynamic=True, cannot be "
                 "differentiated. Compile it without, or take the gradients inside of the compiled function."
@@ -117,7 +117,7 @@ class Plan:
             self.again = self._compile(differentiable(self.recording.split, self.recording.graph.name))
         return self.again
 
-    def call(self, leaves: Sequence[Any]) -> tuple[int, Any]:
+    def call(self, leaves: Sequence[Any], given: Arguments = ((), {})) -> tuple[int, Any]:
         """Run on argument ``leaves``: how many predicates held, and the results.
 
         When a predicate does not hold, its value takes the place of the results, and nothing outside was written. On a
@@ -133,7 +133,7 @@ class Plan:
             if recording.predicates:
                 return -1, error
             raise
-        for k, (out, seen, _) in enumerate(recording.predicates):
+        for k, (out, seen, *_) in enumerate(recording.predicates):
             now = outputs[out].tolist()
             if not same_value(now, seen):
                 return k, now
@@ -143,9 +143,7 @@ class Plan:
         if self._lone is not None:
             results: Any = _new(outputs[self._lone])
         else:
-            results = self._results(leaves, outputs, kept)
-        for effect in recording.effects:
-            effect()
+            results = self._results(leaves, outputs, kept, given)
         return len(recording.predicates), results
 
     def _arrays(self, leaves: Sequence[Any]) -> list[Array]:
@@ -176,12 +174,15 @@ class Plan:
 
     def _write(self, leaves: Sequence[Any], outputs: Sequence[Array]) -> None:
         """Give the state that the program writes its new values."""
-        for u in self.recording.updates:
-            t = u.target.ref if u.target.kind == "state" else tensor_of(u.target, leaves)
-            if outputs[u.number] is not t._data:
-                check_places(t._data)
-                np.copyto(t._data, outputs[u.number])
-            (t._storage or t._shared_storage()).wrote(u.writes)
+        for b, out in self.recording.updates:
+            t = b.ref if b.kind == "state" else tensor_of(b, leaves)
+            array = t._data if isinstance(t, Tensor) else t
+            if outputs[out] is not array:
+                check_places(array)
+                np.copyto(array, outputs[out])
+        for b, times in self.recording.writes:
+            t = b.ref if b.kind == "state" else tensor_of(b, leaves)
+            (t._storage or t._shared_storage()).wrote(times)
 
     def _outputs(self, arrays: list[Array]) -> list[Any]:
         """Memory for the outputs: the state's own where it is updated in place, old gradients', or new.
@@ -209,7 +210,7 @@ class Plan:
         before = {id(b): read(b, leaves).copy() for b in overwritten}
         return Kept(self.recording.inputs, arrays, before)
 
-    def _results(self, leaves: Sequence[Any], outputs: Sequence[Array], kept: Kept | None) -> Any:
+    def _results(self, leaves: Sequence[Any], outputs: Sequence[Array], kept: Kept | None, given: Arguments) -> Any:
         recording = self.recording
         node = None
         for binding, flag in recording.requires_grad:
@@ -226,28 +227,23 @@ class Plan:
                 builder.keep(new, t._grad)
             else:
                 t._grad = None if new is None else builder.tensor(new)
-        rebound = [(r, unflatten(r.structure, list(map(builder.value, r.results)))) for r in recording.rebound]
-        results = unflatten(recording.structure, list(map(builder.value, recording.results)))
+
+        def value(r: Result) -> Any:
+            return r.read.now(given) if isinstance(r, Found) else builder.value(r)
+
+        rebound = [(r, unflatten(r.structure, list(map(value, r.results)))) for r in recording.rebound]
+        results = unflatten(recording.structure, list(map(value, recording.results)))
+        effects = [(e, unflatten(e.structure, list(map(value, e.results)))) for e in recording.effects]
         for r, held in rebound:
             r.place.put(held, r.same_object)
+        for effect, args in effects:
+            effect.repeat(given, args)
         return results
-
-
-def _steady(recording: Recording) -> frozenset[int]:
-    """The numbers of inputs that are likely to be the same in the next call: state, where nothing is trained."""
-    if recording.split is not None or recording.grads:
-        return frozenset()
-    states = [u.target.ref for u in recording.updates if u.target.kind == "state"]
-    written = {id(t._shared_storage().memory) for t in states}
-    return frozenset(
-        n for n, b in enumerate(recording.inputs)
-        if b.kind == "state" and id(b.ref._shared_storage().memory) not in written
-    )  # fmt: skip
 
 
 def _lone_result(recording: Recording) -> int | None:
     """The output that is all there is to return, when that is so."""
-    if recording.grads or recording.requires_grad or recording.rebased or recording.rebound:
+    if recording.grads or recording.requires_grad or recording.rebased or recording.rebound or recording.effects:
         return None
     if recording.split is not None or recording.structure is not LEAF:
         return None

@@ -9,11 +9,11 @@ import numpy as np
 
 from tracecomp.compiled.autograd import CompiledNode, Freed
 from tracecomp.eager.modes import modes
-from tracecomp.eager.tensor import Tensor
+from tracecomp.eager.tensor import Tensor, shared
 from tracecomp.eager.tensor_base import View
 from tracecomp.eager.views import look
 from tracecomp.record.binding import tensor_of
-from tracecomp.record.results import Followed, Given, Held, History, Plain, Result, Seen
+from tracecomp.record.results import Followed, Given, Held, History, Passed, Plain, Seen
 
 Array = np.ndarray[Any, Any]
 Attrs = dict[str, Any]
@@ -35,10 +35,12 @@ class Builder:
         self._settle = settle
         self._made: dict[int, Tensor] = {}
 
-    def value(self, r: Result) -> Any:
+    def value(self, r: Held | Followed | Passed | Plain) -> Any:
         """What the call returns for ``r``: one object for each tensor."""
         if isinstance(r, Plain):
-            return r.value
+            return r.value.copy() if isinstance(r.value, np.ndarray) else r.value
+        if isinstance(r, Passed):
+            return self._leaves[r.number]
         if isinstance(r, Followed):
             return self._outputs[r.number].item()
         return self.tensor(r)
@@ -69,8 +71,8 @@ class Builder:
 
     def _new(self, r: Held) -> Tensor:
         if isinstance(r, Given):
-            found: Tensor = tensor_of(r.source, self._leaves)
-            return found
+            found = tensor_of(r.source, self._leaves)
+            return found if isinstance(found, Tensor) else shared(found)
         if isinstance(r, Seen):
             t = self._seen(r, self._made[id(r.of)])
         else:

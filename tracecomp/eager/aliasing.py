@@ -102,7 +102,7 @@ def assign_(target: TensorBase, value: TensorBase) -> None:
         value = value.__tracecomp_apply__(OPS["cast"], (value,), {"dtype": target.dtype})
     edge = gradient_edge(value) if history else None
     before = gradient_edge(target._base if target._linked and target._base is not None else target) if history else None
-    np.copyto(target._data, value._data)
+    _copy(target._data, value._data)
     target._shared_storage().wrote()
     if modes.recorder is not None:
         modes.recorder.write(target, value)
@@ -123,6 +123,18 @@ def _rebase(target: TensorBase, value: TensorBase, before: Edge, edge: Edge) -> 
         return
     base._grad_fn, base._output_nr = CopySlices(before, edge, target._chain, base._data), 0
     base._requires_grad = False
+
+
+def _copy(target: np.ndarray[Any, Any], value: np.ndarray[Any, Any]) -> None:
+    try:
+        np.copyto(target, value)
+    except ValueError:
+        if target.flags.writeable:
+            raise
+        raise RuntimeError(
+            "the memory of this tensor is read-only: it belongs to a numpy array or a file that cannot be written. "
+            "Please clone() the tensor before performing the operation."
+        ) from None
 
 
 def check_places(array: np.ndarray[Any, Any]) -> None:

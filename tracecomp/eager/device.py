@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 
 class device:
@@ -57,10 +57,11 @@ class device:
         return None
 
 
+Device: TypeAlias = device | str | int | None
 CPU = device("cpu")
 
 
-def check_device(where: Any) -> device:
+def check_device(where: Device) -> device:
     """The CPU, if ``where`` says so or says nothing; AssertionError for an accelerator."""
     if where is None:
         return CPU
@@ -102,3 +103,7 @@ contiguous_format = memory_format("contiguous_format")
 preserve_format = memory_format("preserve_format")
 channels_last = memory_format("channels_last")
 channels_last_3d = memory_format("channels_last_3d")
+
+
+Layout: TypeAlias = layout | None
+MemoryFormat: TypeAlias = memory_format | None

@@ -7,7 +7,7 @@ import inspect
 import threading
 from collections.abc import Callable, Generator, Mapping
 from types import TracebackType
-from typing import Any
+from typing import Any, ClassVar, Self, TypeVar, cast, overload
 
 from tracecomp.runtime.threadstate import know_thread
 
@@ -32,6 +32,9 @@ class Modes(threading.local):
 modes = Modes()
 
 
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
 class ContextDecorator:
     """A context manager that also decorates functions and generators: ``@no_grad()``, ``@no_grad``."""
 
@@ -46,16 +49,16 @@ class ContextDecorator:
     def _fresh(self) -> ContextDecorator:
         return type(self)()
 
-    def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+    def __call__(self, fn: Function) -> Function:
         if inspect.isgeneratorfunction(fn):
-            return self._around_generator(fn)
+            return cast("Function", self._around_generator(fn))
 
         @functools.wraps(fn)
         def run(*args: Any, **kwargs: Any) -> Any:
             with self._fresh():
                 return fn(*args, **kwargs)
 
-        return run
+        return cast("Function", run)
 
     def _around_generator(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(fn)
@@ -78,6 +81,10 @@ class _GradMode(ContextDecorator):
 
     mode: bool
 
+    @overload
+    def __new__(cls, fn: None = None) -> Self: ...
+    @overload
+    def __new__(cls, fn: Function) -> Function: ...  # type: ignore[misc]
     def __new__(cls, fn: Callable[..., Any] | None = None) -> Any:
         self = object.__new__(cls)
         return self if fn is None else self(fn)
@@ -128,7 +135,7 @@ class set_grad_enabled(ContextDecorator):
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         modes.grad = self._before
 
-    def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+    def __call__(self, fn: Function) -> Function:
         modes.grad = self._before
         return super().__call__(fn)
 
@@ -139,6 +146,10 @@ class set_grad_enabled(ContextDecorator):
 class inference_mode(ContextDecorator):
     """Like ``no_grad``, and tensors made inside can never take part in gradient recording."""
 
+    @overload
+    def __new__(cls, mode: bool = True) -> Self: ...
+    @overload
+    def __new__(cls, mode: Function) -> Function: ...  # type: ignore[misc]
     def __new__(cls, mode: bool | Callable[..., Any] = True) -> Any:
         self = object.__new__(cls)
         if callable(mode):
@@ -201,12 +212,20 @@ def host(owner: Any, key: str) -> Any:
 
 
 class ModuleChanges:
-    """``epoch`` counts assignments of plain attributes (``training`` too) to modules, and of state to optimizers.
+    """``epoch`` counts assignments of plain attributes (``training`` too) to modules, and of hooks to anything.
 
-    A recording compares the attributes of the modules and optimizers that ran only when the epoch has moved.
+    A recording compares the attributes of the modules that ran, and hooks, only when the epoch has moved.
+    ``global_hooks`` are the tables of hooks of all modules.
     """
 
     epoch: int = 0
+    global_hooks: ClassVar[list[Mapping[int, Any]]] = []
+
+    @staticmethod
+    def note() -> None:
+        """Count a change; those that a recorded program makes are its own."""
+        if modes.recorder is None:
+            ModuleChanges.epoch += 1
 
     @staticmethod
     def ran(module: Any) -> None:

@@ -9,21 +9,21 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from tracecomp.base.errors import Source, user_source
-from tracecomp.eager.modes import modes
+from tracecomp.eager.modes import ModuleChanges, modes
 from tracecomp.eager.storage import Storage
 from tracecomp.ir.graph import Origin
 from tracecomp.ir.op import Op
 from tracecomp.ir.types import DType
 
 Array = np.ndarray[Any, Any]
-Edge = tuple["Node", int] | None
-View = tuple[Op, dict[str, Any]]
-Grads = Sequence["TensorBase | None"]
+Edge: TypeAlias = tuple["Node", int] | None
+View: TypeAlias = tuple[Op, dict[str, Any]]
+Grads: TypeAlias = Sequence["TensorBase | None"]
 
 _numbers = itertools.count()
 _hook_ids = itertools.count()
@@ -42,6 +42,7 @@ class Handle:
         self.id = next(_hook_ids)
 
     def remove(self) -> None:
+        ModuleChanges.note()
         self._hooks.pop(self.id, None)
 
     def __enter__(self) -> Handle:
@@ -52,6 +53,8 @@ class Handle:
 
 
 def add_hook(hooks: dict[int, Any], fn: Callable[..., Any]) -> Handle:
+    """Put ``fn`` among ``hooks``, which recordings made without it are to find out."""
+    ModuleChanges.note()
     handle = Handle(hooks)
     hooks[handle.id] = fn
     return handle

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from string import ascii_letters
 from typing import Any
 
+from tracecomp.functional.primitives import prim
 from tracecomp.ir.graph import Graph, Node
 from tracecomp.ir.types import TensorType
 from tracecomp.ops.autodiff import Sym
-from tracecomp.ops.prim import prim
 
 
 class Batch:

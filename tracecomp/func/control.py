@@ -19,10 +19,10 @@ from tracecomp.eager.rng import default_generator
 from tracecomp.eager.tensor import Tensor
 from tracecomp.func.trace import DETACH, Trace, traced
 from tracecomp.functional import names as T
+from tracecomp.functional.primitives import prim
 from tracecomp.ir.graph import Graph, Origin, Value
 from tracecomp.ir.op import OPS
 from tracecomp.ir.types import TensorType
-from tracecomp.ops.prim import prim
 from tracecomp.record.pytree import flatten, unflatten
 
 Function = Callable[..., Any]

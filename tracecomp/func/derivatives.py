@@ -11,7 +11,7 @@ from tracecomp.eager.modes import enable_grad
 from tracecomp.eager.tensor import Tensor
 from tracecomp.func.vmap import vmap
 from tracecomp.functional import names as T
-from tracecomp.ops.prim import prim
+from tracecomp.functional.primitives import prim
 from tracecomp.record.pytree import flatten, unflatten
 
 Func = Callable[..., Any]

@@ -18,8 +18,8 @@ from tracecomp.eager.rng import default_generator
 from tracecomp.eager.tensor import Tensor
 from tracecomp.func.batching import Batch, batched_node, whole
 from tracecomp.func.trace import DETACH, Trace, traced
+from tracecomp.functional.primitives import prim
 from tracecomp.ir.graph import Node, Value
-from tracecomp.ops.prim import prim
 from tracecomp.record.pytree import flatten, unflatten
 
 RANDOMNESS = ("error", "different", "same")
@@ -122,7 +122,7 @@ def _cut(x: Tensor, axis: int, start: int, stop: int) -> Tensor:
     shape = x._data.shape
     starts = tuple(start if i == axis else 0 for i in range(len(shape)))
     stops = tuple(stop if i == axis else n for i, n in enumerate(shape))
-    return prim.slice(x, starts=starts, stops=stops, steps=(1,) * len(shape))  # type: ignore[no-any-return]
+    return prim.slice(x, starts=starts, stops=stops, steps=(1,) * len(shape))
 
 
 def _joined(pieces: list[Any], out_dims: Any) -> Any:
@@ -195,7 +195,7 @@ def _placed(x: Any, size: int, dim: int | None) -> Tensor:
     dim = dim % batch.ndim
     order = [*range(1, batch.ndim)]
     order.insert(dim, 0)
-    return batch if dim == 0 else prim.permute(batch, dims=tuple(order))  # type: ignore[no-any-return]
+    return batch if dim == 0 else prim.permute(batch, dims=tuple(order))
 
 
 class _Run:

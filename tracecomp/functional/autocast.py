@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor
+from tracecomp.functional.primitives import prim
 from tracecomp.ir.types import DType, float32, float64
-from tracecomp.ops.prim import prim
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 LOWER, FULL, WIDEST = "lower", "float32", "widest"
 
@@ -34,7 +36,7 @@ _LISTS = {
 RULES: dict[str, str] = {name: rule for rule, names in _LISTS.items() for name in names.split()}
 
 
-def casts(fn: Callable[..., Any]) -> Callable[..., Any]:
+def casts(fn: Function) -> Function:
     """``fn`` with its floating-point arguments cast as the table says while autocast is on; others are left alone."""
     rule = RULES.get(fn.__name__)
     if rule is None:
@@ -52,7 +54,7 @@ def casts(fn: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             modes.autocast = low
 
-    return run
+    return cast("Function", run)
 
 
 def _cast(x: Any, to: DType) -> Any:

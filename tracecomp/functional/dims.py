@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
-Shape = tuple[int, ...]
+Shape: TypeAlias = tuple[int, ...]
+Sizes: TypeAlias = int | Sequence[int]
+Dim: TypeAlias = int | Sequence[int] | None
 
 
 def wrap_dim(dim: int, ndim: int) -> int:

@@ -7,18 +7,18 @@ of its tensors is of a type that it takes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeAlias
 
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.promotion import not_implemented
 
-Kinds = tuple[str, ...]
+Kinds: TypeAlias = tuple[str, ...]
 
 COMPLEX: Kinds = ("complex",)
 FLOATS: Kinds = ("float",)
 NUMBERS: Kinds = ("int", "float")
 REAL: Kinds = ("bool", "int", "float")
-ALL = REAL + COMPLEX
+ALL: Kinds = REAL + COMPLEX
 
 
 def refuse_complex(name: str, values: Iterable[Any]) -> None:

@@ -2,37 +2,59 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
-from functools import cache
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
+
+from tracecomp.eager.tensor import Tensor
+
+Fields = TypeVar("Fields", bound=tuple[Any, ...])
 
 
-def result_type_named(name: str, fields: str) -> Any:
-    """A named tuple class for the results of function ``name``."""
-    base = _tuple_of(fields)
+class ValuesIndices(NamedTuple):
+    values: Tensor
+    indices: Tensor
+
+
+class MinMax(NamedTuple):
+    min: Tensor
+    max: Tensor
+
+
+class MantissaExponent(NamedTuple):
+    mantissa: Tensor
+    exponent: Tensor
+
+
+class CountsEdges(NamedTuple):
+    hist: Tensor
+    bin_edges: Tensor
+
+
+class CountsAllEdges(NamedTuple):
+    hist: Tensor
+    bin_edges: tuple[Tensor, ...]
+
+
+def result_type(name: str, fields: type[Fields]) -> type[Fields]:
+    """The class of function ``name``'s results, which have ``fields``."""
 
     def show(self: Any) -> str:
-        inner = ",\n".join(f"{field}={getattr(self, field)!r}" for field in fields.split())
+        inner = ",\n".join(f"{field}={getattr(self, field)!r}" for field in self._fields)
         return f"torch.return_types.{name}(\n{inner})"
 
-    return type(name, (base,), {"__slots__": (), "__repr__": show, "__module__": "tracecomp.return_types"})
+    return type(name, (fields,), {"__slots__": (), "__repr__": show, "__module__": "tracecomp.return_types"})
 
 
-@cache
-def _tuple_of(fields: str) -> Any:
-    return namedtuple("fields", fields)
-
-
-MaxResult = result_type_named("max", "values indices")
-MinResult = result_type_named("min", "values indices")
-AminmaxResult = result_type_named("aminmax", "min max")
-MedianResult = result_type_named("median", "values indices")
-NanmedianResult = result_type_named("nanmedian", "values indices")
-ModeResult = result_type_named("mode", "values indices")
-KthvalueResult = result_type_named("kthvalue", "values indices")
-SortResult = result_type_named("sort", "values indices")
-TopkResult = result_type_named("topk", "values indices")
-CummaxResult = result_type_named("cummax", "values indices")
-CumminResult = result_type_named("cummin", "values indices")
-FrexpResult = result_type_named("frexp", "mantissa exponent")
-HistogramResult = result_type_named("histogram", "hist bin_edges")
+MaxResult = result_type("max", ValuesIndices)
+MinResult = result_type("min", ValuesIndices)
+AminmaxResult = result_type("aminmax", MinMax)
+MedianResult = result_type("median", ValuesIndices)
+NanmedianResult = result_type("nanmedian", ValuesIndices)
+ModeResult = result_type("mode", ValuesIndices)
+KthvalueResult = result_type("kthvalue", ValuesIndices)
+SortResult = result_type("sort", ValuesIndices)
+TopkResult = result_type("topk", ValuesIndices)
+CummaxResult = result_type("cummax", ValuesIndices)
+CumminResult = result_type("cummin", ValuesIndices)
+FrexpResult = result_type("frexp", MantissaExponent)
+HistogramResult = result_type("histogram", CountsEdges)
+HistogramddResult = result_type("histogramdd", CountsAllEdges)

@@ -4,17 +4,35 @@
 
 from collections.abc import Sequence
 from tracecomp.eager import device as devices
+from tracecomp.eager.device import Device
+from tracecomp.eager.device import Layout
+from tracecomp.eager.device import MemoryFormat
 from tracecomp.eager.rng import Generator
 from tracecomp.eager.size import Size
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.creation.legacy import _TypedMeta as _TypedMeta
+from tracecomp.functional.dims import Dim
+from tracecomp.functional.dims import Sizes
 from tracecomp.functional.elementwise.conversion import finfo as finfo
 from tracecomp.functional.elementwise.conversion import iinfo as iinfo
+from tracecomp.functional.linalg.factors import OldSVD
+from tracecomp.functional.linalg.factors import PLU
+from tracecomp.functional.linalg.factors import QR
+from tracecomp.functional.linalg.factors import Reflections
+from tracecomp.functional.linalg.linalg import SignLogabsdet
+from tracecomp.functional.linalg.solving import SolutionCoefficient
+from tracecomp.functional.named_results import CountsAllEdges
+from tracecomp.functional.named_results import CountsEdges
+from tracecomp.functional.named_results import MantissaExponent
+from tracecomp.functional.named_results import MinMax
+from tracecomp.functional.named_results import ValuesIndices
 from tracecomp.functional.promotion import Number
 from tracecomp.functional.promotion import Operand
-from tracecomp.functional.reductions.reduction import Dim
+from tracecomp.functional.settings import _HasDLPack
 from tracecomp.ir.types import DType
 from typing import Any
+from typing import Literal
+from typing import overload
 import numpy as np
 
 class BFloat16Tensor(metaclass=_TypedMeta): ...
@@ -73,7 +91,7 @@ def addr_(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha:
     """In-place form of :func:`addr`."""
 def adjoint(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The last two dimensions swapped, and the conjugate of complex tensors."""
-def alias_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+def alias_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """:func:`alias` as a copy."""
 def all(input: Tensor, dim: Dim = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
     """Whether every element is nonzero."""
@@ -83,13 +101,13 @@ def amax(input: Tensor, dim: Dim = ..., keepdim: bool = False, *, out: Tensor | 
     """Largest over ``dim``; equal extremes share the gradient."""
 def amin(input: Tensor, dim: Dim = ..., keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
     """Smallest over ``dim``; equal extremes share the gradient."""
-def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> Any:
+def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> MinMax:
     """Smallest and largest."""
 def angle(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The angle in the complex plane: of real numbers pi for negative ones, 0 for others, NaN for NaN."""
 def any(input: Tensor, dim: Dim = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
     """Whether some element is nonzero."""
-def arange(start: Number, end: Number | None = None, step: Number = 1, *, dtype: DType | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
+def arange(start: Number, end: Number | None = None, step: Number = 1, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
     """start, start + step, ... below ``end``; ``arange(end)`` starts at 0."""
 def arccos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise acos; integers and bools become the default float dtype."""
@@ -129,15 +147,15 @@ def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool
     """The indices that sort ``input`` along ``dim``."""
 def argwhere(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """:func:`nonzero` as a matrix."""
-def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None, *, out: Tensor | None = None) -> Tensor:
+def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None, *, out: Tensor | None = None) -> Tensor:
     """A copy of the elements at the given strides of ``input``'s memory; gradients reach what ``input`` shows."""
-def as_strided_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+def as_strided_copy(input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None, *, out: Tensor | None = None) -> Tensor:
     """:func:`as_strided` as a copy."""
-def as_strided_scatter(input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: int | None = None, *, out: Tensor | None = None) -> Tensor:
+def as_strided_scatter(input: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None, *, out: Tensor | None = None) -> Tensor:
     """A copy of ``input`` with the elements :func:`as_strided` sees replaced by ``src``."""
-def as_tensor(data: Any, dtype: DType | None = None, device: Any = None, *, copy: bool | None = None, requires_grad: bool = False, out: Tensor | None = None) -> Tensor:
+def as_tensor(data: object, dtype: DType | None = None, device: Device = None, *, copy: bool | None = None, requires_grad: bool = False, out: Tensor | None = None) -> Tensor:
     """``data`` as a tensor, sharing memory with arrays and tensors where the dtype allows."""
-def asarray(data: Any, dtype: DType | None = None, device: Any = None, *, copy: bool | None = None, requires_grad: bool = False, out: Tensor | None = None) -> Tensor:
+def asarray(data: object, dtype: DType | None = None, device: Device = None, *, copy: bool | None = None, requires_grad: bool = False, out: Tensor | None = None) -> Tensor:
     """``data`` as a tensor, sharing memory with arrays and tensors where the dtype allows."""
 def asin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise asin; integers and bools become the default float dtype."""
@@ -159,17 +177,17 @@ def atanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise atanh; integers and bools become the default float dtype."""
 def atanh_(input: Tensor) -> Tensor:
     """In-place form of :func:`atanh`."""
-def atleast_1d(*tensors: Any) -> Any:
+def atleast_1d(*tensors: Tensor | Sequence[Tensor]) -> Tensor | tuple[Tensor, ...]:
     """Tensors with dimensions of size 1 added so that each has at least 1."""
-def atleast_2d(*tensors: Any) -> Any:
+def atleast_2d(*tensors: Tensor | Sequence[Tensor]) -> Tensor | tuple[Tensor, ...]:
     """Tensors with dimensions of size 1 added so that each has at least 2."""
-def atleast_3d(*tensors: Any) -> Any:
+def atleast_3d(*tensors: Tensor | Sequence[Tensor]) -> Tensor | tuple[Tensor, ...]:
     """Tensors with dimensions of size 1 added so that each has at least 3."""
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
     """beta * input + alpha * bmm(batch1, batch2)."""
 def baddbmm_(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
     """In-place form of :func:`baddbmm`."""
-def bartlett_window(window_length: int, periodic: bool = True, *, dtype: DType | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False, out: Tensor | None = None) -> Tensor:
+def bartlett_window(window_length: int, periodic: bool = True, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, out: Tensor | None = None) -> Tensor:
     """Bartlett window, symmetric unless ``periodic``."""
 def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None, out: Tensor | None = None) -> Tensor:
     """1 with the probabilities of ``input`` (or with ``p``), else 0."""
@@ -201,23 +219,23 @@ def bitwise_xor(input: Operand, other: Operand, *, out: Tensor | None = None) ->
     """Elementwise bitwise xor of integers or bools."""
 def bitwise_xor_(input: Tensor, other: Operand) -> Tensor:
     """In-place form of :func:`bitwise_xor`."""
-def blackman_window(window_length: int, periodic: bool = True, *, dtype: DType | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False, out: Tensor | None = None) -> Tensor:
+def blackman_window(window_length: int, periodic: bool = True, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, out: Tensor | None = None) -> Tensor:
     """Blackman window, symmetric unless ``periodic``."""
-def block_diag(*tensors: Any, out: Tensor | None = None) -> Tensor:
+def block_diag(*tensors: Tensor | Sequence[Tensor], out: Tensor | None = None) -> Tensor:
     """Matrices placed along the diagonal of a matrix of zeros."""
 def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Products of two batches of matrices, without broadcasting."""
-def broadcast_shapes(*shapes: Any) -> Size:
+def broadcast_shapes(*shapes: Sizes) -> Size:
     """The shape that all broadcast to; RuntimeError when there is none."""
-def broadcast_tensors(*tensors: Any, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
+def broadcast_tensors(*tensors: Tensor | Sequence[Tensor], out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
     """All tensors expanded to their common shape."""
-def broadcast_to(input: Tensor, size: Any, *, out: Tensor | None = None) -> Tensor:
+def broadcast_to(input: Tensor, size: Sequence[int], *, out: Tensor | None = None) -> Tensor:
     """:func:`expand` to ``size``."""
-def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False, out: Tensor | None = None) -> Tensor:
+def bucketize(input: Tensor | Number, boundaries: Tensor, *, out_int32: bool = False, right: bool = False, out: Tensor | None = None) -> Tensor:
     """:func:`searchsorted` of ``input`` in 1-d ``boundaries``."""
 def can_cast(from_: DType, to: DType) -> bool:
     """Whether in-place results of ``from_`` may be stored in ``to``."""
-def cartesian_prod(*tensors: Any, out: Tensor | None = None) -> Tensor:
+def cartesian_prod(*tensors: Tensor | Sequence[Tensor], out: Tensor | None = None) -> Tensor:
     """Every combination of one element of each tensor, as rows."""
 def cat(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     """Joined along an existing dimension, in the promoted dtype; 1-d empty tensors are skipped."""
@@ -231,7 +249,7 @@ def ceil(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Rounded up."""
 def ceil_(input: Tensor) -> Tensor:
     """In-place form of :func:`ceil`."""
-def chain_matmul(*matrices: Any, out: Tensor | None = None) -> Tensor:
+def chain_matmul(*matrices: Tensor | Sequence[Tensor], out: Tensor | None = None) -> Tensor:
     """Product of several matrices in the cheapest order."""
 def cholesky(input: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
     """:func:`linalg.cholesky` with ``upper`` positional."""
@@ -257,7 +275,7 @@ def clip(input: Tensor, min: Operand | None = None, max: Operand | None = None, 
     """``input`` limited to [min, max], which are numbers or tensors. Gradients are zero outside; NaN propagates."""
 def clip_(input: Tensor, min: Operand | None = None, max: Operand | None = None) -> Tensor:
     """In-place form of :func:`clamp`."""
-def clone(input: Tensor, *, memory_format: Any = None, out: Tensor | None = None) -> Tensor:
+def clone(input: Tensor, *, memory_format: MemoryFormat = None, out: Tensor | None = None) -> Tensor:
     """A copy; gradients flow through it."""
 def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """1-d tensors become columns, then joined along columns."""
@@ -295,9 +313,9 @@ def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, a
     """Covariance of the rows, with integer repetitions ``fweights`` and observation weights ``aweights``."""
 def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:
     """Cross product of 3-vectors along ``dim`` (the first dimension of size 3 by default)."""
-def cummax(input: Tensor, dim: int) -> Any:
+def cummax(input: Tensor, dim: int) -> ValuesIndices:
     """Running maximum along ``dim`` and its positions."""
-def cummin(input: Tensor, dim: int) -> Any:
+def cummin(input: Tensor, dim: int) -> ValuesIndices:
     """Running minimum along ``dim`` and its positions."""
 def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None, out: Tensor | None = None) -> Tensor:
     """Running products along ``dim``."""
@@ -307,7 +325,7 @@ def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None, out: Tensor |
     """Running sums along ``dim``."""
 def cumsum_(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     """In-place form of :func:`cumsum`."""
-def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = ..., dim: int = -1, out: Tensor | None = None) -> Tensor:
+def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Number | Tensor = ..., dim: int = -1, out: Tensor | None = None) -> Tensor:
     """Running integrals along ``dim`` by the trapezoidal rule."""
 def deg2rad(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Degrees to radians."""
@@ -317,7 +335,7 @@ def det(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """:func:`linalg.det`."""
 def detach(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """``input`` without history, sharing its memory."""
-def detach_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+def detach_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """:func:`detach` as a copy."""
 def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
     """A matrix with a vector on a diagonal, or the diagonal of a matrix."""
@@ -327,7 +345,7 @@ def diagflat(input: Tensor, offset: int = 0, *, out: Tensor | None = None) -> Te
     """A matrix with the flattened elements on a diagonal."""
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1, *, out: Tensor | None = None) -> Tensor:
     """The diagonal of the plane of ``dim1`` and ``dim2``, as the last dimension; a view when the plane is dense."""
-def diagonal_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+def diagonal_copy(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1, *, out: Tensor | None = None) -> Tensor:
     """:func:`diagonal` as a copy."""
 def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1, *, out: Tensor | None = None) -> Tensor:
     """A copy of ``input`` with ``src`` on a diagonal."""
@@ -349,19 +367,19 @@ def divide_(input: Tensor, other: Operand, *, rounding_mode: str | None = None) 
     """In-place form of :func:`div`."""
 def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Inner product of two vectors of one size."""
-def dsplit(input: Tensor, *indices_or_sections: Any, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
+def dsplit(input: Tensor, *indices_or_sections: Sizes, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
     """Pieces along the third dimension, as views."""
 def dstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Joined along the third dimension."""
-def einsum(*args: Any, out: Tensor | None = None) -> Tensor:
+def einsum(*args: str | Tensor | Sequence[Tensor] | Sequence[int], out: Tensor | None = None) -> Tensor:
     """Sums of products by Einstein's convention: ``einsum("bij,bjk->bik", x, y)`` or with lists of labels."""
-def empty(*size: Any, dtype: DType | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None, names: Any = None, out: Tensor | None = None) -> Tensor:
+def empty(*size: Sizes, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None, names: None = None, out: Tensor | None = None) -> Tensor:
     """A tensor of empty."""
-def empty_like(input: Tensor, *, dtype: DType | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None, out: Tensor | None = None) -> Tensor:
+def empty_like(input: Tensor, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None, out: Tensor | None = None) -> Tensor:
     """A tensor of empty."""
-def empty_permuted(size: Any, physical_layout: Any, *, dtype: DType | None = None, **options: Any) -> Tensor:
+def empty_permuted(size: Sequence[int], physical_layout: Sequence[int], *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
     """Zeros whose memory order of dimensions is ``physical_layout``."""
-def empty_strided(size: Any, stride: Any, *, dtype: DType | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
+def empty_strided(size: Sequence[int], stride: Sequence[int], *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
     """Zeros with the given strides, in elements."""
 def eq(input: Tensor, other: Operand, *, out: Tensor | None = None) -> Tensor:
     """Elementwise comparison eq, as bools."""
@@ -387,24 +405,24 @@ def exp2_(input: Tensor) -> Tensor:
     """In-place form of :func:`exp2`."""
 def exp_(input: Tensor) -> Tensor:
     """In-place form of :func:`exp`."""
-def expand_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+def expand_copy(input: Tensor, *size: Sizes, implicit: bool = False, out: Tensor | None = None) -> Tensor:
     """:func:`expand` as a copy."""
 def expm1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise expm1; integers and bools become the default float dtype."""
 def expm1_(input: Tensor) -> Tensor:
     """In-place form of :func:`expm1`."""
-def eye(n: int, m: int | None = None, *, dtype: DType | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
+def eye(n: int, m: int | None = None, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
     """The identity matrix, ``n`` x ``m``."""
 def fake_quantize_per_channel_affine(input: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int, quant_max: int, *, out: Tensor | None = None) -> Tensor:
     """:func:`fake_quantize_per_tensor_affine` with a scale and a zero point for every index of ``axis``."""
-def fake_quantize_per_tensor_affine(input: Tensor, scale: Any, zero_point: Any, quant_min: int, quant_max: int, *, out: Tensor | None = None) -> Tensor:
+def fake_quantize_per_tensor_affine(input: Tensor, scale: float | Tensor, zero_point: int | Tensor, quant_min: int, quant_max: int, *, out: Tensor | None = None) -> Tensor:
     """``input`` in steps of ``scale`` from ``quant_min`` to ``quant_max`` around ``zero_point``.
 
     Gradients pass where nothing is clamped. RuntimeError for integers and when ``quant_min > quant_max``.
     """
-def fill(input: Tensor, value: Any, *, out: Tensor | None = None) -> Tensor:
+def fill(input: Tensor, value: Operand, *, out: Tensor | None = None) -> Tensor:
     """A copy with every element ``value``."""
-def fill_(input: Tensor, value: Any) -> Tensor:
+def fill_(input: Tensor, value: Operand) -> Tensor:
     """Every element becomes ``value``."""
 def fill_diagonal(input: Tensor, fill_value: Number, wrap: bool = False, *, out: Tensor | None = None) -> Tensor:
     """A copy with ``fill_value`` on the main diagonal."""
@@ -416,7 +434,7 @@ def fix_(input: Tensor) -> Tensor:
     """In-place form of :func:`trunc`."""
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1, *, out: Tensor | None = None) -> Tensor:
     """Dimensions ``start_dim`` to ``end_dim`` merged into one."""
-def flip(input: Tensor, *dims: Any, out: Tensor | None = None) -> Tensor:
+def flip(input: Tensor, *dims: Sizes, out: Tensor | None = None) -> Tensor:
     """The order of elements reversed along ``dims``, as a copy."""
 def fliplr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Columns reversed."""
@@ -446,17 +464,17 @@ def frac(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The part after the point, with the sign of ``input``."""
 def frac_(input: Tensor) -> Tensor:
     """In-place form of :func:`frac`."""
-def frexp(input: Tensor) -> Any:
+def frexp(input: Tensor) -> MantissaExponent:
     """(mantissa in [0.5, 1), exponent) with input = mantissa * 2**exponent."""
-def from_dlpack(ext_tensor: Any, *, out: Tensor | None = None) -> Tensor:
+def from_dlpack(ext_tensor: _HasDLPack, *, out: Tensor | None = None) -> Tensor:
     """A tensor over the memory of any object with ``__dlpack__``."""
 def from_numpy(ndarray: np.ndarray[Any, Any], *, out: Tensor | None = None) -> Tensor:
     """A tensor over ``ndarray``'s own memory; TypeError for element types without a dtype."""
-def frombuffer(buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, requires_grad: bool = False, out: Tensor | None = None) -> Tensor:
+def frombuffer(buffer: bytes | bytearray | memoryview | np.ndarray[Any, Any], *, dtype: DType, count: int = -1, offset: int = 0, requires_grad: bool = False, out: Tensor | None = None) -> Tensor:
     """A 1-d tensor over the memory of a buffer."""
-def full(size: Any, fill_value: Number, *, dtype: DType | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
+def full(size: Sequence[int], fill_value: Number, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
     """A tensor of ``fill_value``, in its own dtype unless given."""
-def full_like(input: Tensor, fill_value: Number, *, dtype: DType | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None, out: Tensor | None = None) -> Tensor:
+def full_like(input: Tensor, fill_value: Number, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, memory_format: MemoryFormat = None, out: Tensor | None = None) -> Tensor:
     """A tensor of ``fill_value`` with the shape and dtype of ``input``."""
 def gammainc(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Lower regularised incomplete gamma function."""
@@ -474,7 +492,7 @@ def gcd_(input: Tensor, other: Tensor) -> Tensor:
     """In-place form of :func:`gcd`."""
 def ge(input: Tensor, other: Operand, *, out: Tensor | None = None) -> Tensor:
     """Elementwise comparison ge, as bools."""
-def geqrf(input: Tensor) -> Any:
+def geqrf(input: Tensor) -> Reflections:
     """(reflections below the diagonal with R above, their factors tau), as LAPACK gives them."""
 def ger(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Every product of an element of each vector."""
@@ -484,7 +502,7 @@ def get_default_dtype() -> DType:
     """The dtype of tensors made from Python floats."""
 def get_float32_matmul_precision() -> str:
     """What :func:`set_float32_matmul_precision` was told."""
-def gradient(input: Tensor, *, spacing: Any = 1, dim: int | Sequence[int] | None = None, edge_order: int = 1, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
+def gradient(input: Tensor, *, spacing: Number | Sequence[Number] | Sequence[Tensor] = 1, dim: int | Sequence[int] | None = None, edge_order: int = 1, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
     """Slopes by central differences inside and one-sided ones (of order 1 or 2) at the edges."""
 def greater(input: Tensor, other: Operand, *, out: Tensor | None = None) -> Tensor:
     """Elementwise comparison gt, as bools."""
@@ -492,9 +510,9 @@ def greater_equal(input: Tensor, other: Operand, *, out: Tensor | None = None) -
     """Elementwise comparison ge, as bools."""
 def gt(input: Tensor, other: Operand, *, out: Tensor | None = None) -> Tensor:
     """Elementwise comparison gt, as bools."""
-def hamming_window(window_length: int, periodic: bool = True, *, dtype: DType | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False, out: Tensor | None = None) -> Tensor:
+def hamming_window(window_length: int, periodic: bool = True, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, out: Tensor | None = None) -> Tensor:
     """Hamming window, symmetric unless ``periodic``."""
-def hann_window(window_length: int, periodic: bool = True, *, dtype: DType | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False, out: Tensor | None = None) -> Tensor:
+def hann_window(window_length: int, periodic: bool = True, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, out: Tensor | None = None) -> Tensor:
     """Hann window, symmetric unless ``periodic``."""
 def heaviside(input: Tensor, values: Tensor, *, out: Tensor | None = None) -> Tensor:
     """0 below zero, 1 above, ``values`` at zero."""
@@ -502,11 +520,11 @@ def heaviside_(input: Tensor, values: Tensor) -> Tensor:
     """In-place form of :func:`heaviside`."""
 def histc(input: Tensor, bins: int = 100, min: Number = 0, max: Number = 0, *, out: Tensor | None = None) -> Tensor:
     """Counts in ``bins`` equal bins of [min, max] (of the data's range when both are equal)."""
-def histogram(input: Tensor, bins: Any, *, range: Sequence[float] | None = None, weight: Tensor | None = None, density: bool = False) -> Any:
+def histogram(input: Tensor, bins: int | Tensor, *, range: Sequence[float] | None = None, weight: Tensor | None = None, density: bool = False) -> CountsEdges:
     """(counts, edges) of bins given by their number and range, or by their edges."""
-def histogramdd(input: Tensor, bins: Any, *, range: Sequence[float] | None = None, weight: Tensor | None = None, density: bool = False) -> Any:
+def histogramdd(input: Tensor, bins: int | Sequence[int] | Sequence[Tensor], *, range: Sequence[float] | None = None, weight: Tensor | None = None, density: bool = False) -> CountsAllEdges:
     """(counts, list of edges) over the last dimension's coordinates."""
-def hsplit(input: Tensor, *indices_or_sections: Any, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
+def hsplit(input: Tensor, *indices_or_sections: Sizes, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
     """Pieces along columns, as views."""
 def hstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Joined along columns (along the only dimension of 1-d tensors)."""
@@ -536,9 +554,9 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor, *, out: T
     """A copy of ``input`` with ``source`` at the positions ``index`` of a dimension."""
 def index_copy_(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """In-place form of :func:`index_copy`."""
-def index_fill(input: Tensor, dim: int, index: Tensor, value: Any, *, out: Tensor | None = None) -> Tensor:
+def index_fill(input: Tensor, dim: int, index: Tensor, value: Operand, *, out: Tensor | None = None) -> Tensor:
     """A copy of ``input`` with ``value`` at the positions ``index`` of a dimension."""
-def index_fill_(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+def index_fill_(input: Tensor, dim: int, index: Tensor, value: Operand) -> Tensor:
     """In-place form of :func:`index_fill`."""
 def index_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False, *, out: Tensor | None = None) -> Tensor:
     """A copy of ``input`` with ``values`` set (or added) at the index tensors."""
@@ -569,15 +587,15 @@ def is_same_size(input: Tensor, other: Tensor) -> bool:
     """Whether both have one shape."""
 def is_signed(input: Tensor) -> bool:
     """Whether the dtype has negative numbers."""
-def is_storage(obj: Any) -> bool:
+def is_storage(obj: object) -> bool:
     """False: storages are not objects of their own."""
-def is_tensor(obj: Any) -> bool:
+def is_tensor(obj: object) -> bool:
     """Whether ``obj`` is a tensor."""
 def isclose(input: Tensor, other: Tensor, rtol: float = ..., atol: float = ..., equal_nan: bool = False, *, out: Tensor | None = None) -> Tensor:
     """|input - other| <= atol + rtol * |other|, infinities equal to themselves."""
 def isfinite(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Whether each is neither infinite nor NaN."""
-def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False, out: Tensor | None = None) -> Tensor:
+def isin(elements: Tensor | Number, test_elements: Tensor | Number, *, assume_unique: bool = False, invert: bool = False, out: Tensor | None = None) -> Tensor:
     """Whether each element is among ``test_elements``."""
 def isinf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Whether each element is infinite."""
@@ -591,11 +609,11 @@ def isreal(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Whether the imaginary part is 0."""
 def istft(input: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Tensor | None = None, center: bool = True, normalized: bool = False, onesided: bool | None = None, length: int | None = None, return_complex: bool = False, *, out: Tensor | None = None) -> Tensor:
     """The signal of which :func:`stft` gives ``input``, by least squares (Griffin and Lim 1984)."""
-def kaiser_window(window_length: int, periodic: bool = True, beta: float = ..., *, dtype: DType | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False, out: Tensor | None = None) -> Tensor:
+def kaiser_window(window_length: int, periodic: bool = True, beta: float = ..., *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, out: Tensor | None = None) -> Tensor:
     """Kaiser window, symmetric unless ``periodic``."""
 def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Kronecker product."""
-def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
     """The ``k``-th smallest element (counted from 1) along ``dim`` and its position."""
 def lcm(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Least common multiple of integers."""
@@ -619,7 +637,7 @@ def lgamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise lgamma; integers and bools become the default float dtype."""
 def lgamma_(input: Tensor) -> Tensor:
     """In-place form of :func:`lgamma`."""
-def linspace(start: Any, end: Any, steps: int, *, dtype: DType | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
+def linspace(start: Number | Tensor, end: Number | Tensor, steps: int, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
     """``steps`` evenly spaced numbers from ``start`` to ``end``, both included."""
 def log(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise log; integers and bools become the default float dtype."""
@@ -659,21 +677,21 @@ def logit(input: Tensor, eps: float | None = None, *, out: Tensor | None = None)
     """log(x / (1 - x)), with x first clamped to [eps, 1 - eps]."""
 def logit_(input: Tensor, eps: float | None = None) -> Tensor:
     """In-place form of :func:`logit`."""
-def logspace(start: Any, end: Any, steps: int, base: float = ..., *, dtype: DType | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
+def logspace(start: Number | Tensor, end: Number | Tensor, steps: int, base: float = ..., *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
     """``base`` to the powers of :func:`linspace`."""
 def logsumexp(input: Tensor, dim: Dim, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
     """log(sum(exp(input))) over ``dim``, shifted by the maximum so that it does not overflow."""
 def lt(input: Tensor, other: Operand, *, out: Tensor | None = None) -> Tensor:
     """Elementwise comparison lt, as bools."""
-def lu(input: Tensor, pivot: bool = True, get_infos: bool = False) -> Any:
+def lu(input: Tensor, pivot: bool = True, get_infos: bool = False, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
     """(LU, pivots) and, if asked, infos."""
 def lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | None = None) -> Tensor:
     """:func:`linalg.lu_solve` with the right-hand side first."""
-def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> Any:
+def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> PLU:
     """(P, L, U) of :func:`linalg.lu_factor`'s results."""
-def masked_fill(input: Tensor, mask: Tensor, value: Any, *, out: Tensor | None = None) -> Tensor:
+def masked_fill(input: Tensor, mask: Tensor, value: Operand, *, out: Tensor | None = None) -> Tensor:
     """``value`` where ``mask`` (broadcast) is true."""
-def masked_fill_(input: Tensor, mask: Tensor, value: Any) -> Tensor:
+def masked_fill_(input: Tensor, mask: Tensor, value: Operand) -> Tensor:
     """In-place form of :func:`masked_fill`."""
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elements of ``source``, in order, where ``mask`` (broadcast) is true."""
@@ -687,23 +705,36 @@ def matrix_exp(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Exponential of square matrices: a Taylor polynomial of a halved matrix, squared back."""
 def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
     """``input`` multiplied ``n`` times with itself (n >= 0), by squaring."""
-def max(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+@overload
+def max(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The largest element; with ``dim``, (values, indices) along it; with a tensor, :func:`maximum`."""
+@overload
+def max(input: Tensor, dim: int, keepdim: bool = False) -> ValuesIndices: ...
+@overload
+def max(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def maximum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The greater of each pair; NaN wins."""
 def mean(input: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: DType | None = None, out: Tensor | None = None) -> Tensor:
     """Mean over ``dim``; RuntimeError for integers without a floating ``dtype``."""
-def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+@overload
+def median(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The lower median; with ``dim``, (values, indices). NaN if there is any."""
-def meshgrid(*tensors: Any, indexing: str | None = None, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
+@overload
+def median(input: Tensor, dim: int, keepdim: bool = False) -> ValuesIndices: ...
+def meshgrid(*tensors: Tensor | Sequence[Tensor], indexing: str | None = None, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
     """Coordinate grids of 1-d tensors; ``indexing`` is ``"ij"`` (default) or ``"xy"``."""
-def min(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+@overload
+def min(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The smallest element; with ``dim``, (values, indices) along it; with a tensor, :func:`minimum`."""
+@overload
+def min(input: Tensor, dim: int, keepdim: bool = False) -> ValuesIndices: ...
+@overload
+def min(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 def minimum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The smaller of each pair; NaN wins."""
 def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Product of two matrices, without broadcasting."""
-def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
+def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
     """The most frequent value along ``dim`` (the smallest of several) and the position of its last occurrence."""
 def moveaxis(input: Tensor, source: int | Sequence[int], destination: int | Sequence[int], *, out: Tensor | None = None) -> Tensor:
     """Dimensions ``source`` moved to positions ``destination``, the others in order."""
@@ -737,15 +768,18 @@ def nan_to_num_(input: Tensor, nan: float | None = None, posinf: float | None = 
     """In-place form of :func:`nan_to_num`."""
 def nanmean(input: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: DType | None = None, out: Tensor | None = None) -> Tensor:
     """:func:`mean` over what is not NaN."""
-def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+@overload
+def nanmedian(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The lower median of what is not NaN; with ``dim``, (values, indices)."""
-def nanquantile(input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear', out: Tensor | None = None) -> Tensor:
+@overload
+def nanmedian(input: Tensor, dim: int, keepdim: bool = False) -> ValuesIndices: ...
+def nanquantile(input: Tensor, q: float | Tensor, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear', out: Tensor | None = None) -> Tensor:
     """:func:`quantile` of what is not NaN."""
 def nansum(input: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: DType | None = None, out: Tensor | None = None) -> Tensor:
     """:func:`sum` with NaN as zero."""
-def narrow(input: Tensor, dim: int, start: Any, length: int, *, out: Tensor | None = None) -> Tensor:
+def narrow(input: Tensor, dim: int, start: int | Tensor, length: int, *, out: Tensor | None = None) -> Tensor:
     """``length`` positions of ``dim`` from ``start`` on, as a view."""
-def narrow_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+def narrow_copy(input: Tensor, dim: int, start: int | Tensor, length: int, *, out: Tensor | None = None) -> Tensor:
     """:func:`narrow` as a copy."""
 def ne(input: Tensor, other: Operand, *, out: Tensor | None = None) -> Tensor:
     """Elementwise comparison ne, as bools."""
@@ -761,21 +795,24 @@ def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Ten
     """The next representable float after ``input`` towards ``other``."""
 def nextafter_(input: Tensor, other: Tensor) -> Tensor:
     """In-place form of :func:`nextafter`."""
-def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
+@overload
+def nonzero(input: Tensor, *, as_tuple: Literal[False] = False, out: Tensor | None = None) -> Tensor:
     """Positions of the nonzero elements: rows of a matrix, or one tensor per dimension."""
+@overload
+def nonzero(input: Tensor, *, as_tuple: Literal[True], out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]: ...
 def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out: Tensor | None = None) -> Tensor:
     """:func:`nonzero` with exactly ``size`` rows: cut off, or filled up."""
-def norm(input: Tensor, p: Any = 'fro', dim: Any = None, keepdim: bool = False, dtype: DType | None = None, *, out: Tensor | None = None) -> Tensor:
+def norm(input: Tensor, p: int | float | str | None = 'fro', dim: Dim = None, keepdim: bool = False, dtype: DType | None = None, *, out: Tensor | None = None) -> Tensor:
     """The p-norm over ``dim``; "fro" is the 2-norm and "nuc" the sum of singular values."""
-def normal(mean: Any = ..., std: Any = ..., size: Any = None, *, generator: Generator | None = None, dtype: DType | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
+def normal(mean: float | Tensor = ..., std: float | Tensor = ..., size: Sequence[int] | None = None, *, generator: Generator | None = None, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
     """Normal numbers with the given means and deviations: tensors, numbers, or numbers with a size."""
 def not_equal(input: Tensor, other: Operand, *, out: Tensor | None = None) -> Tensor:
     """Elementwise comparison ne, as bools."""
 def numel(input: Tensor) -> int:
     """How many elements ``input`` has."""
-def ones(*size: Any, dtype: DType | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None, names: Any = None, out: Tensor | None = None) -> Tensor:
+def ones(*size: Sizes, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None, names: None = None, out: Tensor | None = None) -> Tensor:
     """A tensor of ones."""
-def ones_like(input: Tensor, *, dtype: DType | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None, out: Tensor | None = None) -> Tensor:
+def ones_like(input: Tensor, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None, out: Tensor | None = None) -> Tensor:
     """A tensor of ones."""
 def orgqr(A: Tensor, tau: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The first columns of the product of reflections I - tau v v' given below the diagonal of ``A``."""
@@ -783,11 +820,11 @@ def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpos
     """Q other, Q' other, other Q or other Q' for the reflections of :func:`geqrf`."""
 def outer(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Every product of an element of each vector."""
-def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int = 2) -> Any:
+def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int = 2, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, Tensor, Tensor]:
     """(U, S, V) of the columns' principal components, ``q`` of them."""
-def permute(input: Tensor, *dims: Any, out: Tensor | None = None) -> Tensor:
+def permute(input: Tensor, *dims: Sizes, out: Tensor | None = None) -> Tensor:
     """Dimensions in the given order, as a view."""
-def permute_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+def permute_copy(input: Tensor, *dims: Sizes, out: Tensor | None = None) -> Tensor:
     """:func:`permute` as a copy."""
 def pinverse(input: Tensor, rcond: float = ..., *, out: Tensor | None = None) -> Tensor:
     """:func:`linalg.pinv`."""
@@ -795,9 +832,9 @@ def poisson(input: Tensor, generator: Generator | None = None, *, out: Tensor | 
     """Poisson numbers with the rates ``input``; drawn by numpy from a key of the generator."""
 def polar(abs: Tensor, angle: Tensor, *, out: Tensor | None = None) -> Tensor:
     """abs * (cos(angle) + i sin(angle)), broadcast."""
-def polygamma(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
+def polygamma(input: int | Tensor, other: int | Tensor, *, out: Tensor | None = None) -> Tensor:
     """The n-th derivative of digamma: ``polygamma(n, x)`` or ``x.polygamma(n)``."""
-def polygamma_(input: Tensor, other: Any) -> Tensor:
+def polygamma_(input: Tensor, other: int | Tensor) -> Tensor:
     """In-place form of :func:`polygamma`."""
 def positive(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """``input`` itself; RuntimeError on bools."""
@@ -813,27 +850,33 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False, 
     """A copy of ``input`` with ``source`` set (or added) by position in the flattened order."""
 def put_(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """In-place form of :func:`put`."""
-def qr(input: Tensor, some: bool = True) -> Any:
+def qr(input: Tensor, some: bool = True) -> QR:
     """Orthogonal and upper triangular factors, reduced if ``some``."""
-def quantile(input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear', out: Tensor | None = None) -> Tensor:
+def quantile(input: Tensor, q: float | Tensor, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear', out: Tensor | None = None) -> Tensor:
     """Quantiles at levels ``q`` along ``dim``; NaN if there is any."""
 def rad2deg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Radians to degrees."""
 def rad2deg_(input: Tensor) -> Tensor:
     """In-place form of :func:`rad2deg`."""
-def rand(*size: Any, **options: Any) -> Tensor:
+def rand(*size: Sizes, dtype: DType | None = None, generator: Generator | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, names: None = None, out: Tensor | None = None) -> Tensor:
     """Uniform numbers of [0, 1)."""
-def rand_like(input: Tensor, *, dtype: DType | None = None, generator: Generator | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None, out: Tensor | None = None) -> Tensor:
+def rand_like(input: Tensor, *, dtype: DType | None = None, generator: Generator | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None, out: Tensor | None = None) -> Tensor:
     """Uniform numbers of [0, 1)."""
-def randint(*args: Any, dtype: DType | None = None, generator: Generator | None = None, **kwargs: Any) -> Tensor:
+@overload
+def randint(high: int, size: Sequence[int], *, dtype: DType | None = None, generator: Generator | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
     """``randint(low=0, high, size)``: uniform integers of [low, high)."""
-def randint_like(input: Tensor, *args: Any, dtype: DType | None = None, **kwargs: Any) -> Tensor:
+@overload
+def randint(low: int, high: int, size: Sequence[int], *, dtype: DType | None = None, generator: Generator | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor: ...
+@overload
+def randint_like(input: Tensor, high: int | Tensor, *, dtype: DType | None = None, generator: Generator | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None, out: Tensor | None = None) -> Tensor:
     """Uniform integers of [low, high) in the shape and dtype of ``input``."""
-def randn(*size: Any, **options: Any) -> Tensor:
+@overload
+def randint_like(input: Tensor, low: int, high: int, *, dtype: DType | None = None, generator: Generator | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None, out: Tensor | None = None) -> Tensor: ...
+def randn(*size: Sizes, dtype: DType | None = None, generator: Generator | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, names: None = None, out: Tensor | None = None) -> Tensor:
     """Standard normal numbers."""
-def randn_like(input: Tensor, *, dtype: DType | None = None, generator: Generator | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None, out: Tensor | None = None) -> Tensor:
+def randn_like(input: Tensor, *, dtype: DType | None = None, generator: Generator | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None, out: Tensor | None = None) -> Tensor:
     """Standard normal numbers."""
-def randperm(n: int, *, generator: Generator | None = None, dtype: DType = ..., layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
+def randperm(n: int, *, generator: Generator | None = None, dtype: DType = ..., layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
     """A random permutation of 0 ... n - 1: the order of random keys."""
 def range(start: Number, end: Number | None = None, step: Number = 1, *, dtype: DType | None = None, out: Tensor | None = None) -> Tensor:
     """Like :func:`arange` but including ``end``."""
@@ -857,19 +900,19 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out: Tensor | N
     """Slices along ``dim`` scaled down where their p-norm exceeds ``maxnorm``."""
 def renorm_(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     """In-place form of :func:`renorm`."""
-def repeat_interleave(input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None, out: Tensor | None = None) -> Tensor:
+def repeat_interleave(input: Tensor, repeats: int | Tensor | None = None, dim: int | None = None, *, output_size: int | None = None, out: Tensor | None = None) -> Tensor:
     """Every position of a dimension repeated ``repeats`` times (a number, or one per position)."""
-def reshape(input: Tensor, *shape: Any, out: Tensor | None = None) -> Tensor:
+def reshape(input: Tensor, *shape: Sizes, out: Tensor | None = None) -> Tensor:
     """The same elements under another shape (one -1 is inferred); a view when strides allow, else a copy."""
-def resize_as_(input: Tensor, other: Tensor, memory_format: Any = None) -> Tensor:
+def resize_as_(input: Tensor, other: Tensor, memory_format: MemoryFormat = None) -> Tensor:
     """:func:`resize_` to the size of ``other``."""
 def resolve_conj(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """``input`` itself: neither conjugation nor negation is lazy."""
 def resolve_neg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """``input`` itself: neither conjugation nor negation is lazy."""
-def result_type(tensor1: Any, tensor2: Any) -> DType:
+def result_type(tensor1: Operand, tensor2: Operand) -> DType:
     """The dtype that arithmetic on both has."""
-def roll(input: Tensor, shifts: Any, dims: Any = None, *, out: Tensor | None = None) -> Tensor:
+def roll(input: Tensor, shifts: Sizes, dims: Dim = None, *, out: Tensor | None = None) -> Tensor:
     """Elements moved around by ``shifts`` along ``dims``; without dims, in the flattened order."""
 def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = ..., *, out: Tensor | None = None) -> Tensor:
     """Turned by 90 degrees ``k`` times in the plane of ``dims``, from the first towards the second."""
@@ -885,11 +928,11 @@ def rsqrt_(input: Tensor) -> Tensor:
     """In-place form of :func:`rsqrt`."""
 def rsub(input: Tensor, other: Operand, *, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
     """``other - alpha * input``."""
-def scalar_tensor(s: Number, *, dtype: DType | None = None, device: Any = None, layout: Any = None, requires_grad: bool = False, out: Tensor | None = None) -> Tensor:
+def scalar_tensor(s: Number, *, dtype: DType | None = None, device: Device = None, layout: Layout = None, requires_grad: bool = False, out: Tensor | None = None) -> Tensor:
     """A 0-d tensor of one number, float unless ``dtype`` says otherwise."""
-def scatter(input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None, out: Tensor | None = None) -> Tensor:
+def scatter(input: Tensor, dim: int, index: Tensor, src: Tensor | Number | None = None, *, value: Number | None = None, reduce: str | None = None, out: Tensor | None = None) -> Tensor:
     """A copy of ``input`` with out[index[i, j], j] = src[i, j] for dim 0 (``reduce``: add or multiply)."""
-def scatter_(input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None) -> Tensor:
+def scatter_(input: Tensor, dim: int, index: Tensor, src: Tensor | Number | None = None, *, value: Number | None = None, reduce: str | None = None) -> Tensor:
     """In-place form of :func:`scatter`."""
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Tensor | None = None) -> Tensor:
     """A copy of ``input`` with out[index[i, j], j] += src[i, j] for dim 0."""
@@ -899,19 +942,19 @@ def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: 
     """Scatter combined by sum, prod, mean, amax or amin; ``include_self``: with the elements of ``input``."""
 def scatter_reduce_(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
     """In-place form of :func:`scatter_reduce`."""
-def searchsorted(sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None, sorter: Tensor | None = None, out: Tensor | None = None) -> Tensor:
+def searchsorted(sorted_sequence: Tensor, input: Tensor | Number, *, out_int32: bool = False, right: bool = False, side: str | None = None, sorter: Tensor | None = None, out: Tensor | None = None) -> Tensor:
     """Where to insert values so that the last axis of ``sorted_sequence`` stays sorted."""
 def select(input: Tensor, dim: int, index: int, *, out: Tensor | None = None) -> Tensor:
     """The slice at ``index`` of ``dim``, without the dimension, as a view."""
-def select_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+def select_copy(input: Tensor, dim: int, index: int, *, out: Tensor | None = None) -> Tensor:
     """:func:`select` as a copy."""
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int, *, out: Tensor | None = None) -> Tensor:
     """A copy of ``input`` with ``src`` at ``index`` of ``dim``."""
-def set_default_device(device: Any) -> None:
+def set_default_device(device: Device) -> None:
     """Accepts the CPU; AssertionError for others."""
 def set_default_dtype(d: DType) -> None:
     """Set it; TypeError unless floating."""
-def set_default_tensor_type(t: Any) -> None:
+def set_default_tensor_type(t: DType | str | type) -> None:
     """The default dtype by a tensor type."""
 def set_float32_matmul_precision(precision: str) -> None:
     """Accepted ("highest", "high", "medium"): products are always computed in float32."""
@@ -945,23 +988,26 @@ def sinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise sinh; integers and bools become the default float dtype."""
 def sinh_(input: Tensor) -> Tensor:
     """In-place form of :func:`sinh`."""
-def slice_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+def slice_copy(input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1, *, out: Tensor | None = None) -> Tensor:
     """:func:`slice` as a copy."""
 def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1, *, out: Tensor | None = None) -> Tensor:
     """A copy of ``input`` with ``src`` in the slice start:end:step of ``dim``."""
-def slogdet(input: Tensor) -> Any:
+def slogdet(input: Tensor) -> SignLogabsdet:
     """:func:`linalg.slogdet`."""
 def softmax(input: Tensor, dim: int, dtype: DType | None = None, *, out: Tensor | None = None) -> Tensor:
     """exp(x) / sum(exp(x)) along ``dim``."""
-def sort(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+@overload
+def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool | None = None) -> ValuesIndices:
     """``sort(dim=-1, descending=False, stable=False)``: (values, indices), equal elements in their old order."""
-def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
+@overload
+def sort(input: Tensor, stable: bool | None = None, dim: int = -1, descending: bool = False) -> ValuesIndices: ...
+def split(tensor: Tensor, split_size_or_sections: Sizes, dim: int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
     """Pieces of a size (the last may be smaller), or of the listed sizes, as views."""
-def split_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+def split_copy(tensor: Tensor, split_size_or_sections: Sizes, dim: int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
     """:func:`split` as a copy."""
 def split_with_sizes(tensor: Tensor, split_sizes: Sequence[int], dim: int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
     """Pieces of the listed sizes, which must add up to the extent, as views."""
-def split_with_sizes_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+def split_with_sizes_copy(tensor: Tensor, split_sizes: Sequence[int], dim: int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
     """:func:`split_with_sizes` as a copy."""
 def sqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise sqrt; integers and bools become the default float dtype."""
@@ -973,13 +1019,13 @@ def square_(input: Tensor) -> Tensor:
     """In-place form of :func:`square`."""
 def squeeze(input: Tensor, dim: int | Sequence[int] | None = None, *, out: Tensor | None = None) -> Tensor:
     """Dimensions of size 1 removed: all, or those named."""
-def squeeze_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+def squeeze_copy(input: Tensor, dim: int | Sequence[int] | None = None, *, out: Tensor | None = None) -> Tensor:
     """:func:`squeeze` as a copy."""
 def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     """Tensors of one shape joined along a new dimension."""
-def std(input: Tensor, dim: Dim | bool = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None) -> Any:
+def std(input: Tensor, dim: Dim | bool = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, out: Tensor | None = None) -> Tensor:
     """Standard deviation over ``dim``."""
-def std_mean(input: Tensor, dim: Dim | bool = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None) -> Any:
+def std_mean(input: Tensor, dim: Dim | bool = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, Tensor]:
     """Standard deviation and mean over ``dim``."""
 def stft(input: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Tensor | None = None, center: bool = True, pad_mode: str = 'reflect', normalized: bool = False, onesided: bool | None = None, return_complex: bool | None = None, align_to_window: bool | None = None, *, out: Tensor | None = None) -> Tensor:
     """Transforms of windows of a signal (B?, T), ``hop_length`` apart: (B?, frequencies, windows)."""
@@ -993,9 +1039,9 @@ def subtract_(input: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
     """In-place form of :func:`sub`."""
 def sum(input: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: DType | None = None, out: Tensor | None = None) -> Tensor:
     """Sum over ``dim`` (all dimensions by default); integers and bools add up in int64."""
-def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> Any:
+def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> OldSVD:
     """(U, singular values, V), reduced if ``some``; U and V are zero unless ``compute_uv``."""
-def svd_lowrank(A: Tensor, q: int | None = 6, niter: int = 2, M: Tensor | None = None) -> Any:
+def svd_lowrank(A: Tensor, q: int | None = 6, niter: int = 2, M: Tensor | None = None, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, Tensor, Tensor]:
     """(U, S, V) of rank ``q``, approximately, of ``A`` (minus ``M``)."""
 def swapaxes(input: Tensor, dim0: int, dim1: int, *, out: Tensor | None = None) -> Tensor:
     """Two dimensions swapped, as a view."""
@@ -1003,7 +1049,7 @@ def swapdims(input: Tensor, dim0: int, dim1: int, *, out: Tensor | None = None) 
     """Two dimensions swapped, as a view."""
 def t(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The transpose of a tensor of at most two dimensions."""
-def t_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+def t_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """:func:`t` as a copy."""
 def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elements by position in the flattened order, in the shape of ``index``."""
@@ -1017,39 +1063,39 @@ def tanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise tanh; integers and bools become the default float dtype."""
 def tanh_(input: Tensor) -> Tensor:
     """In-place form of :func:`tanh`."""
-def tensor(data: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
+def tensor(data: object, *, dtype: DType | None = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
     """A new tensor that copies ``data`` (nested sequences, scalars, arrays, tensors)."""
-def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
+def tensor_split(input: Tensor, indices_or_sections: Sizes | Tensor, dim: int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
     """So many pieces of nearly equal size, or pieces cut at the listed indices, as views."""
-def tensordot(a: Tensor, b: Tensor, dims: Any = 2, *, out: Tensor | None = None) -> Tensor:
+def tensordot(a: Tensor, b: Tensor, dims: int | Sequence[Sequence[int] | int] | Tensor = 2, *, out: Tensor | None = None) -> Tensor:
     """Sum of products over ``dims``: a number of last and first dimensions, or two lists of dimensions."""
-def tile(input: Tensor, *dims: Any, out: Tensor | None = None) -> Tensor:
+def tile(input: Tensor, *dims: Sizes, out: Tensor | None = None) -> Tensor:
     """Repeated as often as ``dims`` says, missing leading entries being 1."""
-def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> ValuesIndices:
     """The ``k`` largest (or smallest) elements along ``dim``, in order, and their positions."""
 def trace(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Sum of the diagonal of a matrix."""
 def transpose(input: Tensor, dim0: int, dim1: int, *, out: Tensor | None = None) -> Tensor:
     """Two dimensions swapped, as a view."""
-def transpose_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+def transpose_copy(input: Tensor, dim0: int, dim1: int, *, out: Tensor | None = None) -> Tensor:
     """:func:`transpose` as a copy."""
-def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = ..., dim: int = -1, out: Tensor | None = None) -> Tensor:
+def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Number | Tensor = ..., dim: int = -1, out: Tensor | None = None) -> Tensor:
     """Integral along ``dim`` by the trapezoidal rule."""
-def trapz(y: Tensor, x: Tensor | None = None, *, dx: Any = ..., dim: int = -1, out: Tensor | None = None) -> Tensor:
+def trapz(y: Tensor, x: Tensor | None = None, *, dx: Number | Tensor = ..., dim: int = -1, out: Tensor | None = None) -> Tensor:
     """Integral along ``dim`` by the trapezoidal rule."""
-def triangular_solve(input: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False) -> Any:
+def triangular_solve(input: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False) -> SolutionCoefficient:
     """(X, A) with A X = input for triangular A."""
 def tril(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
     """The lower triangle of matrices, the rest zero."""
 def tril_(input: Tensor, diagonal: int = 0) -> Tensor:
     """In-place form of :func:`tril`."""
-def tril_indices(row: int, col: int, offset: int = 0, *, dtype: DType = ..., device: Any = None, layout: Any = None, out: Tensor | None = None) -> Tensor:
+def tril_indices(row: int, col: int, offset: int = 0, *, dtype: DType = ..., device: Device = None, layout: Layout = None, out: Tensor | None = None) -> Tensor:
     """Row and column indices of the lower triangle, shape (2, k)."""
 def triu(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
     """The upper triangle of matrices, the rest zero."""
 def triu_(input: Tensor, diagonal: int = 0) -> Tensor:
     """In-place form of :func:`triu`."""
-def triu_indices(row: int, col: int, offset: int = 0, *, dtype: DType = ..., device: Any = None, layout: Any = None, out: Tensor | None = None) -> Tensor:
+def triu_indices(row: int, col: int, offset: int = 0, *, dtype: DType = ..., device: Device = None, layout: Layout = None, out: Tensor | None = None) -> Tensor:
     """Row and column indices of the upper triangle, shape (2, k)."""
 def true_divide(input: Operand, other: Operand, *, out: Tensor | None = None) -> Tensor:
     """:func:`div` without rounding."""
@@ -1059,39 +1105,45 @@ def trunc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Rounded towards zero."""
 def trunc_(input: Tensor) -> Tensor:
     """In-place form of :func:`trunc`."""
-def typename(obj: Any) -> str:
+def typename(obj: object) -> str:
     """``torch.FloatTensor`` for a tensor, the qualified class name for others."""
 def unbind(input: Tensor, dim: int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
     """Every slice along a dimension, without it, as views."""
-def unbind_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+def unbind_copy(input: Tensor, dim: int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
     """:func:`unbind` as a copy."""
-def unflatten(input: Tensor, dim: int, sizes: Any, *, out: Tensor | None = None) -> Tensor:
+def unflatten(input: Tensor, dim: int, sizes: Sizes, *, out: Tensor | None = None) -> Tensor:
     """Dimension ``dim`` split into ``sizes`` (one may be -1)."""
-def unfold_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+def unfold_copy(input: Tensor, dimension: int, size: int, step: int, *, out: Tensor | None = None) -> Tensor:
     """:func:`unfold` as a copy."""
-def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
+@overload
+def unique(input: Tensor, sorted: bool = True, return_inverse: Literal[False] = False, return_counts: Literal[False] = False, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:
     """Distinct elements (or slices along ``dim``), sorted; with their inverse indices and counts if asked."""
-def unique_consecutive(input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
+@overload
+def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]: ...
+@overload
+def unique_consecutive(input: Tensor, return_inverse: Literal[False] = False, return_counts: Literal[False] = False, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:
     """Runs of equal elements (or slices along ``dim``) reduced to one each."""
-def unravel_index(indices: Tensor, shape: Any, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
+@overload
+def unique_consecutive(input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]: ...
+def unravel_index(indices: Tensor, shape: int | Sequence[int], *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
     """Flat positions as one index tensor per dimension of ``shape``."""
-def unsafe_chunk(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
     """:func:`chunk` as a copy."""
-def unsafe_split(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+def unsafe_split(tensor: Tensor, split_size_or_sections: Sizes, dim: int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
     """:func:`split` as a copy."""
-def unsafe_split_with_sizes(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+def unsafe_split_with_sizes(tensor: Tensor, split_sizes: Sequence[int], dim: int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
     """:func:`split_with_sizes` as a copy."""
 def unsqueeze(input: Tensor, dim: int, *, out: Tensor | None = None) -> Tensor:
     """A dimension of size 1 inserted at ``dim``."""
-def unsqueeze_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+def unsqueeze_copy(input: Tensor, dim: int, *, out: Tensor | None = None) -> Tensor:
     """:func:`unsqueeze` as a copy."""
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
     """Accepted: every algorithm here is deterministic."""
 def vander(x: Tensor, N: int | None = None, increasing: bool = False, *, out: Tensor | None = None) -> Tensor:
     """Powers of a vector's elements as columns, falling unless ``increasing``."""
-def var(input: Tensor, dim: Dim | bool = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None) -> Any:
+def var(input: Tensor, dim: Dim | bool = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, out: Tensor | None = None) -> Tensor:
     """Variance over ``dim``."""
-def var_mean(input: Tensor, dim: Dim | bool = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None) -> Any:
+def var_mean(input: Tensor, dim: Dim | bool = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, Tensor]:
     """Variance and mean over ``dim``."""
 def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """:func:`dot` with the conjugate of the first vector."""
@@ -1099,21 +1151,24 @@ def view_as_complex(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The same memory as complex numbers; the last dimension, of size 2, holds their parts."""
 def view_as_real(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The same memory as real numbers: real and imaginary part along a new last dimension of size 2."""
-def view_copy(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+def view_copy(input: Tensor, *size: Sizes | DType, dtype: DType | None = None, out: Tensor | None = None) -> Tensor:
     """:func:`view` as a copy."""
-def vsplit(input: Tensor, *indices_or_sections: Any, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
+def vsplit(input: Tensor, *indices_or_sections: Sizes, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
     """Pieces along rows, as views."""
 def vstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Joined along rows."""
-def where(condition: Tensor, input: Operand | None = None, other: Operand | None = None) -> Any:
+@overload
+def where(condition: Tensor, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
     """``input`` where ``condition`` holds, else ``other``; with the condition alone, its nonzero positions."""
+@overload
+def where(condition: Tensor, input: Operand, other: Operand, *, out: Tensor | None = None) -> Tensor: ...
 def xlogy(input: Operand, other: Operand, *, out: Tensor | None = None) -> Tensor:
     """input * log(other), zero where ``input`` is zero."""
 def xlogy_(input: Tensor, other: Operand) -> Tensor:
     """In-place form of :func:`xlogy`."""
 def zero_(input: Tensor) -> Tensor:
     """Every element becomes 0."""
-def zeros(*size: Any, dtype: DType | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None, names: Any = None, out: Tensor | None = None) -> Tensor:
+def zeros(*size: Sizes, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None, names: None = None, out: Tensor | None = None) -> Tensor:
     """A tensor of zeros."""
-def zeros_like(input: Tensor, *, dtype: DType | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None, out: Tensor | None = None) -> Tensor:
+def zeros_like(input: Tensor, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None, out: Tensor | None = None) -> Tensor:
     """A tensor of zeros."""

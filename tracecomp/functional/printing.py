@@ -192,7 +192,7 @@ def tensor_text(x: Tensor) -> str:
     return text + ")"
 
 
-def _repr(self: Tensor, *, tensor_contents: Any = None) -> str:
+def _repr(self: Tensor, *, tensor_contents: str | None = None) -> str:
     if modes.recorder is not None:
         modes.recorder.shown()
     return tensor_text(self)

@@ -7,18 +7,18 @@ Rules: https://docs.pytorch.org/docs/stable/tensor_attributes.html#type-promotio
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor, create
 from tracecomp.functional.default_dtype import default_dtype
+from tracecomp.functional.primitives import prim
 from tracecomp.ir.types import DType, bool_, complex128, compute_dtype, float32, float64, int64, promote, type_word
-from tracecomp.ops.prim import prim
 
-Number = bool | int | float
-Operand = Tensor | bool | int | float | complex
+Number: TypeAlias = bool | int | float
+Operand: TypeAlias = Tensor | bool | int | float | complex
 
 _CATEGORY = {"bool": 0, "int": 1, "float": 2, "complex": 3}
 
@@ -188,7 +188,8 @@ def bring_exact(x: Operand, dtype: DType) -> Operand:
     tensor = _followed(x)
     if tensor is not None and (dtype.is_floating_point or dtype is tensor.dtype):
         return cast(tensor, dtype)
-    return exact_scalar(x, dtype)
+    number: Operand = exact_scalar(x, dtype)
+    return number
 
 
 def common(*operands: Operand) -> tuple[Any, ...]:

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, overload
 
 import numpy as np
 
 from tracecomp.eager import rng
+from tracecomp.eager.device import Device, Layout, MemoryFormat
 from tracecomp.eager.modes import modes, no_grad
 from tracecomp.eager.rng import Generator
 from tracecomp.eager.tensor import Tensor, assign_, wrap
 from tracecomp.functional.creation.creation import finish
 from tracecomp.functional.default_dtype import default_dtype
-from tracecomp.functional.dims import Shape, new_shape
+from tracecomp.functional.dims import Shape, Sizes, new_shape
 from tracecomp.functional.dtype_support import ALL, FLOATS
 from tracecomp.functional.elementwise.arithmetic import add, mul
+from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import cast, not_implemented, with_zero_gradient
 from tracecomp.functional.publish import function, publish
 from tracecomp.functional.shape.shaping import to_shape
 from tracecomp.ir.arrays import at_line
 from tracecomp.ir.types import DType, broadcast_shapes, float32, float64, int64
-from tracecomp.ops.prim import prim
 
 _BITS = {"float16": 11, "bfloat16": 8, "float32": 24}
 
@@ -88,25 +91,21 @@ def _publish_sampler(name: str) -> None:
     draw, kernel = _KERNELS[name]
 
     def sized(
-        *size: Any, dtype: DType | None = None, generator: Generator | None = None, layout: Any = None,
-        device: Any = None, requires_grad: bool = False, pin_memory: bool = False, names: Any = None,
+        *size: Sizes, dtype: DType | None = None, generator: Generator | None = None, layout: Layout = None,
+        device: Device = None, requires_grad: bool = False, pin_memory: bool = False, names: None = None,
     ) -> Tensor:  # fmt: skip
         shape = new_shape(size)
         return finish(_drawn(draw, shape, dtype or default_dtype(), kernel, generator), requires_grad, device)
 
     def like(
-        input: Tensor, *, dtype: DType | None = None, generator: Generator | None = None, layout: Any = None,
-        device: Any = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
+        input: Tensor, *, dtype: DType | None = None, generator: Generator | None = None, layout: Layout = None,
+        device: Device = None, requires_grad: bool = False, pin_memory: bool = False,
+        memory_format: MemoryFormat = None,
     ) -> Tensor:  # fmt: skip
         found = _drawn(draw, tuple(input.shape), dtype or input.dtype, kernel, generator)
         return finish(found, requires_grad, device)
 
-    def flexible(*size: Any, **options: Any) -> Tensor:
-        if "size" in options:
-            size = (*size, options.pop("size"))
-        return sized(*size, **options)
-
-    for fn, public in ((flexible, name), (like, f"{name}_like")):
+    for fn, public in ((sized, name), (like, f"{name}_like")):
         fn.__name__ = public
         fn.__doc__ = f"{'Uniform numbers of [0, 1)' if name == 'rand' else 'Standard normal numbers'}."
         function(to="torch", takes=ALL)(fn)
@@ -132,6 +131,16 @@ def _bounds(args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> tuple[i
     return 0, int(low), tuple(rest)
 
 
+@overload
+def randint(
+    high: int, size: Sequence[int], *, dtype: DType | None = None, generator: Generator | None = None,
+    layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor: ...  # fmt: skip
+@overload
+def randint(
+    low: int, high: int, size: Sequence[int], *, dtype: DType | None = None, generator: Generator | None = None,
+    layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor: ...  # fmt: skip
 @function(to="torch")
 def randint(*args: Any, dtype: DType | None = None, generator: Generator | None = None, **kwargs: Any) -> Tensor:
     """``randint(low=0, high, size)``: uniform integers of [low, high)."""
@@ -141,6 +150,18 @@ def randint(*args: Any, dtype: DType | None = None, generator: Generator | None 
     return finish(drawn, kwargs.get("requires_grad", False), kwargs.get("device"))
 
 
+@overload
+def randint_like(
+    input: Tensor, high: int | Tensor, *, dtype: DType | None = None, generator: Generator | None = None,
+    layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False,
+    memory_format: MemoryFormat = None,
+) -> Tensor: ...  # fmt: skip
+@overload
+def randint_like(
+    input: Tensor, low: int, high: int, *, dtype: DType | None = None, generator: Generator | None = None,
+    layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False,
+    memory_format: MemoryFormat = None,
+) -> Tensor: ...  # fmt: skip
 @function(to="torch")
 def randint_like(input: Tensor, *args: Any, dtype: DType | None = None, **kwargs: Any) -> Tensor:
     """Uniform integers of [low, high) in the shape and dtype of ``input``."""
@@ -151,7 +172,7 @@ def randint_like(input: Tensor, *args: Any, dtype: DType | None = None, **kwargs
 
 @function(to="torch")
 def randperm(
-    n: int, *, generator: Generator | None = None, dtype: DType = int64, layout: Any = None, device: Any = None,
+    n: int, *, generator: Generator | None = None, dtype: DType = int64, layout: Layout = None, device: Device = None,
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """A random permutation of 0 ... n - 1: the order of random keys."""
@@ -164,9 +185,9 @@ def randperm(
 
 @function(to="torch", composite=True)
 def normal(
-    mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Generator | None = None,
-    dtype: DType | None = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
-    pin_memory: bool = False,
+    mean: float | Tensor = 0.0, std: float | Tensor = 1.0, size: Sequence[int] | None = None, *,
+    generator: Generator | None = None, dtype: DType | None = None, layout: Layout = None, device: Device = None,
+    requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """Normal numbers with the given means and deviations: tensors, numbers, or numbers with a size."""
     if isinstance(std, Tensor):
@@ -270,34 +291,39 @@ def _without(p: Tensor, samples: int, generator: Generator | None) -> Tensor:
 
 
 def _publish_inplace(name: str, draw: Any, doc: str, floats: bool = True) -> None:
-    """``x.name_(...)`` overwrites with random numbers; ``draw(x, dtype, generator, ...)`` makes them."""
+    """``x.name_(...)`` overwrites with random numbers, which ``draw(x, ...)`` makes."""
 
-    def run(input: Tensor, *args: Any, generator: Generator | None = None, **kwargs: Any) -> Tensor:
+    @functools.wraps(draw)
+    def run(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if floats:
             _need_float(input.dtype, f"{name}_cpu")
         with no_grad():
-            drawn = cast(draw(input, generator, *args, **kwargs), input.dtype)
+            drawn = cast(draw(input, *args, **kwargs), input.dtype)
         assign_(input, drawn)
         return input
 
+    @functools.wraps(draw)
     def fresh(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         return run(prim.cast(input.detach(), dtype=input.dtype), *args, **kwargs)
 
     run.__name__, run.__doc__ = f"{name}_", doc
     fresh.__name__, fresh.__doc__ = name, doc
+    run.__qualname__, fresh.__qualname__ = run.__name__, name
     publish(run, f"Tensor.{name}_")
     if name not in ("normal", "bernoulli", "random"):
         publish(fresh, f"Tensor.{name}")
 
 
-def _uniform(x: Tensor, generator: Generator | None, from_: float = 0.0, to: float = 1.0, **named: float) -> Tensor:
+def _uniform(
+    x: Tensor, from_: float = 0.0, to: float = 1.0, *, generator: Generator | None = None, **named: float
+) -> Tensor:
     low = named.get("from", from_)
     if low > to:
         raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low} > to={to}")
     return prim.add(prim.mul(uniform(tuple(x.shape), x.dtype, generator), to - low), low)
 
 
-def _normal(x: Tensor, generator: Generator | None, mean: float = 0.0, std: float = 1.0) -> Tensor:
+def _normal(x: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Tensor:
     if std < 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
     return prim.add(prim.mul(gaussian(tuple(x.shape), x.dtype, generator), float(std)), float(mean))
@@ -308,38 +334,38 @@ def _open_log(x: Tensor, generator: Generator | None) -> Tensor:
     return prim.log1p(prim.neg(uniform(tuple(x.shape), x.dtype, generator)))
 
 
-def _exponential(x: Tensor, generator: Generator | None, lambd: float = 1.0) -> Tensor:
+def _exponential(x: Tensor, lambd: float = 1.0, *, generator: Generator | None = None) -> Tensor:
     if lambd <= 0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
     return prim.div(prim.neg(_open_log(x, generator)), float(lambd))
 
 
-def _cauchy(x: Tensor, generator: Generator | None, median: float = 0.0, sigma: float = 1.0) -> Tensor:
+def _cauchy(x: Tensor, median: float = 0.0, sigma: float = 1.0, *, generator: Generator | None = None) -> Tensor:
     if sigma <= 0:
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
     turn = prim.mul(prim.sub(uniform(tuple(x.shape), x.dtype, generator), 0.5), math.pi)
     return prim.add(prim.mul(prim.tan(turn), float(sigma)), float(median))
 
 
-def _log_normal(x: Tensor, generator: Generator | None, mean: float = 1.0, std: float = 2.0) -> Tensor:
+def _log_normal(x: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Generator | None = None) -> Tensor:
     if std <= 0:
         raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std}")
-    return prim.exp(_normal(x, generator, mean, std))
+    return prim.exp(_normal(x, mean, std, generator=generator))
 
 
-def _geometric(x: Tensor, generator: Generator | None, p: float) -> Tensor:
+def _geometric(x: Tensor, p: float, *, generator: Generator | None = None) -> Tensor:
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
     noise = prim.log1p(prim.neg(uniform(tuple(x.shape), float64, generator)))
     return prim.maximum(prim.ceil(prim.div(noise, math.log1p(-p))), 1.0)
 
 
-def _bernoulli(x: Tensor, generator: Generator | None, p: Any = 0.5) -> Tensor:
+def _bernoulli(x: Tensor, p: float | Tensor = 0.5, *, generator: Generator | None = None) -> Tensor:
     return _below(tuple(x.shape), p, generator)
 
 
 def _random(
-    x: Tensor, generator: Generator | None, from_: int | None = None, to: int | None = None, **named: int
+    x: Tensor, from_: int | None = None, to: int | None = None, *, generator: Generator | None = None, **named: int
 ) -> Tensor:
     low = named.get("from", from_)
     if to is None and low is not None:

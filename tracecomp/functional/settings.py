@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from tracecomp.eager import device as devices
+from tracecomp.eager.device import Device
 from tracecomp.eager.tensor import Tensor, wrap_shared
 from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.publish import function, publish
@@ -51,12 +52,12 @@ def get_default_device() -> devices.device:
     return devices.CPU
 
 
-def set_default_device(device: Any) -> None:
+def set_default_device(device: Device) -> None:
     """Accepts the CPU; AssertionError for others."""
     devices.check_device(device)
 
 
-def typename(obj: Any) -> str:
+def typename(obj: object) -> str:
     """``torch.FloatTensor`` for a tensor, the qualified class name for others."""
     if isinstance(obj, Tensor):
         return str(obj.type())
@@ -72,18 +73,23 @@ for _setting in (
     publish(_setting, f"torch.{_setting.__name__}")
 
 
+class _HasDLPack(Protocol):
+    def __dlpack__(self, *, stream: None = None) -> Any: ...
+
+
 @function(to="torch")
-def from_dlpack(ext_tensor: Any) -> Tensor:
+def from_dlpack(ext_tensor: _HasDLPack) -> Tensor:
     """A tensor over the memory of any object with ``__dlpack__``."""
     return wrap_shared(np.from_dlpack(ext_tensor))
 
 
 @function(to="torch")
 def frombuffer(
-    buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, requires_grad: bool = False
-) -> Tensor:
+    buffer: bytes | bytearray | memoryview | np.ndarray[Any, Any], *, dtype: DType, count: int = -1, offset: int = 0,
+    requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
     """A 1-d tensor over the memory of a buffer."""
-    if count == 0 or len(memoryview(buffer)) == 0:
+    if count == 0 or len(buffer) == 0:
         raise ValueError("both buffer length and count must not be 0")
     shared = wrap_shared(np.frombuffer(buffer, dtype.numpy, count, offset))
     return shared.requires_grad_(True) if requires_grad else shared
@@ -131,7 +137,7 @@ def new(input: Tensor, *args: Any) -> Tensor:
     return input.new_empty(*args) if args and isinstance(args[0], int) else input.new_tensor(*(args or ([],)))
 
 
-def _contains(self: Tensor, element: Any) -> bool:
+def _contains(self: Tensor, element: object) -> bool:
     if not isinstance(element, Tensor | bool | int | float | complex):
         raise RuntimeError(
             f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}."
@@ -145,5 +151,10 @@ def _reversed(self: Tensor) -> Tensor:
 
 publish(_contains, "Tensor.__contains__")
 publish(_reversed, "Tensor.__reversed__")
+def _never(self: Tensor) -> bool:
+    """False: tensors are dense and lie in the CPU's memory."""
+    return False
+
+
 for _name in ("is_xpu", "is_vulkan", "is_sparse_csr", "is_mtia", "is_ipu", "is_xla"):
-    publish(property(lambda self: False), f"Tensor.{_name}")
+    publish(property(_never, doc=_never.__doc__), f"Tensor.{_name}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from tracecomp.eager.tensor_base import owner
 from tracecomp.functional.publish import publish
 from tracecomp.ir.types import DType
 
-Array = np.ndarray[Any, Any]
+Array: TypeAlias = np.ndarray[Any, Any]
 
 
 def _memory(x: Tensor) -> Array:
@@ -44,7 +44,7 @@ class TypedStorage:
         return self._array.itemsize
 
     def tolist(self) -> list[Any]:
-        return self._array.tolist()
+        return list(self._array.tolist())
 
     def __getitem__(self, index: Any) -> Any:
         found = self._array[index]
@@ -91,7 +91,7 @@ def untyped_storage(self: Tensor) -> UntypedStorage:
     return UntypedStorage(self)
 
 
-def __array_wrap__(self: Tensor, array: Array, context: Any = None, return_scalar: bool = False) -> Tensor:
+def __array_wrap__(self: Tensor, array: Array, context: object = None, return_scalar: bool = False) -> Tensor:
     """What a numpy function made of ``self``, as a tensor."""
     return wrap(np.asarray(array))
 

@@ -12,7 +12,7 @@ from tracecomp.base.errors import CaptureError
 from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.graph import Graph
 from tracecomp.record.binding import read, tensor_of
-from tracecomp.record.capture import record
+from tracecomp.record.capture import Refusal, record
 from tracecomp.record.pytree import flatten
 from tracecomp.record.recording import Recording
 from tracecomp.record.results import Made
@@ -55,7 +55,7 @@ def capture(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
     """
     recording, leaves = settled(fn, args, kwargs)
     arrays = [np.array(read(b, leaves)) for b in recording.inputs]
-    targets = [read(u.target, leaves) for u in recording.updates]
+    targets = [read(b, leaves) for b, _ in recording.updates]
     before = [t.copy() for t in targets]
     holders = [tensor_of(b, leaves) for b, _ in recording.grads]
     gradients = [(t, t._grad, None if t._grad is None else t._grad._data.copy()) for t in holders]
@@ -68,10 +68,11 @@ def capture(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
     for tensor, (_, new) in zip(holders, recording.grads, strict=True):
         if isinstance(new, Made) and tensor._grad is not None:
             eager[new.number] = _as_output(new, tensor._grad)
-    for u, target, old in zip(recording.updates, targets, before, strict=True):
-        eager[u.number] = target.copy()
+    for (_, number), target, old in zip(recording.updates, targets, before, strict=True):
+        eager[number] = target.copy()
         np.copyto(target, old)
-        tensor_of(u.target, leaves)._shared_storage().wrote()
+    for b, times in recording.writes:
+        tensor_of(b, leaves)._shared_storage().wrote(times)
     for tensor, gradient, old_data in gradients:
         tensor._grad = gradient
         if gradient is not None and old_data is not None:
@@ -90,8 +91,8 @@ def settled(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
     name = getattr(fn, "__name__", type(fn).__name__)
     for _ in range(SETTLING):
         _, recording = record(fn, args, kwargs, name)
-        if isinstance(recording, str):
-            raise CaptureError(recording)
+        if isinstance(recording, Refusal):
+            raise CaptureError(recording.reason)
         leaves: list[Any] = []
         structure = flatten((args, kwargs), leaves)
         if recording.unsettled is None and recording.guards.miss(structure, leaves) is None:

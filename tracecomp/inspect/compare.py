@@ -21,8 +21,8 @@ from tracecomp.passes.fusion.fuse import Fuser
 from tracecomp.passes.fusion.groups import Group
 from tracecomp.passes.graph.complex_to_real import in_parts, split_complex
 from tracecomp.passes.graph.host_segments import has_external, segments
-from tracecomp.passes.graph.rewrite import Log
-from tracecomp.passes.pipeline import PIPELINE, Stage
+from tracecomp.passes.pipeline import PIPELINE
+from tracecomp.passes.steps import Log, Stage
 
 Array = np.ndarray[Any, Any]
 Report = Callable[[str], None]
@@ -140,8 +140,8 @@ class _Comparing:
             return recorded
         self.report("running the passes")
         stages = pipeline.run(graph, Dump("", enabled=False))
-        if self._passes(stages, recorded) and self._kernels(stages[-1].graph):
-            self._native(stages[-1].graph, recorded)
+        if self._passes(stages, recorded) and self._kernels(stages[-1].state):
+            self._native(stages[-1].state, recorded)
         return recorded
 
     def _differences(self, found: list[Array], recorded: list[Array]) -> list[Difference]:
@@ -151,16 +151,16 @@ class _Comparing:
         self.result.stages.append(StageResult(self.part + name, list(differences)))
         return all(d is None or d.agrees(self.result.tolerance) for d in differences)
 
-    def _passes(self, stages: list[Stage], recorded: list[Array]) -> bool:
+    def _passes(self, stages: list[Stage[Graph]], recorded: list[Array]) -> bool:
         """Interpret after each pass; where the outputs move away, find the node."""
         for before, after in pairwise(stages):
             self.report(f"interpreting after {after.name}")
-            found = interpret(after.graph, self.arrays)
+            found = interpret(after.state, self.arrays)
             if not self._agree(after.name, self._differences(found, recorded)):
                 [step] = [p for p in PIPELINE if p.name == after.name]
                 self.report(f"searching the node that {after.name} gets wrong")
-                node = first_bad_node(before.graph, self.arrays, after_pass(step), self.result.tolerance)
-                self.result.divergence = self._at(before.graph, node, after.name)
+                node = first_bad_node(before.state, self.arrays, after_pass(step), self.result.tolerance)
+                self.result.divergence = self._at(before.state, node, after.name)
                 return False
         return True
 

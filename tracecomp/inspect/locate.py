@@ -7,14 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.base import config
 from tracecomp.inspect.errors_of import changed_in_the_last_place, difference
 from tracecomp.ir.graph import Graph, Input, Node, Output, Value
 from tracecomp.ir.interpret import interpret
 from tracecomp.passes.graph.host_segments import has_external, segments
-from tracecomp.passes.graph.rewrite import Log
-from tracecomp.passes.pipeline import Pass
-from tracecomp.passes.program.lower import lower
+from tracecomp.passes.pipeline import lower
+from tracecomp.passes.steps import Log, Step
 from tracecomp.record.backward.extract import extract, needed_nodes
 from tracecomp.runtime.executable import Executable
 
@@ -40,7 +38,7 @@ def run_native(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
 
 
 def _run_compiled(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
-    lowered = lower(graph, None, config.current().fusion)
+    lowered = lower(graph)
     given = iter(arrays)
     inputs = [i.data if i.data is not None and i.role == "constant" else next(given) for i in graph.inputs]
     outputs = [np.empty(o.value.shape, o.value.dtype.numpy) for o in graph.outputs]
@@ -49,7 +47,7 @@ def _run_compiled(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
     return outputs
 
 
-def after_pass(step: Pass) -> Evaluate:
+def after_pass(step: Step[Graph]) -> Evaluate:
     """Evaluation by the interpreter after one pass."""
     return lambda graph, arrays: interpret(step.run(graph, Log()), arrays)
 

@@ -19,6 +19,14 @@ def print_graph(graph: GraphData, *, comments: bool = False, short: bool = False
     return "\n".join(_Printer(graph, comments, short).lines("graph ")) + "\n"
 
 
+def value_names(graph: GraphData) -> dict[Value, str]:
+    """How the text of ``graph`` refers to each value; the values inside bodies have names of their own."""
+    printer = _Printer(graph, comments=False, short=True)
+    printer.lines("graph ")
+    values = [i.value for i in graph.inputs] + [v for node in graph.nodes for v in node.outputs]
+    return {value: printer.ref(value) for value in values}
+
+
 def _json(value: Any) -> str:
     import json  # loaded when something is printed, as base64 is: importing the package stays quick
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from tracecomp.ir.immutable import immutable
 
-Shape = tuple[int, ...]
+Shape: TypeAlias = tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False, slots=True)

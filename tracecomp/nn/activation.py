@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from tracecomp.eager.device import Device
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
+from tracecomp.ir.types import DType
 from tracecomp.nn import functional as F
 from tracecomp.nn.module import Module
 from tracecomp.nn.parameter import Parameter
@@ -310,7 +312,9 @@ class Softplus(Module):
 class PReLU(Module):
     """``LeakyReLU`` with learnt slopes."""
 
-    def __init__(self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None) -> None:
+    def __init__(
+        self, num_parameters: int = 1, init: float = 0.25, device: Device = None, dtype: DType | None = None
+    ) -> None:
         super().__init__()
         self.num_parameters = num_parameters
         self.init = init

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from tracecomp.eager.device import Device
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
+from tracecomp.ir.types import DType
 from tracecomp.nn import functional as F
 from tracecomp.nn.containers import ModuleList, Sequential
 from tracecomp.nn.linear import Linear
@@ -28,7 +30,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
 
     def __init__(
         self, in_features: int, n_classes: int, cutoffs: Sequence[int], div_value: float = 4.0,
-        head_bias: bool = False, device: Any = None, dtype: Any = None,
+        head_bias: bool = False, device: Device = None, dtype: DType | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         edges = list(cutoffs)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.dtype_support import FLOATS
@@ -82,6 +81,6 @@ def grid_sampler(
 
 
 @function(to="torch")
-def constant_pad_nd(input: Tensor, pad: Sequence[int], value: Any = 0) -> Tensor:
+def constant_pad_nd(input: Tensor, pad: Sequence[int], value: float = 0) -> Tensor:
     """:func:`nn.functional.pad` with a constant."""
     return F.pad(input, tuple(pad), "constant", value)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
+from tracecomp.eager.device import Device
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
+from tracecomp.functional.dims import Sizes
+from tracecomp.ir.types import DType
 from tracecomp.nn import functional as F
 from tracecomp.nn import init
 from tracecomp.nn.functional.conv import convolution, ntuple, transposed
@@ -22,9 +26,9 @@ class _ConvNd(Module):
     transposed = False
 
     def __init__(
-        self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0,
-        dilation: Any = 1, groups: int = 1, bias: bool = True, padding_mode: str = "zeros", device: Any = None,
-        dtype: Any = None,
+        self, in_channels: int, out_channels: int, kernel_size: Sizes, stride: Sizes = 1, padding: Sizes | str = 0,
+        dilation: Sizes = 1, groups: int = 1, bias: bool = True, padding_mode: str = "zeros", device: Device = None,
+        dtype: DType | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         if groups <= 0:
@@ -121,16 +125,16 @@ class _ConvTransposeNd(_ConvNd):
     transposed = True
 
     def __init__(
-        self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0,
-        output_padding: Any = 0, groups: int = 1, bias: bool = True, dilation: Any = 1, padding_mode: str = "zeros",
-        device: Any = None, dtype: Any = None,
+        self, in_channels: int, out_channels: int, kernel_size: Sizes, stride: Sizes = 1, padding: Sizes | str = 0,
+        output_padding: Sizes = 0, groups: int = 1, bias: bool = True, dilation: Sizes = 1, padding_mode: str = "zeros",
+        device: Device = None, dtype: DType | None = None,
     ) -> None:  # fmt: skip
         super().__init__(
             in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype
         )
         self.output_padding = ntuple(output_padding, self.rank)
 
-    def _output_padding(self, input: Tensor, output_size: Any) -> tuple[int, ...]:
+    def _output_padding(self, input: Tensor, output_size: Sequence[int] | None) -> tuple[int, ...]:
         """What has to be added to reach ``output_size``. ValueError when it cannot be reached."""
         if output_size is None:
             return self.output_padding
@@ -157,7 +161,7 @@ class _ConvTransposeNd(_ConvNd):
                 )
         return tuple(want - low for want, low in zip(wanted, least, strict=True))
 
-    def forward(self, input: Tensor, output_size: Any = None) -> Tensor:
+    def forward(self, input: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
         extra = self._output_padding(input, output_size)
         return transposed(
             self.rank, input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation
@@ -185,7 +189,7 @@ class ConvTranspose3d(_ConvTransposeNd):
 class _LazyConvNd(LazyModule, _ConvNd):
     """A convolution that learns ``in_channels`` from its first input."""
 
-    def _wait(self, out_channels: int, bias: bool, dtype: Any) -> None:
+    def _wait(self, out_channels: int, bias: bool, dtype: DType | None) -> None:
         self.out_channels = out_channels
         self.weight = UninitializedParameter(dtype=dtype)
         if bias:
@@ -202,16 +206,18 @@ class _LazyConvNd(LazyModule, _ConvNd):
         self.in_channels = input.shape[-self.rank - 1]
         if self.in_channels % self.groups:
             raise ValueError("in_channels must be divisible by groups")
+        assert isinstance(self.weight, UninitializedParameter)
         self.weight.materialize(self._weight_shape())
-        if self.bias is not None:
+        if isinstance(self.bias, UninitializedParameter):
             self.bias.materialize((self.out_channels,))
         self.reset_parameters()
 
 
 class _LazyConv(_LazyConvNd):
     def __init__(
-        self, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
-        groups: int = 1, bias: bool = True, padding_mode: str = "zeros", device: Any = None, dtype: Any = None,
+        self, out_channels: int, kernel_size: Sizes, stride: Sizes = 1, padding: Sizes | str = 0, dilation: Sizes = 1,
+        groups: int = 1, bias: bool = True, padding_mode: str = "zeros", device: Device = None,
+        dtype: DType | None = None,
     ) -> None:  # fmt: skip
         super().__init__(0, groups, kernel_size, stride, padding, dilation, groups, False, padding_mode, device, dtype)
         self._wait(out_channels, bias, dtype)
@@ -219,9 +225,9 @@ class _LazyConv(_LazyConvNd):
 
 class _LazyConvTranspose(_LazyConvNd):
     def __init__(
-        self, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
-        groups: int = 1, bias: bool = True, dilation: Any = 1, padding_mode: str = "zeros", device: Any = None,
-        dtype: Any = None,
+        self, out_channels: int, kernel_size: Sizes, stride: Sizes = 1, padding: Sizes | str = 0,
+        output_padding: Sizes = 0, groups: int = 1, bias: bool = True, dilation: Sizes = 1, padding_mode: str = "zeros",
+        device: Device = None, dtype: DType | None = None,
     ) -> None:  # fmt: skip
         super().__init__(
             0, groups, kernel_size, stride, padding, output_padding, groups, False, dilation, padding_mode, device,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from tracecomp.eager.device import Device
 from tracecomp.eager.modes import no_grad
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
+from tracecomp.ir.types import DType
 from tracecomp.nn import functional as F
 from tracecomp.nn import init
 from tracecomp.nn.functional.linear import check_padding_idx
@@ -20,7 +22,7 @@ class Embedding(Module):
     def __init__(
         self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None, max_norm: float | None = None,
         norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False,
-        _weight: Tensor | None = None, _freeze: bool = False, device: Any = None, dtype: Any = None,
+        _weight: Tensor | None = None, _freeze: bool = False, device: Device = None, dtype: DType | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self.num_embeddings = num_embeddings
@@ -70,7 +72,8 @@ class EmbeddingBag(Module):
     def __init__(
         self, num_embeddings: int, embedding_dim: int, max_norm: float | None = None, norm_type: float = 2.0,
         scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False, _weight: Tensor | None = None,
-        include_last_offset: bool = False, padding_idx: int | None = None, device: Any = None, dtype: Any = None,
+        include_last_offset: bool = False, padding_idx: int | None = None, device: Device = None,
+        dtype: DType | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self.num_embeddings = num_embeddings

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tracecomp.eager.modes import no_grad
+from tracecomp.eager.rng import Generator
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.functional.linalg.factors import qr
@@ -64,21 +65,22 @@ def _initializer(fn: Callable[..., None]) -> Callable[..., Tensor]:
 
 
 @_initializer
-def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> None:
+def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None) -> None:
     """Uniform on [a, b)."""
     tensor.uniform_(a, b, generator=generator)
 
 
 @_initializer
-def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> None:
+def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None) -> None:
     """Normal with the given mean and standard deviation."""
     tensor.normal_(mean, std, generator=generator)
 
 
 @_initializer
 def trunc_normal_(
-    tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Any = None
-) -> None:
+    tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0,
+    generator: Generator | None = None,
+) -> None:  # fmt: skip
     """Normal, cut off to [a, b]: the inverse of the distribution function at uniform places."""
     if mean < a - 2 * std or mean > b + 2 * std:
         warnings.warn(
@@ -133,22 +135,23 @@ def dirac_(tensor: Tensor, groups: int = 1) -> None:
 
 
 @_initializer
-def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> None:
+def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> None:
     """Uniform with variance ``2 gain^2 / (fan_in + fan_out)`` (Glorot and Bengio 2010)."""
     bound = gain * math.sqrt(6.0 / sum(_fans(tensor)))
     tensor.uniform_(-bound, bound, generator=generator)
 
 
 @_initializer
-def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> None:
+def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> None:
     """Normal with variance ``2 gain^2 / (fan_in + fan_out)`` (Glorot and Bengio 2010)."""
     tensor.normal_(0.0, gain * math.sqrt(2.0 / sum(_fans(tensor))), generator=generator)
 
 
 @_initializer
 def kaiming_uniform_(
-    tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
-) -> None:
+    tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu",
+    generator: Generator | None = None,
+) -> None:  # fmt: skip
     """Uniform with variance ``gain^2 / fan`` (He et al. 2015)."""
     if 0 in tensor.shape:
         warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=3)
@@ -159,8 +162,9 @@ def kaiming_uniform_(
 
 @_initializer
 def kaiming_normal_(
-    tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", generator: Any = None
-) -> None:
+    tensor: Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu",
+    generator: Generator | None = None,
+) -> None:  # fmt: skip
     """Normal with variance ``gain^2 / fan`` (He et al. 2015)."""
     if 0 in tensor.shape:
         warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=3)
@@ -169,7 +173,7 @@ def kaiming_normal_(
 
 
 @_initializer
-def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> None:
+def orthogonal_(tensor: Tensor, gain: float = 1, generator: Generator | None = None) -> None:
     """Orthonormal rows or columns, times ``gain`` (Saxe et al. 2013). ValueError below two dimensions."""
     if tensor.ndim < 2:
         raise ValueError("Only tensors with 2 or more dimensions are supported")
@@ -183,7 +187,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> None:
 
 
 @_initializer
-def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> None:
+def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Generator | None = None) -> None:
     """Normal, with a fraction ``sparsity`` of each column zero (Martens 2010). ValueError unless 2-d."""
     if tensor.ndim != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tracecomp.eager.device import Device
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
+from tracecomp.ir.types import DType
 from tracecomp.nn import functional as F
 from tracecomp.nn import init
 from tracecomp.nn.lazy import LazyModule
@@ -28,7 +30,7 @@ class Linear(Module):
     """``y = x A^T + b``: (*, in_features) -> (*, out_features)."""
 
     def __init__(
-        self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None
+        self, in_features: int, out_features: int, bias: bool = True, device: Device = None, dtype: DType | None = None
     ) -> None:
         super().__init__()
         self.in_features = in_features
@@ -60,7 +62,7 @@ class LazyLinear(LazyModule, Linear):
 
     cls_to_become = Linear
 
-    def __init__(self, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None) -> None:
+    def __init__(self, out_features: int, bias: bool = True, device: Device = None, dtype: DType | None = None) -> None:
         super().__init__(0, 0, False, device, dtype)
         self.out_features = out_features
         self.weight = UninitializedParameter(device=device, dtype=dtype)
@@ -75,8 +77,9 @@ class LazyLinear(LazyModule, Linear):
         if not self.has_uninitialized_params():
             return
         self.in_features = input.shape[-1]
+        assert isinstance(self.weight, UninitializedParameter)
         self.weight.materialize((self.out_features, self.in_features))
-        if self.bias is not None:
+        if isinstance(self.bias, UninitializedParameter):
             self.bias.materialize((self.out_features,))
         self.reset_parameters()
 
@@ -85,8 +88,8 @@ class Bilinear(Module):
     """``y = x1^T A x2 + b``: (*, in1), (*, in2) -> (*, out)."""
 
     def __init__(
-        self, in1_features: int, in2_features: int, out_features: int, bias: bool = True, device: Any = None,
-        dtype: Any = None,
+        self, in1_features: int, in2_features: int, out_features: int, bias: bool = True, device: Device = None,
+        dtype: DType | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         if in1_features <= 0:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from tracecomp.compiled.function import compile
+from tracecomp.eager.device import Device
 from tracecomp.eager.modes import ModuleChanges, modes, no_grad, scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.nn.hooks import ModuleHooks
@@ -289,13 +290,13 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
     def cpu(self: Self) -> Self:
         return self._apply(lambda t: t.cpu())
 
-    def cuda(self: Self, device: Any = None) -> Self:
+    def cuda(self: Self, device: Device = None) -> Self:
         return self._apply(lambda t: t.cuda(device))
 
     def share_memory(self: Self) -> Self:
         return self._apply(lambda t: t.share_memory_())
 
-    def to_empty(self: Self, *, device: Any, recurse: bool = True) -> Self:
+    def to_empty(self: Self, *, device: Device, recurse: bool = True) -> Self:
         return self._apply(lambda t: t.new_empty(t.shape), recurse)
 
     def train(self: Self, mode: bool = True) -> Self:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tracecomp.eager.device import Device
 from tracecomp.eager.modes import no_grad
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.ir.types import int64
+from tracecomp.ir.types import DType, int64
 from tracecomp.nn import functional as F
 from tracecomp.nn import init
 from tracecomp.nn.lazy import LazyModule
@@ -24,7 +25,7 @@ class _NormBase(Module):
 
     def __init__(
         self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,
-        track_running_stats: bool = True, device: Any = None, dtype: Any = None, bias: bool = True,
+        track_running_stats: bool = True, device: Device = None, dtype: DType | None = None, bias: bool = True,
     ) -> None:  # fmt: skip
         super().__init__()
         self.num_features = num_features
@@ -117,7 +118,7 @@ class SyncBatchNorm(_BatchNorm):
 
     def __init__(
         self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,
-        track_running_stats: bool = True, process_group: Any = None, device: Any = None, dtype: Any = None,
+        track_running_stats: bool = True, process_group: Any = None, device: Device = None, dtype: DType | None = None,
         bias: bool = True,
     ) -> None:  # fmt: skip
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
@@ -143,7 +144,7 @@ class SyncBatchNorm(_BatchNorm):
 class _InstanceNorm(_NormBase):
     def __init__(
         self, num_features: int, eps: float = 1e-5, momentum: float = 0.1, affine: bool = False,
-        track_running_stats: bool = False, device: Any = None, dtype: Any = None, bias: bool = True,
+        track_running_stats: bool = False, device: Device = None, dtype: DType | None = None, bias: bool = True,
     ) -> None:  # fmt: skip
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias)
 
@@ -186,7 +187,7 @@ class _LazyNorm(LazyModule, _NormBase):
 
     def __init__(
         self, eps: float = 1e-5, momentum: float = 0.1, affine: bool = True, track_running_stats: bool = True,
-        device: Any = None, dtype: Any = None, bias: bool = True,
+        device: Device = None, dtype: DType | None = None, bias: bool = True,
     ) -> None:  # fmt: skip
         super().__init__(0, eps, momentum, False, False, device, dtype)
         self.affine, self.track_running_stats = affine, track_running_stats
@@ -251,7 +252,7 @@ class LazyInstanceNorm3d(_LazyNorm, InstanceNorm3d):
 class _AffineNorm(Module):
     """What norms with an optional weight, and an optional bias beside it, share."""
 
-    def _make_affine(self, shape: Sequence[int], weight: bool, bias: bool, device: Any, dtype: Any) -> None:
+    def _make_affine(self, shape: Sequence[int], weight: bool, bias: bool, device: Device, dtype: DType | None) -> None:
         for name, wanted in (("weight", weight), ("bias", weight and bias)):
             made = Parameter(T.empty(*shape, device=device, dtype=dtype)) if wanted else None
             self.register_parameter(name, made)
@@ -270,7 +271,7 @@ class LayerNorm(_AffineNorm):
 
     def __init__(
         self, normalized_shape: int | Sequence[int], eps: float = 1e-5, elementwise_affine: bool = True,
-        bias: bool = True, device: Any = None, dtype: Any = None,
+        bias: bool = True, device: Device = None, dtype: DType | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
@@ -293,7 +294,7 @@ class RMSNorm(Module):
 
     def __init__(
         self, normalized_shape: int | Sequence[int], eps: float | None = None, elementwise_affine: bool = True,
-        device: Any = None, dtype: Any = None,
+        device: Device = None, dtype: DType | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
@@ -319,8 +320,8 @@ class GroupNorm(_AffineNorm):
     """Normalises each of ``num_groups`` groups of channels of (N, C, *)."""
 
     def __init__(
-        self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True, device: Any = None,
-        dtype: Any = None, bias: bool = True,
+        self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True, device: Device = None,
+        dtype: DType | None = None, bias: bool = True,
     ) -> None:  # fmt: skip
         super().__init__()
         if num_channels % num_groups:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tracecomp.eager.tensor import Tensor
+from tracecomp.functional.dims import Sizes
 from tracecomp.nn import functional as F
 from tracecomp.nn.functional.conv import ntuple
 from tracecomp.nn.module import Module
@@ -16,7 +15,7 @@ class _PadNd(Module):
     rank: int
     mode: str
 
-    def __init__(self, padding: Any) -> None:
+    def __init__(self, padding: Sizes) -> None:
         super().__init__()
         self.padding = ntuple(padding, 2 * self.rank)
 
@@ -32,7 +31,7 @@ class _ConstantPadNd(Module):
 
     rank: int
 
-    def __init__(self, padding: Any, value: float) -> None:
+    def __init__(self, padding: Sizes, value: float) -> None:
         super().__init__()
         self.padding = ntuple(padding, 2 * self.rank)
         self.value = value

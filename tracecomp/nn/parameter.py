@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from tracecomp.eager.device import Device
 from tracecomp.eager.modes import no_grad
 from tracecomp.eager.overrides import disabled
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
+from tracecomp.ir.types import DType
 
 
 class Parameter(Tensor):
@@ -48,7 +50,7 @@ class Buffer(Tensor):
 class _Uninitialized:
     """A parameter or buffer without a shape; ``materialize`` gives it one in place."""
 
-    def materialize(self, shape: tuple[int, ...], device: Any = None, dtype: Any = None) -> None:
+    def materialize(self, shape: tuple[int, ...], device: Device = None, dtype: DType | None = None) -> None:
         """Become an ordinary tensor of ``shape`` with unspecified contents."""
         made = T.empty(tuple(shape), dtype=dtype or self.dtype)  # type: ignore[attr-defined]
         with no_grad():
@@ -70,7 +72,7 @@ class _Uninitialized:
 class UninitializedParameter(_Uninitialized, Parameter):
     """A parameter whose shape is not known yet."""
 
-    def __new__(cls, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> Any:
+    def __new__(cls, requires_grad: bool = True, device: Device = None, dtype: DType | None = None) -> Any:
         return as_kind(cls, T.empty(0, dtype=dtype), requires_grad)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
@@ -87,7 +89,7 @@ class UninitializedBuffer(_Uninitialized, Tensor):
 
     __torch_function__ = disabled  # type: ignore[assignment]
 
-    def __new__(cls, requires_grad: bool = False, device: Any = None, dtype: Any = None) -> Any:
+    def __new__(cls, requires_grad: bool = False, device: Device = None, dtype: DType | None = None) -> Any:
         return as_kind(cls, T.empty(0, dtype=dtype), requires_grad)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tracecomp.eager.tensor import Tensor
+from tracecomp.functional.dims import Sizes
 from tracecomp.nn import functional as F
 from tracecomp.nn.functional.conv import ntuple
 from tracecomp.nn.module import Module
@@ -14,8 +16,8 @@ class _MaxPoolNd(Module):
     """What max poolings share."""
 
     def __init__(
-        self, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, return_indices: bool =
-        False, ceil_mode: bool = False,
+        self, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes = 1,
+        return_indices: bool = False, ceil_mode: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
         self.kernel_size = kernel_size
@@ -63,7 +65,7 @@ class AvgPool1d(Module):
     """Mean of every window: (N, C, L) -> (N, C, L')."""
 
     def __init__(
-        self, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+        self, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, ceil_mode: bool = False,
         count_include_pad: bool = True,
     ) -> None:  # fmt: skip
         super().__init__()
@@ -84,7 +86,7 @@ class _AvgPoolNd(Module):
     """What mean poolings over several axes share."""
 
     def __init__(
-        self, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+        self, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, ceil_mode: bool = False,
         count_include_pad: bool = True, divisor_override: int | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
@@ -122,7 +124,9 @@ class AvgPool3d(_AvgPoolNd):
 class _LPPoolNd(Module):
     """What power-average poolings share."""
 
-    def __init__(self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> None:
+    def __init__(
+        self, norm_type: float, kernel_size: Sizes, stride: Sizes | None = None, ceil_mode: bool = False
+    ) -> None:
         super().__init__()
         self.norm_type = norm_type
         self.kernel_size = kernel_size
@@ -162,7 +166,7 @@ class _MaxUnpoolNd(Module):
 
     rank: int
 
-    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
+    def __init__(self, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0) -> None:
         super().__init__()
         self.kernel_size = ntuple(kernel_size, self.rank)
         self.stride = ntuple(kernel_size if stride is None else stride, self.rank)
@@ -177,7 +181,7 @@ class MaxUnpool1d(_MaxUnpoolNd):
 
     rank = 1
 
-    def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
+    def forward(self, input: Tensor, indices: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
         return F.max_unpool1d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
 
 
@@ -186,7 +190,7 @@ class MaxUnpool2d(_MaxUnpoolNd):
 
     rank = 2
 
-    def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
+    def forward(self, input: Tensor, indices: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
         return F.max_unpool2d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
 
 
@@ -195,14 +199,14 @@ class MaxUnpool3d(_MaxUnpoolNd):
 
     rank = 3
 
-    def forward(self, input: Tensor, indices: Tensor, output_size: Any = None) -> Tensor:
+    def forward(self, input: Tensor, indices: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
         return F.max_unpool3d(input, indices, self.kernel_size, self.stride, self.padding, output_size)
 
 
 class _AdaptiveAvgPoolNd(Module):
     """What adaptive average poolings share."""
 
-    def __init__(self, output_size: Any) -> None:
+    def __init__(self, output_size: Sizes | None) -> None:
         super().__init__()
         self.output_size = output_size
 
@@ -234,7 +238,7 @@ class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
 class _AdaptiveMaxPoolNd(Module):
     """What adaptive max poolings share."""
 
-    def __init__(self, output_size: Any, return_indices: bool = False) -> None:
+    def __init__(self, output_size: Sizes | None, return_indices: bool = False) -> None:
         super().__init__()
         self.output_size = output_size
         self.return_indices = return_indices
@@ -270,8 +274,8 @@ class _FractionalMaxPoolNd(Module):
     rank: int
 
     def __init__(
-        self, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False,
-        _random_samples: Any = None,
+        self, kernel_size: Sizes, output_size: Sizes | None = None, output_ratio: Any = None,
+        return_indices: bool = False, _random_samples: Any = None,
     ) -> None:  # fmt: skip
         super().__init__()
         if (output_size is None) == (output_ratio is None):

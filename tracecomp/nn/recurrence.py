@@ -10,10 +10,10 @@ from functools import lru_cache
 from typing import Any
 
 from tracecomp.eager.tensor import Tensor
+from tracecomp.functional.primitives import prim
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.types import TensorType
 from tracecomp.ops.autodiff import Sym
-from tracecomp.ops.prim import prim
 
 State = tuple[Any, ...]
 

@@ -6,9 +6,11 @@ import math
 import warnings
 from typing import Any
 
+from tracecomp.eager.device import Device
 from tracecomp.eager.modes import scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
+from tracecomp.ir.types import DType
 from tracecomp.nn import functional as F
 from tracecomp.nn import init
 from tracecomp.nn.module import Module
@@ -26,7 +28,7 @@ class RNNBase(Module):
     def __init__(
         self, mode: str, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True,
         batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False, proj_size: int = 0,
-        device: Any = None, dtype: Any = None,
+        device: Device = None, dtype: DType | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self._check_sizes(mode, hidden_size, num_layers, dropout, proj_size)
@@ -234,8 +236,9 @@ class RNNCellBase(Module):
     """What single-step cells share."""
 
     def __init__(
-        self, input_size: int, hidden_size: int, bias: bool, num_chunks: int, device: Any = None, dtype: Any = None
-    ) -> None:
+        self, input_size: int, hidden_size: int, bias: bool, num_chunks: int, device: Device = None,
+        dtype: DType | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.input_size = input_size
         self.hidden_size = hidden_size
@@ -286,8 +289,8 @@ class RNNCell(RNNCellBase):
     """One step of ``RNN``: (N, in), (N, hidden) -> (N, hidden)."""
 
     def __init__(
-        self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh", device: Any = None,
-        dtype: Any = None,
+        self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh", device: Device = None,
+        dtype: DType | None = None,
     ) -> None:  # fmt: skip
         super().__init__(input_size, hidden_size, bias, 1, device, dtype)
         self.nonlinearity = nonlinearity
@@ -302,7 +305,7 @@ class LSTMCell(RNNCellBase):
     """One step of ``LSTM``: (N, in), (h, c) -> (h, c)."""
 
     def __init__(
-        self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None
+        self, input_size: int, hidden_size: int, bias: bool = True, device: Device = None, dtype: DType | None = None
     ) -> None:
         super().__init__(input_size, hidden_size, bias, 4, device, dtype)
 
@@ -314,7 +317,7 @@ class GRUCell(RNNCellBase):
     """One step of ``GRU``: (N, in), (N, hidden) -> (N, hidden)."""
 
     def __init__(
-        self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None
+        self, input_size: int, hidden_size: int, bias: bool = True, device: Device = None, dtype: DType | None = None
     ) -> None:
         super().__init__(input_size, hidden_size, bias, 3, device, dtype)
 

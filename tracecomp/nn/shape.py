@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tracecomp.eager.tensor import Tensor
+from tracecomp.functional.dims import Sizes
 from tracecomp.nn import functional as F
 from tracecomp.nn.module import Module
 
@@ -85,7 +86,7 @@ class Fold(Module):
     """Sums columns (N, C KH KW, L) back into images."""
 
     def __init__(
-        self, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1,
+        self, output_size: Sizes | None, kernel_size: Sizes, dilation: Sizes = 1, padding: Sizes = 0, stride: Sizes = 1,
     ) -> None:  # fmt: skip
         super().__init__()
         self.output_size = output_size
@@ -107,7 +108,7 @@ class Fold(Module):
 class Unfold(Module):
     """Patches of (N, C, H, W) as columns (N, C KH KW, L)."""
 
-    def __init__(self, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> None:
+    def __init__(self, kernel_size: Sizes, dilation: Sizes = 1, padding: Sizes = 0, stride: Sizes = 1) -> None:
         super().__init__()
         self.kernel_size = kernel_size
         self.dilation = dilation

@@ -7,8 +7,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from tracecomp.eager.device import Device
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
+from tracecomp.ir.types import DType
 from tracecomp.nn import functional as F
 from tracecomp.nn import init
 from tracecomp.nn.containers import ModuleList
@@ -27,7 +29,7 @@ class MultiheadAttention(Module):
     def __init__(
         self, embed_dim: int, num_heads: int, dropout: float = 0.0, bias: bool = True, add_bias_kv: bool = False,
         add_zero_attn: bool = False, kdim: int | None = None, vdim: int | None = None, batch_first: bool = False,
-        device: Any = None, dtype: Any = None,
+        device: Device = None, dtype: DType | None = None,
     ) -> None:  # fmt: skip
         if embed_dim <= 0 or num_heads <= 0:
             raise ValueError(
@@ -103,7 +105,7 @@ class _TransformerLayer(Module):
 
     def _build(
         self, d_model: int, nhead: int, dim_feedforward: int, dropout: float, activation: Any, layer_norm_eps: float,
-        batch_first: bool, norm_first: bool, bias: bool, device: Any, dtype: Any, parts: int,
+        batch_first: bool, norm_first: bool, bias: bool, device: Device, dtype: DType | None, parts: int,
     ) -> None:  # fmt: skip
         def attention() -> MultiheadAttention:
             return MultiheadAttention(
@@ -140,7 +142,7 @@ class TransformerEncoderLayer(_TransformerLayer):
     def __init__(
         self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1, activation: Any = F.relu,
         layer_norm_eps: float = 1e-5, batch_first: bool = False, norm_first: bool = False, bias: bool = True,
-        device: Any = None, dtype: Any = None,
+        device: Device = None, dtype: DType | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self._build(
@@ -167,7 +169,7 @@ class TransformerDecoderLayer(_TransformerLayer):
     def __init__(
         self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1, activation: Any = F.relu,
         layer_norm_eps: float = 1e-5, batch_first: bool = False, norm_first: bool = False, bias: bool = True,
-        device: Any = None, dtype: Any = None,
+        device: Device = None, dtype: DType | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         self._build(
@@ -250,7 +252,7 @@ class Transformer(Module):
         self, d_model: int = 512, nhead: int = 8, num_encoder_layers: int = 6, num_decoder_layers: int = 6,
         dim_feedforward: int = 2048, dropout: float = 0.1, activation: Any = F.relu, custom_encoder: Any = None,
         custom_decoder: Any = None, layer_norm_eps: float = 1e-5, batch_first: bool = False, norm_first: bool = False,
-        bias: bool = True, device: Any = None, dtype: Any = None,
+        bias: bool = True, device: Device = None, dtype: DType | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         options = (dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias, device, dtype)
@@ -288,6 +290,6 @@ class Transformer(Module):
         )  # fmt: skip
 
     @staticmethod
-    def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Tensor:
+    def generate_square_subsequent_mask(sz: int, device: Device = None, dtype: DType | None = None) -> Tensor:
         """(sz, sz) of -inf above the diagonal and 0 elsewhere."""
         return T.triu(T.full((sz, sz), -math.inf, device=device, dtype=dtype), 1)

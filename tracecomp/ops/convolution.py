@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from itertools import product
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -20,8 +20,8 @@ from tracecomp.ir.types import Shape, TensorType, compute_dtype, from_numpy_dtyp
 from tracecomp.ops.define import check_dtype, require
 from tracecomp.ops.prim import prim
 
-Ints = tuple[int, ...]
-Pads = tuple[tuple[int, int], ...]
+Ints: TypeAlias = tuple[int, ...]
+Pads: TypeAlias = tuple[tuple[int, int], ...]
 
 
 def conv_size(size: Shape, kernel: Shape, stride: Ints, padding: Pads, dilation: Ints) -> Shape:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import typing
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from tracecomp.ops.parts import each
 from tracecomp.ops.prim import prim
 from tracecomp.ops.view import SAMPLE_DTYPES, slice_shape
 
-Ints = tuple[int, ...]
+Ints: TypeAlias = tuple[int, ...]
 
 
 def spread_size(n: int, interior: int) -> int:
@@ -150,7 +151,7 @@ def _concat_loop(at: Any, out: TensorType, reads: Any, in_types: Any, *, axis: i
         own = index(at[axis]) - starts[k] if in_types[k].shape[axis] > 1 else Index()
         place = [*at[:axis], own, *at[axis + 1 :]]
         if len(parts) == 1:
-            return reads[k](tuple(place))
+            return typing.cast("Expr", reads[k](tuple(place)))
         value = reads[k](tuple(place))
         below = Call("lt", (IndexValue(index(at[axis])), Const(starts[k + 1], int64)), bool_)
         result = value if result is None else call("select", below, value, result)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import reduce
 from itertools import product
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from tracecomp.ops.define import CLASSES, check_axes, check_dtype, require
 from tracecomp.ops.parts import each
 from tracecomp.ops.prim import prim
 
-Axes = tuple[int, ...]
+Axes: TypeAlias = tuple[int, ...]
 
 _SHORT, _MANY = 16, 4096
 

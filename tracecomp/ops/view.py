@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -18,7 +18,7 @@ from tracecomp.ops.define import check_axes, require
 from tracecomp.ops.parts import each
 from tracecomp.ops.prim import prim
 
-Ints = tuple[int, ...]
+Ints: TypeAlias = tuple[int, ...]
 SAMPLE_DTYPES = ("f32", "f64", "f16", "i64", "b1", "c64", "c128")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from itertools import product
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from tracecomp.ops.parts import each
 from tracecomp.ops.prim import prim
 from tracecomp.ops.view import windows_shape
 
-Ints = tuple[int, ...]
+Ints: TypeAlias = tuple[int, ...]
 
 
 def _infer(x: TensorType, *, shape: Shape, sizes: Ints, strides: Ints, dilations: Ints) -> TensorType:

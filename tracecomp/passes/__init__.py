@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from tracecomp.base import config
 from tracecomp.base.dump import Dump
 from tracecomp.ir.graph import Graph
-from tracecomp.ir.loop_printer import print_program
-from tracecomp.ir.loop_verify import verify_program
 from tracecomp.ir.program import Program
 from tracecomp.passes import pipeline
-from tracecomp.passes.explain import describe_partition
-from tracecomp.passes.pipeline import Stage
-from tracecomp.passes.program.lower import Lowered, lower
+from tracecomp.passes.cost.machine import Machine
+from tracecomp.passes.pipeline import Lowered, lower
+from tracecomp.passes.steps import Stage
 
 
-@dataclass
+@dataclass(frozen=True)
 class Built:
-    """A program, the graph after every pass, and how its nodes were grouped."""
+    """A program, and what was known after every step on the way to it."""
 
-    stages: list[Stage]
+    stages: list[Stage[Graph]]
     lowered: Lowered
 
     @property
     def graph(self) -> Graph:
         """The graph that was lowered."""
-        return self.stages[-1].graph
+        return self.stages[-1].state
 
     @property
     def program(self) -> Program:
@@ -41,19 +38,19 @@ class Built:
 
 
 def build(
-    graph: Graph, aliases: Mapping[int, int] | None = None, dump: Dump | None = None, steady: Set[int] = frozenset()
+    graph: Graph,
+    aliases: Mapping[int, int] | None = None,
+    dump: Dump | None = None,
+    frozen: Set[int] = frozenset(),
+    machine: Machine | None = None,
 ) -> Built:
-    """The program of a recorded graph; ``aliases`` and ``steady`` as in ``place.lower``.
+    """The program of a recorded graph; ``aliases``, ``frozen`` and ``machine`` as in ``pipeline.lower``.
 
     Inputs and outputs keep their positions.
     """
     dump = dump or Dump(graph.name)
     stages = pipeline.run(graph, dump)
-    settings = config.current()
-    lowered = lower(stages[-1].graph, aliases, settings.fusion, steady=steady)
-    lowered = replace(lowered, program=replace(lowered.program, fast_math=settings.fast_math))
-    if settings.verify:
-        verify_program(lowered.program)
-    dump.write("schedule", lambda: describe_partition(lowered.partition), "txt")
-    dump.write("loops", lambda: print_program(lowered.program), "txt")
-    return Built(stages, lowered)
+    return Built(stages, lower(stages[-1].state, aliases, machine, frozen, dump))
+
+
+__all__ = ["Built", "Lowered", "build", "lower"]

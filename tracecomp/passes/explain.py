@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
-from tracecomp.ir.graph import Node
+from tracecomp.ir.graph import Graph, Node
 from tracecomp.passes.fusion.groups import Chain, Partition
-from tracecomp.passes.pipeline import Stage
+from tracecomp.passes.program.frame import Frame
+from tracecomp.passes.steps import Stage
 
 
 def describe_partition(partition: Partition) -> str:
@@ -45,20 +47,31 @@ def _describe(node: Node) -> str:
     return f"{node.op.name} {', '.join(str(v.type) for v in node.outputs)}"
 
 
-def describe_built(stages: Sequence[Stage], partition: Partition) -> str:
+def describe_built(stages: Sequence[Stage[Graph]], lowering: Sequence[Stage[Frame]]) -> str:
     """Everything that was decided about a graph."""
-    return f"{describe_stages(stages)}\n{describe_partition(partition)}".rstrip()
+    passes = "\n".join(("passes:", *(line for s in stages for line in _stage(s, _size(s.state)))))
+    steps = "\n".join(("lowering:", *(line for s in lowering[1:] for line in _stage(s, _made(s.state)))))
+    return f"{passes}\n{steps}\n{describe_partition(lowering[-1].state.partition)}".rstrip()
 
 
-def describe_stages(stages: Sequence[Stage]) -> str:
-    """The passes in order: time, size, how often each rule fired, choices with their reasons."""
-    lines = ["passes:"]
-    for stage in stages:
-        size = len(list(stage.graph.live_nodes()))
-        lines.append(f"  {stage.name}: {size} nodes, {stage.seconds * 1e3:.1f} ms")
-        if stage.log.hits.total():
-            lines.append("    " + ", ".join(f"{n} x {rule}" for rule, n in stage.log.hits.most_common() if n))
-        for choice in stage.log.choices:
-            where = f" (from {choice.origin.source})" if choice.origin.source else ""
-            lines.append(f"    {choice.subject}: {choice.chosen}; {choice.reason}{where}")
-    return "\n".join(lines)
+def _size(graph: Graph) -> str:
+    return f"{len(list(graph.live_nodes()))} nodes"
+
+
+def _made(frame: Frame) -> str:
+    """How far a frame has come."""
+    if frame.nbytes or frame.program:
+        return f"{len(frame.tasks)} calls, {frame.nbytes} bytes of temporary values"
+    if frame.tasks:
+        return f"{len(frame.tasks)} calls"
+    return f"{len(frame.partition.groups)} kernels"
+
+
+def _stage(stage: Stage[Any], size: str) -> Iterator[str]:
+    """A step in words: time, size, how often each rule fired, choices with their reasons."""
+    yield f"  {stage.name}: {size}, {stage.seconds * 1e3:.1f} ms"
+    if stage.log.hits.total():
+        yield "    " + ", ".join(f"{n} x {rule}" for rule, n in stage.log.hits.most_common() if n)
+    for choice in stage.log.choices:
+        where = f" (from {choice.origin.source})" if choice.origin.source else ""
+        yield f"    {choice.subject}: {choice.chosen}; {choice.reason}{where}"

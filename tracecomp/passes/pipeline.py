@@ -1,19 +1,28 @@
-"""The graph passes, in order, and the one runner that times, verifies, dumps, skips and stops them."""
+"""The whole way from a recorded graph to a program, in order, and the one runner of its steps.
+
+PIPELINE rewrites the graph; LOWERING makes a program of it, frame by frame (``program/frame.py``). The runner times,
+verifies, dumps, skips and stops the steps of both alike, and names the one that fails.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import gettempdir
+from functools import partial
+from typing import Any, Generic
 
 from tracecomp.base import config
 from tracecomp.base.dump import Dump
 from tracecomp.base.errors import CompileError
 from tracecomp.ir.graph import Graph
+from tracecomp.ir.loop_printer import print_program
 from tracecomp.ir.printer import print_graph
+from tracecomp.ir.program import Program
 from tracecomp.ir.verify import verify
+from tracecomp.passes import reproduction
+from tracecomp.passes.cost.machine import Machine, host
+from tracecomp.passes.fusion.groups import Partition
 from tracecomp.passes.graph import (
     complex_to_real,
     constant_folding,
@@ -24,101 +33,170 @@ from tracecomp.passes.graph import (
     scan_accumulators,
     split_reductions,
 )
-from tracecomp.passes.graph.rewrite import Log
+from tracecomp.passes.program import lower as lowering
+from tracecomp.passes.program.frame import Frame, frame_of
+from tracecomp.passes.program.frame_text import print_frame
+from tracecomp.passes.program.frame_verify import verify_frame
+from tracecomp.passes.program.prepacking import frozen_values
+from tracecomp.passes.steps import Log, Run, Stage, State, Step
 
-
-@dataclass(frozen=True, slots=True)
-class Pass:
-    """A named function from graph to graph, with one line on what it is for."""
-
-    name: str
-    run: Callable[[Graph, Log], Graph]
-    doc: str
-
-
-PIPELINE: tuple[Pass, ...] = (
-    Pass("pairs", complex_to_real.split_complex, "complex values as pairs of real ones"),
-    Pass("simplify", rule_sets.simplify, "bit-exact algebra on scalars and shapes"),
-    Pass("fold", constant_folding.fold_constants, "compute what depends on constants only"),
-    Pass("decompose", rule_sets.decompose, "padding, transposed convolutions and composed operators, spelled out"),
-    Pass("layout", layout.plan, "channels last where convolutions gain from it; convolutions become contractions"),
-    Pass("canonical", rule_sets.canonicalise, "one spelling for contractions and reductions"),
-    Pass("scan_sums", scan_accumulators.sum_after_scans, "sums over the steps of a scan, once after it"),
-    Pass("split", split_reductions.split_reductions, "long reductions in two stages"),
-    Pass("hoist", loop_invariants.hoist, "what every step of a scan would repeat, once before it"),
-    Pass("dead_code", dead_code.remove_dead_code, "what control operators compute and nobody reads"),
+PIPELINE: tuple[Step[Graph], ...] = (
+    Step("pairs", complex_to_real.split_complex, "complex values as pairs of real ones"),
+    Step("simplify", rule_sets.simplify, "bit-exact algebra on scalars and shapes"),
+    Step("fold", constant_folding.fold_constants, "compute what depends on constants only"),
+    Step("decompose", rule_sets.decompose, "padding, transposed convolutions and composed operators, spelled out"),
+    Step("layout", layout.plan, "channels last where convolutions gain from it; convolutions become contractions"),
+    Step("canonical", rule_sets.canonicalise, "one spelling for contractions and reductions"),
+    Step("scan_sums", scan_accumulators.sum_after_scans, "sums over the steps of a scan, once after it"),
+    Step("split", split_reductions.split_reductions, "long reductions in two stages"),
+    Step("hoist", loop_invariants.hoist, "what every step of a scan would repeat, once before it"),
+    Step("dead_code", dead_code.remove_dead_code, "what control operators compute and nobody reads"),
 )
 
+LOWERING: tuple[Step[Frame], ...] = (
+    Step("fusion", lowering.fuse, "which nodes are one kernel, and what each stores", lowering.one_kernel_per_node),
+    Step("implicit_padding", lowering.pad_implicitly, "contractions that read operands as if they were padded"),
+    Step("concat_in_place", lowering.concat_in_place, "parts of concatenations, stored within the whole"),
+    Step("row_fusion", lowering.fuse_rows, "kernels with the same rows, as one loop over blocks of rows"),
+    Step("output_buffers", lowering.place_outputs, "which kernels write outputs and states in place", needed=True),
+    Step("kernels", lowering.make_kernels, "loop nests, scheduled for the machine", needed=True),
+    Step("prepacking", lowering.prepack, "what follows from frozen inputs alone, once for many calls"),
+    Step("arena", lowering.plan_memory, "temporary values in one block of memory, by lifetimes", lowering.own_memory),
+    Step("program", lowering.make_program, "calls with their places in memory", needed=True),
+)
 
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """The graph after one pass, what the pass did, and how long it took."""
-
-    name: str
-    graph: Graph
-    log: Log
-    seconds: float
+FUSING = frozenset({"fusion", "implicit_padding", "concat_in_place", "row_fusion"})
+"""What the setting ``fusion`` turns off."""
 
 
-def run(graph: Graph, dump: Dump, passes: tuple[Pass, ...] = PIPELINE) -> list[Stage]:
+@dataclass(frozen=True)
+class _Form(Generic[State]):
+    """How states of one kind are written down and checked, and what script runs a step of theirs alone."""
+
+    text: Callable[[State], str]
+    verify: Callable[[State], None]
+    script: Callable[[str, State], str]
+    graph: Callable[[State], Graph]
+
+
+def _frame_text(frame: Frame) -> str:
+    """The plan; when there is one, the program."""
+    return print_frame(frame) if frame.program is None else print_program(frame.program)
+
+
+_GRAPHS = _Form(partial(print_graph, comments=True), verify, reproduction.of_pass, lambda graph: graph)
+_FRAMES = _Form(_frame_text, verify_frame, reproduction.of_lowering_step, lambda frame: frame.graph)
+
+
+def run(graph: Graph, dump: Dump, passes: tuple[Step[Graph], ...] = PIPELINE) -> list[Stage[Graph]]:
     """``graph`` after each pass, the recorded graph first; CompileError names the pass that failed.
 
     Obeys the settings ``skip_passes``, ``stop_after``, ``verify`` and ``dump``.
     """
     settings = config.current()
-    unknown = set(settings.skip_passes) - {p.name for p in passes}
+    _refuse(settings.skip_passes, (*passes, *LOWERING))
+    return _run(passes[: settings.stop_after], Stage("recorded", graph), _GRAPHS, dump, {*settings.skip_passes})
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """The frame after each lowering step, before the first one first."""
+
+    stages: list[Stage[Frame]]
+
+    @property
+    def frame(self) -> Frame:
+        """The outermost frame, with all that is known of it."""
+        return self.stages[-1].state
+
+    @property
+    def program(self) -> Program:
+        assert self.frame.program is not None
+        return self.frame.program
+
+    @property
+    def constants(self) -> list[Any]:
+        """Arrays that the program takes after the graph's own inputs."""
+        return list(self.frame.constants)
+
+    @property
+    def partition(self) -> Partition:
+        """Which nodes are one kernel."""
+        return self.frame.partition
+
+
+def lower(
+    graph: Graph,
+    aliases: Mapping[int, int] | None = None,
+    machine: Machine | None = None,
+    frozen: Set[int] = frozenset(),
+    dump: Dump | None = None,
+) -> Lowered:
+    """The program of an optimised graph, whose control operators have optimised bodies.
+
+    ``aliases[o] = i`` promises that at every call output ``o`` is the very memory of input ``i`` (a state updated in
+    place); a kernel writes there directly when nothing reads the old contents later, else a copy at the end does.
+    ``frozen`` are the numbers of inputs that keep their values, so that a call can use what an earlier one has
+    prepacked. ``machine`` is by default this one. Obeys the settings as ``run`` does, but for steps that are needed.
+    """
+    settings = config.current()
+    known = frozen_values(graph, {graph.inputs[n].value for n in frozen})
+    frame = frame_of(graph, aliases or {}, machine or host(), known)
+    skipped = {*settings.skip_passes, *(() if settings.fusion else FUSING)}
+    if settings.stop_after is not None:
+        skipped.update(s.name for s in LOWERING[max(settings.stop_after - len(PIPELINE), 0) :] if not s.needed)
+    return Lowered(_run(LOWERING, Stage("lowering", frame), _FRAMES, dump or Dump("", enabled=False), skipped))
+
+
+def resumed(frame: Frame, first: str, last: str = "program") -> Frame:
+    """The frame after the steps from ``first`` to ``last``, verified after each."""
+    names = [s.name for s in LOWERING]
+    for step in LOWERING[names.index(first) : names.index(last) + 1]:
+        frame = step.run(frame, Log())
+        verify_frame(frame)
+    return frame
+
+
+def _refuse(skipped: Sequence[str], steps: Sequence[Step[Any]]) -> None:
+    """ValueError for steps to skip that there are not, or that cannot be skipped."""
+    unknown = sorted({*skipped} - {s.name for s in steps})
     if unknown:
-        raise ValueError(f"no pass called {', '.join(sorted(unknown))}; there are {', '.join(p.name for p in passes)}")
-    stages = [Stage("recorded", graph, Log(), 0.0)]
-    _write(dump, stages[0])
-    for step in passes[: settings.stop_after]:
-        if step.name not in settings.skip_passes:
-            stages.append(_run_pass(step, stages[-1].graph, settings.verify))
-            _write(dump, stages[-1])
+        raise ValueError(f"no pass called {', '.join(unknown)}; there are {', '.join(s.name for s in steps)}")
+    needed = [s.name for s in steps if s.needed and s.name in skipped]
+    if needed:
+        raise ValueError(f"there is no program without {', '.join(needed)}: not to be skipped")
+
+
+def _run(
+    steps: Sequence[Step[State]], first: Stage[State], form: _Form[State], dump: Dump, skipped: Set[str]
+) -> list[Stage[State]]:
+    """The states after the steps that are not skipped, or after what stands in for them."""
+    stages = [first]
+    _write(dump, first, form)
+    for step in steps:
+        if step.name not in skipped:
+            stages.append(_run_step(step.name, step.run, stages[-1].state, form))
+        elif step.without is not None:
+            stages.append(_run_step(f"without_{step.name}", step.without, stages[-1].state, form))
+        else:
+            continue
+        _write(dump, stages[-1], form)
     return stages
 
 
-def _write(dump: Dump, stage: Stage) -> None:
-    dump.write(stage.name, lambda: print_graph(stage.graph, comments=True))
+def _write(dump: Dump, stage: Stage[State], form: _Form[State]) -> None:
+    dump.write(stage.name, lambda: form.text(stage.state))
 
 
-def _run_pass(step: Pass, graph: Graph, check: bool) -> Stage:
+def _run_step(name: str, action: Run[State], state: State, form: _Form[State]) -> Stage[State]:
     log = Log()
     start = time.perf_counter()
     try:
-        result = step.run(graph, log)
-        if check:
-            verify(result)
+        result = action(state, log)
+        if config.current().verify:
+            form.verify(result)
     except Exception as error:
-        path = write_reproduction(step, graph)
-        raise CompileError(
-            f"pass {step.name} failed on graph {graph.name}: {type(error).__name__}: {error}\n"
-            f"reproduce with: python {path}"
-        ) from error
-    return Stage(step.name, result, log, time.perf_counter() - start)
-
-
-_REPRODUCTION = '''\
-"""Runs pass {name} of tracecomp on the graph on which it failed."""
-
-from tracecomp.ir.parser import parse_graph
-from tracecomp.ir.verify import verify
-from tracecomp.passes.pipeline import PIPELINE
-from tracecomp.passes.graph.rewrite import Log
-
-GRAPH = r"""
-{graph}
-"""
-
-[step] = [p for p in PIPELINE if p.name == "{name}"]
-verify(step.run(parse_graph(GRAPH), Log()))
-'''
-
-
-def write_reproduction(step: Pass, graph: Graph) -> Path:
-    """A script that runs ``step`` on ``graph`` alone, in the dump folder or the system's temporary folder."""
-    folder = Path(config.current().dump or gettempdir())
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"tracecomp_reproduce_{step.name}.py"
-    path.write_text(_REPRODUCTION.format(name=step.name, graph=print_graph(graph)), encoding="utf-8")
-    return path
+        path = reproduction.write(name, form.script(name, state))
+        where = f"pass {name} failed on graph {form.graph(state).name}"
+        raise CompileError(f"{where}: {type(error).__name__}: {error}\nreproduce with: python {path}") from error
+    return Stage(name, result, log, time.perf_counter() - start)

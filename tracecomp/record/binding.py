@@ -17,9 +17,9 @@ Array = np.ndarray[Any, Any]
 class Binding:
     """What a graph input is read from.
 
-    ``argument`` (leaf number), ``state`` (tensor), ``place`` (place, which of its tensors), ``grad`` (the binding of
-    the tensor whose gradient it is), ``host`` (owner, key), ``size`` (the leaf whose first size it is) or ``number``
-    (the leaf that it is). Inputs of a recording are in this order.
+    ``argument`` (leaf number), ``memory`` (what several tensors share), ``state`` (tensor), ``place`` (place, which
+    of its tensors), ``grad`` (the binding of the tensor whose gradient it is), ``host`` (owner, key), ``size`` (the
+    leaf whose first size it is) or ``number`` (the leaf that it is). Inputs of a recording are in this order.
     """
 
     kind: str
@@ -27,7 +27,7 @@ class Binding:
 
 
 def read(binding: Binding, leaves: Sequence[Any]) -> Array:
-    if binding.kind in ("place", "grad", "host", "size", "number"):
+    if binding.kind in ("memory", "place", "grad", "host", "size", "number"):
         return reader(binding)(leaves)
     found = tensor_of(binding, leaves)
     return found._data if isinstance(found, Tensor) else found
@@ -39,6 +39,8 @@ def reader(binding: Binding) -> Callable[[Any], Array]:
         return lambda leaves: np.array(_array(leaves[binding.ref]).shape[0])
     if binding.kind == "number":
         return lambda leaves: np.array(leaves[binding.ref])
+    if binding.kind == "memory":
+        return binding.ref.read  # type: ignore[no-any-return]
     if binding.kind != "host":
         return lambda leaves: _array(tensor_of(binding, leaves))
     owner, key = binding.ref
@@ -55,6 +57,8 @@ def tensor_of(binding: Binding, leaves: Sequence[Any]) -> Any:
     """The tensor (or array, or number) behind an input."""
     if binding.kind == "argument":
         return leaves[binding.ref]
+    if binding.kind == "memory":
+        return binding.ref.read(leaves)
     if binding.kind == "place":
         place, n = binding.ref
         return place.leaves()[n]

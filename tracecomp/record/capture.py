@@ -3,60 +3,105 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass
+from types import FunctionType, MethodType
 from typing import Any
 
 import numpy as np
 
+from tracecomp.base.errors import CaptureError
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor
-from tracecomp.ir.graph import Value
-from tracecomp.ir.types import TensorType, from_numpy_dtype
+from tracecomp.record.binding import Binding
+from tracecomp.record.effects import put_plain
 from tracecomp.record.finish import Finish, plain
 from tracecomp.record.guards.guards import Guards
+from tracecomp.record.guards.ownership import is_module
 from tracecomp.record.guards.slots import Place
-from tracecomp.record.guards.watch import Watch
+from tracecomp.record.observer import Observer
 from tracecomp.record.pytree import direct, flatten_call, paths
 from tracecomp.record.recorder import Recorder
 from tracecomp.record.recording import Recording
-from tracecomp.record.symbolic.sym_int import SizedGraph
+from tracecomp.record.shared_memory import find_shared, mergeable
 from tracecomp.record.symbolic.sym_scalar import replace_left
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why there is no recording, and the lines of the compiled function where that shows."""
+
+    reason: str
+    lines: Set[int]
+
+
+def target_of(fn: Any) -> tuple[FunctionType, tuple[Any, ...]] | None:
+    """The Python function that a call of ``fn`` runs, and what it is given first."""
+    if isinstance(fn, MethodType):
+        return (fn.__func__, (fn.__self__,)) if isinstance(fn.__func__, FunctionType) else None
+    if isinstance(fn, FunctionType):
+        return fn, ()
+    if is_module(fn):
+        forward = vars(fn).get("forward", getattr(type(fn), "forward", None))
+        return (forward, (fn,)) if isinstance(forward, FunctionType) and not fn._has_hooks else None
+    run = getattr(type(fn), "__call__", None)  # noqa: B004  the function itself is wanted
+    return (run, (fn,)) if isinstance(run, FunctionType) else None
 
 
 def record(
     fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], name: str, strict: bool = True,
     derive: bool = True, places: Sequence[Place] = (), follow: bool = False, sized: bool = False,
-    numbers: Set[int] = frozenset(),
-) -> tuple[Any, Recording | str]:  # fmt: skip
+    numbers: Set[int] = frozenset(), shared: Sequence[Binding] = (),
+) -> tuple[Any, Recording | Refusal]:  # fmt: skip
     """Run ``fn`` and record it: its result, and the recording (or why there is none).
 
     ``derive`` adds the derivative of results that require grad. ``places`` hold other tensors and numbers from call to
     call. With ``follow``, numbers that Python reads are followed as far as they are only computed with; with ``sized``,
-    first sizes of arguments are; ``numbers`` are arguments (numbers of leaves) to follow like these.
+    first sizes of arguments are; ``numbers`` are arguments (numbers of leaves) to follow like these. Arguments and
+    state among ``shared`` that share memory are views of one input.
     """
     structure, leaves = flatten_call(args, kwargs)
     where = [p[3:] for p in paths((args, kwargs))]
     guards = Guards(structure, leaves, where, places, follow, numbers)
     recorder = Recorder(name, strict, follow, sized)
-    recorder.on_module = guards.watch_module
-    watch = Watch(recorder, guards.names)
-    watch.function(fn)
+    recorder.leaves = leaves
+    target = target_of(fn)
+    observer = Observer(recorder, guards.reads, None if target is None else target[0].__code__)
+
+    def on_module(module: Any) -> None:
+        guards.modules.add_module(module)
+        observer.module(module)
+
+    recorder.on_module = on_module
+    observer.start(fn, args, kwargs)
     modes.recorder = recorder
     try:
-        arrays = _bind_arguments(recorder, leaves, where)
+        _bind_memories(recorder, leaves, shared)
+        _bind_arguments(recorder, leaves, where)
         for place in places:
             recorder.bind_place(place)
         given = _bind_numbers(recorder, args, kwargs, numbers, where)
-        with watch:
+        with observer:
             result = fn(*given[0], **given[1])
         del given  # followed numbers are looked for below
         if recorder.stopped is not None:
-            return plain(result), recorder.stopped
-        recording = Finish(recorder, guards, leaves, arrays, result).recording(derive)
+            if strict:  # the program has caught the refusal
+                raise CaptureError(recorder.stopped)
+            return plain(result), Refusal(recorder.stopped, recorder.blamed)
+        recorder.strict = True  # what is refused from here on is caught below
+        try:
+            recording = Finish(recorder, guards, leaves, result, observer).recording(derive)
+        except CaptureError as refused:
+            if strict:
+                raise
+            return plain(result), Refusal(str(refused), recorder.blamed)
         result = plain(result)
+        put_plain(recorder.effects, (args, kwargs))
         recording.unsettled = recording.unsettled or _fill_in(recorder, places)
+        recording.blamed = recorder.blamed
         return result, recording
     finally:
         modes.recorder = None
+        put_plain(recorder.effects, (args, kwargs))
         recorder.forget()
         _fill_in(recorder, places)
 
@@ -82,22 +127,25 @@ def _bind_numbers(
     return by_position, by_name
 
 
-def _bind_arguments(recorder: Recorder, leaves: Sequence[Any], where: Sequence[str]) -> dict[Value, int]:
-    """Make inputs of tensor and array arguments; leaf numbers of the arrays."""
-    arrays: dict[Value, int] = {}
+def _bind_memories(recorder: Recorder, leaves: Sequence[Any], shared: Sequence[Binding]) -> None:
+    """Make inputs of the memory that several arguments or captured tensors share."""
+    candidates: dict[int, tuple[Binding, Any]] = {}
+    for b in shared:
+        t = b.ref if b.kind == "state" else leaves[b.ref] if b.ref < len(leaves) else None
+        if isinstance(t, Tensor | np.ndarray) and mergeable(t):
+            candidates.setdefault(id(t), (b, t))
+    arrays = {k: (b, t._data if isinstance(t, Tensor) else t) for k, (b, t) in candidates.items()}
+    for memory, keys in find_shared(arrays):
+        recorder.bind_memory(memory, [candidates[k][1] for k in keys], leaves)
+
+
+def _bind_arguments(recorder: Recorder, leaves: Sequence[Any], where: Sequence[str]) -> None:
+    """Make inputs of tensor and array arguments."""
     for i, leaf in enumerate(leaves):
         array = leaf._data if isinstance(leaf, Tensor) else leaf
         if isinstance(array, np.ndarray) and array.ndim:
             recorder.note_size(len(array), i)
         if isinstance(leaf, Tensor) and id(leaf) not in recorder.arguments:
             recorder.bind(leaf, where[i], "argument")
-        elif isinstance(leaf, np.ndarray) and leaf.dtype.kind in "biufc":
-            kind = TensorType(from_numpy_dtype(leaf.dtype), leaf.shape)
-            value = recorder.graph.add_input(kind, where[i], "argument")
-            if isinstance(recorder.graph, SizedGraph):
-                recorder.graph.shapes[value] = recorder.argument_shape(leaf.shape)
-            arrays[value] = i
-            recorder.array_arguments[leaf.__array_interface__["data"][0], leaf.shape] = value
-    return arrays
-
-
+        elif isinstance(leaf, np.ndarray) and leaf.dtype.kind in "biufc" and i not in recorder.arrays:
+            recorder.bind_array(i, leaf, where[i])

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from tracecomp.autograd.engine import run_backward
-from tracecomp.base.errors import Source
 from tracecomp.eager.tensor import Tensor
 from tracecomp.eager.tensor_base import Node
 from tracecomp.ir.graph import Graph, Input, Output, Value
@@ -18,16 +17,19 @@ from tracecomp.record.backward.extract import extract, needed_nodes
 from tracecomp.record.backward.min_cut import choose_saved
 from tracecomp.record.backward.reach import edges, new_state, was_spent
 from tracecomp.record.backward.template import Template
-from tracecomp.record.binding import Binding
+from tracecomp.record.binding import Binding, tensor_of
+from tracecomp.record.effects import Effect
 from tracecomp.record.guards.guards import Guards
+from tracecomp.record.guards.memory import MemoryGuard, overlap, shows_elements_twice
+from tracecomp.record.observer import Observer
 from tracecomp.record.pytree import flatten, unflatten
 from tracecomp.record.recorder import Recorder
-from tracecomp.record.recording import Rebound, Recording, Sizes, Split, Update
-from tracecomp.record.results import Followed, Held, Plain, Result, Results
+from tracecomp.record.recording import Rebased, Rebound, Recording, Repeated, SeenValue, Sizes, Split
+from tracecomp.record.results import Followed, Found, Held, Passed, Plain, Result, Results
 from tracecomp.record.symbolic.sym_int import Extent, SizedGraph
 from tracecomp.record.symbolic.sym_scalar import Number
 
-KINDS = ("argument", "state", "place", "grad", "host", "size", "number")
+KINDS = ("argument", "state", "memory", "place", "grad", "host", "size", "number")
 
 
 def plain(result: Any) -> Any:
@@ -43,24 +45,28 @@ class Finish:
     """Turns what a recorder holds at the end of a call into a Recording."""
 
     def __init__(
-        self, recorder: Recorder, guards: Guards, leaves: Sequence[Any], arrays: dict[Value, int], result: Any
+        self, recorder: Recorder, guards: Guards, leaves: Sequence[Any], result: Any, observer: Observer
     ) -> None:
         self.recorder = recorder
         self.guards = guards
         self.leaves = leaves
-        self.arrays = arrays
         self.result = result
+        self.observer = observer
         self.outputs: list[Output] = []
         self.found = Results(recorder, self._origin, lambda value, name: self._add(value, name, "result"))
         self.numbers = {id(t): i for i, t in reversed(list(enumerate(leaves)))}
+        self.numbers.update({id(t): i for i, t in recorder.arrays.items()})
         self.holders: dict[int, Binding] = {}
         self.sources = self._sources()
 
     def recording(self, derive: bool) -> Recording:
         values: list[Any] = []
-        structure = flatten(self.result, values)
+        structure = flatten(self.result, values, self._is_outside)
+        effects = [self._left_by(e) for e in self.recorder.effects]
+        left = [*values, *[x for *_, kept in effects for x in kept]]
         held = [t for h in self.guards.places for t in h.place.tensors()]
-        tensors = dict.fromkeys([*[v for v in values if isinstance(v, Tensor)], *held])
+        tensors = dict.fromkeys([*[v for v in left if isinstance(v, Tensor)], *held])
+        derive = derive and self._history_outside() is None
         rebased = self._rebased_arguments() if derive else []
         if derive:
             self.found.differentiate(list(tensors), was_spent)
@@ -69,28 +75,32 @@ class Finish:
                     self.found.add_root(t)
         roots = self.found.roots
         results = [self._result(v) for v in values]
+        repeated = [Repeated(e.apply, e.owner, shape, list(map(self._result, kept))) for e, shape, kept in effects]
         rebound = self._rebound()
         updates = self._updates()
-        updated = {u.target for u in updates}
+        updated = {b for b, _ in updates}
         grads = self._grads()
-        predicates: list[tuple[int, Any, Source | None]] = []
+        predicates: list[SeenValue] = []
         for p in self.recorder.predicates:
-            predicates.append((self._add(p.value, f"p{len(predicates)}", "predicate"), p.seen, p.source))
+            number = self._add(p.value, f"p{len(predicates)}", "predicate")
+            predicates.append(SeenValue(number, p.seen, p.source, p.line))
         split_at = self._derive(roots) if roots else None
-        kept = [*tensors, *[n.tensor for n in self.recorder.numbers]]
-        kept += [g for slot in self.recorder.grads.values() if (g := slot.tensor._grad) is not None]
+        kept_tensors = [*tensors, *[n.tensor for n in self.recorder.numbers]]
+        kept_tensors += [g for slot in self.recorder.grads.values() if (g := slot.tensor._grad) is not None]
         split = None if split_at is None else self._split(*split_at, updated, edges(roots))
         mapping: dict[Value, Value] = {}
         graph, inputs = self._graph(mapping)
         self._close_guards(inputs, updates)
+        shared = self._shared_memory(updates)
         asked = {p.value for p in self.recorder.predicates}
         self.guards.asked = {i for i, t in self.recorder.argument_numbers.items() if t._value.value in asked}
         return Recording(
-            graph, self.guards, inputs, structure, results, updates, grads, self._flags(), predicates, split,
-            [(self._origin(t), self.found.place(t)) for t in rebased], rebound,
-            self.recorder.effects, self._sizes(mapping),
-            self._changed_values() or self.found.moved or self._shared_memory(updates) or self._history_outside()
-            or new_state(self.recorder, kept),
+            graph=graph, guards=self.guards, inputs=inputs, structure=structure, results=results, updates=updates,
+            writes=self._writes(updates), grads=grads, requires_grad=self._flags(), predicates=predicates, split=split,
+            rebased=[Rebased(self._origin(t), self.found.place(t)) for t in rebased],
+            rebound=rebound, effects=repeated, sizes=self._sizes(mapping), shared=shared,
+            unsettled=self._changed_values() or self.found.moved or self._told(shared) or self._history_outside()
+            or new_state(self.recorder, kept_tensors),
         )  # fmt: skip
 
     # ---- inputs
@@ -98,10 +108,12 @@ class Finish:
     def _sources(self) -> dict[Value, Binding]:
         """Where each input is read from."""
         recorder = self.recorder
-        sources = {v: Binding("argument", i) for v, i in self.arrays.items()}
+        sources: dict[Value, Binding] = {}
         grads = {id(s.initial): s.tensor for s in recorder.grads.values() if s.initial is not None}
         for key, value in recorder.initial.items():
-            if key in recorder.arguments:
+            if key in recorder.memories:
+                sources[value] = Binding("memory", recorder.memories[key])
+            elif key in recorder.arguments:
                 sources[value] = Binding("argument", self.numbers[key])
             elif key in recorder.places:
                 sources[value] = Binding("place", recorder.places[key])
@@ -146,17 +158,23 @@ class Finish:
         nodes = needed_nodes(values, cut)
         return {v for n in nodes for v in n.inputs if v.node is None or v in cut} | set(values)
 
-    def _close_guards(self, inputs: Sequence[Binding], updates: Sequence[Update]) -> None:
+    def _close_guards(self, inputs: Sequence[Binding], updates: Sequence[tuple[Binding, int]]) -> None:
         chosen = set(inputs)
         live = {v for v, s in self.sources.items() if s in chosen}
         names = {i.value: i.name for i in self.recorder.graph.inputs}
         used = {key: names[v] for key, v in self.recorder.initial.items() if v in live}
         grads = [(self._holder(s.tensor), s) for s in self.recorder.grads.values()]
-        self.guards.close(self.recorder, used, {i for v, i in self.arrays.items() if v in live}, grads)
-        written = [u.target for u in updates]
-        self.guards.written_arguments = [b.ref for b in written if b.kind == "argument"]
-        self.guards.written_state = [b.ref for b in written if b.kind == "state"]
-        self.guards.written_places = [b.ref for b in written if b.kind == "place"]
+        arrays = {i for i, t in self.recorder.arrays.items() if self.recorder.initial.get(id(t)) in (None, *live)}
+        memory = MemoryGuard(self._memory(), [b for b, _ in updates], self.leaves)
+        self.guards.close(self.recorder, used, arrays, grads, memory)
+
+    def _memory(self) -> list[tuple[Binding, str]]:
+        """The tensors and arrays from outside that a call finds, with names."""
+        inputs = self.recorder.graph.inputs
+        return [
+            (b, f"argument {inputs[v.index].name}" if b.kind == "argument" else inputs[v.index].name)
+            for v, b in self.sources.items() if b.kind in ("argument", "memory", "state", "place", "grad")
+        ]  # fmt: skip
 
     # ---- outputs
 
@@ -165,18 +183,31 @@ class Finish:
         self.outputs.append(Output(value, name, role))
         return len(self.outputs) - 1
 
+    def _left_by(self, effect: Effect) -> tuple[Effect, Any, list[Any]]:
+        """An effect with the structure and leaves of what it is made with."""
+        kept: list[Any] = []
+        return effect, flatten(effect.args, kept, self._is_outside), kept
+
+    def _is_outside(self, value: Any) -> bool:
+        """Whether a list or dict was there before the call: a later call means the one that is there then."""
+        return isinstance(value, list | dict) and id(value) in self.observer.known
+
     def _rebased_arguments(self) -> list[Tensor]:
         """Arguments that the call wrote to with gradient history."""
         recorder = self.recorder
         return [
             t for key, t in recorder.arguments.items()
             if not t._linked and t.grad_fn is not None and t.grad_fn.number >= recorder.started
-            and recorder.value(t) is not recorder.initial[key]
+            and recorder.value(t) is not recorder.initial.get(key)
         ]  # fmt: skip
 
     def _result(self, v: Any) -> Result:
         if type(v) in (Number, Extent):
             return Followed(self._add(self.recorder.value(v.tensor), f"n{len(self.outputs)}", "result"))
+        if isinstance(v, np.ndarray):
+            return Passed(self.numbers[id(v)]) if id(v) in self.numbers else Plain(v.copy())
+        if self._is_outside(v):
+            return Found(self.observer.known[id(v)])
         return self.found.of(v) if isinstance(v, Tensor) else Plain(v)
 
     def _rebound(self) -> list[Rebound]:
@@ -192,18 +223,27 @@ class Finish:
 
     def _origin(self, t: Tensor) -> Binding:
         value = self.recorder.initial.get(id(t))
-        return self.sources[value] if value in self.sources else Binding("state", t)
+        if value in self.sources:
+            return self.sources[value]
+        return Binding("argument", self.numbers[id(t)]) if id(t) in self.numbers else Binding("state", t)
 
-    def _updates(self) -> list[Update]:
+    def _updates(self) -> list[tuple[Binding, int]]:
         """Tensors from outside whose value is another at the end."""
         found = []
         for key, initial in list(self.recorder.initial.items()):
             final = self.recorder.value(self.recorder.outside[key])
             if final is not initial:
                 name = self.recorder.graph.inputs[initial.index].name
-                writes = self.recorder.cells[key].counted
-                found.append(Update(self.sources[initial], self._add(final, name, "state"), writes))
+                found.append((self.sources[initial], self._add(final, name, "state")))
         return found
+
+    def _writes(self, updates: Sequence[tuple[Binding, int]]) -> list[tuple[Binding, int]]:
+        """The tensors whose storages count writes, and those that are written without a count (as by ``x.data``)."""
+        held = [(self._origin(t), n) for t, n in self.recorder.writes.values()]
+        written = [m for b, _ in updates for m in (b.ref.members if b.kind == "memory" else (b,))]
+        counted = self.recorder.writes.keys()
+        quiet = [(b, 0) for b in written if id(getattr(tensor_of(b, self.leaves), "_storage", None)) not in counted]
+        return [(b, n) for b, n in held + quiet if isinstance(tensor_of(b, self.leaves), Tensor)]
 
     def _grads(self) -> list[tuple[Binding, Held | None]]:
         """What each written ``.grad`` is at the end."""
@@ -223,7 +263,8 @@ class Finish:
 
     def _changed_values(self) -> str | None:
         """Says so when the call changed Python values that it also read: a graph cannot repeat that."""
-        change = self.guards.changed()
+        change = self.observer.unrepeated() or self.guards.modules.change()
+        change = change or next((c for held in self.guards.places if (c := held.change()) is not None), None)
         for owner, key, _ in self.recorder.hosts.values():
             if id(getattr(owner, "group", owner)) in self.recorder.stepped:
                 continue
@@ -235,24 +276,32 @@ class Finish:
             return None
         return f"changes Python values that it reads ({change}), which a graph cannot repeat. Do that outside of it."
 
-    def _shared_memory(self, updates: Sequence[Update]) -> str | None:
-        """Says so when the call writes memory that two of its inputs share without one being a view of the other."""
+    def _shared_memory(self, updates: Sequence[tuple[Binding, int]]) -> list[Binding]:
+        """The inputs that share memory with another one, or show it twice, where some of it is written."""
         recorder = self.recorder
-        written = {id(u.target) for u in updates}
-        spans = []
+        written = {id(b) for b, _ in updates}
+        found: list[Binding] = []
+        spans: list[tuple[int, int, int, Any, Binding]] = []
         for key, v in recorder.initial.items():
-            array = recorder.outside[key]._data
-            if array.size and v in self.sources:
-                name = recorder.graph.inputs[v.index].name
-                spans.append((*byte_bounds(array), name, array, id(self.sources[v]) in written))
-        spans.sort(key=lambda s: s[:2])
-        for n, (_, end, name, array, is_written) in enumerate(spans):
-            for start, _, other, other_array, other_written in spans[n + 1 :]:
+            array, source = recorder.outside[key]._data, self.sources.get(v)
+            if array.size and source is not None:
+                spans.append((*byte_bounds(array), len(spans), array, source))
+        spans.sort(key=lambda s: s[:3])
+        for n, (_, end, _, array, source) in enumerate(spans):
+            if id(source) in written and shows_elements_twice(array):
+                found.append(source)
+            for start, _, _, other, other_source in spans[n + 1 :]:
                 if start >= end:
                     break
-                if (is_written or other_written) and np.shares_memory(array, other_array):
-                    return f"writes memory that is both that of {name} and that of {other}. Pass a clone."
-        return None
+                if {id(source), id(other_source)} & written and overlap(array, other):
+                    found += [source, other_source]
+        return found
+
+    def _told(self, shared: Sequence[Binding]) -> str | None:
+        """Says so when the call writes memory that inputs share."""
+        names = {b: self.recorder.graph.inputs[v.index].name for v, b in self.sources.items()}
+        where = " and that of ".join(dict.fromkeys(names[b] for b in shared[:2]))
+        return f"writes memory that is both that of {where}. Pass a clone." if shared else None
 
     def _history_outside(self) -> str | None:
         """Says so when gradient history crosses the border of the call, which a recording cannot repeat."""
@@ -271,6 +320,9 @@ class Finish:
             if fn is not None and fn.number >= recorder.started and recorder.value(t) is not initial:
                 name = recorder.graph.inputs[initial.index].name
                 return f"leaves gradient history in {name}, a tensor from outside. Detach what is written into it."
+        for t in recorder.merged():
+            if t.grad_fn is not None:
+                return "leaves gradient history in memory that several inputs share. Detach what is written into it."
         return None
 
     # ---- derivative

@@ -1,4 +1,4 @@
-"""The function whose call a frame is. Python does not tell it; CPython's interpreter frame holds it."""
+"""The function whose call a frame is, and the values on its stack. Python does not tell; CPython's own frame does."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import ctypes
 import gc
 import sys
 from functools import cache
+from opcode import opname
 from types import FrameType, FunctionType
+from typing import Any
 
 _FRAME_OBJECT = 16 + 8
 """Where a frame object points to the interpreter's own: after its header and the frame before."""
 _WORDS = 8
+_STACK_TOP, _LOCALS = 64, 72
+"""Where CPython 3.11's own frame has the number of values that it holds, and the values: variables, then the stack."""
 
 
 def function_of(frame: FrameType) -> FunctionType | None:
@@ -54,3 +58,45 @@ def _searched(frame: FrameType) -> FunctionType | None:
             if all(held.get(name) is cell.cell_contents for name, cell in cells):
                 return fn
     return None
+
+
+def peek(frame: FrameType, depth: int) -> Any:
+    """The value ``depth`` below the end of the stack of ``frame`` (1 is the last), while the frame is traced."""
+    start = ctypes.c_void_p.from_address(id(frame) + _FRAME_OBJECT).value or 0
+    top = ctypes.c_int.from_address(start + _STACK_TOP).value
+    return _value(start + _LOCALS + 8 * (top - depth))
+
+
+def variable(frame: FrameType, number: int) -> Any:
+    """What stands in the place of a variable of ``frame``: for those that functions share, the cell."""
+    start = ctypes.c_void_p.from_address(id(frame) + _FRAME_OBJECT).value or 0
+    return _value(start + _LOCALS + 8 * number)
+
+
+def _value(address: int) -> Any:
+    return ctypes.py_object.from_address(address).value if ctypes.c_void_p.from_address(address).value else None
+
+
+@cache
+def stack_is_known() -> bool:
+    """Whether ``peek`` and ``variable`` find what they should, by trial on this Python."""
+    if sys.version_info[:2] != (3, 11) or _function_word() is None:
+        return False
+    seen: list[Any] = []
+    owner, before = object(), sys.gettrace()
+
+    def traced(frame: FrameType, event: str, arg: Any) -> Any:
+        frame.f_trace_opcodes = True
+        if event == "opcode" and opname[frame.f_code.co_code[frame.f_lasti]] == "IS_OP":
+            seen.extend((peek(frame, 1), peek(frame, 2), variable(frame, 0)))
+        return traced
+
+    def probe(given: Any) -> bool:
+        return given is seen
+
+    sys.settrace(traced)
+    try:
+        probe(owner)
+    finally:
+        sys.settrace(before)
+    return len(seen) == 3 and seen[0] is seen and seen[1] is owner and seen[2] is owner

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -13,25 +13,29 @@ _MAPPINGS = (dict, OrderedDict, defaultdict)
 _leaf_kinds: set[type] = set()  # types found to be leaves, to answer for them at once
 
 
-def flatten(value: Any, leaves: list[Any]) -> Any:
+def flatten(value: Any, leaves: list[Any], is_leaf: Callable[[Any], bool] | None = None) -> Any:
     """Append the leaves of ``value`` to ``leaves``; the structure, which compares equal for like values.
 
-    Tuples, lists, dicts, named tuples and dataclasses are structure; everything else is a leaf.
+    Tuples, lists, dicts, named tuples and dataclasses are structure; everything else is a leaf, and what ``is_leaf``
+    says is one.
     """
     kind = type(value)
+    if is_leaf is not None and is_leaf(value):
+        leaves.append(value)
+        return LEAF
     if kind in _leaf_kinds:
         leaves.append(value)
         return LEAF
     if kind is tuple or kind is list:
-        return (kind, *[flatten(v, leaves) for v in value])
+        return (kind, *[flatten(v, leaves, is_leaf) for v in value])
     if kind in _MAPPINGS:
         made_by = (kind, value.default_factory) if kind is defaultdict else kind
-        return (made_by, tuple(value), *[flatten(v, leaves) for v in value.values()])
+        return (made_by, tuple(value), *[flatten(v, leaves, is_leaf) for v in value.values()])
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return (kind, *[flatten(v, leaves) for v in value])
+        return (kind, *[flatten(v, leaves, is_leaf) for v in value])
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = tuple(f.name for f in dataclasses.fields(value))
-        return (kind, names, *[flatten(getattr(value, n), leaves) for n in names])
+        return (kind, names, *[flatten(getattr(value, n), leaves, is_leaf) for n in names])
     _leaf_kinds.add(kind)
     leaves.append(value)
     return LEAF

@@ -12,20 +12,23 @@ import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
+from types import FrameType
 from typing import Any, cast
 
 import numpy as np
 
 from tracecomp.base.errors import CaptureError, Source, user_source
 from tracecomp.eager.modes import modes, no_grad, unrecorded
-from tracecomp.eager.tensor import Size, Tensor, gradient_edge
+from tracecomp.eager.tensor import Size, Tensor, gradient_edge, shared
 from tracecomp.eager.tensor_base import Node, View, above, node_count
 from tracecomp.eager.views import look, write
 from tracecomp.ir.graph import Graph, Origin, Value
 from tracecomp.ir.op import Op
 from tracecomp.ir.types import TensorType, float64, from_numpy_dtype
 from tracecomp.ops.autodiff import Sym, scalar_of
+from tracecomp.record.effects import Effect
 from tracecomp.record.guards.slots import Place
+from tracecomp.record.shared_memory import SharedMemory, views
 from tracecomp.record.symbolic.leading_sizes import LeadingSizes
 from tracecomp.record.symbolic.sym_int import Extent, SizedGraph
 from tracecomp.record.symbolic.sym_scalar import Number, dtype_of, followed
@@ -49,11 +52,17 @@ class Recorder(LeadingSizes):
         self.places: dict[int, tuple[Place, int]] = {}
         self.followed: list[tuple[Tensor, Place, int]] = []
         self.argument_numbers: dict[int, Tensor] = {}
-        self.array_arguments: dict[tuple[int, tuple[int, ...]], Value] = {}
+        self.arrays: dict[int, Tensor] = {}
+        self.memories: dict[int, SharedMemory] = {}
+        self._merged: dict[int, tuple[Tensor, tuple[View, ...], Tensor]] = {}
         self.grads: dict[int, GradSlot] = {}
         self.hosts: dict[tuple[int, str], tuple[Any, str, Tensor]] = {}
         self.host_values: dict[tuple[int, str], float] = {}
-        self.effects: list[Callable[[], Any]] = []
+        self.effects: list[Effect] = []
+        self.leaves: Sequence[Any] = ()
+        self.running: FrameType | None = None  # of the function that is compiled
+        self.blamed: set[int] = set()  # its lines that cannot be recorded
+        self.quiet = False  # what asks for values now does so only to print them, which every call repeats
         self.stepped: set[int] = set()
         self.watched: dict[tuple[int, str], tuple[Any, str]] = {}
         self.predicates: list[Predicate] = []
@@ -61,7 +70,8 @@ class Recorder(LeadingSizes):
         self.optimizers: dict[int, Any] = {}
         self.names: dict[int, str] = {}
         self.on_module: Callable[[Any], None] = lambda module: None
-        self.made: list[tuple[weakref.ref[Tensor], Source | None]] = []
+        self.made: list[tuple[weakref.ref[Tensor], Source | None, int]] = []
+        self.writes: dict[int, tuple[Tensor, int]] = {}
         self.requires_grad: dict[int, bool] = {}
         self.flags: dict[int, tuple[Tensor, bool]] = {}
         self.edges: dict[int, tuple[Node, int]] = {}
@@ -88,8 +98,13 @@ class Recorder(LeadingSizes):
     def write(self, target: Tensor, value: Tensor) -> None:
         """Note that ``target``'s elements became ``value``."""
         self.graph.here = self.backward_of or Origin(user_source(), modes.scopes)
-        root, cell = self._set(target, self.value(value))
-        cell.counted += target._storage is root._storage
+        self._set(target, self.value(value))
+        holder = target
+        while (seen := self.look(holder)) is not None and seen.of._storage is holder._storage:
+            holder = seen.of
+        if not self.is_made(holder):
+            before = self.writes.get(id(holder._storage), (holder, 0))
+            self.writes[id(holder._storage)] = (before[0], before[1] + 1)
 
     def alias(self, t: Tensor, base: Tensor) -> None:
         """Note that ``t`` is ``base`` without history; while recording, what owns its memory lives as long as it."""
@@ -102,20 +117,22 @@ class Recorder(LeadingSizes):
     def constant(self, t: Tensor) -> None:
         """Note data that Python brought in."""
         array = t._data
-        value = self.array_arguments.get((t._address(), array.shape)) if array.size else None
-        if value is None or value.dtype is not t.dtype:
-            if array.ndim == 0:
-                value = self.graph.scalar(array.item(), t.dtype)
-            else:
-                kind = TensorType(t.dtype, array.shape)
-                value = self.graph.add_input(kind, f"c{len(self.graph.inputs)}", "constant", array.copy())
+        argument = next((x for x in self.arrays.values() if _same_elements(x._data, array)), None)
+        if argument is not None:
+            self._made(t, self.value(argument), self._look(argument, None), user_source())
+            return
+        if array.ndim == 0:
+            value = self.graph.scalar(array.item(), t.dtype)
+        else:
+            kind = TensorType(t.dtype, array.shape)
+            value = self.graph.add_input(kind, f"c{len(self.graph.inputs)}", "constant", array.copy())
         self._made(t, value, None, user_source())
 
     def observe(self, t: Tensor, seen: Any) -> None:
         """Note that Python saw the value of ``t``: nested lists, or its one element."""
         if t._data.ndim and not isinstance(seen, list):
             t = t.detach().reshape(())
-        self.predicates.append(Predicate(self.value(t), seen, user_source()))
+        self.predicates.append(Predicate(self.value(t), seen, user_source(), self.line()))
 
     def item(self, t: Tensor, value: Any) -> Any:
         """``value``, which Python gets of ``t``: followed in the graph, or else observed."""
@@ -140,6 +157,8 @@ class Recorder(LeadingSizes):
 
     def shown(self) -> None:
         """Warn that the text of a tensor is made by this call only."""
+        if self.quiet:
+            return
         warnings.warn(
             f"a tensor is printed or formatted at {user_source()}, inside a compiled function: only calls that are "
             "recorded do so, later ones keep silent. Return the tensor and print it outside.",
@@ -148,10 +167,23 @@ class Recorder(LeadingSizes):
 
     def refuse(self, message: str) -> None:
         """CaptureError; or, when not ``strict``, the rest of the call runs without being recorded."""
+        self.stopped = message
+        self.blame(self.line())
         if self.strict:
             raise CaptureError(message)
-        self.stopped = message
         modes.recorder = None
+
+    def line(self) -> int:
+        """The line of the compiled function that runs, or 0."""
+        return 0 if self.running is None else self.running.f_lineno or 0
+
+    def blame(self, line: int) -> None:
+        """Note a line because of which there is no recording."""
+        self.blamed |= {line} - {0}
+
+    def refuse_here(self, what: str) -> None:
+        """Refuse something that the program does at the line that runs."""
+        self.refuse(f"{what}, at {user_source()}: a recording cannot stand for that")
 
     def backward_step(self, node: Node) -> None:
         """Note that the backward pass runs ``node``: what it records belongs to the line that made ``node``."""
@@ -159,6 +191,7 @@ class Recorder(LeadingSizes):
         self.backward_of = None if made is None else Origin(made.source, (*made.scope, "backward"))
         if node.number < self.started and self.foreign is None:
             self.foreign = str(user_source() or "a line of the library")
+            self.blame(self.line())
 
     def get_grad(self, t: Tensor) -> Tensor | None:
         if self.is_made(t):
@@ -213,7 +246,7 @@ class Recorder(LeadingSizes):
                 f"{type(owner).__name__}.step at {user_source()} depends on a value of the compiled call. Return the "
                 "value and make this step outside."
             )
-        self.effects.append(partial(step, owner, *args, **kwargs))
+        self.effects.append(Effect(partial(step, owner, *args, **kwargs), None, ()))
         self.stepped.update(map(id, groups))
         watch = sys.gettrace()
         sys.settrace(None)
@@ -279,6 +312,29 @@ class Recorder(LeadingSizes):
             self.arguments[id(t)] = t
         return cell
 
+    def bind_array(self, leaf: int, array: np.ndarray[Any, Any], name: str) -> None:
+        """Add an input for an array among the arguments: what Python makes into a tensor of it looks at its memory."""
+        if all(t._data is not array for t in self.arrays.values()):
+            self.arrays[leaf] = shared(array)
+            self.bind(self.arrays[leaf], name, "argument")
+
+    def bind_memory(self, memory: SharedMemory, members: Sequence[Any], leaves: Sequence[Any]) -> None:
+        """Add an input for what ``members`` share, tensors or arrays: they are views of it."""
+        root = shared(memory.read(leaves))
+        self.memories[id(root)] = memory
+        self.bind(root, f"m{len(self.memories) - 1}", "state")
+        for n, (binding, member) in enumerate(zip(memory.members, members, strict=True)):
+            t = member
+            if isinstance(member, np.ndarray):
+                t = self.arrays[binding.ref] = shared(member)
+            if binding.kind == "argument":
+                self.arguments[id(t)] = t
+            self._merged[id(t)] = (root, views(memory, n), t)
+
+    def merged(self) -> list[Tensor]:
+        """The tensors from outside that are views of memory they share."""
+        return [t for *_, t in self._merged.values()]
+
     def argument_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape of an argument, its first size being one that calls may change."""
         leaf = self.leaf_of(shape[0]) if shape else None
@@ -315,7 +371,7 @@ class Recorder(LeadingSizes):
         self.cells.clear()
         self.outside.clear()
         self.sized_nodes.clear()
-        for ref, _ in self.made:
+        for ref, *_ in self.made:
             t = ref()
             if t is not None:
                 t._value = t._look = None
@@ -355,9 +411,13 @@ class Recorder(LeadingSizes):
             found = self.look(t)
             return (t, ()) if found is None else (found.root, found.chain)
         chain: tuple[View, ...] = ()
-        while (base := self.above(t)) is not None:
+        while id(t) not in self._merged:
+            base = self.above(t)
+            if base is None:
+                return t, chain
             t, chain = base, (*t._chain, *chain)
-        return t, chain
+        root, steps, _ = self._merged[id(t)]
+        return root, (*steps, *chain)
 
     def _look(self, of: Tensor, step: View | None) -> Look:
         """What a new view or alias of ``of`` looks at."""
@@ -367,24 +427,20 @@ class Recorder(LeadingSizes):
     def _made(self, t: Tensor, value: Value, look: Look | None, source: Source | None) -> None:
         """Note what ``t`` is worth, which was made at ``source``, and what it looks at."""
         t._value, t._look = Cell(self, value, 0 if look is None else self._stamp(look.root)), look
-        self.made.append((weakref.ref(t), source))
+        self.made.append((weakref.ref(t), source, self.line()))
 
     def _stamp(self, root: Tensor) -> int:
         cell = self._cell(root)
         return 0 if cell is None else cell.stamp
 
-    def _set(self, t: Tensor, new: Value) -> tuple[Tensor, Cell]:
-        """Write to the memory behind all views and aliases at once: elements that an expanded one shows are one.
-
-        The tensor whose memory it is, and its cell.
-        """
+    def _set(self, t: Tensor, new: Value) -> None:
+        """Write to the memory behind all views and aliases at once: elements that an expanded one shows are one."""
         root, chain = self.root(t)
         cell = self._cell(root) or self.capture(root)
         cell.value = write(Sym(self.graph, self.value(root)), chain, Sym(self.graph, new)).value if chain else new
         cell.stamp += 1
         if root is not t:
             self._keep(t, Cell(self, new, cell.stamp))
-        return root, cell
 
     def _slot(self, t: Tensor) -> GradSlot:
         slot = self.grads.get(id(t))
@@ -393,3 +449,11 @@ class Recorder(LeadingSizes):
             if slot.initial is not None and self._cell(slot.initial) is None:
                 self.bind(slot.initial, f"g{len(self.grads) - 1}", "state")
         return slot
+
+
+def _same_elements(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> bool:
+    """Whether two arrays show the same memory alike."""
+    if a is b:
+        return True
+    same = a.size and a.dtype == b.dtype and a.shape == b.shape and a.strides == b.strides
+    return bool(same and a.__array_interface__["data"] == b.__array_interface__["data"])

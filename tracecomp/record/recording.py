@@ -3,20 +3,58 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tracecomp.base.errors import Source
 from tracecomp.ir.graph import Graph, Value
 from tracecomp.ir.graph import Node as GraphNode
 from tracecomp.record.backward.template import Template
 from tracecomp.record.binding import Binding
+from tracecomp.record.effects import Given as Arguments
 from tracecomp.record.guards.guards import Guards
+from tracecomp.record.guards.reads import Read
 from tracecomp.record.guards.slots import Place
 from tracecomp.record.results import Held, Result
 from tracecomp.record.symbolic.sym_int import Range
 from tracecomp.record.symbolic.sym_scalar import followed
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """An effect on Python objects, and what it is made with: ``results`` in ``structure``."""
+
+    apply: Callable[..., Any]
+    owner: Read | None
+    structure: Any
+    results: list[Result]
+
+    def repeat(self, given: Arguments, args: Sequence[Any]) -> None:
+        """Make the effect in a call that was ``given`` these arguments."""
+        if self.owner is None:
+            self.apply(*args)
+        else:
+            self.apply(self.owner.now(given), *args)
+
+
+class SeenValue(NamedTuple):
+    """A value that steered Python: output ``number`` of the graph must be ``seen``, which ``source`` asked for.
+
+    ``line`` is the line of the compiled function that ran.
+    """
+
+    number: int
+    seen: Any
+    source: Source | None
+    line: int
+
+
+class Rebased(NamedTuple):
+    """A tensor from outside that the call writes with history: differentiable result ``root``, or one used up."""
+
+    source: Binding
+    root: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,42 +67,41 @@ class Rebound:
     same_object: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Update:
-    """A tensor from outside that becomes output ``number``; ``writes`` is how many autograd has counted."""
-
-    target: Binding
-    number: int
-    writes: int
-
-
 @dataclass
 class Recording:
-    """One path of a program for one kind of call. ``effects`` are steps in Python that follow each run of the graph."""
+    """One path of a program for one kind of call. ``effects`` are steps in Python that follow each run of the graph.
+
+    ``updates`` are inputs with the outputs that they become; ``writes`` are tensors from outside whose memory is
+    written, with how often autograd has counted that. ``unsettled`` says why it serves no later call; ``shared`` are
+    inputs that share memory of which some is written.
+    """
 
     graph: Graph
     guards: Guards
     inputs: list[Binding]
     structure: Any
     results: list[Result]
-    updates: list[Update]
+    updates: list[tuple[Binding, int]]
+    writes: list[tuple[Binding, int]]
     grads: list[tuple[Binding, Held | None]]
     requires_grad: list[tuple[Binding, bool]]
-    predicates: list[tuple[int, Any, Source | None]]
+    predicates: list[SeenValue]
     split: Split | None
-    rebased: list[tuple[Binding, int | None]]
+    rebased: list[Rebased]
     rebound: list[Rebound]
-    effects: list[Callable[[], Any]]
+    effects: list[Repeated]
     sizes: Sizes | None
     unsettled: str | None = None
+    blamed: Set[int] = frozenset()
+    shared: Sequence[Binding] = ()
     calls: int = 0
 
     def observed_at(self) -> set[Source | None]:
         """The lines whose numbers the recording depends on."""
-        return {source for _, seen, source in self.predicates if followed(seen)}
+        return {p.source for p in self.predicates if followed(p.seen)}
 
     def reads_floats(self) -> bool:
-        return any(type(seen) is float for _, seen, _ in self.predicates)
+        return any(type(p.seen) is float for p in self.predicates)
 
     def allows(self, known: dict[int, Any]) -> bool:
         """Whether this can be the path of a call whose first predicates are ``known``."""

@@ -19,6 +19,7 @@ from tracecomp.ir.graph import Value
 from tracecomp.ir.op import OPS
 from tracecomp.ops.autodiff import Sym
 from tracecomp.record.binding import Binding
+from tracecomp.record.guards.reads import Read
 from tracecomp.record.recorder import Recorder
 
 
@@ -88,14 +89,28 @@ class Followed:
 
 
 @dataclass(frozen=True, slots=True)
+class Passed:
+    """A result that is an array among the arguments: leaf ``number``."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class Plain:
     """A result that is no tensor."""
 
     value: Any
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A list or dictionary from outside, found where the program found it."""
+
+    read: Read
+
+
 Held = Made | Given | Seen
-Result = Held | Followed | Plain
+Result = Held | Followed | Passed | Plain | Found
 
 
 def bottoms(results: Sequence[Result | None]) -> list[Made]:

@@ -27,18 +27,14 @@ class Look(NamedTuple):
 
 
 class Cell:
-    """What a tensor is worth in one recording. ``stamp``: writes to its root (or, for a view, those it has seen).
+    """What a tensor is worth in one recording. ``stamp``: writes to its root (or, for a view, those it has seen)."""
 
-    Of these, autograd counts ``counted`` on the root's own storage.
-    """
-
-    __slots__ = ("counted", "recorder", "stamp", "value")
+    __slots__ = ("recorder", "stamp", "value")
 
     def __init__(self, recorder: LeadingSizes, value: Value, stamp: int = 0) -> None:
         self.recorder = recorder
         self.value = value
         self.stamp = stamp
-        self.counted = 0
 
 
 class GradSlot:
@@ -56,9 +52,10 @@ class GradSlot:
 class Predicate:
     """A value that steered Python: ``bool(t)``, ``t.item()``."""
 
-    __slots__ = ("seen", "source", "value")
+    __slots__ = ("line", "seen", "source", "value")
 
-    def __init__(self, value: Value, seen: Any, source: Source | None) -> None:
+    def __init__(self, value: Value, seen: Any, source: Source | None, line: int) -> None:
         self.value = value
         self.seen = seen
         self.source = source
+        self.line = line

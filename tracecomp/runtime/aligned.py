@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tracecomp.codegen.text import native
+from tracecomp.codegen.text.assembler import module_text
 from tracecomp.codegen.threads import allocator
 from tracecomp.ir.arrays import SMALL_BYTES
 from tracecomp.ir.loops import LINE
@@ -48,12 +49,10 @@ def _aligned() -> Make | None:
     """Makes arrays at cache lines; None where numpy is laid out in an unknown way."""
     try:
         version, set_handler = _numpy_allocator()
-        process = ctypes.CDLL(None)
-        for name in allocator.SYMBOLS:
-            native.add_symbol(name, ctypes.cast(process[name], ctypes.c_void_p).value or 0)
+        native.add_functions(ctypes.CDLL(None), allocator.SYMBOLS)
     except (AttributeError, OSError, TypeError, ValueError):
         return None
-    library = cache_files.library(allocator.TEXT, native.host_target())
+    library = cache_files.library(module_text(allocator.allocator_text()), native.host_target())
     functions = (library.address(name) for name in ("tc_malloc", "tc_calloc", "tc_realloc", "tc_free"))
     handler = _Handler(b"cache_lines", version, None, *functions)
     for lasting in (library, handler):  # arrays may be freed when all modules are gone

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -14,6 +12,7 @@ import numpy as np
 from tracecomp.codegen.calls import call_stub, call_tables
 from tracecomp.codegen.calls.call_tables import GLOBALS, HEADER, TABLES
 from tracecomp.codegen.text import native
+from tracecomp.codegen.text.assembler import module_text
 from tracecomp.runtime import object_cache
 from tracecomp.runtime.entry import MethodDef, load
 from tracecomp.runtime.malloc import aligned_bytes
@@ -44,18 +43,22 @@ Word = int | Held | Place
 
 
 class Code:
-    """The native code of calls, for tensors of class ``tensor``; offsets of fields as in ``CallGuards``."""
+    """The native code of calls, for tensors of class ``tensor``, with a ``storage`` that has a ``memory``.
 
-    def __init__(self, tensor: type, fields: Mapping[str, int], counts: Mapping[str, int]) -> None:
-        for name in call_stub.SYMBOLS:
-            function = getattr(ctypes.pythonapi, name)
-            native.add_symbol(name, ctypes.cast(function, ctypes.c_void_p).value or 0)
-        text = call_stub.call_text(fields, counts) + "\nattributes #1 = { nounwind }\n"
+    Offsets of fields are as in ``CallGuards``.
+    """
+
+    def __init__(
+        self, tensor: type, storage: type, memory: type, fields: Mapping[str, int], counts: Mapping[str, int]
+    ) -> None:
+        native.add_functions(ctypes.pythonapi, call_stub.SYMBOLS)
+        text = module_text(call_stub.call_text(fields, counts))
         self._library = load([object_cache.object_code(text, native.host_target())])
         self._method = MethodDef(b"call", self._library.address(call_stub.FAST), _METH_FASTCALL_KEYWORDS, None)
         found = {
             "none": None, "false": False, "true": True, "zero": 0, "array_type": np.ndarray,
             "tensor_type": tensor, "new_object": object.__new__, "modes_key": MODES_KEY,
+            "storage_type": storage, "memory_type": memory, "int_type": int,
         }  # fmt: skip
         self._held = [found[name] for name in GLOBALS]
         self.objects = np.array([id(x) for x in self._held], np.uintp)
@@ -161,61 +164,3 @@ def take_calls(memory: Array) -> int:
     at = HEADER.index("calls")
     count, memory[at] = int(memory[at]), 0
     return count
-
-
-def field_offsets(made: Any, fields: Sequence[str]) -> dict[str, int]:
-    """Where the slots of an object stand. ``made`` is an instance to try it on."""
-    offsets = {}
-    for name in fields:
-        probe = object()
-        setattr(made, name, probe)
-        found = [n for n in range(2, 3 + len(fields)) if word_at(made, 8 * n) == id(probe)]
-        if len(found) != 1:
-            return {}
-        offsets[name] = 8 * found[0]
-    return offsets
-
-
-def layout_is_known() -> bool:
-    """Whether this Python's objects and numpy's arrays look as ``tc_fast`` believes."""
-    item, table = object(), np.zeros((4, 4))[:, ::2]
-    several, pair, cell = [item], (item,), (lambda: item).__closure__
-    assert cell is not None
-    ours = call_tables
-    return (
-        word_at(several, ours.LIST_SIZE) == 1
-        and word_at(word_at(several, ours.LIST_ITEMS), 0) == id(item) == word_at(pair, ours.TUPLE_ITEMS)
-        and word_at(cell[0], ours.CELL_CONTENTS) == id(item)
-        and word_at(id(item), ours.REFERENCES) == getrefcount(item) - 1
-        and word_at(table, ours.TYPE) == id(np.ndarray)
-        and word_at(table, ours.ARRAY_DATA) == table.ctypes.data
-        and word_at(table, ours.ARRAY_ND) % (1 << 32) == 2
-        and [word_at(word_at(table, ours.ARRAY_DIMS), 8 * k) for k in (0, 1)] == [4, 2]
-        and word_at(table, ours.ARRAY_DESCR) == id(table.dtype)
-        and word_at(table, ours.ARRAY_FLAGS) % (1 << 32) == table.flags.num
-        and _weak_reference_is_seen()
-        and _dictionary_has_a_version()
-    )
-
-
-def _weak_reference_is_seen() -> bool:
-    probe = np.zeros(1)
-    before = word_at(probe, call_tables.ARRAY_WEAK)
-    watcher = weakref.ref(probe)
-    return before == 0 and word_at(probe, call_tables.ARRAY_WEAK) == id(watcher)
-
-
-def _dictionary_has_a_version() -> bool:
-    """Whether a dictionary's version is another after each change, and than that of other dictionaries."""
-    dictionary: dict[str, int] = {}
-    versions = []
-    for value in (1, 2, 3):
-        dictionary["key"] = value
-        versions += [word_at(dictionary, call_tables.DICT_VERSION), word_at(dict(dictionary), call_tables.DICT_VERSION)]
-    return len(set(versions)) == 6 and word_at(dictionary, call_tables.DICT_VERSION) == versions[4]
-
-
-def word_at(owner: Any, offset: int) -> int:
-    """The word of an object, or of memory, at an offset."""
-    start = owner if isinstance(owner, int) else id(owner)
-    return ctypes.c_uint64.from_address(start + offset).value

@@ -8,6 +8,7 @@ from itertools import accumulate, pairwise
 
 from tracecomp.codegen.kernels.program import emit_program
 from tracecomp.codegen.text import native
+from tracecomp.codegen.text.target import Target
 from tracecomp.ir.program import Program, WhenStep, call_steps
 from tracecomp.runtime.compiling import Compiling
 
@@ -31,9 +32,9 @@ class Image:
     lasting: tuple[int, ...] = ()
 
     @staticmethod
-    def of(program: Program, profile: bool = False) -> Image:
-        """``program`` compiled for this machine, or found in the object cache."""
-        target = native.host_target()
+    def of(program: Program, profile: bool = False, target: Target | None = None) -> Image:
+        """``program`` compiled for ``target`` (default: this machine), or found in the object cache."""
+        target = target or native.host_target()
         with Compiling(target) as compiling:
             code = emit_program(program, target, profile, compiling.begin)
             objects = compiling.finish(code.modules[-1])

@@ -36,19 +36,6 @@ _UNFINISHED = ".new-"
 _said: set[str] = set()
 
 
-def directory() -> Path:
-    """The folder of compiled objects. FileNotFoundError for a user without a home who has chosen none."""
-    chosen = config.current().cache_dir
-    if chosen:
-        return Path(chosen)
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    if not os.path.isabs(base):  # to be ignored then, says the standard of these names
-        base = os.path.join(os.path.expanduser("~"), ".cache")
-    if not os.path.isabs(base):
-        raise FileNotFoundError("this user has no home folder")
-    return Path(base) / "tracecomp"
-
-
 def library(text: str, target: Target) -> Library:
     """The loaded module of ``text``: from the cache, or compiled and put there."""
     return Library([object_code(text, target)], target)
@@ -78,7 +65,7 @@ def _compiler_source() -> str:
 def _folder() -> Path | None:
     """The folder, made if need be; None, after a warning, where there is none that only this user can write."""
     try:
-        return make_folder(directory())
+        return make_folder(config.cache_directory())
     except OSError as error:
         _say(f"compiled code is not kept for later processes: {error}; TRACECOMP_CACHE_DIR names another folder")
         return None

@@ -15,8 +15,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from tracecomp.base.atomic import write_file
 from tracecomp.serialization.archive import Archive, write_archive
-from tracecomp.serialization.atomic import write_file
 from tracecomp.serialization.pickling import Writer
 from tracecomp.serialization.rebuilding import NAMES, Memory, call_of, set_any_state, state_setter_of
 from tracecomp.serialization.unpickling import Allowed, Refused, SafeUnpickler

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.base.atomic import write_file
 from tracecomp.eager.tensor import Tensor, wrap
 from tracecomp.ir.types import DType, dtype_named
-from tracecomp.serialization.atomic import write_file
 
 Path_ = str | os.PathLike[str]
 _NAMES = {

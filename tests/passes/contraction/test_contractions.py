@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.codegen.running import compile_graph, run_built, run_native, same_bits
+from tests.codegen.running import SHARING, compile_graph, run_built, run_native, same_bits
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.loop_printer import print_program
 from tracecomp.ir.op import OPS
 from tracecomp.ir.types import DType, TensorType, float16, float32
-from tracecomp.passes.contraction import dot_products, register_tiles, tile_choice
+from tracecomp.passes.contraction import register_tiles, tile_choice
 from tracecomp.passes.cost.machine import Machine, host
-from tracecomp.passes.schedule import k_blocking
 
 Ints = tuple[int, ...]
 
@@ -81,7 +80,7 @@ def by_group(value: Any, axis: int, groups: int) -> Any:
 
 
 @pytest.mark.parametrize("name", WEIGHT_GRADIENTS)
-def test_weight_gradients(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weight_gradients(name: str) -> None:
     x_shape, g_shape, kernel, options = WEIGHT_GRADIENTS[name]
     graph, groups = graph_of("conv_weight", [x_shape, g_shape], kernel, options), options.get("groups", 1)
     x, g = normal([x_shape, g_shape])
@@ -89,11 +88,11 @@ def test_weight_gradients(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for place, seen in places(x, kernel, g_shape[2:], options).items():
         want = np.einsum("gncyx,gnoyx->goc", by_group(seen, 1, groups), by_group(g.astype(np.float64), 1, groups))
         np.testing.assert_allclose(have[(..., *place)], want.reshape(have.shape[:2]), rtol=1e-4, atol=2e-3)
-    same_however_cut(graph, [x, g], have, monkeypatch)
+    same_however_cut(graph, [x, g], have)
 
 
 @pytest.mark.parametrize("name", FORWARD)
-def test_convolutions(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_convolutions(name: str) -> None:
     x_shape, w_shape, options = FORWARD[name]
     graph, groups = graph_of("conv", [x_shape, w_shape], w_shape[2:], options), options.get("groups", 1)
     x, w = normal([x_shape, w_shape])
@@ -104,26 +103,23 @@ def test_convolutions(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         parts = np.einsum("gnc...,goc->gno...", by_group(seen, 1, groups), part)
         want += np.concatenate(list(parts), 1)
     np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-3)
-    same_however_cut(graph, [x, w], have, monkeypatch)
+    same_however_cut(graph, [x, w], have)
 
 
-def same_however_cut(graph: Graph, arrays: list[Any], have: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def same_however_cut(graph: Graph, arrays: list[Any], have: Any) -> None:
     """Neither the length of a stage, nor rows at a time, nor threads show in the result."""
-    monkeypatch.setattr(register_tiles, "PARALLEL_WORK", 1)
     for terms, rows, totals in ((100, 3, 1 << 12), (4096, 7, 1 << 24)):
-        monkeypatch.setattr(k_blocking, "STAGE_TERMS", terms)
-        monkeypatch.setattr(dot_products, "SLIDING_ROWS", rows)
-        monkeypatch.setattr(register_tiles, "TOTALS_BYTES", totals)
-        built, executable = compile_graph(graph)
+        machine = SHARING.tuned(k_block_terms=terms, sliding_rows=rows, totals_bytes=totals)
+        built, executable = compile_graph(graph, machine=machine)
         for threads in (1, 3):
             assert same_bits(run_built(built, executable, graph, arrays, threads)[0], have)
     for in_halves in (False, True):
         machine = replace(host(), in_halves=in_halves)
-        monkeypatch.setattr("tracecomp.passes.program.lower.host", lambda machine=machine: machine)
-        assert same_bits(run_native(graph, arrays)[0], have)
-    monkeypatch.setattr(tile_choice, "_stages", lambda *_: None)
-    monkeypatch.setattr(dot_products, "_sliding_rows", lambda *_: None)
-    assert same_bits(run_native(graph, arrays)[0], have)
+        assert same_bits(run_native(graph, arrays, machine=machine)[0], have)
+    whole = replace(host(), l2_bytes=1 << 40).tuned(near_result_bytes=0, sliding_lanes=0)
+    text = print_program(compile_graph(graph, machine=whole)[0].program)
+    assert "local totals" not in text
+    assert same_bits(run_native(graph, arrays, machine=whole)[0], have)
 
 
 @pytest.mark.parametrize("spec, shapes", [
@@ -132,16 +128,14 @@ def same_however_cut(graph: Graph, arrays: list[Any], have: Any, monkeypatch: py
     ("mk,nk->mn", [(29, 50), (133, 50)]),
     ("bmk,bkn->bmn", [(3, 40, 65), (3, 65, 20)]),
 ])  # fmt: skip
-def test_last_lanes_stand_by_themselves(spec: str, shapes: list[Ints], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_last_lanes_stand_by_themselves(spec: str, shapes: list[Ints]) -> None:
     """Where arithmetic on half a register takes half the time, few lanes beyond whole registers are a column."""
     graph, arrays = contraction(spec, shapes, float32), normal(shapes)
     want = np.einsum(spec, *(a.astype(np.float64) for a in arrays))
     results, texts = [], []
     for in_halves in (False, True):
         machine = Machine(64, 32, in_halves=in_halves)
-        monkeypatch.setattr("tracecomp.passes.program.lower.host", lambda found=machine: found)
-        monkeypatch.setattr(register_tiles, "PARALLEL_WORK", 1)
-        built, executable = compile_graph(graph)
+        built, executable = compile_graph(graph, machine=machine.tuned(parallel_products=1))
         texts.append(print_program(built.program))
         results += [run_built(built, executable, graph, arrays, threads)[0] for threads in (1, 3)]
     assert texts[0] != texts[1]
@@ -159,20 +153,19 @@ HALVES = {
 
 
 @pytest.mark.parametrize("name", HALVES)
-def test_half_precision_is_converted_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_half_precision_is_converted_once(name: str) -> None:
     """Copies in float32 have the bits of converting whatever a tile loads, and the sum's are float32's."""
     spec, *shapes = HALVES[name]
     arrays = [a.astype(np.float16) for a in normal(shapes)]
     halves, singles = (contraction(spec, shapes, dtype) for dtype in (float16, float32))
     want = run_native(singles, [a.astype(np.float32) for a in arrays])[0].astype(np.float16)
-    monkeypatch.setattr(register_tiles, "PARALLEL_WORK", 1)
-    built, executable = compile_graph(halves)
+    built, executable = compile_graph(halves, machine=SHARING)
     assert "local computed" in print_program(built.program)
     for threads in (1, 3):
         assert same_bits(run_built(built, executable, halves, arrays, threads)[0], want)
-    monkeypatch.setattr(tile_choice, "COMPUTED_READS", 1 << 30)
-    assert "local computed" not in print_program(compile_graph(halves)[0].program)
-    assert same_bits(run_native(halves, arrays)[0], want)
+    apart = host().tuned(computed_reads=1 << 30)
+    assert "local computed" not in print_program(compile_graph(halves, machine=apart)[0].program)
+    assert same_bits(run_native(halves, arrays, machine=apart)[0], want)
 
 
 def contraction(spec: str, shapes: list[Ints], dtype: DType) -> Graph:
@@ -182,19 +175,17 @@ def contraction(spec: str, shapes: list[Ints], dtype: DType) -> Graph:
     return graph
 
 
-def test_stages_of_a_weight_gradient_are_read_by_few_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stages_of_a_weight_gradient_are_read_by_few_blocks() -> None:
     """Blocks for threads, but no more: each of them reads all the data."""
     x_shape, g_shape = (2, 3, 37, 37), (2, 32, 16, 16)
     graph = graph_of("conv_weight", [x_shape, g_shape], (7, 7), {"stride": (2, 2)})
-    machine = replace(host(), l2_bytes=1 << 15, l3_bytes=1 << 16)
-    monkeypatch.setattr("tracecomp.passes.program.lower.host", lambda: machine)
-    monkeypatch.setattr(register_tiles, "PARALLEL_WORK", 1)
+    machine = replace(SHARING, l2_bytes=1 << 15, l3_bytes=1 << 16)
     x, g = normal([x_shape, g_shape])
-    built, executable = compile_graph(graph)
+    built, executable = compile_graph(graph, machine=machine)
     found = re.search(r"parallel block < (\d+):\n +local totals", print_program(built.program))
     assert found
     blocks = int(found[1])
-    assert register_tiles.LEAST_BLOCKS <= blocks <= 2 * register_tiles.LEAST_BLOCKS
+    assert SHARING.tuning.least_blocks <= blocks <= 2 * SHARING.tuning.least_blocks
     first, second = (run_built(built, executable, graph, [x, g], threads)[0] for threads in (1, 3))
     want = np.zeros(first.shape)
     for u, v in np.ndindex(7, 7):
@@ -220,19 +211,18 @@ def test_rows_far_apart_are_read_in_lanes(shapes: list[Ints], monkeypatch: pytes
     np.testing.assert_allclose(found, arrays[0].T.astype(np.float64) @ arrays[1], rtol=1e-4, atol=1e-3)
 
 
-def test_terms_far_apart_are_copied_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terms_far_apart_are_copied_once() -> None:
     """Rows that would push each other out of the cache, stage by stage, have the bits of rows that lie together."""
     shapes: list[Ints] = [(2100, 1024), (2100, 1024)]
     graph, arrays = contraction("km,kn->mn", shapes, float32), normal(shapes)
-    monkeypatch.setattr(register_tiles, "PARALLEL_WORK", 1)
-    built, executable = compile_graph(graph)
+    built, executable = compile_graph(graph, machine=SHARING)
     assert "local computed_left" in print_program(built.program)
     found = [run_built(built, executable, graph, arrays, threads)[0] for threads in (1, 2, 3)]
     np.testing.assert_allclose(found[0], arrays[0].T.astype(np.float64) @ arrays[1], rtol=1e-4, atol=1e-3)
-    monkeypatch.setattr(tile_choice, "_turned", lambda *_: False)
-    apart = compile_graph(graph)[0]
+    machine = host().tuned(strided_reads=1 << 30)
+    apart = compile_graph(graph, machine=machine)[0]
     assert "local computed_left" not in print_program(apart.program)
-    assert all(same_bits(f, run_native(graph, arrays)[0]) for f in found)
+    assert all(same_bits(f, run_native(graph, arrays, machine=machine)[0]) for f in found)
 
 
 @pytest.mark.parametrize("kernel", [(3, 3), (3, 7)])
@@ -249,14 +239,13 @@ def test_lines_of_a_large_result_are_fetched_while_windows_are_summed(kernel: In
     np.testing.assert_allclose(found, want, rtol=1e-4, atol=1e-3)
 
 
-def test_few_rows_of_one_panel_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_rows_of_one_panel_are_shared() -> None:
     """If the block that packs it read it alone, there would be nothing to share."""
     shapes: list[Ints] = [(120, 900), (64, 900)]
     graph, arrays = contraction("mk,nk->mn", shapes, float32), normal(shapes)
-    monkeypatch.setattr(register_tiles, "PARALLEL_WORK", 1)
-    built, executable = compile_graph(graph)
+    built, executable = compile_graph(graph, machine=SHARING)
     blocks = re.search(r"parallel \w+ < (\d+):\n[^=]*accumulate", print_program(built.program))
-    assert blocks and int(blocks[1]) >= register_tiles.LEAST_BLOCKS
+    assert blocks and int(blocks[1]) >= SHARING.tuning.least_blocks
     found = [run_built(built, executable, graph, arrays, threads)[0] for threads in (1, 2, 3)]
     np.testing.assert_allclose(found[0], arrays[0].astype(np.float64) @ arrays[1].T, rtol=1e-4, atol=1e-3)
     assert all(same_bits(other, found[0]) for other in found[1:])

@@ -10,8 +10,8 @@ import pytest
 import tracecomp as torch
 from tests.passes.row_fusion.test_search import Function, bits, optimised
 from tracecomp.nn import functional
+from tracecomp.passes import lower
 from tracecomp.passes.graph.convolutions import seen_along
-from tracecomp.passes.program.lower import lower
 
 
 @pytest.mark.parametrize("step, apart", [(1, 1), (2, 1), (1, 5), (3, 2)])

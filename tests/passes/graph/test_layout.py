@@ -18,21 +18,21 @@ from tracecomp.ir.op import OPS
 from tracecomp.ir.types import TensorType, float32, float64
 from tracecomp.passes import pipeline
 from tracecomp.passes.graph import axis_orders, dead_code, layout
-from tracecomp.passes.graph.rewrite import Log
+from tracecomp.passes.steps import Log, Stage
 
 assert ops
 
 ONE: dict[str, Any] = {"stride": (1, 1), "padding": ((1, 1), (1, 1)), "dilation": (1, 1), "groups": 1}
 
 
-def run_all(graph: Graph) -> list[pipeline.Stage]:
+def run_all(graph: Graph) -> list[Stage[Graph]]:
     """Every pass, verified, each stage computing what the recorded graph computes."""
     [arrays] = samples([i.value.type for i in graph.inputs], special=False)
     want = interpret(graph, arrays)
     with config.override(verify=True):
         stages = pipeline.run(graph, Dump("t"))
     for stage in stages[1:]:
-        for have, expected in zip(interpret(stage.graph, arrays), want, strict=True):
+        for have, expected in zip(interpret(stage.state, arrays), want, strict=True):
             np.testing.assert_allclose(have, expected, rtol=1e-9, atol=1e-9, err_msg=stage.name)
     return stages
 
@@ -46,7 +46,7 @@ def test_convolution_samples(name: str) -> None:
             types = [TensorType(float64, shape) for shape, _, _ in sample.args]
             values = [graph.add_input(t, f"x{n}") for n, t in enumerate(types)]
             graph.add_output(graph.add(op, values, sample.attrs)[0])
-            final = run_all(graph)[-1].graph
+            final = run_all(graph)[-1].state
             assert not {"conv", "conv_transpose", "conv_weight"} & {n.op.name for n in final.live_nodes()}
 
 
@@ -80,7 +80,7 @@ def test_channels_last_through_a_network() -> None:
     stages = run_all(network(64, 12))
     [choice] = next(s for s in stages if s.name == "layout").log.choices
     assert choice.chosen == "channels last" and "cycles" in choice.reason
-    contractions = [n for n in stages[-1].graph.live_nodes() if n.op.name == "contract"]
+    contractions = [n for n in stages[-1].state.live_nodes() if n.op.name == "contract"]
     assert len(contractions) == 4
     assert all(n.outputs[0].shape[-1] == 64 for n in contractions)
 
@@ -91,7 +91,7 @@ def test_channels_first_where_turning_costs_more() -> None:
     w = graph.add_input(TensorType(float32, (4, 4, 3, 3)), "w")
     graph.add_output(graph.apply("conv", x, w, **ONE))
     log = Log()
-    padded = next(s for s in pipeline.run(graph, Dump("t")) if s.name == "decompose").graph
+    padded = next(s for s in pipeline.run(graph, Dump("t")) if s.name == "decompose").state
     layout.plan(padded, log)
     assert [c.chosen for c in log.choices] == ["channels first"]
 
@@ -171,7 +171,7 @@ def test_sums_over_the_steps_of_a_scan_leave_it() -> None:
     stages = {s.name: s for s in run_all(total_graph())}
     assert stages["fold"].log.hits["scan_of_constants"] == 1
     assert stages["scan_sums"].log.hits["sum_over_steps"] == 2
-    [scan] = [n for n in stages["scan_sums"].graph.live_nodes() if n.op.name == "scan"]
+    [scan] = [n for n in stages["scan_sums"].state.live_nodes() if n.op.name == "scan"]
     assert scan.attrs["carries"] == 1 and scan.attrs["xs"] == 1
     assert "contract" not in {n.op.name for n in scan.attrs["body"].nodes}
 

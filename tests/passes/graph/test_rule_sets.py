@@ -13,7 +13,7 @@ from tracecomp.passes.graph import (
     rule_sets,
     split_reductions,
 )
-from tracecomp.passes.graph.rewrite import Log
+from tracecomp.passes.steps import Log
 
 CASES = [
     Case(

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import tracecomp as torch
-from tests.passes.row_fusion.test_search import Function, bits, interpreted, optimised, outputs
+from tests.passes.row_fusion.test_search import Function, bits, interpreted, optimised, outputs, unfused
 from tracecomp.ir.loop_verify import verify_program
 from tracecomp.ir.program import Program
 from tracecomp.nn import functional
+from tracecomp.passes import lower
 from tracecomp.passes.cost.machine import host
-from tracecomp.passes.program.lower import lower
 from tracecomp.runtime.executable import Executable
 
 
@@ -26,7 +26,7 @@ def depthwise(kernel: int, stride: int, dilation: int) -> Function:
 
     def fn(x: Any, w: Any) -> Any:
         options = {"stride": stride, "padding": dilation * (kernel // 2), "dilation": dilation, "groups": w.shape[0]}
-        return functional.conv2d(x.permute(0, 3, 1, 2), w, **options).permute(0, 2, 3, 1)
+        return functional.conv2d(x.permute(0, 3, 1, 2), w, **options).permute(0, 2, 3, 1).contiguous()
 
     return fn
 
@@ -56,7 +56,7 @@ def test_depthwise_convolutions_of_channels_last(
     if backward:
         fn, args = gradient(fn), [*args, torch.randn(*fn(*args).shape)]
     graph = optimised(fn, *args)
-    together, apart = lower(graph, machine=host()).program, lower(graph, machine=host(), fuse=False).program
+    together, apart = lower(graph).program, unfused(graph, host()).program
     assert not any("pad" in name for name in kernels(together)) and any("pad" in name for name in kernels(apart))
     verify_program(together)
     wanted = bits(graph, apart, 1)
@@ -70,6 +70,6 @@ def test_an_infinite_weight_against_padding_adds_nothing() -> None:
     w[:, :, 0, 0] = float("inf")
     graph = optimised(depthwise(7, 1, 1), x, w)
     found = outputs(graph)
-    Executable(lower(graph, machine=host()).program).run([x.numpy(), w.numpy()], found, 1)
+    Executable(lower(graph).program).run([x.numpy(), w.numpy()], found, 1)
     inside = np.arange(7) >= 3
     assert np.array_equal(np.isinf(found[0]).any((0, 3)), np.outer(inside, inside)) and not np.isnan(found[0]).any()

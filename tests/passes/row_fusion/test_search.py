@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import tracecomp as torch
+from tracecomp.base import config
 from tracecomp.base.dump import Dump
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.loop_interp import interpret_program
@@ -18,10 +19,9 @@ from tracecomp.ir.loop_verify import verify_program
 from tracecomp.ir.program import Program
 from tracecomp.nn import functional
 from tracecomp.passes import pipeline
-from tracecomp.passes.cost.machine import host
+from tracecomp.passes.cost.machine import Machine, host
 from tracecomp.passes.explain import describe_partition
-from tracecomp.passes.program.lower import Lowered, lower
-from tracecomp.passes.schedule import elementwise
+from tracecomp.passes.pipeline import Lowered, lower
 from tracecomp.runtime.executable import Executable
 
 BATCH, HEADS, QUERIES, KEYS, SIZE = 2, 4, 20, 28, 8
@@ -30,11 +30,16 @@ Function = Callable[..., Any]
 
 
 def optimised(fn: Function, *args: Any) -> Graph:
-    return pipeline.run(torch.trace(fn, *args), Dump("", enabled=False))[-1].graph
+    return pipeline.run(torch.trace(fn, *args), Dump("", enabled=False))[-1].state
 
 
 def lowered(fn: Function, *args: Any) -> Lowered:
     return lower(optimised(fn, *args), machine=SMALL)
+
+
+def unfused(graph: Graph, machine: Machine = SMALL) -> Lowered:
+    with config.override(fusion=False):
+        return lower(graph, machine=machine)
 
 
 def arrays(graph: Graph) -> list[Any]:
@@ -116,12 +121,12 @@ CASES: dict[str, tuple[Function, list[Any]]] = {
 
 @pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
 @pytest.mark.parametrize("case", CASES)
-def test_bits_stay(case: str, backward: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(elementwise, "PARALLEL_WORK", 1)
+def test_bits_stay(case: str, backward: bool) -> None:
     fn, args = CASES[case]
     torch.manual_seed(0)
     graph = optimised(step(fn) if backward else fn, *args)
-    chained, apart = lower(graph, machine=SMALL), lower(graph, fuse=False, machine=SMALL)
+    machine = SMALL.tuned(parallel_work=1)
+    chained, apart = lower(graph, machine=machine), unfused(graph, machine)
     assert chained.partition.chains
     assert not apart.partition.chains
     verify_program(chained.program)
@@ -139,7 +144,8 @@ def test_gradients_of_a_plain_sum() -> None:
         return tuple(x.grad for x in leaves)
 
     graph = optimised(gradients, *(torch.randn(BATCH, HEADS, 48, 64) for _ in range(3)))
-    chained, apart = lower(graph, machine=SMALL), lower(graph, fuse=False, machine=SMALL)
+    machine = SMALL.tuned(parallel_work=1)
+    chained, apart = lower(graph, machine=machine), unfused(graph, machine)
     assert chained.partition.chains
     verify_program(chained.program)
     assert bits(graph, chained.program, 1) == bits(graph, apart.program, 1)
@@ -149,7 +155,8 @@ def test_gradients_of_a_plain_sum() -> None:
 def test_the_interpreter_agrees(case: str) -> None:
     fn, args = CASES[case]
     graph = optimised(step(fn), *args)
-    chained, apart = lower(graph, machine=SMALL), lower(graph, fuse=False, machine=SMALL)
+    machine = SMALL.tuned(parallel_work=1)
+    chained, apart = lower(graph, machine=machine), unfused(graph, machine)
     assert interpreted(graph, chained.program) == interpreted(graph, apart.program)
 
 
@@ -223,7 +230,7 @@ def depthwise(size: int, padding: int = 1) -> tuple[Function, list[Any]]:
 def test_padding_and_depthwise_convolution_take_turns(size: int) -> None:
     fn, args = depthwise(size)
     graph = optimised(fn, *args)
-    together, apart = lower(graph, machine=SMALL), lower(graph, machine=SMALL, fuse=False)
+    together, apart = lower(graph, machine=SMALL), unfused(graph)
     assert len(together.program.steps) == 1 and together.program.arena_bytes == 0 and len(apart.program.steps) == 2
     verify_program(together.program)
     wanted = bits(graph, apart.program, 1)

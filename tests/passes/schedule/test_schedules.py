@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ import pytest
 import tracecomp as tc
 from tracecomp.base import config
 from tracecomp.nn import functional as F
-from tracecomp.passes.schedule import column_reductions, elementwise
+from tracecomp.passes.cost.machine import Machine, host, on
+from tracecomp.passes.schedule import elementwise
 
 
 def normal(*shape: int, seed: int = 0) -> tc.Tensor:
@@ -247,7 +249,7 @@ def test_softmax_and_values_that_several_sweeps_read(shape: tuple[int, int], axi
     wide = given.numpy().astype(np.float64)
     e = np.exp(wide - wide.max(axis, keepdims=True))
     want = e / e.sum(axis, keepdims=True)
-    tolerance = {"atol": 1e-3} if dtype is np.float16 else {"rtol": 1e-5, "atol": 1e-9}
+    tolerance: dict[str, Any] = {"atol": 1e-3} if dtype is np.float16 else {"rtol": 1e-5, "atol": 1e-9}
     np.testing.assert_allclose(compiled(lambda t: tc.softmax(t, axis), given).numpy(), want, **tolerance)
 
     def several(t: tc.Tensor) -> tuple[tc.Tensor, ...]:
@@ -299,7 +301,7 @@ def test_stacked_operands_are_read_where_they_stand(count: int, axis: int, tmp_p
     with config.override(cache_dir=str(tmp_path / "cache"), dump=str(tmp_path / "dump")):
         found = compiled(stacked, *each)
     assert np.array_equal(found.numpy(), np.stack([x.numpy() for x in each], axis))
-    (loops,) = (tmp_path / "dump" / "stacked").glob("*_loops.txt")
+    (loops,) = (tmp_path / "dump" / "stacked").glob("*_program.ir")
     assert ("select" in loops.read_text()) == (axis == 2)  # places along the last axis are written by turns
 
 
@@ -319,26 +321,23 @@ def test_sums_down_columns_of_large_memory(name: str, monkeypatch: pytest.Monkey
     """A few rows at a time have the bits of chunks of columns, whatever their width and however many threads."""
     shape, f = COLUMNS[name]
     x, chosen = normal(*shape), []
-    wide = elementwise.column_sums
+    wide = vars(elementwise)["column_sums"]
 
     def noted(*args: Any) -> Any:
         chosen.append(args)
         return wide(*args)
 
-    def results(threads: int) -> list[Any]:
-        with config.override(cache_dir=str(tmp_path / str(len(list(tmp_path.iterdir()))))):
+    def results(threads: int, machine: Machine) -> list[Any]:
+        with on(machine), config.override(cache_dir=str(tmp_path / str(len(list(tmp_path.iterdir()))))):
             found = compiled(f, x, threads=threads)
         return [r.numpy() for r in (found if isinstance(found, tuple) else (found,))]
 
     monkeypatch.setattr(elementwise, "column_sums", noted)
-    have = results(1)
+    have = results(1, host())
     first = len(chosen)
-    monkeypatch.setattr(elementwise, "PARALLEL_WORK", 1)
-    monkeypatch.setattr(column_reductions, "RUN_BYTES", 1000)
-    again = results(2)
+    again = results(2, host().tuned(parallel_work=1, column_run_bytes=1000))
     second = len(chosen)
-    monkeypatch.setattr(elementwise, "streams_columns", lambda *_: False)
-    want = results(1)
+    want = results(1, replace(host(), l2_bytes=1 << 40))
     assert 0 < first < second == len(chosen)
     eager = f(x)
     for a, b, c, d in zip(have, again, want, eager if isinstance(eager, tuple) else (eager,), strict=True):
@@ -348,7 +347,7 @@ def test_sums_down_columns_of_large_memory(name: str, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("dtype", [tc.float32, tc.float64])
 @pytest.mark.parametrize("rows, inner", [(1, 100), (3, 64), (4, 40), (7, 128), (33, 200), (130, 65)])
-def test_products_of_several_rows_with_a_vector_are_those_one_by_one(rows: int, inner: int, dtype: tc.dtype) -> None:
+def test_products_of_several_rows_with_a_vector_are_those_one_by_one(rows: int, inner: int, dtype: Any) -> None:
     x, w = normal(inner).to(dtype), normal(2, rows, inner, seed=1).to(dtype)
     whole = compiled(lambda w, x: w @ x, w, x).numpy()
     np.testing.assert_allclose(whole, w.numpy() @ x.numpy(), rtol=1e-4, atol=1e-4)
@@ -381,10 +380,10 @@ SHARED = {
 
 
 @pytest.mark.parametrize("name", SHARED)
-def test_rests_are_shared_like_the_rest(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rests_are_shared_like_the_rest(name: str) -> None:
     shape, f = SHARED[name]
     x = normal(*shape)
-    monkeypatch.setattr(elementwise, "PARALLEL_WORK", 1)
-    results = [compiled(f, x, threads=n).numpy() for n in (1, 2, 3)]
+    with on(host().tuned(parallel_work=1)):
+        results = [compiled(f, x, threads=n).numpy() for n in (1, 2, 3)]
     np.testing.assert_allclose(results[0], f(x).numpy(), rtol=1e-4, atol=1e-4)
     assert all(np.array_equal(r, results[0]) for r in results)

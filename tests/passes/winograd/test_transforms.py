@@ -6,17 +6,15 @@ For all windows, strides, dilations and groups that have them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.codegen.running import compile_graph, run_built, run_native, same_bits
+from tests.codegen.running import SHARING, compile_graph, run_built, run_native, same_bits
 from tests.passes.winograd.test_winograd import transforms
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.types import DType, TensorType, float16, float32, float64
-from tracecomp.passes.winograd import forward, products, weight_gradient
 from tracecomp.passes.winograd.transforms import form_of
 
 Ints = tuple[int, ...]
@@ -81,7 +79,7 @@ class Case:
         x, y = x.astype(np.float64), y.astype(np.float64)
         total = np.zeros((self.groups, self.filters, self.channels, *self.kernel))
         images, results = (f"n{'xyz'[: len(self.sides)]}g{last}" for last in "co")
-        for place in product(*map(range, self.kernel)):
+        for place in np.ndindex(*self.kernel):
             found = np.einsum(f"{images},{results}->goc", self._seen(x, place), y, optimize=True)
             total[(slice(None), slice(None), slice(None), *place)] = found
         return total
@@ -94,7 +92,7 @@ class Case:
         """The convolution in float64."""
         x, w = x.astype(np.float64), w.astype(np.float64)
         total = np.zeros((self.images, *self.out, self.groups, self.filters))
-        for place in product(*map(range, self.kernel)):
+        for place in np.ndindex(*self.kernel):
             total += np.einsum("n...gc,goc->n...go", self._seen(x, place), w[(..., *place)])
         return total[None]
 
@@ -144,25 +142,21 @@ def test_weight_gradients(case: Case, dtype: DType, most: float) -> None:
 
 
 @pytest.mark.parametrize("case", CASES[:6])
-def test_threads_and_fusion_do_not_show_in_weight_gradients(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_and_fusion_do_not_show_in_weight_gradients(case: Case) -> None:
     graph, arrays = case.gradient(float32), case.gradient_arrays("f")
     have = run_native(graph, arrays)[0]
     assert same_bits(run_native(graph, arrays, fusion=False)[0], have)
-    for module in (products, weight_gradient):
-        monkeypatch.setattr(module, "PARALLEL_WORK", 1)
-    built, executable = compile_graph(graph)
+    built, executable = compile_graph(graph, machine=SHARING)
     for threads in (1, 3):
         assert same_bits(run_built(built, executable, graph, arrays, threads)[0], have)
 
 
 @pytest.mark.parametrize("case", CASES[:6])
-def test_blocks_and_threads_do_not_show(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_and_threads_do_not_show(case: Case) -> None:
     graph, arrays = case.graph(float32), case.arrays("f")
     have = run_native(graph, arrays)[0]
-    monkeypatch.setattr(products, "PARALLEL_WORK", 1)
     for wanted in (1, 50):
-        monkeypatch.setattr(forward, "WANTED_BLOCKS", wanted)
-        built, executable = compile_graph(graph)
+        built, executable = compile_graph(graph, machine=SHARING.tuned(winograd_blocks=wanted))
         for threads in (1, 3):
             assert same_bits(run_built(built, executable, graph, arrays, threads)[0], have)
 

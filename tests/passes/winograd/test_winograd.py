@@ -11,14 +11,12 @@ import numpy as np
 import pytest
 
 import tracecomp as tc
-from tests.codegen.running import compile_graph, run_built, run_native, same_bits
+from tests.codegen.running import SHARING, compile_graph, run_built, run_native, same_bits
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.loop_printer import print_program
 from tracecomp.ir.types import DType, TensorType, float16, float32, float64
 from tracecomp.nn import functional as F
-from tracecomp.passes.cost.machine import host
-from tracecomp.passes.program import lower
-from tracecomp.passes.winograd import forward, products, selection, weight_gradient
+from tracecomp.passes.winograd import selection
 
 Sizes = tuple[int, int, int, int, int]
 
@@ -74,14 +72,12 @@ def test_convolutions(sizes: Sizes, dtype: DType, most: float) -> None:
 
 
 @pytest.mark.parametrize("sizes", SIZES)
-def test_blocks_and_threads_do_not_show(sizes: Sizes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_and_threads_do_not_show(sizes: Sizes) -> None:
     graph, arrays = graph_of(sizes), operands(sizes)
     built, executable = compile_graph(graph)
     have = run_built(built, executable, graph, arrays)[0]
-    monkeypatch.setattr(products, "PARALLEL_WORK", 1)
     for wanted in (1, 3, 50):
-        monkeypatch.setattr(forward, "WANTED_BLOCKS", wanted)
-        built, executable = compile_graph(graph)
+        built, executable = compile_graph(graph, machine=SHARING.tuned(winograd_blocks=wanted))
         for threads in (1, 3):
             assert same_bits(run_built(built, executable, graph, arrays, threads)[0], have)
     built, executable = compile_graph(graph, fusion=False)
@@ -174,22 +170,16 @@ def test_weight_gradients(sizes: Sizes, dtype: DType, most: float, first: bool) 
 
 @pytest.mark.parametrize("first", [False, True])
 @pytest.mark.parametrize("sizes", GRADIENTS)
-def test_blocks_and_threads_do_not_show_in_weight_gradients(
-    sizes: Sizes, first: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_blocks_and_threads_do_not_show_in_weight_gradients(sizes: Sizes, first: bool) -> None:
     graph, arrays = gradient_of(sizes, first=first), gradient_operands(sizes, np.float32, first)
     built, executable = compile_graph(graph)
     have = run_built(built, executable, graph, arrays)[0]
-    monkeypatch.setattr(products, "PARALLEL_WORK", 1)
-    monkeypatch.setattr(weight_gradient, "PARALLEL_WORK", 1)
     for most in (12 * 16, 1 << 12):
-        monkeypatch.setattr(weight_gradient, "RUN_ROWS", most)
         for l2_bytes in (1 << 16, 1 << 18):
-            monkeypatch.setattr(lower, "host", lambda l2_bytes=l2_bytes: replace(host(), l2_bytes=l2_bytes))
-            built, executable = compile_graph(graph)
+            machine = replace(SHARING.tuned(winograd_run_rows=most), l2_bytes=l2_bytes)
+            built, executable = compile_graph(graph, machine=machine)
             for threads in (1, 3):
                 assert same_bits(run_built(built, executable, graph, arrays, threads)[0], have)
-    monkeypatch.undo()
     built, executable = compile_graph(graph, fusion=False)
     assert same_bits(run_built(built, executable, graph, arrays)[0], have)
 

@@ -12,7 +12,6 @@ import pytest
 
 import tracecomp as torch
 from tracecomp import nn
-from tracecomp.base.errors import CaptureError
 from tracecomp.compiled.replay import Plan
 
 
@@ -103,7 +102,7 @@ def test_number_that_scales_a_tensor() -> None:
 
         return step
 
-    assert len(both(make).graphs) == 1
+    assert len(both(make).graphs) == 2  # the first call finds the number in the class
 
 
 def test_integer_tensors_stay_integers() -> None:
@@ -168,7 +167,7 @@ def test_other_uses_of_a_number(use: Callable[..., Any]) -> None:
         assert str(c(x)) == str(step(x))
 
 
-def test_a_number_kept_elsewhere_is_refused_and_nothing_but_plain_numbers_is_left() -> None:
+def test_numbers_kept_in_a_list_behind_a_slot_are_plain_numbers_of_each_call() -> None:
     class Log:
         __slots__ = ("lines",)
 
@@ -182,11 +181,10 @@ def test_a_number_kept_elsewhere_is_refused_and_nothing_but_plain_numbers_is_lef
         return x * 2
 
     c = torch.compile(step)
-    with pytest.raises(CaptureError, match=r"keeps numbers that it has read, at .*test_sym_scalar.py:\d+"):
-        for n in range(8):
-            c(torch.full((2,), float(n)))
+    for n in range(8):
+        c(torch.full((2,), float(n)))
     assert all(type(v) is float for v in log.lines)
-    assert log.lines == [2.0 * n for n in range(len(log.lines))]
+    assert log.lines == [2.0 * n for n in range(8)] and c.recordings <= 2
 
 
 def test_a_call_that_cannot_be_recorded_to_its_end_returns_plain_numbers() -> None:
@@ -199,7 +197,7 @@ def test_a_call_that_cannot_be_recorded_to_its_end_returns_plain_numbers() -> No
     c = torch.compile(step, fullgraph=False)
     for n in range(3):
         c(torch.full((2,), float(n)), False)
-    with pytest.warns(UserWarning, match="runs eagerly from now on"):
+    with pytest.warns(UserWarning, match="runs in parts from now on"):
         found = c(torch.ones(2), True)
     assert found == (2, 3)
     assert [type(v) for v in found] == [float, float]

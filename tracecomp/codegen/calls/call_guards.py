@@ -166,21 +166,14 @@ class CallGuards:
         a = Assembler()
         with self._table(a, "sources") as r:
             self._source(a, r)
-        with self._table(a, "storages") as r:
-            one, other = (
-                a.load("ptr", self._word(a, "storages", r, side), row("sources", "tensor"))
-                for side in ("argument", "written")
-            )
-            storages = [a.load("ptr", t, self.fields["_storage"]) for t in (one, other)]
-            apart = a.either(
-                a.let(f"icmp ne ptr {storages[0]}, {storages[1]}"), a.same(storages[0], self._object(a, "none"))
-            )
-            itself = a.let(f"icmp ne i64 {self._word(a, 'storages', r, 'itself', 'i64')}, 0")
-            a.need(a.either(apart, a.both(itself, a.same(one, other))), "no")
+        with self._table(a, "apart") as r:
+            spans = [self._span(a, self._word(a, "apart", r, side)) for side in ("argument", "written")]
+            a.need(self._disjoint(a, *spans), "no")
         with self._table(a, "written") as r:
-            tensor = a.load("ptr", self._word(a, "written", r, "source"), row("sources", "tensor"))
-            storage = a.load("ptr", tensor, self.fields["_storage"])
-            a.need(a.let(f"icmp ne ptr {storage}, {self._object(a, 'none')}"), "no")
+            source = self._word(a, "written", r, "source")
+            flags = a.load("i32", a.load("ptr", source, row("sources", "array")), ARRAY_FLAGS)
+            a.need(a.let(f"icmp ne i32 {a.let(f'and i32 {flags}, {WRITEABLE}')}, 0"), "no")
+            self._counters(a, a.load("ptr", source, row("sources", "tensor")), "no")
         with self._table(a, "in_place") as r:
             self._in_place(a, r)
         a.do("ret i1 true")
@@ -193,6 +186,7 @@ class CallGuards:
         fields = {name: a.load("ptr", tensor, offset) for name, offset in self.fields.items()}
         none, layout = self._object(a, "none"), self._word(a, "sources", r, "layout")
         with a.when(a.let(f"icmp ne ptr {fields['_linked']}, {self._object(a, 'false')}")):
+            self._need_type(a, fields["_storage"], "storage_type", "no")
             a.need(a.same(a.load("ptr", fields["_storage"], self.counts["version"]), fields["_seen"]), "no")
         leaf = a.same(fields["_grad_fn"], none)
         asks = a.either(a.same(fields["_requires_grad"], self._object(a, "true")), a.let(f"xor i1 {leaf}, true"))
@@ -201,16 +195,37 @@ class CallGuards:
         a.need(a.either(right, a.same(wanted, "2", "i64")), "no")
         array = fields["_data"]
         a.need(a.let(f"icmp ne ptr {array}, null"), "no")
-        flags = C_CONTIGUOUS | ALIGNED
-        a.need(a.let(f"call i1 @tc.layout(ptr %objects, ptr {array}, ptr {layout}, i32 {flags})"), "no")
+        dense = C_CONTIGUOUS | ALIGNED
+        a.need(a.let(f"call i1 @tc.layout(ptr %objects, ptr {array}, ptr {layout}, i32 {dense})"), "no")
         with a.when(a.let(f"icmp ne i64 {self._word(a, 'sources', r, 'exclusive', 'i64')}, 0")):
             held = a.let(f"or i64 {a.load('i64', tensor, REFERENCES)}, {a.load('i64', array, REFERENCES)}")
             own = a.let(f"and i32 {a.load('i32', array, ARRAY_FLAGS)}, {OWNED | WRITEABLE}")
             alone = a.both(a.same(held, "1", "i64"), a.same(own, str(OWNED | WRITEABLE), "i32"))
             a.need(a.both(leaf, a.both(alone, a.same(a.load("ptr", array, ARRAY_WEAK), "null"))), "no")
+        data, place = a.load("ptr", array, ARRAY_DATA), self._word(a, "sources", r, "place")
+        flags = a.let(f"zext i32 {a.load('i32', array, ARRAY_FLAGS)} to i64")
+        enough = a.let(f"and i64 {flags}, {self._word(a, 'sources', r, 'owned', 'i64')}")
+        a.need(a.either(a.let(f"icmp ne i64 {enough}, 0"), a.either(a.same(place, "null"), a.same(place, data))), "no")
         a.store("ptr", tensor, r, row("sources", "tensor"))
         a.store("ptr", array, r, row("sources", "array"))
-        a.store("ptr", a.load("ptr", array, ARRAY_DATA), self._word(a, "sources", r, "slot"))
+        a.store("ptr", data, self._word(a, "sources", r, "slot"))
+
+    def _need_type(self, a: Assembler, value: str, name: str, otherwise: str) -> None:
+        """Go on where ``value`` is there and of exactly that type."""
+        a.need(a.let(f"icmp ne ptr {value}, null"), otherwise)
+        a.need(a.same(a.load("ptr", value, TYPE), self._object(a, name)), otherwise)
+
+    def _counters(self, a: Assembler, tensor: str, otherwise: str) -> tuple[str, str, str, str]:
+        """The storage of ``tensor``, its memory, its version, and the count of writes (or None)."""
+        storage = a.load("ptr", tensor, self.fields["_storage"])
+        self._need_type(a, storage, "storage_type", otherwise)
+        memory, version = (a.load("ptr", storage, self.counts[name]) for name in ("memory", "version"))
+        self._need_type(a, memory, "memory_type", otherwise)
+        self._need_type(a, version, "int_type", otherwise)
+        writes = a.load("ptr", memory, self.counts["writes"])
+        with a.when(a.let(f"icmp ne ptr {writes}, {self._object(a, 'none')}")):
+            self._need_type(a, writes, "int_type", otherwise)
+        return storage, memory, version, writes
 
     # ---- may the preparation be used?
 
@@ -222,11 +237,8 @@ class CallGuards:
         a.store("i8", "1", flag)
         with self._table(a, "lasting") as r:
             tensor = a.load("ptr", self._word(a, "lasting", r, "source"), row("sources", "tensor"))
-            storage = a.load("ptr", tensor, self.fields["_storage"])
             changed, unknown, same = a.name("changed"), a.name("unknown"), a.name("same")
-            a.need(a.let(f"icmp ne ptr {storage}, {self._object(a, 'none')}"), unknown)
-            memory = a.load("ptr", storage, self.counts["memory"])
-            writes = a.load("ptr", memory, self.counts["writes"])
+            _, memory, _, writes = self._counters(a, tensor, unknown)
             a.need(a.let(f"icmp ne ptr {writes}, {self._object(a, 'none')}"), unknown)
             seen = self._word(a, "lasting", r, "seen")
             before = [a.load("ptr", seen), a.load("ptr", seen, 8)]
@@ -262,6 +274,8 @@ class CallGuards:
         present = a.name("present")
         a.choose(a.same(grad, self._object(a, "none")), "no", present)
         a.block(present)
+        self._need_type(a, grad, "tensor_type", "no")
+        present = a.current
         a.go(have)
         a.block(have)
         return a.let(f"phi ptr [ {given}, %{argument} ], [ {reference}, %{held} ], [ {grad}, %{present} ]")
@@ -271,12 +285,16 @@ class CallGuards:
         data = a.load("ptr", a.load("ptr", source, row("sources", "array")), ARRAY_DATA)
         a.store("ptr", data, self._word(a, "in_place", r, "slot"))
         with a.when(a.let(f"icmp ne i64 {self._word(a, 'in_place', r, 'apart', 'i64')}, 0")):
-            end = self._end(a, source, data)
+            span = self._span(a, source)
             with self._table(a, "sources") as s:
-                start = a.load("ptr", a.load("ptr", s, row("sources", "array")), ARRAY_DATA)
-                before = a.let(f"icmp ule ptr {self._end(a, s, start)}, {data}")
-                apart = a.either(before, a.let(f"icmp uge ptr {start}, {end}"))
+                apart = self._disjoint(a, self._span(a, s), span)
                 a.need(a.either(apart, a.same(s, source)), "no")
 
-    def _end(self, a: Assembler, source: str, data: str) -> str:
-        return a.at(data, a.load("i64", self._word(a, "sources", source, "layout"), LAYOUT_BYTES))
+    def _span(self, a: Assembler, source: str) -> tuple[str, str]:
+        """Where the memory of a source begins and ends."""
+        start = a.load("ptr", a.load("ptr", source, row("sources", "array")), ARRAY_DATA)
+        return start, a.at(start, a.load("i64", self._word(a, "sources", source, "layout"), LAYOUT_BYTES))
+
+    def _disjoint(self, a: Assembler, one: tuple[str, str], other: tuple[str, str]) -> str:
+        before = a.let(f"icmp ule ptr {one[1]}, {other[0]}")
+        return a.either(before, a.let(f"icmp uge ptr {one[0]}, {other[1]}"))

@@ -178,15 +178,15 @@ class _CallStub(CallGuards):
         none = self._object(a, "none")
         with self._table(a, "written") as r:
             tensor = a.load("ptr", self._word(a, "written", r, "source"), row("sources", "tensor"))
-            storage = a.load("ptr", tensor, self.fields["_storage"])
-            memory = a.load("ptr", storage, self.counts["memory"])
-            version = a.load("ptr", storage, self.counts["version"])
-            writes = a.load("ptr", memory, self.counts["writes"])
+            replaced = a.name("replaced")  # by another thread, meanwhile
+            storage, memory, version, writes = self._counters(a, tensor, replaced)
             following = self._later(a, version, self._word(a, "written", r, "writes", "i64"))
             a.store("ptr", following, storage, self.counts["version"])
             with a.when(a.let(f"icmp ne ptr {writes}, {none}")):
                 self._count(a, memory, writes, version, following)
             a.do(f"call void @Py_DecRef(ptr {version})")
+            a.go(replaced)
+            a.block(replaced)
         with self._table(a, "cleared") as r:
             tensor = self._word(a, "cleared", r, "tensor")
             grad = a.load("ptr", tensor, self.fields["_grad"])

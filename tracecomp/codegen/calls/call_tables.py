@@ -18,13 +18,15 @@ TABLES: Mapping[str, tuple[str, ...]] = {
     "attributes": ("object", "key", "value"),
     "items": ("mapping", "key", "value"),
     "hosts": ("owner", "key", "attribute", "number"),
-    "sources": ("kind", "reference", "requires_grad", "layout", "slot", "exclusive", "tensor", "array"),
+    "sources": (
+        "kind", "reference", "requires_grad", "layout", "slot", "exclusive", "place", "owned", "tensor", "array",
+    ),
     "absent_grads": ("tensor", "absent"),
     "fresh": ("make", "shape", "dtype", "layout", "slot", "kept", "memory", "array", "tensor", "history"),
     "in_place": ("source", "slot", "apart"),
     "written": ("source", "writes"),
     "lasting": ("source", "seen"),
-    "storages": ("argument", "written", "itself"),
+    "apart": ("argument", "written"),
     "cleared": ("tensor",),
     "results": ("address",),
 }
@@ -33,11 +35,13 @@ TABLES: Mapping[str, tuple[str, ...]] = {
 the version of the dictionary when it was seen last. ``fields``: words of objects, as the version of a dictionary or
 the length of a list, which is looked at before its ``elements``. ``sources``: a tensor that the call looks at, by
 kind ARGUMENT (byte offset), OBJECT, or GRADIENT (of an object); ``requires_grad`` 0, 1, or 2 for either;
-``exclusive`` asks that nobody else holds it. ``fresh``: outputs in new memory, which ``make`` gives, ``memory`` is
+``exclusive`` asks that nobody else holds it, ``place`` is where its memory has to be (0: anywhere; anywhere too if
+``owned`` is set and it has memory of its own). ``fresh``: outputs in new memory, which ``make`` gives, ``memory`` is
 where a list holds two arrays that may be used again. ``in_place``: outputs in a source's memory, ``apart`` when no
-other source may overlap. ``written``: how many writes autograd counts. ``lasting``: sources that a preparation
-reads; ``seen`` is where a list holds the memory of each and the count of its writes, as they were when the
-preparation was made. ``results``: where the address of each stands when it has been made."""
+other source may overlap. ``written``: how many writes autograd counts. ``apart``: an argument and what is written,
+which must share no byte. ``lasting``: sources that a preparation reads; ``seen`` is where a list holds the memory of
+each and the count of its writes, as they were when the preparation was made. ``results``: where the address of each
+stands when it has been made."""
 
 HEADER = (
     "objects", "thread_version", "modes", "modes_version", "count", "entry", "table", "arena", "step", "busy", "calls",
@@ -58,13 +62,14 @@ LAYOUT_ND, LAYOUT_BYTES, LAYOUT_DIMS = 8, 16, 24
 
 GLOBALS = (
     "none", "false", "true", "zero", "array_type", "tensor_type", "new_object", "modes_key",
+    "storage_type", "memory_type", "int_type",
 )  # fmt: skip
 """The words of the table of objects that all records refer to."""
 
 # Offsets in CPython's and numpy's objects, which the runtime checks before it uses this code.
 REFERENCES, TYPE, TUPLE_ITEMS, LIST_SIZE, LIST_ITEMS, CELL_CONTENTS = 0, 8, 24, 16, 24, 16
 ARRAY_DATA, ARRAY_ND, ARRAY_DIMS, ARRAY_DESCR, ARRAY_FLAGS, ARRAY_WEAK = 16, 24, 32, 56, 64, 72
-DICT_VERSION = 24
+DICT_SIZE, DICT_VERSION = 16, 24
 C_CONTIGUOUS, OWNED, ALIGNED, WRITEABLE = 0x1, 0x4, 0x100, 0x400
 
 

@@ -1,9 +1,14 @@
-"""Writing LLVM functions that walk over records in memory: loads, stores, guards, loops over tables."""
+"""Writing LLVM functions block by block: those that walk over records in memory, wait for threads, give memory.
+
+Kernels are written with ``Emitter``, which places pure instructions itself.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+
+_BYTES = {"i32": 4, "i64": 8, "ptr": 8}
 
 
 class Assembler:
@@ -23,11 +28,23 @@ class Assembler:
         """An instruction without a result."""
         self.lines.append(f"  {text}")
 
-    def let(self, text: str) -> str:
-        """The result of an instruction."""
-        result = "%" + self.name("v")
+    def let(self, text: str, name: str = "") -> str:
+        """The result of an instruction; ``name`` where a ``phi`` above has to say it first."""
+        result = "%" + (name or self.name("v"))
         self.lines.append(f"  {result} = {text}")
         return result
+
+    def phi(self, kind: str, incoming: Mapping[str, str], name: str = "") -> str:
+        """The value that belongs to the block that was left: from block to value."""
+        return self.let(f"phi {kind} " + ", ".join(f"[ {v}, %{b} ]" for b, v in incoming.items()), name)
+
+    def call(self, kind: str, function: str, *operands: str) -> str:
+        """The result of a call; operands with their types."""
+        return self.let(f"call {kind} {function}({', '.join(operands)})")
+
+    def run(self, function: str, *operands: str) -> None:
+        """A call that returns nothing."""
+        self.do(f"call void {function}({', '.join(operands)})")
 
     def at(self, base: str, offset: int | str) -> str:
         """The address ``offset`` bytes behind ``base``."""
@@ -40,6 +57,14 @@ class Assembler:
     def store(self, kind: str, value: str, base: str, offset: int | str = 0) -> None:
         """Write ``value`` there."""
         self.do(f"store {kind} {value}, ptr {self.at(base, offset)}, align 8")
+
+    def watch(self, kind: str, base: str, offset: int | str = 0, order: str = "monotonic") -> str:
+        """An atomic load."""
+        return self.let(f"load atomic {kind}, ptr {self.at(base, offset)} {order}, align {_BYTES[kind]}")
+
+    def publish(self, kind: str, value: str, base: str, offset: int | str = 0, order: str = "monotonic") -> None:
+        """An atomic store."""
+        self.do(f"store atomic {kind} {value}, ptr {self.at(base, offset)} {order}, align {_BYTES[kind]}")
 
     def same(self, a: str, b: str, kind: str = "ptr") -> str:
         """Whether two values are equal."""
@@ -102,3 +127,8 @@ class Assembler:
     def text(self, head: str) -> str:
         """The function whose first line, without the brace, is ``head``."""
         return "\n".join([f"{head} {{", *self.lines, "}"])
+
+
+def module_text(*parts: str) -> str:
+    """A module of functions that were written with ``Assembler``, and what they declare."""
+    return "\n\n".join((*parts, "attributes #1 = { nounwind }")) + "\n"

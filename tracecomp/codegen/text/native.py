@@ -5,8 +5,9 @@ LLVM does instruction selection and register allocation; none of its optimising 
 
 from __future__ import annotations
 
+import ctypes
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, partial
 from itertools import count
 from typing import Any
@@ -93,6 +94,12 @@ def compile_assembly(text: str, target: Target) -> str:
 def add_symbol(name: str, address: int) -> None:
     """Let code that is loaded from now on call the function ``name`` of this process."""
     _symbols[name] = address
+
+
+def add_functions(library: ctypes.CDLL, names: Iterable[str]) -> None:
+    """Let code that is loaded from now on call these functions of ``library``; AttributeError where it lacks one."""
+    for name in names:
+        add_symbol(name, ctypes.cast(library[name], ctypes.c_void_p).value or 0)
 
 
 class Library:

@@ -8,148 +8,147 @@ and new pages take longer than what is computed into them.
 
 from __future__ import annotations
 
+from tracecomp.codegen.text.assembler import Assembler
 from tracecomp.ir.loops import LINE
 
 SYMBOLS = ("malloc", "realloc", "free", "memmove", "memset")
-_ROOM = LINE + 16
-_LARGE = 32 * 2**20
-"""What the C library gives from its own memory at most."""
-_KEPT = 128 * 2**20
-"""How large a block may be that is kept."""
 
-TEXT = f"""
+ROOM = LINE + 16
+"""What a block has beyond its array: the block's own size (8 bytes), where the block begins (8), the way to a line."""
+LARGE = 32 * 2**20
+"""What the C library gives from its own memory at most (glibc's M_MMAP_THRESHOLD grows no further)."""
+KEPT = 128 * 2**20
+"""How large a block may be that is kept: two of them are memory that the process holds and nobody uses."""
+
+_DECLARATIONS = """
 declare ptr @malloc(i64)
 declare ptr @realloc(ptr, i64)
 declare void @free(ptr)
 declare ptr @memmove(ptr, ptr, i64)
 declare ptr @memset(ptr, i32, i64)
 
-define internal ptr @tc.line(ptr %start) {{
-  %last = getelementptr i8, ptr %start, i64 {_ROOM - 1}
-  %at = ptrtoint ptr %last to i64
-  %past = and i64 %at, {LINE - 1}
-  %back = sub i64 0, %past
-  %line = getelementptr i8, ptr %last, i64 %back
-  %cell = getelementptr i8, ptr %line, i64 -8
-  store ptr %start, ptr %cell, align 8
-  ret ptr %line
-}}
-
 @tc.newer = internal global ptr null
 @tc.older = internal global ptr null
-
-define internal ptr @tc.taken(ptr %slot, i64 %room) {{
-  %found = atomicrmw xchg ptr %slot, ptr null seq_cst
-  %none = icmp eq ptr %found, null
-  br i1 %none, label %missing, label %look
-look:
-  %held = load i64, ptr %found, align 8
-  %fits = icmp eq i64 %held, %room
-  br i1 %fits, label %done, label %back
-back:
-  %other = atomicrmw xchg ptr %slot, ptr %found seq_cst
-  call void @free(ptr %other)
-  br label %missing
-missing:
-  ret ptr null
-done:
-  ret ptr %found
-}}
-
-define internal ptr @tc.block(i64 %room) {{
-  %large = icmp ugt i64 %room, {_LARGE}
-  br i1 %large, label %first, label %new
-first:
-  %newer = call ptr @tc.taken(ptr @tc.newer, i64 %room)
-  %no.newer = icmp eq ptr %newer, null
-  br i1 %no.newer, label %second, label %kept
-second:
-  %older = call ptr @tc.taken(ptr @tc.older, i64 %room)
-  %no.older = icmp eq ptr %older, null
-  br i1 %no.older, label %new, label %kept
-kept:
-  %block = phi ptr [ %newer, %first ], [ %older, %second ]
-  ret ptr %block
-new:
-  %start = call ptr @malloc(i64 %room)
-  ret ptr %start
-}}
-
-define internal void @tc.return(ptr %start) {{
-  %room = load i64, ptr %start, align 8
-  %large = icmp ugt i64 %room, {_LARGE}
-  %few = icmp ule i64 %room, {_KEPT}
-  %keep = and i1 %large, %few
-  br i1 %keep, label %kept, label %done
-kept:
-  %newer = atomicrmw xchg ptr @tc.newer, ptr %start seq_cst
-  %older = atomicrmw xchg ptr @tc.older, ptr %newer seq_cst
-  br label %done
-done:
-  %gone = phi ptr [ %start, %0 ], [ %older, %kept ]
-  call void @free(ptr %gone)
-  ret void
-}}
-
-define ptr @tc_malloc(ptr %context, i64 %size) {{
-  %room = add i64 %size, {_ROOM}
-  %start = call ptr @tc.block(i64 %room)
-  %none = icmp eq ptr %start, null
-  br i1 %none, label %failed, label %given
-given:
-  store i64 %room, ptr %start, align 8
-  %line = call ptr @tc.line(ptr %start)
-  ret ptr %line
-failed:
-  ret ptr null
-}}
-
-define ptr @tc_calloc(ptr %context, i64 %count, i64 %each) {{
-  %size = mul i64 %count, %each
-  %line = call ptr @tc_malloc(ptr %context, i64 %size)
-  %none = icmp eq ptr %line, null
-  br i1 %none, label %done, label %given
-given:
-  call ptr @memset(ptr %line, i32 0, i64 %size)
-  br label %done
-done:
-  ret ptr %line
-}}
-
-define ptr @tc_realloc(ptr %context, ptr %old, i64 %size) {{
-  %cell = getelementptr i8, ptr %old, i64 -8
-  %before = load ptr, ptr %cell, align 8
-  %from = ptrtoint ptr %old to i64
-  %to = ptrtoint ptr %before to i64
-  %offset = sub i64 %from, %to
-  %room = add i64 %size, {_ROOM}
-  %start = call ptr @realloc(ptr %before, i64 %room)
-  %none = icmp eq ptr %start, null
-  br i1 %none, label %failed, label %given
-given:
-  %contents = getelementptr i8, ptr %start, i64 %offset
-  %last = getelementptr i8, ptr %start, i64 {_ROOM - 1}
-  %at = ptrtoint ptr %last to i64
-  %past = and i64 %at, {LINE - 1}
-  %back = sub i64 0, %past
-  %place = getelementptr i8, ptr %last, i64 %back
-  call ptr @memmove(ptr %place, ptr %contents, i64 %size)
-  store i64 %room, ptr %start, align 8
-  %line = call ptr @tc.line(ptr %start)
-  ret ptr %line
-failed:
-  ret ptr null
-}}
-
-define void @tc_free(ptr %context, ptr %line, i64 %size) {{
-  %none = icmp eq ptr %line, null
-  br i1 %none, label %done, label %given
-given:
-  %cell = getelementptr i8, ptr %line, i64 -8
-  %start = load ptr, ptr %cell, align 8
-  call void @tc.return(ptr %start)
-  br label %done
-done:
-  ret void
-}}
 """
+
+
+def allocator_text() -> str:
+    """``tc_malloc``, ``tc_calloc``, ``tc_realloc`` and ``tc_free``, as numpy's table of an allocator has them."""
+    parts = (_line(), _taken(), _block(), _return(), _malloc(), _calloc(), _realloc(), _free())
+    return "\n\n".join((_DECLARATIONS, *parts))
+
+
+def _first_line(a: Assembler, block: str) -> str:
+    """The first cache line in ``block`` behind its two words."""
+    last = a.at(block, ROOM - 1)
+    past = a.let(f"and i64 {a.let(f'ptrtoint ptr {last} to i64')}, {LINE - 1}")
+    return a.at(last, a.let(f"sub i64 0, {past}"))
+
+
+def _line() -> str:
+    """Where the array in a block begins; notes before it where the block does."""
+    a = Assembler()
+    line = _first_line(a, "%start")
+    a.store("ptr", "%start", line, -8)
+    a.do(f"ret ptr {line}")
+    return a.text("define internal ptr @tc.line(ptr %start) #1")
+
+
+def _taken() -> str:
+    """The block that ``slot`` keeps, if it has ``room`` bytes, else null. Other threads may take and keep meanwhile."""
+    a = Assembler()
+    found = a.let("atomicrmw xchg ptr %slot, ptr null seq_cst")
+    a.need(a.let(f"icmp ne ptr {found}, null"), "missing")
+    a.choose(a.same(a.load("i64", found), "%room", "i64"), "done", "back")
+    a.block("back")
+    a.run("@free", f"ptr {a.let(f'atomicrmw xchg ptr %slot, ptr {found} seq_cst')}")
+    a.go("missing")
+    a.block("missing")
+    a.do("ret ptr null")
+    a.block("done")
+    a.do(f"ret ptr {found}")
+    return a.text("define internal ptr @tc.taken(ptr %slot, i64 %room) #1")
+
+
+def _block() -> str:
+    """A block of ``room`` bytes: one that is kept, or a new one; null when there is no memory."""
+    a = Assembler()
+    a.need(a.let(f"icmp ugt i64 %room, {LARGE}"), "new")
+    for slot in ("newer", "older"):
+        kept = a.call("ptr", "@tc.taken", f"ptr @tc.{slot}", "i64 %room")
+        other = a.name("other")
+        a.need(a.let(f"icmp ne ptr {kept}, null"), other)
+        a.do(f"ret ptr {kept}")
+        a.block(other)
+    a.go("new")
+    a.block("new")
+    a.do(f"ret ptr {a.call('ptr', '@malloc', 'i64 %room')}")
+    return a.text("define internal ptr @tc.block(i64 %room) #1")
+
+
+def _return() -> str:
+    """Keeps a freed block, or gives it back; what it displaces is given back."""
+    a = Assembler()
+    room = a.load("i64", "%start")
+    keep = a.both(a.let(f"icmp ugt i64 {room}, {LARGE}"), a.let(f"icmp ule i64 {room}, {KEPT}"))
+    a.choose(keep, "kept", "done")
+    a.block("kept")
+    newer = a.let("atomicrmw xchg ptr @tc.newer, ptr %start seq_cst")
+    older = a.let(f"atomicrmw xchg ptr @tc.older, ptr {newer} seq_cst")
+    a.go("done")
+    a.block("done")
+    a.run("@free", f"ptr {a.phi('ptr', {'entry': '%start', 'kept': older})}")
+    a.do("ret void")
+    return a.text("define internal void @tc.return(ptr %start) #1")
+
+
+def _given(a: Assembler, start: str, room: str) -> None:
+    """Notes the size of a block."""
+    a.need(a.let(f"icmp ne ptr {start}, null"), "failed")
+    a.store("i64", room, start)
+
+
+def _malloc() -> str:
+    a = Assembler()
+    room = a.let(f"add i64 %size, {ROOM}")
+    start = a.call("ptr", "@tc.block", f"i64 {room}")
+    _given(a, start, room)
+    a.do(f"ret ptr {a.call('ptr', '@tc.line', f'ptr {start}')}")
+    a.block("failed")
+    a.do("ret ptr null")
+    return a.text("define ptr @tc_malloc(ptr %context, i64 %size) #1")
+
+
+def _calloc() -> str:
+    a = Assembler()
+    size = a.let("mul i64 %count, %each")
+    line = a.call("ptr", "@tc_malloc", "ptr %context", f"i64 {size}")
+    with a.when(a.let(f"icmp ne ptr {line}, null")):
+        a.call("ptr", "@memset", f"ptr {line}", "i32 0", f"i64 {size}")
+    a.do(f"ret ptr {line}")
+    return a.text("define ptr @tc_calloc(ptr %context, i64 %count, i64 %each) #1")
+
+
+def _realloc() -> str:
+    """The C library keeps the contents where they stood in the block; they move to its new first line."""
+    a = Assembler()
+    before = a.load("ptr", "%old", -8)
+    here, there = a.let("ptrtoint ptr %old to i64"), a.let(f"ptrtoint ptr {before} to i64")
+    offset = a.let(f"sub i64 {here}, {there}")
+    room = a.let(f"add i64 %size, {ROOM}")
+    start = a.call("ptr", "@realloc", f"ptr {before}", f"i64 {room}")
+    a.need(a.let(f"icmp ne ptr {start}, null"), "failed")
+    a.call("ptr", "@memmove", f"ptr {_first_line(a, start)}", f"ptr {a.at(start, offset)}", "i64 %size")
+    a.store("i64", room, start)
+    a.do(f"ret ptr {a.call('ptr', '@tc.line', f'ptr {start}')}")
+    a.block("failed")
+    a.do("ret ptr null")
+    return a.text("define ptr @tc_realloc(ptr %context, ptr %old, i64 %size) #1")
+
+
+def _free() -> str:
+    a = Assembler()
+    with a.when(a.let("icmp ne ptr %line, null")):
+        a.run("@tc.return", f"ptr {a.load('ptr', '%line', -8)}")
+    a.do("ret void")
+    return a.text("define void @tc_free(ptr %context, ptr %line, i64 %size) #1")

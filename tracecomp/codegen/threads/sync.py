@@ -25,373 +25,243 @@ How they wait stands in ``codegen/threads/waiting.py``; workers watch the job nu
 
 from __future__ import annotations
 
+from tracecomp.codegen.text.assembler import Assembler
 from tracecomp.codegen.text.target import Target
-from tracecomp.codegen.threads import waiting
+from tracecomp.codegen.threads.waiting import CROWDED, PROCESSOR, SEAT_BYTES, SEATS, SLEEPERS, THREAD_ID, Waiting
 
 PARALLEL = "tc_parallel"
 PARALLEL_DECLARATION = f"declare void @{PARALLEL}(ptr, ptr, ptr, i64, i1)"
-TAKE, RELEASE = "tc_take", "tc_release"
-SHARED_SYMBOLS = (PARALLEL, TAKE, RELEASE)
+TAKE, RELEASE, WORKER = "tc_take", "tc_release", "tc_worker"
+SYMBOLS = (PARALLEL, TAKE, RELEASE, WORKER)
 
 MAX_THREADS = 256
-POOL_BYTES = 256 + 64 * MAX_THREADS
-"""The pool: 0 job number, 4 sleeping workers; 64 finished chunks, 68 whether the caller sleeps; 128 the job: function,
-arguments, extent, chunks, threads; 192 whether it is taken, 200 nanoseconds of brief jobs that found threads asleep,
-208 how many more waits are short because others want the processors; from 256 a cache line for each thread: 0 its
-ticket, 8 the worker's number in the system, 12 the processor it was on."""
+POOL_BYTES = SEATS + SEAT_BYTES * MAX_THREADS
+
+# The pool, by byte. What one thread writes while others read it has a cache line of its own.
+NUMBER = 0  # of the current job; behind it, how many workers sleep until it changes
+FINISHED = 64  # chunks that workers have finished; behind it, whether the caller sleeps
+FUNCTION, ARGUMENTS, EXTENT, CHUNKS, THREADS = 128, 136, 144, 152, 160  # the job
+TAKEN = 192  # whether a call has the pool
+PASSED = 200  # nanoseconds of brief jobs that found threads asleep
+TICKET = SEATS  # of thread 0; each thread's ticket begins its seat
 
 CHUNKS_PER_THREAD = 8
+"""So that a thread which comes late, or is taken off its processor, leaves the others something to take over."""
 
-_PASSED_NS = 80_000
-"""After so long in brief jobs that found threads asleep one wakes them: where many follow, they stay awake."""
+PASSED_NS = 80_000
+"""After so long in brief jobs that found threads asleep one wakes them: where many follow, they stay awake. It is what
+waking costs, so a program loses at most half of its time to having waited too long."""
 
-_JOBS = """
-declare i32 @clock_gettime(i32, ptr)
+LOST_NS = 1_000_000
+"""A worker that has been off its processor for so long during ``WAITS`` waits shares it with other work."""
+WAITS = 16
+"""How often a worker looks whether it does: a look is two system calls."""
+CROWDED_WAITS = 500
+"""So many waits are then short: a worker that sleeps now and then is scheduled at once when it is woken."""
 
-define internal i32 @tc.work(ptr %pool, i64 %thread, i32 %number) #1 {
-entry:
-  %p.fn = getelementptr i8, ptr %pool, i64 128
-  %p.args = getelementptr i8, ptr %pool, i64 136
-  %p.extent = getelementptr i8, ptr %pool, i64 144
-  %p.chunks = getelementptr i8, ptr %pool, i64 152
-  %p.threads = getelementptr i8, ptr %pool, i64 160
-  %tickets = getelementptr i8, ptr %pool, i64 256
-  %wanted = zext i32 %number to i64
-  %threads = load atomic i64, ptr %p.threads monotonic, align 8
-  %part = icmp ult i64 %thread, %threads
-  br i1 %part, label %segment, label %done
-segment:
-  %k = phi i64 [ 0, %entry ], [ %k.next, %exhausted ]
-  %ran.before = phi i32 [ 0, %entry ], [ %ran, %exhausted ]
-  %sum = add i64 %thread, %k
-  %past = icmp uge i64 %sum, %threads
-  %around = sub i64 %sum, %threads
-  %s = select i1 %past, i64 %around, i64 %sum
-  %offset = shl i64 %s, 6
-  %p.ticket = getelementptr i8, ptr %tickets, i64 %offset
-  %own = icmp eq i64 %k, 0
-  %change = select i1 %own, i64 65536, i64 -1
-  %first = load atomic i64, ptr %p.ticket acquire, align 8
-  br label %look
-look:
-  %ticket = phi i64 [ %first, %segment ], [ %now, %claim ], [ %again, %run ]
-  %ran = phi i32 [ %ran.before, %segment ], [ %ran, %claim ], [ %ran.more, %run ]
-  %high = lshr i64 %ticket, 32
-  %current = icmp eq i64 %high, %wanted
-  %middle = lshr i64 %ticket, 16
-  %front = and i64 %middle, 65535
-  %end = and i64 %ticket, 65535
-  %some = icmp ult i64 %front, %end
-  %may = and i1 %current, %some
-  br i1 %may, label %claim, label %exhausted
-claim:
-  %changed = add i64 %ticket, %change
-  %pair = cmpxchg ptr %p.ticket, i64 %ticket, i64 %changed acq_rel acquire
-  %now = extractvalue { i64, i1 } %pair, 0
-  %mine = extractvalue { i64, i1 } %pair, 1
-  br i1 %mine, label %run, label %look
-run:
-  %back = sub i64 %end, 1
-  %chunk = select i1 %own, i64 %front, i64 %back
-  %fn = load ptr, ptr %p.fn, align 8
-  %args = load ptr, ptr %p.args, align 8
-  %extent = load i64, ptr %p.extent, align 8
-  %chunks = load i64, ptr %p.chunks, align 8
-  %following = add i64 %chunk, 1
-  %a = mul i64 %chunk, %extent
-  %b = mul i64 %following, %extent
-  %start = udiv i64 %a, %chunks
-  %stop = udiv i64 %b, %chunks
-  call void %fn(ptr %args, i64 %thread, i64 %start, i64 %stop)
-  %ran.more = add i32 %ran, 1
-  %again = load atomic i64, ptr %p.ticket acquire, align 8
-  br label %look
-exhausted:
-  %k.next = add i64 %k, 1
-  %more = icmp ult i64 %k.next, %threads
-  br i1 %more, label %segment, label %done
-done:
-  %result = phi i32 [ 0, %entry ], [ %ran, %exhausted ]
-  ret i32 %result
-}
-
-define void @tc_worker(ptr %pool, i64 %thread) #1 {
-entry:
-  %p.finished = getelementptr i8, ptr %pool, i64 64
-  %line = shl i64 %thread, 6
-  %offset = add i64 %line, 264
-  %p.tid = getelementptr i8, ptr %pool, i64 %offset
-  %p.cpu = getelementptr i8, ptr %p.tid, i64 4
-  %p.crowded = getelementptr i8, ptr %pool, i64 208
-  %time = alloca [2 x i64], align 8
-  %off.first = call i64 @tc.off(ptr %time)
-  %tid.wide = call i64 (i64, ...) @syscall(i64 GETTID)
-  %tid = trunc i64 %tid.wide to i32
-  store atomic i32 %tid, ptr %p.tid monotonic, align 4
-  br label %next
-next:
-  %waits = phi i32 [ 0, %entry ], [ %waits.next, %again ], [ %waits.next, %look ], [ %waits.next, %crowd ]
-  %off = phi i64 [ %off.first, %entry ], [ %off, %again ], [ %off.now, %look ], [ %off.now, %crowd ]
-  %number = load atomic i32, ptr %pool acquire, align 4
-  %ran = call i32 @tc.work(ptr %pool, i64 %thread, i32 %number)
-  %some = icmp ne i32 %ran, 0
-  br i1 %some, label %report, label %idle
-report:
-  %before = atomicrmw add ptr %p.finished, i32 %ran seq_cst
-  call void @tc.wake(ptr %p.finished)
-  br label %idle
-idle:
-  %r = call i64 (i64, ...) @syscall(i64 GETCPU, ptr %p.cpu, ptr null, ptr null)
-  %slept = call i1 @tc.await(ptr %pool, ptr %pool, i32 %number)
-  %crowded = load atomic i32, ptr %p.crowded monotonic, align 4
-  %was = icmp ne i32 %crowded, 0
-  %less = sub i32 %crowded, 1
-  %left = select i1 %was, i32 %less, i32 0
-  store atomic i32 %left, ptr %p.crowded monotonic, align 4
-  %waits.next = add i32 %waits, 1
-  %turn = and i32 %waits.next, 15
-  %due = icmp eq i32 %turn, 0
-  %check = or i1 %slept, %due
-  br i1 %check, label %look, label %again
-again:
-  br label %next
-look:
-  %off.now = call i64 @tc.off(ptr %time)
-  %lost = sub i64 %off.now, %off
-  %long = icmp sgt i64 %lost, LOST
-  %awake = xor i1 %slept, true
-  %others = and i1 %long, %awake
-  br i1 %others, label %crowd, label %next
-crowd:
-  store atomic i32 CROWDED, ptr %p.crowded monotonic, align 4
-  br label %next
-}
-
-define internal i32 @tc.post(ptr %pool, ptr %fn, ptr %args, i64 %extent, i64 %threads, i64 %chunks) #1 {
-entry:
-  %p.finished = getelementptr i8, ptr %pool, i64 64
-  %p.fn = getelementptr i8, ptr %pool, i64 128
-  %p.args = getelementptr i8, ptr %pool, i64 136
-  %p.extent = getelementptr i8, ptr %pool, i64 144
-  %p.chunks = getelementptr i8, ptr %pool, i64 152
-  %tickets = getelementptr i8, ptr %pool, i64 256
-  store ptr %fn, ptr %p.fn, align 8
-  store ptr %args, ptr %p.args, align 8
-  store i64 %extent, ptr %p.extent, align 8
-  store i64 %chunks, ptr %p.chunks, align 8
-  store atomic i32 0, ptr %p.finished monotonic, align 4
-  %old = load atomic i32, ptr %pool monotonic, align 4
-  %number = add i32 %old, 1
-  %wide = zext i32 %number to i64
-  %high = shl i64 %wide, 32
-  br label %segment
-segment:
-  %s = phi i64 [ 0, %entry ], [ %s.next, %segment ]
-  %s.next = add i64 %s, 1
-  %a = mul i64 %s, %chunks
-  %b = mul i64 %s.next, %chunks
-  %front = udiv i64 %a, %threads
-  %end = udiv i64 %b, %threads
-  %middle = shl i64 %front, 16
-  %low = or i64 %middle, %end
-  %ticket = or i64 %high, %low
-  %offset = shl i64 %s, 6
-  %p.ticket = getelementptr i8, ptr %tickets, i64 %offset
-  store atomic i64 %ticket, ptr %p.ticket release, align 8
-  %more = icmp ult i64 %s.next, %threads
-  br i1 %more, label %segment, label %posted
-posted:
-  %p.sleepers = getelementptr i8, ptr %pool, i64 4
-  %asleep = load atomic i32, ptr %p.sleepers monotonic, align 4
-  %any = icmp ne i32 %asleep, 0
-  br i1 %any, label %part, label %announce
-part:
-  call void @tc.part(ptr %pool, i64 %threads)
-  br label %announce
-announce:
-  store atomic i32 %number, ptr %pool seq_cst, align 4
-  call void @tc.wake(ptr %pool)
-  ret i32 %number
-}
-
-define internal i64 @tc.now(ptr %time) #1 {
-  %r = call i32 @clock_gettime(i32 1, ptr %time)
-  %p.ns = getelementptr i8, ptr %time, i64 8
-  %s = load i64, ptr %time, align 8
-  %n = load i64, ptr %p.ns, align 8
-  %whole = mul i64 %s, 1000000000
-  %now = add i64 %whole, %n
-  ret i64 %now
-}
-
-define void @tc_parallel(ptr %pool, ptr %fn, ptr %args, i64 %extent, i1 %brief) #1 {
-entry:
-  %time = alloca [2 x i64], align 8
-  %alone = icmp eq ptr %pool, null
-  br i1 %alone, label %whole, label %several
-whole:
-  call void %fn(ptr %args, i64 0, i64 0, i64 %extent)
-  ret void
-several:
-  br i1 %brief, label %look, label %shared
-look:
-  %p.sleepers = getelementptr i8, ptr %pool, i64 4
-  %asleep = load atomic i32, ptr %p.sleepers monotonic, align 4
-  %any = icmp ne i32 %asleep, 0
-  br i1 %any, label %timed, label %shared
-timed:
-  %p.passed = getelementptr i8, ptr %pool, i64 200
-  %passed = load i64, ptr %p.passed, align 8
-  %due = icmp uge i64 %passed, PASSED
-  br i1 %due, label %wake, label %own
-wake:
-  store i64 0, ptr %p.passed, align 8
-  br label %shared
-own:
-  %start = call i64 @tc.now(ptr %time)
-  call void %fn(ptr %args, i64 0, i64 0, i64 %extent)
-  %end = call i64 @tc.now(ptr %time)
-  %took = sub i64 %end, %start
-  %sum = add i64 %passed, %took
-  store i64 %sum, ptr %p.passed, align 8
-  ret void
-shared:
-  %p.finished = getelementptr i8, ptr %pool, i64 64
-  %p.threads = getelementptr i8, ptr %pool, i64 160
-  %threads = load i64, ptr %p.threads, align 8
-  %wanted = mul i64 %threads, CHUNKS
-  %twice = mul i64 %wanted, 2
-  %few = icmp ule i64 %extent, %twice
-  %chunks = select i1 %few, i64 %extent, i64 %wanted
-  %number = call i32 @tc.post(ptr %pool, ptr %fn, ptr %args, i64 %extent, i64 %threads, i64 %chunks)
-  %ran = call i32 @tc.work(ptr %pool, i64 0, i32 %number)
-  %all = trunc i64 %chunks to i32
-  %others = sub i32 %all, %ran
-  br label %check
-check:
-  %done = load atomic i32, ptr %p.finished acquire, align 4
-  %complete = icmp eq i32 %done, %others
-  br i1 %complete, label %finished, label %wait
-wait:
-  %slept = call i1 @tc.await(ptr %pool, ptr %p.finished, i32 %done)
-  br label %check
-finished:
-  ret void
-}
-"""
-
-
-_CALL = """
-declare ptr @PyEval_SaveThread()
-declare void @PyEval_RestoreThread(ptr)
-declare ptr @PyLong_FromLongLong(i64)
-
-define ptr @TAKE(ptr %pool, i64 %threads) #1 {
-entry:
-  %several = icmp sgt i64 %threads, 1
-  br i1 %several, label %try, label %alone
-try:
-  %p.taken = getelementptr i8, ptr %pool, i64 192
-  %pair = cmpxchg ptr %p.taken, i32 0, i32 1 acquire monotonic
-  %mine = extractvalue { i32, i1 } %pair, 1
-  br i1 %mine, label %taken, label %alone
-taken:
-  %p.threads = getelementptr i8, ptr %pool, i64 160
-  store atomic i64 %threads, ptr %p.threads monotonic, align 8
-  ret ptr %pool
-alone:
-  ret ptr null
-}
-
-define void @RELEASE(ptr %pool) #1 {
-  %alone = icmp eq ptr %pool, null
-  br i1 %alone, label %done, label %free
-free:
-  %p.taken = getelementptr i8, ptr %pool, i64 192
-  store atomic i32 0, ptr %p.taken release, align 4
-  br label %done
-done:
-  ret void
-}
-
-define ptr @tc_call(ptr %self, ptr %args, i64 %count) #1 {
-entry:
-  %p.record = getelementptr i8, ptr %self, i64 16
-  %record = load ptr, ptr %p.record, align 8
-  %p.table = getelementptr i8, ptr %record, i64 8
-  %p.arena = getelementptr i8, ptr %record, i64 16
-  %p.pool = getelementptr i8, ptr %record, i64 24
-  %p.threads = getelementptr i8, ptr %record, i64 32
-  %p.slots = getelementptr i8, ptr %record, i64 40
-  %p.wanted = getelementptr i8, ptr %record, i64 48
-  %p.failed = getelementptr i8, ptr %record, i64 56
-  %fn = load ptr, ptr %record, align 8
-  %table = load ptr, ptr %p.table, align 8
-  %arena = load ptr, ptr %p.arena, align 8
-  %pool = load ptr, ptr %p.pool, align 8
-  %threads = load i64, ptr %p.threads, align 8
-  %slots = load i64, ptr %p.slots, align 8
-  %wanted = load ptr, ptr %p.wanted, align 8
-  %right = icmp eq i64 %count, %slots
-  br i1 %right, label %fill, label %mismatch
-fill:
-  %i = phi i64 [ 0, %entry ], [ %j, %take ]
-  %more = icmp ult i64 %i, %count
-  br i1 %more, label %put, label %go
-put:
-  %p.array = getelementptr ptr, ptr %args, i64 %i
-  %array = load ptr, ptr %p.array, align 8
-  %p.type = getelementptr i8, ptr %array, i64 8
-  %type = load ptr, ptr %p.type, align 8
-  %plain = icmp eq ptr %type, %wanted
-  br i1 %plain, label %layout, label %mismatch
-layout:
-  %p.flags = getelementptr i8, ptr %array, i64 64
-  %flags = load i32, ptr %p.flags, align 4
-  %contiguous = trunc i32 %flags to i1
-  br i1 %contiguous, label %take, label %mismatch
-take:
-  %p.data = getelementptr i8, ptr %array, i64 16
-  %data = load ptr, ptr %p.data, align 8
-  %p.entry = getelementptr ptr, ptr %table, i64 %i
-  store ptr %data, ptr %p.entry, align 8
-  %j = add i64 %i, 1
-  br label %fill
-go:
-  store i64 0, ptr %p.failed, align 8
-  %state = call ptr @PyEval_SaveThread()
-  %team = call ptr @TAKE(ptr %pool, i64 %threads)
-  call void %fn(ptr %table, ptr %arena, ptr %team, ptr %p.failed)
-  call void @RELEASE(ptr %team)
-  call void @PyEval_RestoreThread(ptr %state)
-  %failed = load i64, ptr %p.failed, align 8
-  br label %finished
-mismatch:
-  br label %finished
-finished:
-  %result = phi i64 [ %failed, %go ], [ -1, %mismatch ]
-  %object = call ptr @PyLong_FromLongLong(i64 %result)
-  ret ptr %object
-}
-"""
-CALL_SYMBOLS = ("PyEval_SaveThread", "PyEval_RestoreThread", "PyLong_FromLongLong")
-
-RECORD_BYTES = 64
-"""A call's record: 0 entry, 8 call table, 16 arena, 24 pool, 32 threads, 40 number of arrays, 48 the type that they
-must have exactly, 56 the failed step. ``tc_call`` is a METH_FASTCALL function; its self is an array on one."""
-
-
-DATA_OFFSET = 16
-"""Where an ndarray object holds its data pointer."""
-
-FLAGS_OFFSET = 64
-"""Where it holds its flags, of which the lowest says that it is C-contiguous."""
+_CLOCK_MONOTONIC = 1
 
 
 def shared_text(target: Target) -> str:
-    """The module with ``tc_parallel``, ``tc_take``, ``tc_release``, ``tc_worker`` and ``tc_call``."""
-    text = waiting.TEXT + _JOBS + _CALL + "\nattributes #1 = { nounwind }\n"
-    words = {"CHUNKS": CHUNKS_PER_THREAD, "PASSED": _PASSED_NS, "TAKE": TAKE, "RELEASE": RELEASE}
-    for name, value in (waiting.words(target) | words).items():
-        text = text.replace(name, str(value))
-    return f"{waiting.declarations(target)}\n{text}"
+    """The definitions of ``SYMBOLS`` and what they use."""
+    parts = (_work(), _worker(Waiting(target)), _post(), _now(), _parallel(), _take(), _release())
+    return "\n\n".join((Waiting(target).text(), "declare i32 @clock_gettime(i32, ptr)", *parts))
+
+
+def _ticket_of(a: Assembler, seat: str) -> str:
+    return a.at("%pool", a.let(f"add i64 {a.let(f'mul i64 {seat}, {SEAT_BYTES}')}, {TICKET}"))
+
+
+def _work() -> str:
+    """Claims and runs chunks of job ``number`` until none is left; returns how many it ran."""
+    a = Assembler()
+    wanted = a.let("zext i32 %number to i64")
+    threads = a.watch("i64", "%pool", THREADS)
+    a.choose(a.let(f"icmp ult i64 %thread, {threads}"), "segment", "done")
+    a.block("segment")  # the own one first, then those of the threads after it, around
+    k = a.phi("i64", {"entry": "0", "exhausted": "%k.next"})
+    before = a.phi("i32", {"entry": "0", "exhausted": "%ran"})
+    seat = a.let(f"add i64 %thread, {k}")
+    past = a.let(f"icmp uge i64 {seat}, {threads}")
+    seat = a.let(f"select i1 {past}, i64 {a.let(f'sub i64 {seat}, {threads}')}, i64 {seat}")
+    at = _ticket_of(a, seat)
+    own = a.let(f"icmp eq i64 {k}, 0")
+    change = a.let(f"select i1 {own}, i64 {1 << 16}, i64 -1")  # one from the front, or one from the back
+    first = a.watch("i64", at, 0, "acquire")
+    a.go("look")
+    a.block("look")
+    ticket = a.phi("i64", {"segment": first, "claim": "%now", "run": "%again"})
+    ran = a.phi("i32", {"segment": before, "claim": "%ran", "run": "%ran.more"}, "ran")
+    current = a.same(a.let(f"lshr i64 {ticket}, 32"), wanted, "i64")
+    front = a.let(f"and i64 {a.let(f'lshr i64 {ticket}, 16')}, {0xFFFF}")
+    end = a.let(f"and i64 {ticket}, {0xFFFF}")
+    a.choose(a.both(current, a.let(f"icmp ult i64 {front}, {end}")), "claim", "exhausted")
+    a.block("claim")
+    pair = a.let(f"cmpxchg ptr {at}, i64 {ticket}, i64 {a.let(f'add i64 {ticket}, {change}')} acq_rel acquire")
+    a.let(f"extractvalue {{ i64, i1 }} {pair}, 0", "now")
+    a.choose(a.let(f"extractvalue {{ i64, i1 }} {pair}, 1"), "run", "look")
+    a.block("run")  # the job's fields are read after the claim, which makes them the right ones
+    chunk = a.let(f"select i1 {own}, i64 {front}, i64 {a.let(f'sub i64 {end}, 1')}")
+    function, arguments = a.load("ptr", "%pool", FUNCTION), a.load("ptr", "%pool", ARGUMENTS)
+    extent, chunks = a.load("i64", "%pool", EXTENT), a.load("i64", "%pool", CHUNKS)
+    start, stop = _share(a, chunk, extent, chunks), _share(a, a.let(f"add i64 {chunk}, 1"), extent, chunks)
+    a.run(function, f"ptr {arguments}", "i64 %thread", f"i64 {start}", f"i64 {stop}")
+    a.let(f"add i32 {ran}, 1", "ran.more")
+    a.let(f"load atomic i64, ptr {at} acquire, align 8", "again")
+    a.go("look")
+    a.block("exhausted")
+    a.choose(a.let(f"icmp ult i64 {a.let(f'add i64 {k}, 1', 'k.next')}, {threads}"), "segment", "done")
+    a.block("done")
+    a.do(f"ret i32 {a.phi('i32', {'entry': '0', 'exhausted': ran})}")
+    return a.text("define internal i32 @tc.work(ptr %pool, i64 %thread, i32 %number) #1")
+
+
+def _share(a: Assembler, number: str, extent: str, parts: str) -> str:
+    """Where part ``number`` of ``parts`` begins, of something ``extent`` long."""
+    return a.let(f"udiv i64 {a.let(f'mul i64 {number}, {extent}')}, {parts}")
+
+
+def _worker(waiting: Waiting) -> str:
+    """The life of worker ``thread``: helps with one job after the other, and sleeps when none comes."""
+    a = Assembler()
+    seat = _ticket_of(a, "%thread")
+    time = a.let("alloca [2 x i64], align 8")
+    off_first = a.call("i64", "@tc.off", f"ptr {time}")
+    a.publish("i32", a.let(f"trunc i64 {waiting.system(a, 'gettid')} to i32"), seat, THREAD_ID)
+    a.go("next")
+    a.block("next")
+    ends = ("again", "look", "crowd")
+    waits = a.phi("i32", {"entry": "0"} | dict.fromkeys(ends, "%waits.next"))
+    off = a.phi("i64", {"entry": off_first, "again": "%off", "look": "%off.now", "crowd": "%off.now"}, "off")
+    number = a.watch("i32", "%pool", NUMBER, "acquire")
+    ran = a.call("i32", "@tc.work", "ptr %pool", "i64 %thread", f"i32 {number}")
+    with a.when(a.let(f"icmp ne i32 {ran}, 0")):
+        finished = a.at("%pool", FINISHED)
+        a.let(f"atomicrmw add ptr {finished}, i32 {ran} seq_cst")
+        a.run("@tc.wake", f"ptr {finished}")
+    waiting.system(a, "getcpu", f"ptr {a.at(seat, PROCESSOR)}", "ptr null", "ptr null")
+    slept = a.call("i1", "@tc.await", "ptr %pool", f"ptr {a.at('%pool', NUMBER)}", f"i32 {number}")
+    crowded = a.watch("i32", "%pool", CROWDED)
+    some = a.let(f"icmp ne i32 {crowded}, 0")
+    a.publish("i32", a.let(f"select i1 {some}, i32 {a.let(f'sub i32 {crowded}, 1')}, i32 0"), "%pool", CROWDED)
+    turn = a.let(f"and i32 {a.let(f'add i32 {waits}, 1', 'waits.next')}, {WAITS - 1}")
+    a.choose(a.either(slept, a.same(turn, "0", "i32")), "look", "again")
+    a.block("again")
+    a.go("next")
+    a.block("look")
+    off_now = a.let(f"call i64 @tc.off(ptr {time})", "off.now")
+    long = a.let(f"icmp sgt i64 {a.let(f'sub i64 {off_now}, {off}')}, {LOST_NS}")
+    a.choose(a.both(long, a.let(f"xor i1 {slept}, true")), "crowd", "next")
+    a.block("crowd")
+    a.publish("i32", str(CROWDED_WAITS), "%pool", CROWDED)
+    a.go("next")
+    return a.text(f"define void @{WORKER}(ptr %pool, i64 %thread) #1")
+
+
+def _post() -> str:
+    """Makes a job known; returns its number. Its fields and tickets are written before the number: see above."""
+    a = Assembler()
+    fields = (("ptr", "%fn", FUNCTION), ("ptr", "%args", ARGUMENTS), ("i64", "%extent", EXTENT))
+    for kind, value, field in (*fields, ("i64", "%chunks", CHUNKS)):
+        a.store(kind, value, "%pool", field)
+    a.publish("i32", "0", "%pool", FINISHED)
+    number = a.let(f"add i32 {a.watch('i32', '%pool', NUMBER)}, 1")
+    high = a.let(f"shl i64 {a.let(f'zext i32 {number} to i64')}, 32")
+    a.go("segment")
+    a.block("segment")
+    seat = a.phi("i64", {"entry": "0", "segment": "%following"})
+    following = a.let(f"add i64 {seat}, 1", "following")
+    front, end = _share(a, seat, "%chunks", "%threads"), _share(a, following, "%chunks", "%threads")
+    low = a.let(f"or i64 {a.let(f'shl i64 {front}, 16')}, {end}")
+    a.publish("i64", a.let(f"or i64 {high}, {low}"), _ticket_of(a, seat), 0, "release")
+    a.choose(a.let(f"icmp ult i64 {following}, %threads"), "segment", "posted")
+    a.block("posted")
+    with a.when(a.let(f"icmp ne i32 {a.watch('i32', '%pool', NUMBER + SLEEPERS)}, 0")):
+        a.run("@tc.part", "ptr %pool", "i64 %threads")
+    a.publish("i32", number, "%pool", NUMBER, "seq_cst")
+    a.run("@tc.wake", f"ptr {a.at('%pool', NUMBER)}")
+    a.do(f"ret i32 {number}")
+    head = "define internal i32 @tc.post(ptr %pool, ptr %fn, ptr %args, i64 %extent, i64 %threads, i64 %chunks) #1"
+    return a.text(head)
+
+
+def _now() -> str:
+    """Nanoseconds of the clock; ``time`` is room for two words."""
+    a = Assembler()
+    a.call("i32", "@clock_gettime", f"i32 {_CLOCK_MONOTONIC}", "ptr %time")
+    seconds, nanoseconds = a.load("i64", "%time"), a.load("i64", "%time", 8)
+    whole = a.let(f"mul i64 {seconds}, 1000000000")
+    a.do(f"ret i64 {a.let(f'add i64 {whole}, {nanoseconds}')}")
+    return a.text("define internal i64 @tc.now(ptr %time) #1")
+
+
+def _parallel() -> str:
+    """A parallel loop: ``fn`` over ``extent`` iterations, alone where there is no pool, else shared with workers.
+
+    One that is ``brief`` is not worth waking anybody for: it is shared with workers that are awake.
+    """
+    a = Assembler()
+    time = a.let("alloca [2 x i64], align 8")
+    everything = "ptr %args", "i64 0", "i64 0", "i64 %extent"
+    a.choose(a.same("%pool", "null"), "whole", "several")
+    a.block("whole")
+    a.run("%fn", *everything)
+    a.do("ret void")
+    a.block("several")
+    a.choose("%brief", "look", "shared")
+    a.block("look")
+    a.choose(a.let(f"icmp ne i32 {a.watch('i32', '%pool', NUMBER + SLEEPERS)}, 0"), "timed", "shared")
+    a.block("timed")
+    passed = a.load("i64", "%pool", PASSED)
+    a.choose(a.let(f"icmp uge i64 {passed}, {PASSED_NS}"), "rouse", "own")
+    a.block("rouse")
+    a.store("i64", "0", "%pool", PASSED)
+    a.go("shared")
+    a.block("own")
+    start = a.call("i64", "@tc.now", f"ptr {time}")
+    a.run("%fn", *everything)
+    took = a.let(f"sub i64 {a.call('i64', '@tc.now', f'ptr {time}')}, {start}")
+    a.store("i64", a.let(f"add i64 {passed}, {took}"), "%pool", PASSED)
+    a.do("ret void")
+    a.block("shared")
+    threads = a.load("i64", "%pool", THREADS)
+    wanted = a.let(f"mul i64 {threads}, {CHUNKS_PER_THREAD}")
+    few = a.let(f"icmp ule i64 %extent, {a.let(f'mul i64 {wanted}, 2')}")
+    chunks = a.let(f"select i1 {few}, i64 %extent, i64 {wanted}")
+    job = "ptr %fn", "ptr %args", "i64 %extent", f"i64 {threads}", f"i64 {chunks}"
+    number = a.call("i32", "@tc.post", "ptr %pool", *job)
+    ran = a.call("i32", "@tc.work", "ptr %pool", "i64 0", f"i32 {number}")
+    others = a.let(f"sub i32 {a.let(f'trunc i64 {chunks} to i32')}, {ran}")
+    finished = a.at("%pool", FINISHED)
+    a.go("check")
+    a.block("check")
+    done = a.watch("i32", finished, 0, "acquire")
+    a.choose(a.same(done, others, "i32"), "finished", "wait")
+    a.block("wait")
+    a.call("i1", "@tc.await", "ptr %pool", f"ptr {finished}", f"i32 {done}")
+    a.go("check")
+    a.block("finished")
+    a.do("ret void")
+    return a.text(f"define void @{PARALLEL}(ptr %pool, ptr %fn, ptr %args, i64 %extent, i1 %brief) #1")
+
+
+def _take() -> str:
+    """The pool for a call of ``threads``; null, so that it runs its loops alone, when another call has it."""
+    a = Assembler()
+    a.need(a.let("icmp sgt i64 %threads, 1"), "alone")
+    pair = a.let(f"cmpxchg ptr {a.at('%pool', TAKEN)}, i32 0, i32 1 acquire monotonic")
+    a.need(a.let(f"extractvalue {{ i32, i1 }} {pair}, 1"), "alone")
+    a.publish("i64", "%threads", "%pool", THREADS)
+    a.do("ret ptr %pool")
+    a.block("alone")
+    a.do("ret ptr null")
+    return a.text(f"define ptr @{TAKE}(ptr %pool, i64 %threads) #1")
+
+
+def _release() -> str:
+    """Gives back what ``tc_take`` gave."""
+    a = Assembler()
+    with a.when(a.let("icmp ne ptr %pool, null")):
+        a.publish("i32", "0", "%pool", TAKEN, "release")
+    a.do("ret void")
+    return a.text(f"define void @{RELEASE}(ptr %pool) #1")

@@ -12,176 +12,168 @@ caller, or another worker, the processors that are taken.
 
 from __future__ import annotations
 
+from tracecomp.codegen.text.assembler import Assembler
 from tracecomp.codegen.text.target import Target
 
-_SPINS = 8000
-"""Looks at a word before a wait sleeps: 0.2 ms."""
-_FEW_SPINS = 500
-_LOST_NS = 1_000_000
-"""A worker that has been off its processor for so long during 16 waits without sleep shares it with other work."""
-_CROWDED_WAITS = 500
-"""So many waits are then short: a worker that sleeps now and then is scheduled at once when it is woken."""
+SLEEPERS = 4
+"""Behind a word that is watched: how many sleep until it changes."""
+
+CROWDED = 208
+"""In the pool: how many more waits are short because others want the processors."""
+
+SEATS, SEAT_BYTES = 256, 64
+"""In the pool: a cache line for each thread, which holds its ticket and then the two words below."""
+THREAD_ID, PROCESSOR = 8, 12
+
+SPINS = 8000
+"""Looks at a word before a wait sleeps: 0.2 ms, some twenty times what waking a sleeper costs."""
+FEW_SPINS = 500
+"""The same while others want the processors: 13 us, about what waking a sleeper costs."""
+PROCESSORS = 1024
+"""Processors beyond these are not told apart: a set of them is 16 words."""
+
+_FUTEX_WAIT, _FUTEX_WAKE, _EVERYBODY = 128, 129, 2**31 - 1  # both private to the process
+_MONOTONIC_CLOCK, _THREAD_CLOCK = 1, 3
 _SYSTEM_CALLS = {
-    "x86_64": {"FUTEX": 202, "GETTID": 186, "GETCPU": 309, "SETAFFINITY": 203, "GETAFFINITY": 204, "CLOCK": 228},
-    "aarch64": {"FUTEX": 98, "GETTID": 178, "GETCPU": 168, "SETAFFINITY": 122, "GETAFFINITY": 123, "CLOCK": 113},
-}
-_PAUSE = {"x86_64": "@llvm.x86.sse2.pause()", "aarch64": "@llvm.aarch64.hint(i32 1)"}
-_PAUSE_DECLARED = {"x86_64": "declare void @llvm.x86.sse2.pause()", "aarch64": "declare void @llvm.aarch64.hint(i32)"}
-
-TEXT = """
-declare i64 @syscall(i64, ...)
-
-define internal void @tc.wake(ptr %word) #1 {
-  %sleepers = getelementptr i8, ptr %word, i64 4
-  %s = load atomic i32, ptr %sleepers seq_cst, align 4
-  %any = icmp ne i32 %s, 0
-  br i1 %any, label %wake, label %done
-wake:
-  %r = call i64 (i64, ...) @syscall(i64 FUTEX, ptr %word, i64 129, i64 2147483647, ptr null, ptr null, i64 0)
-  br label %done
-done:
-  ret void
-}
-
-define internal i1 @tc.await(ptr %pool, ptr %word, i32 %old) #1 {
-entry:
-  %p.crowded = getelementptr i8, ptr %pool, i64 208
-  %crowded = load atomic i32, ptr %p.crowded monotonic, align 4
-  %hurry = icmp ne i32 %crowded, 0
-  %spins = select i1 %hurry, i32 FEW, i32 SPINS
-  br label %spin
-spin:
-  %i = phi i32 [ 0, %entry ], [ %j, %again ]
-  %v = load atomic i32, ptr %word acquire, align 4
-  %changed = icmp ne i32 %v, %old
-  br i1 %changed, label %done, label %again
-again:
-  call void PAUSE
-  %j = add i32 %i, 1
-  %more = icmp ult i32 %j, %spins
-  br i1 %more, label %spin, label %sleep
-sleep:
-  %sleepers = getelementptr i8, ptr %word, i64 4
-  %a = atomicrmw add ptr %sleepers, i32 1 seq_cst
-  br label %wait
-wait:
-  %w = load atomic i32, ptr %word seq_cst, align 4
-  %still = icmp eq i32 %w, %old
-  br i1 %still, label %block, label %woken
-block:
-  %r = call i64 (i64, ...) @syscall(i64 FUTEX, ptr %word, i64 128, i32 %old, ptr null, ptr null, i64 0)
-  br label %wait
-woken:
-  %b = atomicrmw sub ptr %sleepers, i32 1 seq_cst
-  br label %done
-done:
-  %slept = phi i1 [ false, %spin ], [ true, %woken ]
-  ret i1 %slept
-}
-
-define internal i64 @tc.off(ptr %time) #1 {
-  %p.ns = getelementptr i8, ptr %time, i64 8
-  %a = call i64 (i64, ...) @syscall(i64 CLOCK, i64 1, ptr %time)
-  %s.wall = load i64, ptr %time, align 8
-  %n.wall = load i64, ptr %p.ns, align 8
-  %b = call i64 (i64, ...) @syscall(i64 CLOCK, i64 3, ptr %time)
-  %s.own = load i64, ptr %time, align 8
-  %n.own = load i64, ptr %p.ns, align 8
-  %s = sub i64 %s.wall, %s.own
-  %n = sub i64 %n.wall, %n.own
-  %whole = mul i64 %s, 1000000000
-  %off = add i64 %whole, %n
-  ret i64 %off
-}
-
-define internal void @tc.part(ptr %pool, i64 %threads) #1 {
-entry:
-  %p.cpu = alloca i32, align 4
-  %taken = alloca [16 x i64], align 8
-  %mask = alloca [16 x i64], align 8
-  store [16 x i64] zeroinitializer, ptr %taken, align 8
-  %g = call i64 (i64, ...) @syscall(i64 GETCPU, ptr %p.cpu, ptr null, ptr null)
-  %here = load i32, ptr %p.cpu, align 4
-  %known = icmp ult i32 %here, 1024
-  br i1 %known, label %first, label %done
-first:
-  call void @tc.mark(ptr %taken, i32 %here)
-  br label %worker
-worker:
-  %n = phi i64 [ 1, %first ], [ %n.next, %following ]
-  %more = icmp ult i64 %n, %threads
-  br i1 %more, label %look, label %done
-look:
-  %line = shl i64 %n, 6
-  %offset = add i64 %line, 264
-  %p.tid = getelementptr i8, ptr %pool, i64 %offset
-  %p.there = getelementptr i8, ptr %p.tid, i64 4
-  %tid = load atomic i32, ptr %p.tid monotonic, align 4
-  %there = load atomic i32, ptr %p.there monotonic, align 4
-  %is = icmp ne i32 %tid, 0
-  %valid = icmp ult i32 %there, 1024
-  %usable = and i1 %is, %valid
-  br i1 %usable, label %test, label %following
-test:
-  %word = lshr i32 %there, 6
-  %bit = and i32 %there, 63
-  %p.word = getelementptr i64, ptr %taken, i32 %word
-  %bits = load i64, ptr %p.word, align 8
-  %wide = zext i32 %bit to i64
-  %shifted = lshr i64 %bits, %wide
-  %meets = trunc i64 %shifted to i1
-  br i1 %meets, label %send, label %stays
-stays:
-  call void @tc.mark(ptr %taken, i32 %there)
-  br label %following
-send:
-  store [16 x i64] zeroinitializer, ptr %mask, align 8
-  %a = call i64 (i64, ...) @syscall(i64 GETAFFINITY, i64 0, i64 128, ptr %mask)
-  br label %clear
-clear:
-  %i = phi i64 [ 0, %send ], [ %i.next, %clear ]
-  %p.allowed = getelementptr i64, ptr %mask, i64 %i
-  %p.used = getelementptr i64, ptr %taken, i64 %i
-  %allowed = load i64, ptr %p.allowed, align 8
-  %used = load i64, ptr %p.used, align 8
-  %free = xor i64 %used, -1
-  %left = and i64 %allowed, %free
-  store i64 %left, ptr %p.allowed, align 8
-  %i.next = add i64 %i, 1
-  %again = icmp ult i64 %i.next, 16
-  br i1 %again, label %clear, label %move
-move:
-  %tid.wide = zext i32 %tid to i64
-  %s = call i64 (i64, ...) @syscall(i64 SETAFFINITY, i64 %tid.wide, i64 128, ptr %mask)
-  br label %following
-following:
-  %n.next = add i64 %n, 1
-  br label %worker
-done:
-  ret void
-}
-
-define internal void @tc.mark(ptr %set, i32 %cpu) #1 {
-  %word = lshr i32 %cpu, 6
-  %bit = and i32 %cpu, 63
-  %p.word = getelementptr i64, ptr %set, i32 %word
-  %old = load i64, ptr %p.word, align 8
-  %wide = zext i32 %bit to i64
-  %one = shl i64 1, %wide
-  %new = or i64 %old, %one
-  store i64 %new, ptr %p.word, align 8
-  ret void
-}
-"""
+    "x86_64": {
+        "futex": 202, "gettid": 186, "getcpu": 309, "setaffinity": 203, "getaffinity": 204, "clock_gettime": 228,
+    },
+    "aarch64": {
+        "futex": 98, "gettid": 178, "getcpu": 168, "setaffinity": 122, "getaffinity": 123, "clock_gettime": 113,
+    },
+}  # fmt: skip
+_PAUSE = {"x86_64": ("@llvm.x86.sse2.pause", ""), "aarch64": ("@llvm.aarch64.hint", "i32 1")}
 
 
-def words(target: Target) -> dict[str, object]:
-    """What names in the text stand for on a target."""
-    arch = target.triple.split("-", 1)[0]
-    spins = {"SPINS": _SPINS, "FEW": _FEW_SPINS, "LOST": _LOST_NS, "CROWDED": _CROWDED_WAITS}
-    return {**_SYSTEM_CALLS[arch], "PAUSE": _PAUSE[arch], **spins}
+class Waiting:
+    """Writes the functions for one target."""
 
+    def __init__(self, target: Target) -> None:
+        self.arch = target.triple.split("-", 1)[0]
 
-def declarations(target: Target) -> str:
-    """What the text calls."""
-    return _PAUSE_DECLARED[target.triple.split("-", 1)[0]]
+    def text(self) -> str:
+        """All of them, with what they declare."""
+        name, operand = _PAUSE[self.arch]
+        declared = f"declare i64 @syscall(i64, ...)\ndeclare void {name}({operand.split(' ')[0]})"
+        return "\n\n".join((declared, self._wake(), self._await(), self._off(), self._part(), self._mark()))
+
+    def system(self, a: Assembler, call: str, *operands: str) -> str:
+        """The result of a system call."""
+        given = ", ".join((f"i64 {_SYSTEM_CALLS[self.arch][call]}", *operands))
+        return a.let(f"call i64 (i64, ...) @syscall({given})")
+
+    def _wake(self) -> str:
+        a = Assembler()
+        sleepers = a.watch("i32", "%word", SLEEPERS, "seq_cst")
+        with a.when(a.let(f"icmp ne i32 {sleepers}, 0")):
+            how = f"i64 {_FUTEX_WAKE}", f"i64 {_EVERYBODY}", "ptr null", "ptr null", "i64 0"
+            self.system(a, "futex", "ptr %word", *how)
+        a.do("ret void")
+        return a.text("define internal void @tc.wake(ptr %word) #1")
+
+    def _await(self) -> str:
+        """Returns when the word is another than ``old``, and tells whether it slept."""
+        a = Assembler()
+        hurry = a.let(f"icmp ne i32 {a.watch('i32', '%pool', CROWDED)}, 0")
+        spins = a.let(f"select i1 {hurry}, i32 {FEW_SPINS}, i32 {SPINS}")
+        a.go("spin")
+        a.block("spin")
+        turn = a.phi("i32", {"entry": "0", "again": "%turn.next"})
+        changed = a.let(f"icmp ne i32 {a.watch('i32', '%word', 0, 'acquire')}, %old")
+        a.choose(changed, "done", "again")
+        a.block("again")
+        name, operand = _PAUSE[self.arch]
+        a.run(name, *filter(None, [operand]))
+        following = a.let(f"add i32 {turn}, 1", "turn.next")
+        a.choose(a.let(f"icmp ult i32 {following}, {spins}"), "spin", "sleep")
+        a.block("sleep")
+        sleepers = a.at("%word", SLEEPERS)
+        a.let(f"atomicrmw add ptr {sleepers}, i32 1 seq_cst")
+        a.go("look")
+        a.block("look")  # again, now that it is counted: who changes the word from here on wakes it
+        still = a.let(f"icmp eq i32 {a.watch('i32', '%word', 0, 'seq_cst')}, %old")
+        a.choose(still, "block", "woken")
+        a.block("block")
+        how = f"i64 {_FUTEX_WAIT}", "i32 %old", "ptr null", "ptr null", "i64 0"
+        self.system(a, "futex", "ptr %word", *how)
+        a.go("look")
+        a.block("woken")
+        a.let(f"atomicrmw sub ptr {sleepers}, i32 1 seq_cst")
+        a.go("done")
+        a.block("done")
+        slept = a.phi("i1", {"spin": "false", "woken": "true"})
+        a.do(f"ret i1 {slept}")
+        return a.text("define internal i1 @tc.await(ptr %pool, ptr %word, i32 %old) #1")
+
+    def _off(self) -> str:
+        """Nanoseconds for which this thread has been off its processor; ``time`` is room for two words."""
+        a = Assembler()
+
+        def read(clock: int) -> tuple[str, str]:
+            self.system(a, "clock_gettime", f"i64 {clock}", "ptr %time")
+            return a.load("i64", "%time"), a.load("i64", "%time", 8)
+
+        (wall, wall_ns), (own, own_ns) = read(_MONOTONIC_CLOCK), read(_THREAD_CLOCK)
+        seconds, nanoseconds = a.let(f"sub i64 {wall}, {own}"), a.let(f"sub i64 {wall_ns}, {own_ns}")
+        whole = a.let(f"mul i64 {seconds}, 1000000000")
+        a.do(f"ret i64 {a.let(f'add i64 {whole}, {nanoseconds}')}")
+        return a.text("define internal i64 @tc.off(ptr %time) #1")
+
+    def _part(self) -> str:
+        """Forbids workers that would meet the caller, or each other, the processors that are taken."""
+        a = Assembler()
+        words = PROCESSORS // 64
+        processor, taken = a.let("alloca i32, align 4"), a.let(f"alloca [{words} x i64], align 8")
+        mask = a.let(f"alloca [{words} x i64], align 8")
+        a.do(f"store [{words} x i64] zeroinitializer, ptr {taken}, align 8")
+        self.system(a, "getcpu", f"ptr {processor}", "ptr null", "ptr null")
+        here = a.let(f"load i32, ptr {processor}, align 4")
+        a.choose(a.let(f"icmp ult i32 {here}, {PROCESSORS}"), "first", "done")
+        a.block("first")
+        a.run("@tc.mark", f"ptr {taken}", f"i32 {here}")
+        a.go("worker")
+        a.block("worker")
+        number = a.phi("i64", {"first": "1", "following": "%number.next"})
+        a.choose(a.let(f"icmp ult i64 {number}, %threads"), "look", "done")
+        a.block("look")
+        seat = a.at("%pool", a.let(f"add i64 {a.let(f'mul i64 {number}, {SEAT_BYTES}')}, {SEATS}"))
+        thread, there = a.watch("i32", seat, THREAD_ID), a.watch("i32", seat, PROCESSOR)
+        known = a.both(a.let(f"icmp ne i32 {thread}, 0"), a.let(f"icmp ult i32 {there}, {PROCESSORS}"))
+        a.choose(known, "test", "following")
+        a.block("test")
+        word = a.let(f"getelementptr i64, ptr {taken}, i32 {a.let(f'lshr i32 {there}, 6')}")
+        place = a.let(f"and i32 {there}, 63")
+        shifted = a.let(f"lshr i64 {a.load('i64', word)}, {a.let(f'zext i32 {place} to i64')}")
+        a.choose(a.let(f"trunc i64 {shifted} to i1"), "send", "stays")
+        a.block("stays")
+        a.run("@tc.mark", f"ptr {taken}", f"i32 {there}")
+        a.go("following")
+        a.block("send")
+        a.do(f"store [{words} x i64] zeroinitializer, ptr {mask}, align 8")
+        self.system(a, "getaffinity", "i64 0", f"i64 {8 * words}", f"ptr {mask}")
+        a.go("clear")
+        a.block("clear")
+        k = a.phi("i64", {"send": "0", "clear": "%k.next"})
+        allowed = a.let(f"getelementptr i64, ptr {mask}, i64 {k}")
+        free = a.let(f"xor i64 {a.load('i64', a.let(f'getelementptr i64, ptr {taken}, i64 {k}'))}, -1")
+        a.store("i64", a.let(f"and i64 {a.load('i64', allowed)}, {free}"), allowed)
+        a.choose(a.let(f"icmp ult i64 {a.let(f'add i64 {k}, 1', 'k.next')}, {words}"), "clear", "move")
+        a.block("move")
+        self.system(a, "setaffinity", f"i64 {a.let(f'zext i32 {thread} to i64')}", f"i64 {8 * words}", f"ptr {mask}")
+        a.go("following")
+        a.block("following")
+        a.let(f"add i64 {number}, 1", "number.next")
+        a.go("worker")
+        a.block("done")
+        a.do("ret void")
+        return a.text("define internal void @tc.part(ptr %pool, i64 %threads) #1")
+
+    def _mark(self) -> str:
+        """Adds a processor to a set."""
+        a = Assembler()
+        word = a.let(f"getelementptr i64, ptr %set, i32 {a.let('lshr i32 %cpu, 6')}")
+        place = a.let("and i32 %cpu, 63")
+        bit = a.let(f"shl i64 1, {a.let(f'zext i32 {place} to i64')}")
+        a.store("i64", a.let(f"or i64 {a.load('i64', word)}, {bit}"), word)
+        a.do("ret void")
+        return a.text("define internal void @tc.mark(ptr %set, i32 %cpu) #1")

@@ -9,20 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.eager.device import check_device
+from tracecomp.eager.device import Device, Layout, MemoryFormat, check_device
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor, create, wrap, wrap_shared
 from tracecomp.functional.default_dtype import default_dtype
-from tracecomp.functional.dims import new_shape
+from tracecomp.functional.dims import Sizes, new_shape
 from tracecomp.functional.dtype_support import ALL, REAL
+from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import Number, bring_exact, cast, check_range, operand, scalar_dtype
 from tracecomp.functional.publish import function
 from tracecomp.ir.arrays import at_line, new_array
 from tracecomp.ir.types import DType, from_numpy_dtype, promote
-from tracecomp.ops.prim import prim
 
 
-def finish(t: Tensor, requires_grad: bool = False, device: Any = None) -> Tensor:
+def finish(t: Tensor, requires_grad: bool = False, device: Device = None) -> Tensor:
     """A factory's result with the arguments that all factories share."""
     check_device(device)
     return t.requires_grad_(True) if requires_grad else t
@@ -121,10 +121,10 @@ def _ragged(data: Any, depth: int = 0) -> Exception | None:
 
 @function(to="torch", takes=ALL)
 def tensor(
-    data: Any,
+    data: object,
     *,
     dtype: DType | None = None,
-    device: Any = None,
+    device: Device = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
@@ -132,7 +132,7 @@ def tensor(
     if isinstance(data, Tensor):
         copied = prim.cast(data.detach(), dtype=dtype or data.dtype)
         return finish(copied.detach(), requires_grad, device)
-    if hasattr(data, "__tracecomp_tensor__"):
+    if isinstance(data, int | float) and hasattr(data, "__tracecomp_tensor__"):
         return finish(constant((), data, dtype or scalar_dtype(data)), requires_grad, device)
     if isinstance(data, np.ndarray) and modes.recorder is not None and data.dtype.kind in "biufc":
         return finish(prim.cast(wrap(data), dtype=dtype or from_numpy_dtype(data.dtype)), requires_grad, device)
@@ -156,14 +156,15 @@ def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
 
 @function("asarray", to="torch", takes=ALL)
 def as_tensor(
-    data: Any,
+    data: object,
     dtype: DType | None = None,
-    device: Any = None,
+    device: Device = None,
     *,
     copy: bool | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """``data`` as a tensor, sharing memory with arrays and tensors where the dtype allows."""
+    result: Tensor
     if isinstance(data, Tensor):
         result = data if dtype is None or dtype is data.dtype else prim.cast(data, dtype=dtype)
     elif isinstance(data, np.ndarray) and (dtype is None or dtype.numpy == data.dtype):
@@ -177,7 +178,7 @@ def as_tensor(
 
 @function(to="torch")
 def scalar_tensor(
-    s: Number, *, dtype: DType | None = None, device: Any = None, layout: Any = None, requires_grad: bool = False
+    s: Number, *, dtype: DType | None = None, device: Device = None, layout: Layout = None, requires_grad: bool = False
 ) -> Tensor:
     """A 0-d tensor of one number, float unless ``dtype`` says otherwise."""
     return finish(constant((), s, dtype or default_dtype()), requires_grad, device)
@@ -187,20 +188,20 @@ def _publish_filled(name: str, value: Number) -> None:
     """``name(size)``, ``name_like(t)`` and ``t.new_name(size)`` of one value."""
 
     def sized(
-        *size: Any, dtype: DType | None = None, layout: Any = None, device: Any = None,
-        requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None, names: Any = None,
+        *size: Sizes, dtype: DType | None = None, layout: Layout = None, device: Device = None,
+        requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None, names: None = None,
     ) -> Tensor:  # fmt: skip
         shape = new_shape(size)
         return finish(constant(shape, value, dtype or default_dtype()), requires_grad, device)
 
     def like(
-        input: Tensor, *, dtype: DType | None = None, layout: Any = None, device: Any = None,
-        requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
+        input: Tensor, *, dtype: DType | None = None, layout: Layout = None, device: Device = None,
+        requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None,
     ) -> Tensor:  # fmt: skip
         return finish(constant(tuple(input.shape), value, dtype or input.dtype), requires_grad, device)
 
     def new(
-        input: Tensor, *size: Any, dtype: DType | None = None, layout: Any = None, device: Any = None,
+        input: Tensor, *size: Sizes, dtype: DType | None = None, layout: Layout = None, device: Device = None,
         requires_grad: bool = False, pin_memory: bool = False,
     ) -> Tensor:  # fmt: skip
         return finish(constant(new_shape(size), value, dtype or input.dtype), requires_grad, device)
@@ -218,8 +219,8 @@ for _name, _value in (("zeros", 0), ("ones", 1), ("empty", 0)):
 
 @function(to="torch")
 def full(
-    size: Any, fill_value: Number, *, dtype: DType | None = None, layout: Any = None, device: Any = None,
-    requires_grad: bool = False, pin_memory: bool = False,
+    size: Sequence[int], fill_value: Number, *, dtype: DType | None = None, layout: Layout = None,
+    device: Device = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """A tensor of ``fill_value``, in its own dtype unless given."""
     if not isinstance(size, Sequence):
@@ -238,8 +239,8 @@ def _filled(shape: tuple[int, ...], fill_value: Any, dtype: DType | None) -> Ten
 
 @function(to="torch", takes=ALL)
 def full_like(
-    input: Tensor, fill_value: Number, *, dtype: DType | None = None, layout: Any = None, device: Any = None,
-    requires_grad: bool = False, memory_format: Any = None,
+    input: Tensor, fill_value: Number, *, dtype: DType | None = None, layout: Layout = None, device: Device = None,
+    requires_grad: bool = False, memory_format: MemoryFormat = None,
 ) -> Tensor:  # fmt: skip
     """A tensor of ``fill_value`` with the shape and dtype of ``input``."""
     return finish(_filled(tuple(input.shape), fill_value, dtype or input.dtype), requires_grad, device)
@@ -247,8 +248,8 @@ def full_like(
 
 @function(to="Tensor", takes=ALL)
 def new_full(
-    input: Tensor, size: Any, fill_value: Number, *, dtype: DType | None = None, layout: Any = None,
-    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+    input: Tensor, size: Sequence[int], fill_value: Number, *, dtype: DType | None = None, layout: Layout = None,
+    device: Device = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """A tensor of ``fill_value`` with ``input``'s dtype."""
     return finish(_filled(new_shape((size,)), fill_value, dtype or input.dtype), requires_grad, device)
@@ -256,7 +257,7 @@ def new_full(
 
 @function(to="Tensor", takes=ALL)
 def new_tensor(
-    input: Tensor, data: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False
+    input: Tensor, data: object, *, dtype: DType | None = None, device: Device = None, requires_grad: bool = False
 ) -> Tensor:
     """``tensor(data)`` with ``input``'s dtype."""
     return tensor(data, dtype=dtype or input.dtype, device=device, requires_grad=requires_grad)
@@ -264,8 +265,8 @@ def new_tensor(
 
 @function(to="torch")
 def empty_strided(
-    size: Any, stride: Any, *, dtype: DType | None = None, layout: Any = None, device: Any = None,
-    requires_grad: bool = False, pin_memory: bool = False,
+    size: Sequence[int], stride: Sequence[int], *, dtype: DType | None = None, layout: Layout = None,
+    device: Device = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """Zeros with the given strides, in elements."""
     kind = (dtype or default_dtype()).numpy
@@ -276,13 +277,19 @@ def empty_strided(
 
 
 @function(to="Tensor", takes=ALL)
-def new_empty_strided(input: Tensor, size: Any, stride: Any, *, dtype: DType | None = None, **options: Any) -> Tensor:
+def new_empty_strided(
+    input: Tensor, size: Sequence[int], stride: Sequence[int], *, dtype: DType | None = None, layout: Layout = None,
+    device: Device = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
     """:func:`empty_strided` with ``input``'s dtype."""
-    return empty_strided(size, stride, dtype=dtype or input.dtype, **options)
+    return empty_strided(size, stride, dtype=dtype or input.dtype, device=device, requires_grad=requires_grad)
 
 
 @function(to="torch")
-def empty_permuted(size: Any, physical_layout: Any, *, dtype: DType | None = None, **options: Any) -> Tensor:
+def empty_permuted(
+    size: Sequence[int], physical_layout: Sequence[int], *, dtype: DType | None = None, layout: Layout = None,
+    device: Device = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
     """Zeros whose memory order of dimensions is ``physical_layout``."""
     order = tuple(physical_layout)
     if sorted(order) != list(range(len(size))):
@@ -291,6 +298,6 @@ def empty_permuted(size: Any, physical_layout: Any, *, dtype: DType | None = Non
     for axis in reversed(order):
         strides[axis] = step
         step *= max(size[axis], 1)
-    return empty_strided(size, strides, dtype=dtype, **options)
+    return empty_strided(size, strides, dtype=dtype, device=device, requires_grad=requires_grad)
 
 

@@ -7,20 +7,21 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.eager.device import Device, Layout
 from tracecomp.eager.tensor import Tensor, create, wrap
 from tracecomp.functional.creation.creation import constant, finish
 from tracecomp.functional.default_dtype import default_dtype
 from tracecomp.functional.dims import is_index
+from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import Number, cast, operand, scalar
 from tracecomp.functional.publish import function
 from tracecomp.ir.types import DType, float64, int64
-from tracecomp.ops.prim import prim
 
 
 @function(to="torch")
 def arange(
-    start: Number, end: Number | None = None, step: Number = 1, *, dtype: DType | None = None, layout: Any = None,
-    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+    start: Number, end: Number | None = None, step: Number = 1, *, dtype: DType | None = None, layout: Layout = None,
+    device: Device = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """start, start + step, ... below ``end``; ``arange(end)`` starts at 0."""
     if end is None:
@@ -70,14 +71,14 @@ def range_(start: Number, end: Number | None = None, step: Number = 1, *, dtype:
 
 @function(to="torch")
 def linspace(
-    start: Any, end: Any, steps: int, *, dtype: DType | None = None, layout: Any = None, device: Any = None,
-    requires_grad: bool = False, pin_memory: bool = False,
+    start: Number | Tensor, end: Number | Tensor, steps: int, *, dtype: DType | None = None, layout: Layout = None,
+    device: Device = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """``steps`` evenly spaced numbers from ``start`` to ``end``, both included."""
     return finish(_linspace(start, end, steps, dtype or default_dtype()), requires_grad, device)
 
 
-def _number(x: Any, name: str) -> Number:
+def _number(x: Number | Tensor, name: str) -> Number:
     if isinstance(x, Tensor):
         if x.ndim:
             raise RuntimeError(f"{name} only supports 0-dimensional start and end tensors")
@@ -93,7 +94,7 @@ def _check_steps(name: str, steps: Any) -> None:
         raise RuntimeError("number of steps must be non-negative")
 
 
-def _linspace(start: Any, end: Any, steps: int, dtype: DType) -> Tensor:
+def _linspace(start: Number | Tensor, end: Number | Tensor, steps: int, dtype: DType) -> Tensor:
     start, end = _number(start, "linspace"), _number(end, "linspace")
     _check_steps("linspace", steps)
     if steps == 1:
@@ -111,8 +112,8 @@ def _linspace(start: Any, end: Any, steps: int, dtype: DType) -> Tensor:
 
 @function(to="torch")
 def logspace(
-    start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: DType | None = None, layout: Any = None,
-    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+    start: Number | Tensor, end: Number | Tensor, steps: int, base: float = 10.0, *, dtype: DType | None = None,
+    layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """``base`` to the powers of :func:`linspace`."""
     dtype = dtype or default_dtype()
@@ -128,7 +129,7 @@ def logspace(
 
 @function(to="torch")
 def eye(
-    n: int, m: int | None = None, *, dtype: DType | None = None, layout: Any = None, device: Any = None,
+    n: int, m: int | None = None, *, dtype: DType | None = None, layout: Layout = None, device: Device = None,
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """The identity matrix, ``n`` x ``m``."""
@@ -151,7 +152,7 @@ def _indices(row: int, col: int, offset: int, lower: bool, dtype: DType) -> Tens
 
 @function(to="torch")
 def tril_indices(
-    row: int, col: int, offset: int = 0, *, dtype: DType = int64, device: Any = None, layout: Any = None
+    row: int, col: int, offset: int = 0, *, dtype: DType = int64, device: Device = None, layout: Layout = None
 ) -> Tensor:
     """Row and column indices of the lower triangle, shape (2, k)."""
     return finish(_indices(row, col, offset, True, dtype), False, device)
@@ -159,7 +160,7 @@ def tril_indices(
 
 @function(to="torch")
 def triu_indices(
-    row: int, col: int, offset: int = 0, *, dtype: DType = int64, device: Any = None, layout: Any = None
+    row: int, col: int, offset: int = 0, *, dtype: DType = int64, device: Device = None, layout: Layout = None
 ) -> Tensor:
     """Row and column indices of the upper triangle, shape (2, k)."""
     return finish(_indices(row, col, offset, False, dtype), False, device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ from tracecomp.eager.overrides import overrides
 from tracecomp.eager.tensor import Tensor, create
 from tracecomp.functional.dtype_support import ALL, COMPLEX, FLOATS, NUMBERS
 from tracecomp.functional.elementwise.complexes import power as complex_power
+from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import (
     Number,
     Operand,
@@ -26,7 +28,6 @@ from tracecomp.functional.promotion import (
 )
 from tracecomp.functional.publish import function, in_place, publish
 from tracecomp.ir.types import bool_, complex128, float64
-from tracecomp.ops.prim import prim
 
 
 def two(name: str, a: Any, b: Any, numbers: bool = False) -> tuple[Operand, Operand]:
@@ -40,14 +41,14 @@ def two(name: str, a: Any, b: Any, numbers: bool = False) -> tuple[Operand, Oper
 
 def _scaled(name: str, other: Operand, alpha: Any, *operands: Operand) -> Operand:
     """``alpha * other`` in the dtype of the result."""
-    dtype, alpha = result_dtype(*operands), operand(alpha, name, "alpha")
-    if not dtype.differentiable and isinstance(alpha, float):
+    dtype, factor = result_dtype(*operands), operand(alpha, name, "alpha")
+    if not dtype.differentiable and isinstance(factor, float):
         raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
-    if dtype.kind != "bool" and isinstance(alpha, bool):
+    if dtype.kind != "bool" and isinstance(factor, bool):
         raise RuntimeError("Boolean alpha only supported for Boolean results.")
     if not isinstance(other, Tensor):
-        return other * alpha
-    return prim.mul(cast(other, dtype), bring(alpha, dtype))
+        return other * factor
+    return prim.mul(cast(other, dtype), bring(factor, dtype))
 
 
 @function(takes=ALL, inplace=True)
@@ -115,7 +116,11 @@ def true_divide(input: Operand, other: Operand) -> Tensor:
     return div(input, other)
 
 
-publish(lambda self, other: div(other, self), "Tensor.__rdiv__")
+def _divided(self: Tensor, other: Operand) -> Tensor:
+    return div(other, self)
+
+
+publish(_divided, "Tensor.__rdiv__")
 
 
 @function(inplace=True)
@@ -306,12 +311,11 @@ def fmin(input: Tensor, other: Tensor) -> Tensor:
 def _operator(fn: Callable[..., Tensor], reverse: bool = False) -> Callable[[Tensor, Any], Any]:
     """``fn`` as a binary operator method: foreign operands are left to the other side."""
 
-    def run(self: Tensor, other: Any) -> Any:
-        if not isinstance(other, Tensor | bool | int | float | complex) and not overrides(type(other)):
-            try:
-                other = operand(other, fn.__name__)
-            except TypeError:
-                return NotImplemented
+    def run(self: Tensor, other: Operand) -> Tensor:
+        try:
+            other = other if overrides(type(other)) else operand(other, fn.__name__)
+        except TypeError:
+            return typing.cast("Tensor", NotImplemented)
         return fn(other, self) if reverse else fn(self, other)
 
     run.__name__ = run.__qualname__ = fn.__name__

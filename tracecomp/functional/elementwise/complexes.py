@@ -8,10 +8,10 @@ from typing import Any
 
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.dtype_support import ALL
+from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import cast, not_implemented
 from tracecomp.functional.publish import function, publish
 from tracecomp.ir.types import DType, float32, float64, type_word
-from tracecomp.ops.prim import prim
 
 Parts = tuple[Tensor, Tensor]
 

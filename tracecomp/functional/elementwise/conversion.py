@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
 from tracecomp.eager import device as devices
+from tracecomp.eager.device import Device, MemoryFormat
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.default_dtype import get_default_dtype, set_default_dtype
 from tracecomp.functional.dtype_support import ALL
+from tracecomp.functional.primitives import prim
+from tracecomp.functional.promotion import Operand, cast, dtype_argument, operand
 from tracecomp.functional.promotion import can_cast as _can_cast
-from tracecomp.functional.promotion import cast, dtype_argument, operand
 from tracecomp.functional.promotion import result_dtype as _result_dtype
 from tracecomp.functional.publish import function, publish
 from tracecomp.ir import types
 from tracecomp.ir.types import DType, promote, type_word
-from tracecomp.ops.prim import prim
 
 _CONVERSIONS = {
     "float": types.float32, "double": types.float64, "half": types.float16, "bfloat16": types.bfloat16,
@@ -27,7 +27,7 @@ _CONVERSIONS = {
 
 
 def _publish_conversion(name: str, dtype: DType) -> None:
-    def convert(input: Tensor, memory_format: Any = None) -> Tensor:
+    def convert(input: Tensor, memory_format: MemoryFormat = None) -> Tensor:
         return cast(input, dtype)
 
     convert.__name__, convert.__doc__ = name, f"``input`` as {dtype.name}; itself when it is already."
@@ -38,6 +38,21 @@ for _name, _dtype in _CONVERSIONS.items():
     _publish_conversion(_name, _dtype)
 
 
+@overload
+def to(
+    input: Tensor, dtype: DType | type, non_blocking: bool = False, copy: bool = False, *,
+    memory_format: MemoryFormat = None,
+) -> Tensor: ...  # fmt: skip
+@overload
+def to(
+    input: Tensor, device: Device = None, dtype: DType | type | None = None, non_blocking: bool = False,
+    copy: bool = False, *, memory_format: MemoryFormat = None,
+) -> Tensor: ...  # fmt: skip
+@overload
+def to(
+    input: Tensor, other: Tensor, non_blocking: bool = False, copy: bool = False, *,
+    memory_format: MemoryFormat = None,
+) -> Tensor: ...  # fmt: skip
 @function(to="Tensor", takes=ALL)
 def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """Another dtype, or that of another tensor; the CPU is the only device. Itself when nothing changes."""
@@ -87,8 +102,12 @@ def dtype_of_type(kind: Any) -> DType:
     return dtype
 
 
+@overload
+def type_(input: Tensor) -> str: ...
+@overload
+def type_(input: Tensor, dtype: DType | str | type, non_blocking: bool = False) -> Tensor: ...
 @function(to="Tensor", takes=ALL)
-def type_(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
+def type_(input: Tensor, dtype: DType | str | type | None = None, non_blocking: bool = False) -> Tensor | str:
     """The type's name, as ``torch.FloatTensor``; with an argument, a conversion."""
     if dtype is None:
         return f"torch.{type_word(input.dtype)}Tensor"
@@ -96,13 +115,13 @@ def type_(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
 
 
 @function(to="Tensor", takes=ALL)
-def cpu(input: Tensor, memory_format: Any = None) -> Tensor:
+def cpu(input: Tensor, memory_format: MemoryFormat = None) -> Tensor:
     """``input`` itself."""
     return input
 
 
 @function(to="Tensor", takes=ALL)
-def cuda(input: Tensor, device: Any = None, non_blocking: bool = False) -> Tensor:
+def cuda(input: Tensor, device: Device = None, non_blocking: bool = False) -> Tensor:
     """AssertionError: there is no accelerator."""
     devices.check_device(device if device is not None else "cuda")
     return input
@@ -132,16 +151,38 @@ def is_set_to(input: Tensor, tensor: Tensor) -> bool:
     return (a.shape, a.strides, input._address()) == (b.shape, b.strides, tensor._address())
 
 
-def _constant(value: bool) -> Callable[[Tensor], bool]:
-    return lambda self: value
+def _constant(value: bool) -> property:
+    """A property that has one value for all tensors."""
+
+    def has(self: Tensor) -> bool:
+        return value
+
+    return property(has, doc=f"{value}: tensors are dense and lie in the CPU's memory.")
 
 
 for _name, _value in (("is_cuda", False), ("is_sparse", False), ("is_quantized", False), ("is_meta", False),
                       ("is_mps", False), ("is_mkldnn", False), ("is_nested", False), ("is_cpu", True)):  # fmt: skip
-    publish(property(_constant(_value)), f"Tensor.{_name}")
-publish(property(lambda self: devices.CPU, doc="The CPU."), "Tensor.device")
-publish(property(lambda self: devices.strided, doc="Strided."), "Tensor.layout")
-publish(property(lambda self: (None,) * self.ndim), "Tensor.names")
+    publish(_constant(_value), f"Tensor.{_name}")
+
+
+def _device(self: Tensor) -> devices.device:
+    """The CPU."""
+    return devices.CPU
+
+
+def _layout(self: Tensor) -> devices.layout:
+    """Strided: tensors are dense."""
+    return devices.strided
+
+
+def _names(self: Tensor) -> tuple[None, ...]:
+    """None for every dimension: dimensions have no names."""
+    return (None,) * self.ndim
+
+
+publish(property(_device, doc=_device.__doc__), "Tensor.device")
+publish(property(_layout, doc=_layout.__doc__), "Tensor.layout")
+publish(property(_names, doc=_names.__doc__), "Tensor.names")
 
 
 @function(takes=ALL)
@@ -169,13 +210,13 @@ def is_neg(input: Tensor) -> bool:
 
 
 @function(to="torch", takes=ALL)
-def is_tensor(obj: Any) -> bool:
+def is_tensor(obj: object) -> bool:
     """Whether ``obj`` is a tensor."""
     return isinstance(obj, Tensor)
 
 
 @function(to="torch", takes=ALL)
-def is_storage(obj: Any) -> bool:
+def is_storage(obj: object) -> bool:
     """False: storages are not objects of their own."""
     return False
 
@@ -193,7 +234,7 @@ def numel(input: Tensor) -> int:
 
 
 @function(to="torch", takes=ALL)
-def result_type(tensor1: Any, tensor2: Any) -> DType:
+def result_type(tensor1: Operand, tensor2: Operand) -> DType:
     """The dtype that arithmetic on both has."""
     return _result_dtype(operand(tensor1, "result_type"), operand(tensor2, "result_type"))
 
@@ -211,7 +252,7 @@ def can_cast(from_: DType, to: DType) -> bool:
 
 
 @function(to="torch")
-def set_default_tensor_type(t: Any) -> None:
+def set_default_tensor_type(t: DType | str | type) -> None:
     """The default dtype by a tensor type."""
     set_default_dtype(dtype_of_type(t))
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import typing
 from collections.abc import Callable
 from typing import Any
 
@@ -11,10 +13,10 @@ from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.dtype_support import ALL, REAL
 from tracecomp.functional.elementwise.arithmetic import install_operators
 from tracecomp.functional.elementwise.complexes import modulus
+from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import Operand, cast, common, not_implemented, operand, result_dtype
 from tracecomp.functional.publish import function, publish, store_inplace
 from tracecomp.ir.types import bool_, type_word
-from tracecomp.ops.prim import prim
 
 
 def _operands(name: str, input: Any, other: Any) -> tuple[Any, ...]:
@@ -31,17 +33,18 @@ _COMPARISONS = {
 
 def _publish_comparison(name: str, aliases: tuple[str, ...]) -> None:
     def compare(input: Tensor, other: Operand) -> Tensor:
-        return getattr(prim, name)(*_operands(name, input, other))
+        found: Tensor = getattr(prim, name)(*_operands(name, input, other))
+        return found
 
     compare.__name__ = name
     compare.__doc__ = f"Elementwise comparison {name}, as bools."
     public = function(*aliases, takes=ALL if name in ("eq", "ne") else REAL)(compare)
 
-    def run(self: Tensor, other: Any) -> Any:
+    def run(self: Tensor, other: Operand) -> Tensor:
         try:
             other = other if overrides(type(other)) else operand(other, name)
         except TypeError:
-            return NotImplemented
+            return typing.cast("Tensor", NotImplemented)
         return public(self, other)
 
     publish(run, f"Tensor.__{name}__")
@@ -52,8 +55,12 @@ def _publish_comparison(name: str, aliases: tuple[str, ...]) -> None:
 def _stored(fn: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """In-place form of a function with a bool result: the target keeps its dtype."""
 
+    @functools.wraps(fn)
     def run(input: Tensor, *args: Any) -> Tensor:
         return store_inplace(input, cast(fn(input, *args), input.dtype))
+
+    run.__name__ = run.__qualname__ = f"{fn.__name__}_"
+    run.__doc__ = f"In-place form of :func:`{fn.__name__}`."
 
     return run
 
@@ -122,7 +129,8 @@ def _publish_bits(name: str, primitive: str, *, shift: bool = False) -> Callable
         dtype = a.dtype if isinstance(a, Tensor) else b.dtype
         if dtype.is_floating_point or (shift and dtype is bool_):
             raise not_implemented(f"{name}_cpu", dtype)
-        return getattr(prim, primitive)(a, b)
+        found: Tensor = getattr(prim, primitive)(a, b)
+        return found
 
     apply.__name__, apply.__doc__ = name, f"Elementwise {name.replace('_', ' ')} of integers or bools."
     return function(inplace=True)(apply)

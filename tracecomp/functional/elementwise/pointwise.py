@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, overload
 
 from tracecomp.eager.tensor import Tensor, create
 from tracecomp.functional.creation.creation import constant
 from tracecomp.functional.dtype_support import ALL, REAL, Kinds
 from tracecomp.functional.elementwise.complexes import OF_COMPLEX, of_complex
+from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import Operand, as_float, bring_exact, cast, not_implemented, operand, result_dtype
 from tracecomp.functional.publish import function, publish
 from tracecomp.ir.types import DType, bool_, int64, type_word, uint8
-from tracecomp.ops.prim import prim
 
 _FLOAT_UNARY = {
     "exp": (), "exp2": ("special.exp2",), "expm1": ("special.expm1",), "log": (), "log2": (), "log10": (),
@@ -92,7 +92,8 @@ def _rounding(name: str, doc: str, *aliases: str) -> None:
             raise not_implemented(name, bool_)
         if not input.dtype.is_floating_point:
             return prim.cast(input, dtype=input.dtype)
-        return getattr(prim, name)(input)
+        found: Tensor = getattr(prim, name)(input)
+        return found
 
     apply.__name__, apply.__doc__ = name, doc
     function(*aliases, inplace=True)(apply)
@@ -289,6 +290,10 @@ def relu(input: Tensor) -> Tensor:
     return prim.relu(input)
 
 
+@overload
+def where(condition: Tensor) -> tuple[Tensor, ...]: ...
+@overload
+def where(condition: Tensor, input: Operand, other: Operand) -> Tensor: ...
 @function(to="torch", takes=ALL, composite=True)
 def where(condition: Tensor, input: Operand | None = None, other: Operand | None = None) -> Any:
     """``input`` where ``condition`` holds, else ``other``; with the condition alone, its nonzero positions."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.functional.dims import wrap_dim
 from tracecomp.functional.publish import function
 
 
-def _fake_quantized(x: Tensor, scale: Any, zero_point: Any, low: int, high: int, name: str) -> Tensor:
+def _fake_quantized(
+    x: Tensor, scale: float | Tensor, zero_point: int | Tensor, low: int, high: int, name: str
+) -> Tensor:
     if not x.is_floating_point():
         raise RuntimeError(f"{name}: expected a floating point tensor, got {x.dtype} of shape {tuple(x.shape)}")
     if low > high:
@@ -25,7 +25,7 @@ def _fake_quantized(x: Tensor, scale: Any, zero_point: Any, low: int, high: int,
 
 @function(to="torch")
 def fake_quantize_per_tensor_affine(
-    input: Tensor, scale: Any, zero_point: Any, quant_min: int, quant_max: int
+    input: Tensor, scale: float | Tensor, zero_point: int | Tensor, quant_min: int, quant_max: int
 ) -> Tensor:  # fmt: skip
     """``input`` in steps of ``scale`` from ``quant_min`` to ``quant_max`` around ``zero_point``.
 

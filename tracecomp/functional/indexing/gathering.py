@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,11 @@ from tracecomp.functional.creation.creation import constant
 from tracecomp.functional.dims import wrap_dim
 from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.indexing.indexing import normal_index
-from tracecomp.functional.promotion import Number, bring_exact, cast, scalar
+from tracecomp.functional.primitives import prim
+from tracecomp.functional.promotion import Number, Operand, bring_exact, cast, scalar
 from tracecomp.functional.publish import function
 from tracecomp.functional.shape.shaping import to_shape
 from tracecomp.ir.types import DType, bool_, broadcast_shapes, int8, int16, int32, int64, type_word, uint8
-from tracecomp.ops.prim import prim
 
 
 def _index(name: str, index: Any, kinds: Sequence[Any] = (int64,)) -> Tensor:
@@ -52,7 +52,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
     return to_shape(in_range(prim.gather, x, at, axis=axis), tuple(index.shape))
 
 
-def in_range(primitive: Any, *operands: Tensor, **attrs: Any) -> Tensor:
+def in_range(primitive: Callable[..., Tensor], *operands: Tensor, **attrs: Any) -> Tensor:
     """An indexed primitive; here an index out of bounds is a RuntimeError."""
     try:
         return primitive(*operands, **attrs)
@@ -63,7 +63,7 @@ def in_range(primitive: Any, *operands: Tensor, **attrs: Any) -> Tensor:
 _REDUCE = {"add": "add", "multiply": "mul", "sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
 
 
-def _source(name: str, input: Tensor, index: Tensor, src: Any) -> Tensor:
+def _source(name: str, input: Tensor, index: Tensor, src: Tensor | Number) -> Tensor:
     """``src`` cut to the shape of ``index``, or a number spread over it."""
     if not isinstance(src, Tensor):
         return constant(tuple(_lift(index).shape), src, input.dtype)
@@ -96,8 +96,9 @@ def _scattered(name: str, input: Tensor, dim: int, index: Any, src: Any, mode: s
 
 @function(takes=ALL, inplace=True, composite=True)
 def scatter(
-    input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None
-) -> Tensor:
+    input: Tensor, dim: int, index: Tensor, src: Tensor | Number | None = None, *, value: Number | None = None,
+    reduce: str | None = None,
+) -> Tensor:  # fmt: skip
     """A copy of ``input`` with out[index[i, j], j] = src[i, j] for dim 0 (``reduce``: add or multiply)."""
     if reduce not in (None, "add", "multiply"):
         raise RuntimeError("reduce argument must be either add or multiply.")
@@ -154,7 +155,10 @@ def scatter_reduce(
     return to_shape(result, tuple(input.shape))
 
 
-def _combined(x: Tensor, part: Tensor, hits: Tensor, write: Any, reduce: str, include_self: bool) -> Tensor:
+def _combined(
+    x: Tensor, part: Tensor, hits: Tensor, write: Callable[[Tensor, Tensor, str], Tensor], reduce: str,
+    include_self: bool,
+) -> Tensor:  # fmt: skip
     """``part`` combined into ``x``; ``hits`` counts what goes to each element."""
     mode = "add" if reduce == "mean" else _REDUCE[reduce]
     base = x
@@ -221,7 +225,7 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor
 
 
 @function(takes=ALL, inplace=True, composite=True)
-def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+def index_fill(input: Tensor, dim: int, index: Tensor, value: Operand) -> Tensor:
     """A copy of ``input`` with ``value`` at the positions ``index`` of a dimension."""
     if isinstance(value, Tensor) and value.ndim:
         raise RuntimeError(
@@ -310,7 +314,7 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
 
 @function(takes=ALL, composite=True)
 def repeat_interleave(
-    input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
+    input: Tensor, repeats: int | Tensor | None = None, dim: int | None = None, *, output_size: int | None = None
 ) -> Tensor:
     """Every position of a dimension repeated ``repeats`` times (a number, or one per position)."""
     if repeats is None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from types import EllipsisType
+from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
 
@@ -17,13 +18,15 @@ from tracecomp.eager.tensor import Tensor, assign_, create, wrap
 from tracecomp.functional.creation.creation import array_of, constant
 from tracecomp.functional.dims import Shape, as_index, is_index
 from tracecomp.functional.dtype_support import ALL
-from tracecomp.functional.promotion import bring_exact, cast
+from tracecomp.functional.primitives import prim
+from tracecomp.functional.promotion import Operand, bring_exact, cast
 from tracecomp.functional.publish import function, publish
 from tracecomp.functional.shape.shaping import row_major, to_shape
 from tracecomp.ir.types import bool_, broadcast_shapes, int64, type_word, uint8
-from tracecomp.ops.prim import prim
 
 Advanced = list[tuple[int, Tensor]]
+OneIndex: TypeAlias = Tensor | int | slice | EllipsisType | np.ndarray[Any, Any] | Sequence[Any] | None
+Index: TypeAlias = OneIndex | tuple[OneIndex, ...]
 
 
 def true_positions(mask: Tensor) -> Tensor:
@@ -244,13 +247,13 @@ def fit(values: Tensor, shape: Shape) -> Tensor:
         ) from None
 
 
-def getitem(self: Tensor, key: Any) -> Tensor:
+def getitem(self: Tensor, key: Index) -> Tensor:
     """``self[key]``: a view for basic indices, a copy for index tensors and masks."""
     view, advanced = _resolve(self, key)
     return _Plan(view, advanced).read() if advanced else view
 
 
-def _value_tensor(value: Any, like: Tensor) -> Tensor:
+def _value_tensor(value: object, like: Tensor) -> Tensor:
     if isinstance(value, Tensor):
         return value
     if isinstance(value, bool | int | float | complex):
@@ -258,7 +261,7 @@ def _value_tensor(value: Any, like: Tensor) -> Tensor:
     return wrap(array_of(value, None))
 
 
-def setitem(self: Tensor, key: Any, value: Any) -> None:
+def setitem(self: Tensor, key: Index, value: Operand | np.ndarray[Any, Any] | Sequence[Any]) -> None:
     """``self[key] = value``, broadcast."""
     values = _value_tensor(value, self)
     mask = key if isinstance(key, Tensor) and key.dtype in (bool_, uint8) else None
@@ -313,8 +316,12 @@ def nonzero_mask(x: Tensor) -> Tensor:
     return x if x.dtype is bool_ else prim.ne(x, 0)
 
 
+@overload
+def nonzero(input: Tensor, *, as_tuple: Literal[False] = False) -> Tensor: ...
+@overload
+def nonzero(input: Tensor, *, as_tuple: Literal[True]) -> tuple[Tensor, ...]: ...
 @function(takes=ALL, composite=True)
-def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
+def nonzero(input: Tensor, *, as_tuple: bool = False) -> Tensor | tuple[Tensor, ...]:
     """Positions of the nonzero elements: rows of a matrix, or one tensor per dimension."""
     if input.ndim == 0:
         flat = true_positions(nonzero_mask(to_shape(input, (1,))))
@@ -361,7 +368,7 @@ def _need_mask(name: str, mask: Tensor) -> Tensor:
 
 
 @function(takes=ALL, inplace=True)
-def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
+def masked_fill(input: Tensor, mask: Tensor, value: Operand) -> Tensor:
     """``value`` where ``mask`` (broadcast) is true."""
     mask = _need_mask("masked_fill", mask)
     if isinstance(value, Tensor):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -11,10 +10,10 @@ from tracecomp.eager.tensor import Tensor, assign_, wrap
 from tracecomp.functional.creation.creation import constant
 from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.elementwise.pointwise import abs, neg, positive
+from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import Number, Operand, cast, operand, with_zero_gradient
 from tracecomp.functional.publish import function, publish
 from tracecomp.functional.shape.shaping import clone
-from tracecomp.ops.prim import prim
 
 
 @function(to="Tensor", takes=ALL)
@@ -36,7 +35,7 @@ def _each_once(x: Tensor) -> Tensor:
     return part
 
 
-def _filled(x: Tensor, value: Any) -> Tensor:
+def _filled(x: Tensor, value: Operand) -> Tensor:
     if isinstance(value, Tensor):
         if value.ndim:
             raise RuntimeError(
@@ -47,13 +46,13 @@ def _filled(x: Tensor, value: Any) -> Tensor:
 
 
 @function(takes=ALL)
-def fill(input: Tensor, value: Any) -> Tensor:
+def fill(input: Tensor, value: Operand) -> Tensor:
     """A copy with every element ``value``."""
     return with_zero_gradient(clone(_filled(input, value)), input)
 
 
 @function(takes=ALL)
-def fill__(input: Tensor, value: Any) -> Tensor:
+def fill__(input: Tensor, value: Operand) -> Tensor:
     """Every element becomes ``value``."""
     place = _each_once(input)
     assign_(place, _filled(place, value))
@@ -76,7 +75,7 @@ def set__(input: Tensor, source: Tensor) -> Tensor:
 
 
 @function(to="Tensor")
-def apply__(input: Tensor, callable: Callable[[Any], Number]) -> Tensor:
+def apply__(input: Tensor, callable: Callable[[Number], Number]) -> Tensor:
     """Every element replaced by ``callable`` of it, on the CPU and slow."""
     values = [callable(v) for v in input._data.ravel().tolist()]
     assign_(input, wrap(np.asarray(values, input._data.dtype).reshape(input._data.shape)))
@@ -84,7 +83,7 @@ def apply__(input: Tensor, callable: Callable[[Any], Number]) -> Tensor:
 
 
 @function(to="Tensor")
-def map__(input: Tensor, other: Tensor, callable: Callable[[Any, Any], Number]) -> Tensor:
+def map__(input: Tensor, other: Tensor, callable: Callable[[Number, Number], Number]) -> Tensor:
     """Every element replaced by ``callable`` of it and that of ``other``."""
     shape = input._data.shape
     others = np.broadcast_to(other._data, shape).ravel().tolist()

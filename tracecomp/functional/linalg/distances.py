@@ -7,11 +7,11 @@ import math
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.dtype_support import FLOATS
 from tracecomp.functional.linalg.matmul import matmul
+from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import cast, common, with_zero_gradient
 from tracecomp.functional.publish import function
 from tracecomp.functional.reductions.reduction import safe_sqrt
 from tracecomp.functional.shape.shaping import matrix_transpose, to_shape
-from tracecomp.ops.prim import prim
 
 
 @function(to="torch", takes=FLOATS, composite=True)

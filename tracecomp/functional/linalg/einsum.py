@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import string
+import typing
 from collections.abc import Sequence
 from typing import Any
 
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.linalg.matmul import contract
+from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import cast, result_dtype
 from tracecomp.functional.publish import function
-from tracecomp.functional.shape.shaping import diagonal, to_shape
+from tracecomp.functional.shape.shaping import diagonal, listed, to_shape
 from tracecomp.ir.types import broadcast_shapes
-from tracecomp.ops.prim import prim
 
 
 def _from_sublists(args: Sequence[Any]) -> tuple[str, list[Tensor]]:
@@ -113,14 +114,14 @@ def _sum_out(x: Tensor, term: str, needed: str) -> tuple[Tensor, str]:
 
 
 @function(to="torch", takes=ALL, composite=True)
-def einsum(*args: Any) -> Tensor:
+def einsum(*args: str | Tensor | Sequence[Tensor] | Sequence[int]) -> Tensor:
     """Sums of products by Einstein's convention: ``einsum("bij,bjk->bik", x, y)`` or with lists of labels."""
     if not args:
         raise ValueError("einsum(): must specify the equation string and at least one operand")
+    operands: list[Tensor]
     if isinstance(args[0], str):
-        equation, operands = args[0], list(args[1:])
-        if len(operands) == 1 and isinstance(operands[0], list | tuple):
-            operands = list(operands[0])
+        equation, given = args[0], typing.cast("tuple[Tensor | Sequence[Tensor], ...]", args[1:])
+        operands = list(listed(given))
     else:
         equation, operands = _from_sublists(args)
     if not operands:

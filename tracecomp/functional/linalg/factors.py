@@ -2,55 +2,116 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from tracecomp.eager.modes import grad_enabled
 from tracecomp.eager.tensor import Tensor, create
 from tracecomp.functional.creation.creation import constant
 from tracecomp.functional.dtype_support import FLOATS
 from tracecomp.functional.linalg.matmul import identity
-from tracecomp.functional.named_results import result_type_named
+from tracecomp.functional.named_results import result_type
+from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import cast, with_zero_gradient
 from tracecomp.functional.publish import function, publish
 from tracecomp.functional.shape.shaping import matrix_transpose, to_shape
 from tracecomp.functional.shape.triangles import tril, triu
 from tracecomp.ir.types import broadcast_shapes, int32, int64
-from tracecomp.ops.prim import prim
-
-QrResult = result_type_named("linalg_qr", "Q R")
 
 
-OldQrResult = result_type_named("qr", "Q R")
+class QR(NamedTuple):
+    Q: Tensor
+    R: Tensor
 
 
-EighResult = result_type_named("linalg_eigh", "eigenvalues eigenvectors")
+QrResult = result_type("linalg_qr", QR)
 
 
-SvdResult = result_type_named("linalg_svd", "U S Vh")
+OldQrResult = result_type("qr", QR)
 
 
-OldSvdResult = result_type_named("svd", "U S V")
+class Eigen(NamedTuple):
+    eigenvalues: Tensor
+    eigenvectors: Tensor
 
 
-LuResult = result_type_named("linalg_lu", "P L U")
+EighResult = result_type("linalg_eigh", Eigen)
 
 
-LuFactorResult = result_type_named("linalg_lu_factor", "LU pivots")
+class SVD(NamedTuple):
+    U: Tensor
+    S: Tensor
+    Vh: Tensor
 
 
-LuFactorExResult = result_type_named("linalg_lu_factor_ex", "LU pivots info")
+SvdResult = result_type("linalg_svd", SVD)
 
 
-LdlFactorResult = result_type_named("linalg_ldl_factor", "LD pivots")
+class OldSVD(NamedTuple):
+    U: Tensor
+    S: Tensor
+    V: Tensor
 
 
-LdlFactorExResult = result_type_named("linalg_ldl_factor_ex", "LD pivots info")
+OldSvdResult = result_type("svd", OldSVD)
 
 
-CholeskyExResult = result_type_named("linalg_cholesky_ex", "L info")
+class PLU(NamedTuple):
+    P: Tensor
+    L: Tensor
+    U: Tensor
 
 
-GeqrfResult = result_type_named("geqrf", "a tau")
+LuResult = result_type("linalg_lu", PLU)
+
+
+class LUFactor(NamedTuple):
+    LU: Tensor
+    pivots: Tensor
+
+
+LuFactorResult = result_type("linalg_lu_factor", LUFactor)
+
+
+class LUFactorInfo(NamedTuple):
+    LU: Tensor
+    pivots: Tensor
+    info: Tensor
+
+
+LuFactorExResult = result_type("linalg_lu_factor_ex", LUFactorInfo)
+
+
+class LDLFactor(NamedTuple):
+    LD: Tensor
+    pivots: Tensor
+
+
+LdlFactorResult = result_type("linalg_ldl_factor", LDLFactor)
+
+
+class LDLFactorInfo(NamedTuple):
+    LD: Tensor
+    pivots: Tensor
+    info: Tensor
+
+
+LdlFactorExResult = result_type("linalg_ldl_factor_ex", LDLFactorInfo)
+
+
+class CholeskyInfo(NamedTuple):
+    L: Tensor
+    info: Tensor
+
+
+CholeskyExResult = result_type("linalg_cholesky_ex", CholeskyInfo)
+
+
+class Reflections(NamedTuple):
+    a: Tensor
+    tau: Tensor
+
+
+GeqrfResult = result_type("geqrf", Reflections)
 
 
 def matrices(x: Any, name: str, square: bool = False) -> Tensor:
@@ -80,7 +141,7 @@ def cholesky(A: Tensor, *, upper: bool = False) -> Tensor:
 
 
 @function(to="linalg", composite=True)
-def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> Any:
+def cholesky_ex(A: Tensor, *, upper: bool = False, check_errors: bool = False) -> CholeskyInfo:
     """(factor, info): the order of the first leading minor that is not positive-definite, 0 if all are."""
     factor, info = prim.cholesky(matrices(A, "linalg.cholesky", square=True), strict=check_errors)
     return CholeskyExResult(matrix_transpose(factor) if upper else factor, info)
@@ -93,7 +154,7 @@ def cholesky_(input: Tensor, upper: bool = False) -> Tensor:
 
 
 @function(to="linalg", composite=True)
-def qr(A: Tensor, mode: str = "reduced") -> Any:
+def qr(A: Tensor, mode: str = "reduced") -> QR:
     """Orthogonal and upper triangular factors; mode "reduced", "complete" or "r" (empty Q)."""
     if mode not in ("reduced", "complete", "r"):
         raise RuntimeError(
@@ -104,13 +165,13 @@ def qr(A: Tensor, mode: str = "reduced") -> Any:
 
 
 @function()
-def qr_(input: Tensor, some: bool = True) -> Any:
+def qr_(input: Tensor, some: bool = True) -> QR:
     """Orthogonal and upper triangular factors, reduced if ``some``."""
     return OldQrResult(*qr(input, "reduced" if some else "complete"))
 
 
 @function(to="linalg", composite=True)
-def eigh(A: Tensor, UPLO: str = "L") -> Any:
+def eigh(A: Tensor, UPLO: str = "L") -> Eigen:
     """Eigenvalues, ascending, and eigenvectors of symmetric matrices, read from one triangle."""
     return EighResult(*prim.eigh(_symmetric(A, UPLO), uplo=UPLO.upper()))
 
@@ -137,7 +198,7 @@ def differentiated(x: Tensor) -> bool:
 
 
 @function(to="linalg", composite=True)
-def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> Any:
+def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> SVD:
     """(U, singular values descending, V transposed)."""
     return SvdResult(*prim.svd(matrices(A, "linalg.svd"), full=full_matrices))
 
@@ -149,7 +210,7 @@ def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
 
 
 @function()
-def svd_(input: Tensor, some: bool = True, compute_uv: bool = True) -> Any:
+def svd_(input: Tensor, some: bool = True, compute_uv: bool = True) -> OldSVD:
     """(U, singular values, V), reduced if ``some``; U and V are zero unless ``compute_uv``."""
     u, s, v = prim.svd(matrices(input, "svd"), full=not some)
     if not compute_uv:
@@ -160,13 +221,13 @@ def svd_(input: Tensor, some: bool = True, compute_uv: bool = True) -> Any:
 
 
 @function(to="linalg", composite=True)
-def lu_factor(A: Tensor, *, pivot: bool = True) -> Any:
+def lu_factor(A: Tensor, *, pivot: bool = True) -> LUFactor:
     """(L and U in one matrix, LAPACK's row swaps counted from 1)."""
     return LuFactorResult(*prim.lu_factor(matrices(A, "linalg.lu_factor"), fails=""))
 
 
 @function(to="linalg", composite=True)
-def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> Any:
+def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False) -> LUFactorInfo:
     """(LU, pivots, info)."""
     return LuFactorExResult(*lu_factor(A, pivot=pivot), no_errors(A))
 
@@ -194,7 +255,7 @@ def permutation_matrix(pivots: Tensor, size: int, like: Tensor) -> Tensor:
 @function(composite=True)
 def lu_unpack(
     LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True
-) -> Any:
+) -> PLU:
     """(P, L, U) of :func:`linalg.lu_factor`'s results."""
     nothing = constant((0,), 0, LU_data.dtype)
     m = LU_data.shape[-2]
@@ -206,20 +267,20 @@ def lu_unpack(
 
 
 @function(to="linalg", composite=True)
-def lu(A: Tensor, *, pivot: bool = True) -> Any:
+def lu(A: Tensor, *, pivot: bool = True) -> PLU:
     """(P, L, U) with A = P L U."""
     return lu_unpack(*lu_factor(A, pivot=pivot))
 
 
 @function()
-def lu_(input: Tensor, pivot: bool = True, get_infos: bool = False) -> Any:
+def lu_(input: Tensor, pivot: bool = True, get_infos: bool = False) -> tuple[Tensor, ...]:
     """(LU, pivots) and, if asked, infos."""
     factors = tuple(lu_factor(input, pivot=pivot))
     return (*factors, no_errors(input)) if get_infos else factors
 
 
 @function(to="linalg", composite=True)
-def ldl_factor(A: Tensor, *, hermitian: bool = False) -> Any:
+def ldl_factor(A: Tensor, *, hermitian: bool = False) -> LDLFactor:
     """(L and D in one matrix, LAPACK's row swaps) of real symmetric matrices, read from the lower triangle.
 
     A = P L D L' P' with unit lower triangular L and blocks of one or two rows in D. RuntimeError for singular ones.
@@ -229,7 +290,7 @@ def ldl_factor(A: Tensor, *, hermitian: bool = False) -> Any:
 
 
 @function(to="linalg", composite=True)
-def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = False) -> Any:
+def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = False) -> LDLFactorInfo:
     """(LD, pivots, info) of :func:`ldl_factor`; info is the first block of D, from 1, that is zero, or 0."""
     return LdlFactorExResult(*_ldl(A, "linalg.ldl_factor_ex", strict=check_errors))
 
@@ -305,7 +366,7 @@ def _fitting(name: str, input: Tensor, tau: Tensor, other: Tensor | None = None)
 
 
 @function()
-def geqrf(input: Tensor) -> Any:
+def geqrf(input: Tensor) -> Reflections:
     """(reflections below the diagonal with R above, their factors tau), as LAPACK gives them."""
     return GeqrfResult(*prim.geqrf(matrices(input, "geqrf")))
 

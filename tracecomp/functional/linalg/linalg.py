@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from tracecomp.base.errors import LinAlgError
 from tracecomp.eager.tensor import Tensor
@@ -13,18 +14,30 @@ from tracecomp.functional.linalg.factors import matrices, svdvals
 from tracecomp.functional.linalg.matmul import identity, matmul, multi_dot
 from tracecomp.functional.linalg.norms import matrix_norm
 from tracecomp.functional.linalg.solving import inv
-from tracecomp.functional.named_results import result_type_named
+from tracecomp.functional.named_results import result_type
+from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import cast
 from tracecomp.functional.publish import function, publish
 from tracecomp.functional.shape.shaping import diagonal, matrix_transpose, to_shape
 from tracecomp.ir.types import float64, int64
-from tracecomp.ops.prim import prim
 
 publish(LinAlgError, "linalg.LinAlgError")
 
-SlogdetResult = result_type_named("linalg_slogdet", "sign logabsdet")
-OldSlogdetResult = result_type_named("slogdet", "sign logabsdet")
-LstsqResult = result_type_named("linalg_lstsq", "solution residuals rank singular_values")
+class SignLogabsdet(NamedTuple):
+    sign: Tensor
+    logabsdet: Tensor
+
+
+SlogdetResult = result_type("linalg_slogdet", SignLogabsdet)
+OldSlogdetResult = result_type("slogdet", SignLogabsdet)
+class LeastSquares(NamedTuple):
+    solution: Tensor
+    residuals: Tensor
+    rank: Tensor
+    singular_values: Tensor
+
+
+LstsqResult = result_type("linalg_lstsq", LeastSquares)
 
 
 @function(to="linalg", composite=True)
@@ -34,13 +47,13 @@ def det(A: Tensor) -> Tensor:
 
 
 @function(to="linalg", composite=True)
-def slogdet(A: Tensor) -> Any:
+def slogdet(A: Tensor) -> SignLogabsdet:
     """(sign, log of the absolute value) of determinants."""
     return SlogdetResult(*prim.slogdet(matrices(A, "linalg.slogdet", square=True)))
 
 
 @function()
-def slogdet_(input: Tensor) -> Any:
+def slogdet_(input: Tensor) -> SignLogabsdet:
     """:func:`linalg.slogdet`."""
     return OldSlogdetResult(*slogdet(input))
 
@@ -56,14 +69,15 @@ def _tolerance(A: Tensor, rtol: Any, rcond: Any) -> float:
     if rcond is not None:
         rtol = rcond
     if rtol is None:
-        return max(A.shape[-2:]) * (2.220446049250313e-16 if A.dtype.itemsize == 8 else 1.1920928955078125e-07)
+        return float(max(A.shape[-2:])) * (2.220446049250313e-16 if A.dtype.itemsize == 8 else 1.1920928955078125e-07)
     return float(rtol)
 
 
 @function(to="linalg", composite=True)
 def pinv(
-    A: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
-) -> Tensor:
+    A: Tensor, rcond: float | Tensor | None = None, hermitian: bool = False, *, atol: float | Tensor | None = None,
+    rtol: float | Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """Pseudo-inverse; singular values up to max(atol, rtol * the largest) count as zero."""
     matrices(A, "linalg.pinv", square=hermitian)
     if A.numel() == 0:
@@ -99,8 +113,9 @@ def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
 
 @function(to="linalg", composite=True)
 def matrix_rank(
-    A: Tensor, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
-) -> Tensor:
+    A: Tensor, tol: float | Tensor | None = None, hermitian: bool = False, *, atol: float | Tensor | None = None,
+    rtol: float | Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """How many singular values (absolute eigenvalues if ``hermitian``) count as not zero."""
     matrices(A, "linalg.matrix_rank", square=hermitian)
     lead = tuple(A.shape[:-2])
@@ -113,7 +128,7 @@ def matrix_rank(
 
 
 @function(to="linalg", composite=True)
-def cond(A: Tensor, p: Any = None) -> Tensor:
+def cond(A: Tensor, p: int | float | str | None = None) -> Tensor:
     """Condition number in the norm ``p`` (2 by default)."""
     matrices(A, "linalg.cond")
     if p in (None, 2, -2):
@@ -128,7 +143,7 @@ def cond(A: Tensor, p: Any = None) -> Tensor:
 
 
 @function(to="linalg", composite=True)
-def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> Any:
+def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> LeastSquares:
     """(solution, residuals, rank, singular values) of the least-squares problem, by the pseudo-inverse."""
     matrices(A, "linalg.lstsq")
     m, n = A.shape[-2:]
@@ -171,7 +186,7 @@ def matrix_exp(input: Tensor) -> Tensor:
 
 
 @function(to="linalg", takes=NUMBERS + COMPLEX, composite=True)
-def multi_dot_(tensors: Any) -> Tensor:
+def multi_dot_(tensors: Sequence[Tensor]) -> Tensor:
     """Product of several matrices, the first and last possibly vectors, in the cheapest order."""
     parts = list(tensors)
     if len(parts) < 2:

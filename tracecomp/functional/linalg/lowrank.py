@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.linalg.factors import matrices, qr, svd
 from tracecomp.functional.linalg.matmul import matmul
+from tracecomp.functional.primitives import prim
 from tracecomp.functional.publish import function
 from tracecomp.functional.sampling import gaussian
 from tracecomp.functional.shape.shaping import matrix_transpose
-from tracecomp.ops.prim import prim
 
 
 def _range(A: Tensor, q: int, niter: int, M: Tensor | None) -> Tensor:
@@ -31,7 +29,7 @@ def _range(A: Tensor, q: int, niter: int, M: Tensor | None) -> Tensor:
 
 
 @function(to="torch", composite=True)
-def svd_lowrank(A: Tensor, q: int | None = 6, niter: int = 2, M: Tensor | None = None) -> Any:
+def svd_lowrank(A: Tensor, q: int | None = 6, niter: int = 2, M: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
     """(U, S, V) of rank ``q``, approximately, of ``A`` (minus ``M``)."""
     matrices(A, "svd_lowrank")
     rank = 6 if q is None else q
@@ -46,7 +44,7 @@ def svd_lowrank(A: Tensor, q: int | None = 6, niter: int = 2, M: Tensor | None =
 
 
 @function(to="torch", composite=True)
-def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int = 2) -> Any:
+def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int = 2) -> tuple[Tensor, Tensor, Tensor]:
     """(U, S, V) of the columns' principal components, ``q`` of them."""
     m, n = A.shape[-2:]
     rank = min(6, m, n) if q is None else q

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import string
+import typing
 from collections.abc import Sequence
-from typing import Any
 
 from tracecomp.eager.tensor import Tensor, create
 from tracecomp.functional.dims import wrap_dims
 from tracecomp.functional.dtype_support import ALL, COMPLEX, NUMBERS
 from tracecomp.functional.elementwise.arithmetic import install_operators, mul
+from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import Number, cast, result_dtype, scalar, with_zero_gradient
 from tracecomp.functional.publish import function
-from tracecomp.functional.shape.shaping import to_shape
+from tracecomp.functional.shape.shaping import listed, to_shape
 from tracecomp.ir.types import bool_, broadcast_shapes, int64, uint8
-from tracecomp.ops.prim import prim
 
 _WORDS = {
     "float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "int64": "long",
@@ -246,10 +246,10 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
 
 
 @function(to="torch", takes=NUMBERS + COMPLEX, composite=True)
-def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
+def tensordot(a: Tensor, b: Tensor, dims: int | Sequence[Sequence[int] | int] | Tensor = 2) -> Tensor:
     """Sum of products over ``dims``: a number of last and first dimensions, or two lists of dimensions."""
     if isinstance(dims, Tensor):
-        dims = dims.tolist()
+        dims = typing.cast("list[list[int]]", dims.tolist())
     if isinstance(dims, int):
         if dims < 0:
             raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")
@@ -291,11 +291,9 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
 
 
 @function(to="torch", takes=ALL, composite=True)
-def chain_matmul(*matrices: Any) -> Tensor:
+def chain_matmul(*matrices: Tensor | Sequence[Tensor]) -> Tensor:
     """Product of several matrices in the cheapest order."""
-    if len(matrices) == 1 and not isinstance(matrices[0], Tensor):
-        matrices = tuple(matrices[0])
-    return multi_dot(list(matrices))
+    return multi_dot(list(listed(matrices)))
 
 
 def multi_dot(matrices: list[Tensor]) -> Tensor:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from tracecomp.eager.tensor import Tensor
-from tracecomp.functional.dims import Shape, keep_dims, reduce_axes, wrap_dim, wrap_dims
+from tracecomp.functional.dims import Dim, Shape, keep_dims, reduce_axes, wrap_dim, wrap_dims
 from tracecomp.functional.dtype_support import ALL, COMPLEX, FLOATS
 from tracecomp.functional.linalg.factors import singular_values
+from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import cast, common, not_implemented, with_zero_gradient
 from tracecomp.functional.publish import function
 from tracecomp.functional.reductions.reduction import any_zero, reduced, safe_sqrt
 from tracecomp.functional.shape.shaping import cut_range, movedim, to_shape
 from tracecomp.ir.types import DType, broadcast_shapes, type_word
-from tracecomp.ops.prim import prim
 
 
 def power_norm(x: Tensor, p: float, axes: Shape, keepdim: bool) -> Tensor:
@@ -40,7 +39,7 @@ def power_norm(x: Tensor, p: float, axes: Shape, keepdim: bool) -> Tensor:
 
 @function(to="linalg", takes=ALL, composite=True)
 def vector_norm(
-    x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None
+    x: Tensor, ord: float = 2, dim: Dim = None, keepdim: bool = False, *, dtype: DType | None = None
 ) -> Tensor:
     """The p-norm over ``dim`` (all dimensions by default)."""
     x = x.abs() if x.dtype.is_complex else x
@@ -58,21 +57,20 @@ def vector_norm(
     return power_norm(x, float(ord), axes, keepdim)
 
 
-def _singular_norm(x: Tensor, ord: Any) -> Tensor:
+def _singular_norm(x: Tensor, ord: float | str) -> Tensor:
     """Norms of singular values over the last two axes, which are dropped."""
     s = singular_values(x)
     axes = (s.ndim - 1,)
-    if ord == "nuc":
-        return prim.sum(s, axes=axes)
-    if s.shape[-1] == 0:
+    if isinstance(ord, str) or s.shape[-1] == 0:
         return prim.sum(s, axes=axes)
     return (prim.max if ord > 0 else prim.min)(s, axes=axes)
 
 
 @function(to="linalg", composite=True)
 def matrix_norm(
-    A: Tensor, ord: Any = "fro", dim: Sequence[int] = (-2, -1), keepdim: bool = False, *, dtype: DType | None = None
-) -> Tensor:
+    A: Tensor, ord: float | str = "fro", dim: Sequence[int] = (-2, -1), keepdim: bool = False, *,
+    dtype: DType | None = None,
+) -> Tensor:  # fmt: skip
     """Matrix norms: "fro", "nuc", inf, -inf, 1, -1, 2, -2 over two dimensions."""
     if A.ndim < 2:
         raise RuntimeError("linalg.matrix_norm: The input tensor A must have at least 2 dimensions.")
@@ -89,7 +87,7 @@ def matrix_norm(
     axes = tuple(sorted((row, column)))
     if ord == "fro":
         return power_norm(x, 2.0, axes, keepdim)
-    if ord in ("nuc", 2, -2):
+    if isinstance(ord, str) or ord in (2, -2):
         result = _singular_norm(movedim(x, (row, column), (-2, -1)), ord)
     else:
         sum_axis, pick_axis = (row, column) if abs(ord) == 1 else (column, row)
@@ -104,11 +102,12 @@ def matrix_norm(
 
 @function(to="linalg", takes=ALL, composite=True)
 def norm_(
-    A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None
-) -> Tensor:
+    A: Tensor, ord: int | float | str | None = None, dim: Dim = None, keepdim: bool = False, *,
+    dtype: DType | None = None,
+) -> Tensor:  # fmt: skip
     """A vector norm or, for two dims, a matrix norm; without ``ord`` the 2-norm of all elements."""
     dims = [dim] if isinstance(dim, int) else dim
-    if ord is None or (dims is not None and len(dims) == 1):
+    if ord is None or (dims is not None and len(dims) == 1 and not isinstance(ord, str)):
         return vector_norm(A, 2 if ord is None else ord, dims, keepdim, dtype=dtype)
     if dims is None:
         if isinstance(ord, str) or A.ndim == 2:
@@ -128,8 +127,9 @@ def norm_(
 
 @function(takes=ALL, composite=True)
 def norm(
-    input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: DType | None = None
-) -> Tensor:
+    input: Tensor, p: int | float | str | None = "fro", dim: Dim = None, keepdim: bool = False,
+    dtype: DType | None = None,
+) -> Tensor:  # fmt: skip
     """The p-norm over ``dim``; "fro" is the 2-norm and "nuc" the sum of singular values."""
     if input.dtype.is_complex:
         if p == "nuc":
@@ -142,7 +142,7 @@ def norm(
         )
     x = input if dtype is None else cast(input, dtype)
     if p == "nuc":
-        return matrix_norm(x, "nuc", (0, 1) if dim is None else dim, keepdim)
+        return matrix_norm(x, "nuc", (0, 1) if dim is None or isinstance(dim, int) else dim, keepdim)
     if isinstance(p, str) and p != "fro":
         raise RuntimeError(f"linalg.matrix_norm: Order {p} not supported.")
     order = 2.0 if p in ("fro", None) else float(p)

@@ -3,22 +3,39 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.dtype_support import FLOATS
 from tracecomp.functional.linalg.factors import differentiated, matrices, no_errors
 from tracecomp.functional.linalg.matmul import identity
-from tracecomp.functional.named_results import result_type_named
+from tracecomp.functional.named_results import result_type
+from tracecomp.functional.primitives import prim
 from tracecomp.functional.publish import function
 from tracecomp.functional.shape.shaping import matrix_transpose, movedim, to_shape
 from tracecomp.functional.shape.triangles import tril, triu
 from tracecomp.ir.types import broadcast_shapes, int32
-from tracecomp.ops.prim import prim
 
-InvExResult = result_type_named("linalg_inv_ex", "inverse info")
-SolveExResult = result_type_named("linalg_solve_ex", "result info")
-TriangularResult = result_type_named("triangular_solve", "solution cloned_coefficient")
+
+class InverseInfo(NamedTuple):
+    inverse: Tensor
+    info: Tensor
+
+
+InvExResult = result_type("linalg_inv_ex", InverseInfo)
+class ResultInfo(NamedTuple):
+    result: Tensor
+    info: Tensor
+
+
+SolveExResult = result_type("linalg_solve_ex", ResultInfo)
+class SolutionCoefficient(NamedTuple):
+    solution: Tensor
+    cloned_coefficient: Tensor
+
+
+TriangularResult = result_type("triangular_solve", SolutionCoefficient)
 
 
 @function(takes=FLOATS, composite=True)
@@ -71,7 +88,7 @@ def _solved(a: Tensor, b: Tensor) -> Tensor:
 
 def _batches(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     lead = broadcast_shapes(tuple(a.shape[:-2]), tuple(b.shape[:-2]))
-    return tuple(prim.expand(x, shape=(*lead, *x.shape[-2:])) for x in (a, b))
+    return prim.expand(a, shape=(*lead, *a.shape[-2:])), prim.expand(b, shape=(*lead, *b.shape[-2:]))
 
 
 def _substituted(a: Tensor, b: Tensor, above: bool, ones: bool = False, turn: bool = False) -> Tensor:
@@ -100,7 +117,7 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
 
 
 @function(to="linalg", composite=True)
-def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> Any:
+def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> ResultInfo:
     """(solution, info)."""
     return SolveExResult(solve(A, B, left=left), no_errors(A))
 
@@ -119,7 +136,7 @@ def solve_triangular(
 @function(composite=True)
 def triangular_solve(
     input: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
-) -> Any:
+) -> SolutionCoefficient:
     """(X, A) with A X = input for triangular A."""
     if transpose:
         x = solve_triangular(matrix_transpose(A), input, upper=not upper, unitriangular=unitriangular)
@@ -135,7 +152,7 @@ def inv(A: Tensor) -> Tensor:
 
 
 @function(to="linalg", composite=True)
-def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:
+def inv_ex(A: Tensor, *, check_errors: bool = False) -> InverseInfo:
     """(inverse, info)."""
     return InvExResult(inv(A), no_errors(A))
 
@@ -196,7 +213,7 @@ def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
 
 
 @function(to="linalg", composite=True)
-def tensorsolve(A: Tensor, B: Tensor, dims: Any = None) -> Tensor:
+def tensorsolve(A: Tensor, B: Tensor, dims: Sequence[int] | None = None) -> Tensor:
     """X with tensordot(A, X, X.ndim) = B."""
     if dims is not None:
         A = movedim(A, tuple(dims), tuple(range(A.ndim - len(dims), A.ndim)))

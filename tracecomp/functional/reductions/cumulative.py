@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tracecomp.eager.tensor import Tensor, create
@@ -11,13 +11,13 @@ from tracecomp.functional.dims import wrap_dim, wrap_dims
 from tracecomp.functional.dtype_support import ALL, FLOATS
 from tracecomp.functional.elementwise.arithmetic import mul
 from tracecomp.functional.elementwise.logic import truth
-from tracecomp.functional.named_results import CummaxResult, CumminResult
-from tracecomp.functional.promotion import as_float, cast
+from tracecomp.functional.named_results import CummaxResult, CumminResult, ValuesIndices
+from tracecomp.functional.primitives import prim
+from tracecomp.functional.promotion import Number, as_float, cast
 from tracecomp.functional.publish import function
 from tracecomp.functional.shape.joining import cat
 from tracecomp.functional.shape.shaping import cut_range, to_shape
 from tracecomp.ir.types import DType, bool_, int64, uint8
-from tracecomp.ops.prim import prim
 from tracecomp.ops.reduction import shift
 
 
@@ -41,7 +41,9 @@ def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     return _running("cumprod", prim.cumprod, input, dim, dtype)
 
 
-def _extreme(result: Any, primitive: Any, x: Tensor, dim: int) -> Any:
+def _extreme(
+    result: type[ValuesIndices], primitive: Callable[..., tuple[Tensor, Tensor]], x: Tensor, dim: int
+) -> ValuesIndices:
     axis = wrap_dim(dim, x.ndim)
     if x.ndim == 0 or x.numel() == 0:
         return result(prim.cast(x, dtype=x.dtype), create("full", value=0, shape=tuple(x.shape), dtype=int64))
@@ -50,13 +52,13 @@ def _extreme(result: Any, primitive: Any, x: Tensor, dim: int) -> Any:
 
 
 @function()
-def cummax(input: Tensor, dim: int) -> Any:
+def cummax(input: Tensor, dim: int) -> ValuesIndices:
     """Running maximum along ``dim`` and its positions."""
     return _extreme(CummaxResult, prim.cummax, input, dim)
 
 
 @function()
-def cummin(input: Tensor, dim: int) -> Any:
+def cummin(input: Tensor, dim: int) -> ValuesIndices:
     """Running minimum along ``dim`` and its positions."""
     return _extreme(CumminResult, prim.cummin, input, dim)
 
@@ -97,7 +99,7 @@ def diff(
     return x
 
 
-def _spacing(y: Tensor, x: Tensor | None, dx: Any, axis: int) -> Any:
+def _spacing(y: Tensor, x: Tensor | None, dx: Number | Tensor, axis: int) -> Any:
     """Distances between samples: a number, or a tensor that broadcasts along ``axis``."""
     if x is None:
         return dx
@@ -115,7 +117,7 @@ def _column(x: Tensor, axis: int, ndim: int) -> tuple[int, ...]:
     return tuple(x.shape[0] if i == axis else 1 for i in range(ndim))
 
 
-def _areas(y: Tensor, x: Tensor | None, dx: Any, dim: int) -> tuple[Tensor, int]:
+def _areas(y: Tensor, x: Tensor | None, dx: Number | Tensor, dim: int) -> tuple[Tensor, int]:
     axis = wrap_dim(dim, y.ndim)
     y = y if y.dtype is not bool_ else cast(truth(y), int64)
     n = y.shape[axis]
@@ -124,7 +126,7 @@ def _areas(y: Tensor, x: Tensor | None, dx: Any, dim: int) -> tuple[Tensor, int]
 
 
 @function("trapz", composite=True)
-def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = 1.0, dim: int = -1) -> Tensor:
+def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Number | Tensor = 1.0, dim: int = -1) -> Tensor:
     """Integral along ``dim`` by the trapezoidal rule."""
     if y.shape[wrap_dim(dim, y.ndim)] == 0:
         shape = tuple(n for i, n in enumerate(y.shape) if i != wrap_dim(dim, y.ndim))
@@ -134,7 +136,7 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = 1.0, dim: int = -
 
 
 @function(composite=True)
-def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = 1.0, dim: int = -1) -> Tensor:
+def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Number | Tensor = 1.0, dim: int = -1) -> Tensor:
     """Running integrals along ``dim`` by the trapezoidal rule."""
     areas, axis = _areas(y, x, dx, dim)
     return prim.cumsum(areas, axis=axis)
@@ -142,8 +144,9 @@ def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = 1.0, d
 
 @function(to="torch", takes=ALL, composite=True)
 def gradient(
-    input: Tensor, *, spacing: Any = 1, dim: int | Sequence[int] | None = None, edge_order: int = 1
-) -> tuple[Tensor, ...]:
+    input: Tensor, *, spacing: Number | Sequence[Number] | Sequence[Tensor] = 1, dim: int | Sequence[int] | None = None,
+    edge_order: int = 1,
+) -> tuple[Tensor, ...]:  # fmt: skip
     """Slopes by central differences inside and one-sided ones (of order 1 or 2) at the edges."""
     spacing = 1 if spacing is None else spacing
     dims = list(range(input.ndim)) if dim is None else [dim] if isinstance(dim, int) else list(dim)

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import builtins
 import math
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, overload
 
 from tracecomp.eager.tensor import Tensor, create
-from tracecomp.functional.dims import Shape, keep_dims, one_axis, reduce_axes, wrap_dim
+from tracecomp.functional.dims import Dim, Shape, keep_dims, one_axis, reduce_axes, wrap_dim
 from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.elementwise import arithmetic, logic
-from tracecomp.functional.named_results import AminmaxResult, MaxResult, MinResult
+from tracecomp.functional.named_results import AminmaxResult, MaxResult, MinMax, MinResult, ValuesIndices
+from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import Number, as_float, cast, not_implemented, operand, rounded, wide
 from tracecomp.functional.publish import function
 from tracecomp.functional.shape.shaping import row_major, to_shape
 from tracecomp.ir.types import DType, bool_, int64, type_word, uint8
-from tracecomp.ops.prim import prim
-
-Dim = int | Sequence[int] | None
 
 
 def reduced(primitive: Any, x: Tensor, axes: Shape, keepdim: bool) -> Tensor:
@@ -127,7 +124,7 @@ def amin(input: Tensor, dim: Dim = (), keepdim: bool = False) -> Tensor:
 
 
 @function(composite=True)
-def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> Any:
+def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> MinMax:
     """Smallest and largest."""
     return AminmaxResult(
         _extreme("aminmax", "min", input, dim, keepdim), _extreme("aminmax", "max", input, dim, keepdim)
@@ -138,7 +135,8 @@ def arg_extreme(primitive: str, x: Tensor, axis: int) -> Tensor:
     """The first position of the extreme along an axis."""
     if x.ndim == 0:
         return create("full", value=0, shape=(), dtype=int64)
-    return getattr(prim, primitive)(cast(x, uint8) if x.dtype is bool_ else x, axes=(axis,))
+    found: Tensor = getattr(prim, primitive)(cast(x, uint8) if x.dtype is bool_ else x, axes=(axis,))
+    return found
 
 
 def _selected(kind: str, result: Any, x: Tensor, dim: int, keepdim: bool) -> Any:
@@ -173,12 +171,24 @@ def _max_or_min(kind: str, result: Any, pairwise: Any, args: tuple[Any, ...], kw
     return _selected(kind, result, input, dim, names.get("keepdim", False))
 
 
+@overload
+def max(input: Tensor) -> Tensor: ...
+@overload
+def max(input: Tensor, dim: int, keepdim: bool = False) -> ValuesIndices: ...
+@overload
+def max(input: Tensor, other: Tensor) -> Tensor: ...
 @function(composite=True)
 def max(input: Tensor, *args: Any, **kwargs: Any) -> Any:
     """The largest element; with ``dim``, (values, indices) along it; with a tensor, :func:`maximum`."""
     return _max_or_min("max", MaxResult, arithmetic.maximum, (input, *args), kwargs)
 
 
+@overload
+def min(input: Tensor) -> Tensor: ...
+@overload
+def min(input: Tensor, dim: int, keepdim: bool = False) -> ValuesIndices: ...
+@overload
+def min(input: Tensor, other: Tensor) -> Tensor: ...
 @function(composite=True)
 def min(input: Tensor, *args: Any, **kwargs: Any) -> Any:
     """The smallest element; with ``dim``, (values, indices) along it; with a tensor, :func:`minimum`."""
@@ -303,6 +313,7 @@ def _publish_moments(name: str, root: bool, with_mean: bool) -> None:
         return (spread, average) if with_mean else spread
 
     run.__name__ = name
+    run.__annotations__["return"] = "tuple[Tensor, Tensor]" if with_mean else "Tensor"
     run.__doc__ = f"{'Standard deviation' if root else 'Variance'}{' and mean' if with_mean else ''} over ``dim``."
     function(composite=True)(run)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -19,13 +20,14 @@ from tracecomp.functional.named_results import (
     NanmedianResult,
     SortResult,
     TopkResult,
+    ValuesIndices,
 )  # fmt: skip
-from tracecomp.functional.promotion import cast, common, operand, scalar
+from tracecomp.functional.primitives import prim
+from tracecomp.functional.promotion import Number, cast, common, operand, scalar
 from tracecomp.functional.publish import function
 from tracecomp.functional.reductions.reduction import pick
 from tracecomp.functional.shape.shaping import cut_range, movedim, to_shape
 from tracecomp.ir.types import bool_, int32, int64
-from tracecomp.ops.prim import prim
 
 FEW = 64
 """So many elements are compared with each one that is looked for."""
@@ -39,8 +41,14 @@ def sorted_pair(x: Tensor, axis: int, descending: bool = False) -> tuple[Tensor,
     return values, indices
 
 
+@overload
+def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool | None = None) -> ValuesIndices: ...
+@overload
+def sort(
+    input: Tensor, stable: bool | None = None, dim: int = -1, descending: bool = False
+) -> ValuesIndices: ...
 @function(composite=True)
-def sort(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+def sort(input: Tensor, *args: Any, **kwargs: Any) -> ValuesIndices:
     """``sort(dim=-1, descending=False, stable=False)``: (values, indices), equal elements in their old order."""
     names = ("stable", "dim", "descending") if len(args) == 3 else ("dim", "descending")
     given = dict(zip(names, args, strict=False)) | kwargs
@@ -61,7 +69,7 @@ def msort(input: Tensor) -> Tensor:
 
 
 @function(takes=NUMBERS, composite=True)
-def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> ValuesIndices:
     """The ``k`` largest (or smallest) elements along ``dim``, in order, and their positions."""
     axis = wrap_dim(dim, input.ndim)
     if k < 0 or k > (input.shape[axis] if input.ndim else 1):
@@ -84,7 +92,7 @@ def _at_rank(x: Tensor, axis: int, rank: Any, keepdim: bool) -> tuple[Tensor, Te
 
 
 @function(takes=NUMBERS, composite=True)
-def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
     """The ``k``-th smallest element (counted from 1) along ``dim`` and its position."""
     axis = one_axis(dim, input.ndim, "kthvalue", tuple(input.shape))
     if not 1 <= k <= (input.shape[axis] if input.ndim else 1):
@@ -116,12 +124,20 @@ def _median(name: str, result: Any, x: Tensor, dim: int | None, keepdim: bool, s
     return result(*_at_rank(x, axis, _median_rank(x, axis, skip_nan), keepdim))
 
 
+@overload
+def median(input: Tensor) -> Tensor: ...
+@overload
+def median(input: Tensor, dim: int, keepdim: bool = False) -> ValuesIndices: ...
 @function(takes=NUMBERS, composite=True)
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower median; with ``dim``, (values, indices). NaN if there is any."""
     return _median("median", MedianResult, input, dim, keepdim, False)
 
 
+@overload
+def nanmedian(input: Tensor) -> Tensor: ...
+@overload
+def nanmedian(input: Tensor, dim: int, keepdim: bool = False) -> ValuesIndices: ...
 @function(takes=NUMBERS, composite=True)
 def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower median of what is not NaN; with ``dim``, (values, indices)."""
@@ -129,7 +145,7 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> A
 
 
 @function(composite=True)
-def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
+def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> ValuesIndices:
     """The most frequent value along ``dim`` (the smallest of several) and the position of its last occurrence."""
     axis = one_axis(dim, input.ndim, "mode", tuple(input.shape))
     if input.ndim == 0:
@@ -148,7 +164,9 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     return ModeResult(*pick(input, movedim(where, -1, axis), axis, keepdim))
 
 
-def _quantile(input: Tensor, q: Any, dim: int | None, keepdim: bool, interpolation: str, skip_nan: bool) -> Tensor:
+def _quantile(
+    input: Tensor, q: float | Tensor, dim: int | None, keepdim: bool, interpolation: str, skip_nan: bool
+) -> Tensor:
     if interpolation not in ("linear", "lower", "higher", "midpoint", "nearest"):
         raise RuntimeError(
             "quantile() interpolation must be one of linear, lower, higher, midpoint or nearest, but got "
@@ -207,7 +225,7 @@ def _rows(values: Tensor, rank: Tensor) -> Tensor:
 
 @function(composite=True)
 def quantile(
-    input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+    input: Tensor, q: float | Tensor, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
     """Quantiles at levels ``q`` along ``dim``; NaN if there is any."""
     return _quantile(input, q, dim, keepdim, interpolation, False)
@@ -215,7 +233,7 @@ def quantile(
 
 @function(composite=True)
 def nanquantile(
-    input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
+    input: Tensor, q: float | Tensor, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
     """:func:`quantile` of what is not NaN."""
     return _quantile(input, q, dim, keepdim, interpolation, True)
@@ -224,7 +242,7 @@ def nanquantile(
 @function(to="torch", composite=True)
 def searchsorted(
     sorted_sequence: Tensor,
-    input: Any,
+    input: Tensor | Number,
     *,
     out_int32: bool = False,
     right: bool = False,
@@ -267,7 +285,7 @@ def searchsorted(
 
 
 @function(to="torch", takes=NUMBERS, composite=True)
-def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
+def bucketize(input: Tensor | Number, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
     """:func:`searchsorted` of ``input`` in 1-d ``boundaries``."""
     if boundaries.ndim != 1:
         raise RuntimeError(f"boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})")
@@ -275,7 +293,9 @@ def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right:
 
 
 @function(to="torch", takes=NUMBERS, composite=True)
-def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
+def isin(
+    elements: Tensor | Number, test_elements: Tensor | Number, *, assume_unique: bool = False, invert: bool = False
+) -> Tensor:
     """Whether each element is among ``test_elements``."""
     a, b = (x if isinstance(x, Tensor) else wrap(np.asarray(x)) for x in (elements, test_elements))
     a, b = common(a, b)
@@ -330,7 +350,7 @@ def _runs(rows: Tensor) -> tuple[Tensor, Tensor]:
 
 def _packed(
     x: Tensor, dim: int | None, ordered: bool, return_inverse: bool, return_counts: bool
-) -> Any:
+) -> Tensor | tuple[Tensor, ...]:
     rows, inner = _distinct_rows(x, dim)
     n = rows.shape[0]
     if n == 0 or rows.shape[1] == 0:
@@ -353,7 +373,9 @@ def _packed(
     return tuple(results) if len(results) > 1 else values
 
 
-def _packed_empty(x: Tensor, dim: int | None, return_inverse: bool, return_counts: bool) -> Any:
+def _packed_empty(
+    x: Tensor, dim: int | None, return_inverse: bool, return_counts: bool
+) -> Tensor | tuple[Tensor, ...]:
     if dim is not None and x.shape[wrap_dim(dim, x.ndim)] != 0:
         raise RuntimeError(
             "There are 0 sized dimensions, and they aren't selected by `dim`, so unique cannot be applied"
@@ -365,27 +387,46 @@ def _packed_empty(x: Tensor, dim: int | None, return_inverse: bool, return_count
     return tuple(results) if len(results) > 1 else values
 
 
+@overload
+def unique(
+    input: Tensor, sorted: bool = True, return_inverse: Literal[False] = False,
+    return_counts: Literal[False] = False, dim: int | None = None,
+) -> Tensor: ...  # fmt: skip
+@overload
+def unique(
+    input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
+    dim: int | None = None,
+) -> tuple[Tensor, ...]: ...  # fmt: skip
 @function(composite=True)
 def unique(
     input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
     dim: int | None = None,
-) -> Any:  # fmt: skip
+) -> Tensor | tuple[Tensor, ...]:  # fmt: skip
     """Distinct elements (or slices along ``dim``), sorted; with their inverse indices and counts if asked."""
     return _packed(input, dim, True, return_inverse, return_counts)
 
 
+@overload
+def unique_consecutive(
+    input: Tensor, return_inverse: Literal[False] = False, return_counts: Literal[False] = False,
+    dim: int | None = None,
+) -> Tensor: ...  # fmt: skip
+@overload
+def unique_consecutive(
+    input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> tuple[Tensor, ...]: ...
 @function(composite=True)
 def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
-) -> Any:
+) -> Tensor | tuple[Tensor, ...]:
     """Runs of equal elements (or slices along ``dim``) reduced to one each."""
     return _packed(input, dim, False, return_inverse, return_counts)
 
 
 @function(to="torch", composite=True)
-def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
+def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> tuple[Tensor, ...]:
     """Flat positions as one index tensor per dimension of ``shape``."""
-    sizes = [int(n) for n in (shape if isinstance(shape, list | tuple) else [shape])]
+    sizes = [int(n) for n in ([shape] if isinstance(shape, int) else shape)]
     if indices.dtype.kind != "int":
         raise ValueError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
     if any(n < 0 for n in sizes):

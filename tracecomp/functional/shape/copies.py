@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 from tracecomp.eager.tensor import Tensor, own
 from tracecomp.functional.dims import wrap_dim
 from tracecomp.functional.dtype_support import ALL
+from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import cast
 from tracecomp.functional.publish import function
 from tracecomp.functional.shape.joining import chunk, split, split_with_sizes, unbind
@@ -26,11 +28,11 @@ from tracecomp.functional.shape.shaping import (
     view,
 )
 from tracecomp.functional.shape.strided import as_strided
-from tracecomp.ops.prim import prim
 
 
 def _publish_copy(name: str, fn: Callable[..., Any], public: str) -> None:
-    def run(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    @functools.wraps(fn)
+    def run(input: Tensor, *args: Any, **kwargs: Any) -> Tensor | tuple[Tensor, ...]:
         result = fn(input, *args, **kwargs)
         return tuple(map(own, result)) if isinstance(result, tuple) else own(result)
 

@@ -10,13 +10,13 @@ import numpy as np
 from tracecomp.eager.aliasing import several_views
 from tracecomp.eager.size import Size
 from tracecomp.eager.tensor import Tensor, wrap
-from tracecomp.functional.dims import as_index, as_shape, wrap_dim
+from tracecomp.functional.dims import Sizes, as_index, as_shape, wrap_dim
 from tracecomp.functional.dtype_support import ALL
+from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import cast, result_dtype
 from tracecomp.functional.publish import function, publish
-from tracecomp.functional.shape.shaping import cut_range, flatten, select
+from tracecomp.functional.shape.shaping import cut_range, flatten, listed, select
 from tracecomp.ir.types import broadcast_shapes
-from tracecomp.ops.prim import prim
 
 
 def tensor_list(tensors: Any, name: str) -> list[Tensor]:
@@ -112,7 +112,7 @@ def column_stack(tensors: Sequence[Tensor]) -> Tensor:
 
 
 @function(to="torch", takes=ALL)
-def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+def split(tensor: Tensor, split_size_or_sections: Sizes, dim: int = 0) -> tuple[Tensor, ...]:
     """Pieces of a size (the last may be smaller), or of the listed sizes, as views."""
     if not isinstance(split_size_or_sections, int) and not hasattr(split_size_or_sections, "__index__"):
         return split_with_sizes(tensor, split_size_or_sections, dim)
@@ -132,7 +132,7 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
     return several_views(pieces, "Split")
 
 
-def _split_method(self: Tensor, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
+def _split_method(self: Tensor, split_size: Sizes, dim: int = 0) -> tuple[Tensor, ...]:
     """:func:`split`, whose second parameter has another name as a method."""
     return split(self, split_size, dim)
 
@@ -174,7 +174,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 
 
 @function(takes=ALL)
-def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+def tensor_split(input: Tensor, indices_or_sections: Sizes | Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """So many pieces of nearly equal size, or pieces cut at the listed indices, as views."""
     if input.ndim == 0:
         raise RuntimeError(
@@ -182,30 +182,29 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
         )
     axis = wrap_dim(dim, input.ndim)
     extent = input.shape[axis]
-    if isinstance(indices_or_sections, Tensor):
-        indices_or_sections = indices_or_sections.tolist()
-    if isinstance(indices_or_sections, str):
-        raise TypeError("tensor_split() received an invalid combination of arguments: expected sections, not str")
-    if isinstance(indices_or_sections, int):
-        sections = indices_or_sections
+    where: object = indices_or_sections.tolist() if isinstance(indices_or_sections, Tensor) else indices_or_sections
+    if isinstance(where, int):
+        sections = where
         if sections <= 0:
             raise RuntimeError(f"number of sections must be larger than 0, got {sections}")
         small, larger = divmod(extent, sections)
         cuts = [i * small + min(i, larger) for i in range(1, sections)]
     else:
-        cuts = [int(i) for i in indices_or_sections]
+        if not isinstance(where, Sequence) or isinstance(where, str):
+            raise TypeError(f"tensor_split() received an invalid combination of arguments: {type(where).__name__}")
+        cuts = [int(i) for i in where]
     bounds = [slice(a, b).indices(extent) for a, b in zip([0, *cuts], [*cuts, extent], strict=True)]
     return tuple(cut_range(input, axis, a, max(a, b)) for a, b, _ in bounds)
 
 
 def _family(name: str, ndim: int, axis: int, what: str) -> Any:
-    def run(input: Tensor, *indices_or_sections: Any) -> tuple[Tensor, ...]:
+    def run(input: Tensor, *indices_or_sections: Sizes) -> tuple[Tensor, ...]:
         if input.ndim < ndim:
             raise RuntimeError(
                 f"torch.{name} requires a tensor with at least {ndim} dimension{'s' if ndim > 1 else ''}, "
                 f"but got a tensor with {input.ndim} dimensions!"
             )
-        where = indices_or_sections[0] if len(indices_or_sections) == 1 else indices_or_sections
+        where = indices_or_sections[0] if len(indices_or_sections) == 1 else as_shape(indices_or_sections)
         dim = 0 if name == "hsplit" and input.ndim == 1 else axis
         if isinstance(where, int) and (where <= 0 or input.shape[dim] % where):
             raise RuntimeError(
@@ -233,42 +232,41 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 
 
 @function(to="torch")
-def broadcast_shapes_(*shapes: Any) -> Size:
+def broadcast_shapes_(*shapes: Sizes) -> Size:
     """The shape that all broadcast to; RuntimeError when there is none."""
     return Size(broadcast_shapes(*((s,) if isinstance(s, int) else tuple(s) for s in shapes)))
 
 
 @function(to="torch", takes=ALL)
-def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
+def meshgrid(*tensors: Tensor | Sequence[Tensor], indexing: str | None = None) -> tuple[Tensor, ...]:
     """Coordinate grids of 1-d tensors; ``indexing`` is ``"ij"`` (default) or ``"xy"``."""
-    if len(tensors) == 1 and not isinstance(tensors[0], Tensor):
-        tensors = tuple(tensors[0])
-    if not tensors:
+    given = listed(tensors)
+    if not given:
         raise RuntimeError("meshgrid expects a non-empty TensorList")
-    for x in tensors:
+    for x in given:
         if x.ndim > 1:
             raise RuntimeError(f"torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: {x}")
-        if x.dtype is not tensors[0].dtype:
+        if x.dtype is not given[0].dtype:
             raise RuntimeError("torch.meshgrid expects all tensors to have the same dtype")
     if indexing not in (None, "ij", "xy"):
         raise RuntimeError(f'torch.meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}')
-    swap = indexing == "xy" and len(tensors) >= 2
-    axes = list(range(len(tensors)))
+    swap = indexing == "xy" and len(given) >= 2
+    axes = list(range(len(given)))
     if swap:
         axes[0], axes[1] = 1, 0
-    shape = [0] * len(tensors)
-    for x, axis in zip(tensors, axes, strict=True):
+    shape = [0] * len(given)
+    for x, axis in zip(given, axes, strict=True):
         shape[axis] = x.numel()
     return tuple(
         prim.expand(
             prim.reshape(x, shape=tuple(x.numel() if i == axis else 1 for i in range(len(axes)))), shape=tuple(shape)
         )
-        for x, axis in zip(tensors, axes, strict=True)
+        for x, axis in zip(given, axes, strict=True)
     )
 
 
 @function(to="torch", takes=ALL)
-def cartesian_prod(*tensors: Any) -> Tensor:
+def cartesian_prod(*tensors: Tensor | Sequence[Tensor]) -> Tensor:
     """Every combination of one element of each tensor, as rows."""
     for x in tensors:
         if isinstance(x, Tensor) and x.ndim != 1:

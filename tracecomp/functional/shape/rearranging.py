@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 
 from tracecomp.eager.tensor import Tensor, wrap
-from tracecomp.functional.dims import as_shape, wrap_dim, wrap_dims
+from tracecomp.functional.dims import Dim, Sizes, as_shape, wrap_dim, wrap_dims
 from tracecomp.functional.dtype_support import ALL
+from tracecomp.functional.primitives import prim
 from tracecomp.functional.publish import function
-from tracecomp.functional.shape.shaping import clone, cut_range, to_shape, transpose
+from tracecomp.functional.shape.shaping import clone, cut_range, listed, to_shape, transpose
 from tracecomp.ir.types import DType, promote
-from tracecomp.ops.prim import prim
 
 
 @function(takes=ALL)
-def tile(input: Tensor, *dims: Any) -> Tensor:
+def tile(input: Tensor, *dims: Sizes) -> Tensor:
     """Repeated as often as ``dims`` says, missing leading entries being 1."""
     counts = as_shape(dims)
     counts = (1,) * (input.ndim - len(counts)) + counts
@@ -25,7 +25,7 @@ def tile(input: Tensor, *dims: Any) -> Tensor:
 
 
 @function(to="Tensor", takes=ALL, composite=True)
-def repeat(input: Tensor, *repeats: Any) -> Tensor:
+def repeat(input: Tensor, *repeats: Sizes) -> Tensor:
     """Copies laid side by side along every dimension."""
     counts = as_shape(repeats)
     lead = len(counts) - input.ndim
@@ -44,7 +44,7 @@ def repeat(input: Tensor, *repeats: Any) -> Tensor:
 
 
 @function(takes=ALL, composite=True)
-def flip(input: Tensor, *dims: Any) -> Tensor:
+def flip(input: Tensor, *dims: Sizes) -> Tensor:
     """The order of elements reversed along ``dims``, as a copy."""
     if not dims:
         raise TypeError('flip() missing 1 required positional arguments: "dims"')
@@ -69,7 +69,7 @@ def flipud(input: Tensor) -> Tensor:
 
 
 @function(takes=ALL, composite=True)
-def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
+def roll(input: Tensor, shifts: Sizes, dims: Dim = None) -> Tensor:
     """Elements moved around by ``shifts`` along ``dims``; without dims, in the flattened order."""
     shifts = as_shape((shifts,))
     if dims is None or (not isinstance(dims, int) and len(dims) == 0):
@@ -123,12 +123,10 @@ def _atleast(ndim: int) -> Any:
         padded = {(1, 0): (1,), (2, 0): (1, 1), (2, 1): (1, *shape), (3, 0): (1, 1, 1), (3, 1): (1, *shape, 1)}
         return prim.reshape(x, shape=padded[ndim, len(shape)])
 
-    def run(*tensors: Any) -> Any:
+    def run(*tensors: Tensor | Sequence[Tensor]) -> Tensor | tuple[Tensor, ...]:
         if len(tensors) == 1 and isinstance(tensors[0], Tensor):
             return one(tensors[0])
-        if len(tensors) == 1:
-            tensors = tuple(tensors[0])
-        return tuple(one(x) for x in tensors)
+        return tuple(one(x) for x in listed(tensors))
 
     run.__name__ = f"atleast_{ndim}d"
     run.__doc__ = f"Tensors with dimensions of size 1 added so that each has at least {ndim}."
@@ -140,7 +138,7 @@ for _ndim in (1, 2, 3):
 
 
 @function(to="torch", takes=ALL)
-def block_diag(*tensors: Any) -> Tensor:
+def block_diag(*tensors: Tensor | Sequence[Tensor]) -> Tensor:
     """Matrices placed along the diagonal of a matrix of zeros."""
     parts = [x if isinstance(x, Tensor) else wrap(np.asarray(x)) for x in tensors]
     for i, x in enumerate(parts):

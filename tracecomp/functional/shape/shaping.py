@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
+import typing
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from tracecomp.eager.device import MemoryFormat
 from tracecomp.eager.tensor import Tensor
-from tracecomp.functional.dims import as_shape, infer_size, wrap_dim, wrap_dims
+from tracecomp.functional.dims import Sizes, as_shape, infer_size, wrap_dim, wrap_dims
 from tracecomp.functional.dtype_support import ALL
+from tracecomp.functional.primitives import prim
 from tracecomp.functional.publish import function, publish
 from tracecomp.ir.types import DType, broadcast_shapes, int64
-from tracecomp.ops.prim import prim
 
 
 def to_shape(x: Tensor, shape: Sequence[int]) -> Tensor:
@@ -22,19 +23,21 @@ def to_shape(x: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 @function(takes=ALL)
-def reshape(input: Tensor, *shape: Any) -> Tensor:
+def reshape(input: Tensor, *shape: Sizes) -> Tensor:
     """The same elements under another shape (one -1 is inferred); a view when strides allow, else a copy."""
     return prim.reshape(input, shape=infer_size(as_shape(shape), input.numel()))
 
 
 @function(to="Tensor", takes=ALL)
-def view(input: Tensor, *size: Any, dtype: DType | None = None) -> Tensor:
+def view(input: Tensor, *size: Sizes | DType, dtype: DType | None = None) -> Tensor:
     """A view under another shape or, with a dtype, of the same bytes. RuntimeError when memory does not allow it.
 
     A view of the bytes has no derivative, except between complex numbers and their parts.
     """
-    if dtype is not None or (len(size) == 1 and isinstance(size[0], DType)):
-        return _view_dtype(input, dtype or size[0])
+    if size and isinstance(size[0], DType):
+        dtype = size[0]
+    if dtype is not None:
+        return _view_dtype(input, dtype)
     target = infer_size(as_shape(size), input.numel())
     try:
         input._data.reshape(target, copy=False)
@@ -109,7 +112,7 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 
 
 @function(takes=ALL)
-def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
+def unflatten(input: Tensor, dim: int, sizes: Sizes) -> Tensor:
     """Dimension ``dim`` split into ``sizes`` (one may be -1)."""
     axis, shape = wrap_dim(dim, input.ndim), tuple(input.shape)
     sizes = as_shape((sizes,))
@@ -126,7 +129,7 @@ def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
 
 
 @function(takes=ALL)
-def permute(input: Tensor, *dims: Any) -> Tensor:
+def permute(input: Tensor, *dims: Sizes) -> Tensor:
     """Dimensions in the given order, as a view."""
     order = as_shape(dims)
     if len(order) != input.ndim:
@@ -176,8 +179,13 @@ def _reversed(x: Tensor) -> Tensor:
     return prim.permute(x, dims=tuple(reversed(range(x.ndim))))
 
 
+def _transposed_conjugate(self: Tensor) -> Tensor:
+    """The transposed matrix, conjugate if complex."""
+    return t(self).conj()
+
+
 publish(property(_reversed, doc="All dimensions reversed."), "Tensor.T")
-publish(property(lambda x: t(x).conj(), doc="The transposed matrix, conjugate if complex."), "Tensor.H")
+publish(property(_transposed_conjugate, doc=_transposed_conjugate.__doc__), "Tensor.H")
 publish(property(matrix_transpose, doc="The last two dimensions swapped."), "Tensor.mT")
 publish(property(adjoint, doc="The last two dimensions swapped, conjugate if complex."), "Tensor.mH")
 
@@ -214,7 +222,7 @@ def squeeze(input: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
 
 
 @function(to="Tensor", takes=ALL)
-def expand(input: Tensor, *size: Any, implicit: bool = False) -> Tensor:
+def expand(input: Tensor, *size: Sizes, implicit: bool = False) -> Tensor:
     """Repeated along new leading dimensions and dimensions of size 1 (-1 keeps a size), as a view."""
     shape = as_shape(size)
     lead = len(shape) - input.ndim
@@ -240,22 +248,28 @@ def expand_as(input: Tensor, other: Tensor) -> Tensor:
 
 
 @function(takes=ALL)
-def broadcast_to(input: Tensor, size: Any) -> Tensor:
+def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
     """:func:`expand` to ``size``."""
     return expand(input, as_shape((size,)))
 
 
-@function(to="torch", takes=ALL)
-def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
-    """All tensors expanded to their common shape."""
+def listed(tensors: tuple[Tensor | Sequence[Tensor], ...]) -> tuple[Tensor, ...]:
+    """Tensors that were given one by one or as one sequence."""
     if len(tensors) == 1 and not isinstance(tensors[0], Tensor):
-        tensors = tuple(tensors[0])
-    shape = broadcast_shapes(*(tuple(x.shape) for x in tensors))
-    return tuple(prim.expand(x, shape=shape) for x in tensors)
+        return tuple(tensors[0])
+    return typing.cast("tuple[Tensor, ...]", tensors)
+
+
+@function(to="torch", takes=ALL)
+def broadcast_tensors(*tensors: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """All tensors expanded to their common shape."""
+    given = listed(tensors)
+    shape = broadcast_shapes(*(tuple(x.shape) for x in given))
+    return tuple(prim.expand(x, shape=shape) for x in given)
 
 
 @function(to="Tensor", takes=ALL)
-def sum_to_size(input: Tensor, *size: Any) -> Tensor:
+def sum_to_size(input: Tensor, *size: Sizes) -> Tensor:
     """Summed so that it has ``size``, which must broadcast to the present shape."""
     shape = as_shape(size)
     lead = input.ndim - len(shape)
@@ -281,7 +295,7 @@ def cut_range(x: Tensor, axis: int, start: int, stop: int, step: int = 1) -> Ten
 
 
 @function(takes=ALL)
-def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
+def narrow(input: Tensor, dim: int, start: int | Tensor, length: int) -> Tensor:
     """``length`` positions of ``dim`` from ``start`` on, as a view."""
     if input.ndim == 0:
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
@@ -368,7 +382,7 @@ def row_major(x: Tensor) -> Tensor:
 
 
 @function(takes=ALL)
-def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
+def clone(input: Tensor, *, memory_format: MemoryFormat = None) -> Tensor:
     """A copy; gradients flow through it."""
     return prim.cast(input, dtype=input.dtype)
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from tracecomp.eager.device import MemoryFormat
 from tracecomp.eager.modes import grad_enabled
 from tracecomp.eager.tensor import Tensor, wrap
 from tracecomp.eager.tensor_base import blank, take_fields
-from tracecomp.functional.dims import as_shape
+from tracecomp.functional.dims import Sizes, as_shape
 from tracecomp.functional.dtype_support import ALL
+from tracecomp.functional.primitives import prim
 from tracecomp.functional.publish import function, publish
 from tracecomp.functional.shape.shaping import row_major, squeeze, t, transpose, unsqueeze
-from tracecomp.ops.prim import prim
 
 
 def strided_positions(size: Sequence[int], stride: Sequence[int], offset: int) -> np.ndarray[Any, Any]:
@@ -27,7 +29,7 @@ def strided_positions(size: Sequence[int], stride: Sequence[int], offset: int) -
 
 
 @function(takes=ALL, composite=True)
-def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
+def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Tensor:
     """A copy of the elements at the given strides of ``input``'s memory; gradients reach what ``input`` shows."""
     places = _checked_places(input, size, stride, storage_offset)
     shown = strided_positions(input.shape, input.stride(), input.storage_offset()).reshape(-1)
@@ -69,7 +71,7 @@ def _checked_places(
 
 @function(takes=ALL, composite=True)
 def as_strided_scatter(
-    input: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: int | None = None
+    input: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Tensor:
     """A copy of ``input`` with the elements :func:`as_strided` sees replaced by ``src``."""
     places = _checked_places(input, size, stride, storage_offset or 0).reshape(-1)
@@ -79,7 +81,7 @@ def as_strided_scatter(
 
 
 @function(to="Tensor", takes=ALL)
-def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
+def contiguous(input: Tensor, memory_format: MemoryFormat = None) -> Tensor:
     """``input`` in row-major memory; itself when it is already."""
     return row_major(input)
 
@@ -87,6 +89,7 @@ def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
 def _shape_inplace(name: str, fn: Any) -> None:
     """Publish the in-place form of a view function: the tensor becomes that view of its former self."""
 
+    @functools.wraps(fn)
     def run(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if input.requires_grad and input.is_leaf and grad_enabled():
             raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
@@ -95,7 +98,8 @@ def _shape_inplace(name: str, fn: Any) -> None:
         take_fields(input, fn(former, *args, **kwargs))
         return input
 
-    run.__name__, run.__doc__ = f"{name}_", f"In-place form of :func:`{name}`."
+    run.__name__ = run.__qualname__ = f"{name}_"
+    run.__doc__ = f"In-place form of :func:`{name}`."
     publish(run, f"Tensor.{name}_")
 
 
@@ -105,7 +109,7 @@ for _name, _fn in (("squeeze", squeeze), ("unsqueeze", unsqueeze), ("transpose",
 
 
 @function(to="Tensor", takes=ALL)
-def resize__(input: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
+def resize__(input: Tensor, *sizes: Sizes, memory_format: MemoryFormat = None) -> Tensor:
     """Another size over the same elements in row-major order; new elements are zero."""
     shape = as_shape(sizes)
     flat = np.ravel(input._data)
@@ -118,6 +122,6 @@ def resize__(input: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
 
 
 @function(takes=ALL)
-def resize_as__(input: Tensor, other: Tensor, memory_format: Any = None) -> Tensor:
+def resize_as__(input: Tensor, other: Tensor, memory_format: MemoryFormat = None) -> Tensor:
     """:func:`resize_` to the size of ``other``."""
     return resize__(input, tuple(other.shape))

@@ -7,11 +7,11 @@ import math
 from tracecomp.eager.tensor import Tensor, create
 from tracecomp.functional.dims import wrap_dim
 from tracecomp.functional.dtype_support import ALL
+from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import Number, scalar
 from tracecomp.functional.publish import function
 from tracecomp.functional.shape.shaping import movedim, row_major, to_shape
 from tracecomp.ir.types import int64
-from tracecomp.ops.prim import prim
 
 
 @function(takes=ALL, composite=True)

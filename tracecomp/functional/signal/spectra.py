@@ -6,13 +6,13 @@ import warnings
 
 from tracecomp.eager.tensor import Tensor, create
 from tracecomp.functional.dtype_support import ALL
+from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import cast
 from tracecomp.functional.publish import function
 from tracecomp.functional.shape.joining import cat
 from tracecomp.functional.shape.shaping import cut_range
 from tracecomp.functional.signal.fourier import sized
 from tracecomp.ir.types import type_word
-from tracecomp.ops.prim import prim
 
 
 def _turned(x: Tensor, start: int, stop: int) -> Tensor:

@@ -6,20 +6,21 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from tracecomp.eager.device import strided
+from tracecomp.eager.device import Device, Layout, strided
 from tracecomp.eager.tensor import Tensor, create
 from tracecomp.functional.creation.creation import constant, finish
 from tracecomp.functional.default_dtype import default_dtype
+from tracecomp.functional.dims import Dim
 from tracecomp.functional.dtype_support import ALL
+from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import cast
 from tracecomp.functional.publish import function
 from tracecomp.functional.shape.rearranging import roll
 from tracecomp.functional.special.bessel import i0
 from tracecomp.ir.types import DType, float32, float64, int64
-from tracecomp.ops.prim import prim
 
 
-def _check(name: str, M: int, dtype: DType | None, layout: Any) -> DType:
+def _check(name: str, M: int, dtype: DType | None, layout: Layout) -> DType:
     if M < 0:
         raise ValueError(f"{name} requires non-negative window length, got M={M}")
     if layout not in (None, strided):
@@ -51,7 +52,7 @@ def _cosines(M: int, coefficients: Sequence[float], sym: bool, dtype: DType) -> 
 
 def _published(name: str, coefficients: Sequence[float]) -> None:
     def run(
-        M: int, *, sym: bool = True, dtype: DType | None = None, layout: Any = None, device: Any = None,
+        M: int, *, sym: bool = True, dtype: DType | None = None, layout: Layout = None, device: Device = None,
         requires_grad: bool = False,
     ) -> Tensor:  # fmt: skip
         kind = _check(name, M, dtype, layout)
@@ -70,8 +71,8 @@ for _name, _coefficients in (
 
 @function(to="signal.windows", composite=True)
 def hamming(
-    M: int, *, alpha: float = 0.54, sym: bool = True, dtype: DType | None = None, layout: Any = None,
-    device: Any = None, requires_grad: bool = False,
+    M: int, *, alpha: float = 0.54, sym: bool = True, dtype: DType | None = None, layout: Layout = None,
+    device: Device = None, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """Hamming window."""
     return general_hamming(
@@ -81,8 +82,8 @@ def hamming(
 
 @function(to="signal.windows", composite=True)
 def general_hamming(
-    M: int, *, alpha: float = 0.54, sym: bool = True, dtype: DType | None = None, layout: Any = None,
-    device: Any = None, requires_grad: bool = False,
+    M: int, *, alpha: float = 0.54, sym: bool = True, dtype: DType | None = None, layout: Layout = None,
+    device: Device = None, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """alpha - (1 - alpha) cos."""
     kind = _check("general_hamming", M, dtype, layout)
@@ -91,8 +92,8 @@ def general_hamming(
 
 @function(to="signal.windows", composite=True)
 def general_cosine(
-    M: int, *, a: Sequence[float], sym: bool = True, dtype: DType | None = None, layout: Any = None,
-    device: Any = None, requires_grad: bool = False,
+    M: int, *, a: Sequence[float], sym: bool = True, dtype: DType | None = None, layout: Layout = None,
+    device: Device = None, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """Sum of cosines with coefficients ``a``."""
     if not isinstance(a, list | tuple):
@@ -114,7 +115,7 @@ def _shaped(M: int, sym: bool, dtype: DType, shape: Any) -> Tensor:
 
 @function(to="signal.windows", composite=True)
 def bartlett(
-    M: int, *, sym: bool = True, dtype: DType | None = None, layout: Any = None, device: Any = None,
+    M: int, *, sym: bool = True, dtype: DType | None = None, layout: Layout = None, device: Device = None,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """Triangular window."""
@@ -127,7 +128,7 @@ def bartlett(
 
 @function(to="signal.windows", composite=True)
 def cosine(
-    M: int, *, sym: bool = True, dtype: DType | None = None, layout: Any = None, device: Any = None,
+    M: int, *, sym: bool = True, dtype: DType | None = None, layout: Layout = None, device: Device = None,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """Half a sine wave."""
@@ -142,7 +143,7 @@ def cosine(
 @function(to="signal.windows", composite=True)
 def exponential(
     M: int, *, center: float | None = None, tau: float = 1.0, sym: bool = True, dtype: DType | None = None,
-    layout: Any = None, device: Any = None, requires_grad: bool = False,
+    layout: Layout = None, device: Device = None, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """exp(-|n - center| / tau)."""
     kind = _check("exponential", M, dtype, layout)
@@ -160,8 +161,8 @@ def exponential(
 
 @function(to="signal.windows", composite=True)
 def gaussian(
-    M: int, *, std: float = 1.0, sym: bool = True, dtype: DType | None = None, layout: Any = None,
-    device: Any = None, requires_grad: bool = False,
+    M: int, *, std: float = 1.0, sym: bool = True, dtype: DType | None = None, layout: Layout = None,
+    device: Device = None, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """exp(-((n - middle) / std)^2 / 2)."""
     kind = _check("gaussian", M, dtype, layout)
@@ -177,8 +178,8 @@ def gaussian(
 
 @function(to="signal.windows", composite=True)
 def kaiser(
-    M: int, *, beta: float = 12.0, sym: bool = True, dtype: DType | None = None, layout: Any = None,
-    device: Any = None, requires_grad: bool = False,
+    M: int, *, beta: float = 12.0, sym: bool = True, dtype: DType | None = None, layout: Layout = None,
+    device: Device = None, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """i0(beta sqrt(1 - x^2)) / i0(beta) for x from -1 to 1."""
     kind = _check("kaiser", M, dtype, layout)
@@ -195,8 +196,8 @@ def kaiser(
 
 def _older(name: str, coefficients: Sequence[float] | None) -> None:
     def run(
-        window_length: int, periodic: bool = True, *, dtype: DType | None = None, layout: Any = None,
-        device: Any = None, requires_grad: bool = False,
+        window_length: int, periodic: bool = True, *, dtype: DType | None = None, layout: Layout = None,
+        device: Device = None, requires_grad: bool = False,
     ) -> Tensor:  # fmt: skip
         kind = dtype or default_dtype()
         if window_length < 0:
@@ -216,8 +217,8 @@ for _name, _older_coefficients in (("hann", (0.5, 0.5)), ("hamming", (0.54, 0.46
 
 @function(to="torch")
 def kaiser_window(
-    window_length: int, periodic: bool = True, beta: float = 12.0, *, dtype: DType | None = None, layout: Any = None,
-    device: Any = None, requires_grad: bool = False,
+    window_length: int, periodic: bool = True, beta: float = 12.0, *, dtype: DType | None = None, layout: Layout = None,
+    device: Device = None, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """Kaiser window, symmetric unless ``periodic``."""
     return kaiser(window_length, beta=beta, sym=not periodic, dtype=dtype, device=device, requires_grad=requires_grad)
@@ -230,13 +231,13 @@ def _halves(input: Tensor, dim: Any, sign: int) -> Tensor:
 
 
 @function(to="fft", takes=ALL, composite=True)
-def fftshift(input: Tensor, dim: Any = None) -> Tensor:
+def fftshift(input: Tensor, dim: Dim = None) -> Tensor:
     """The zero frequency moved to the middle."""
     return _halves(input, dim, 1)
 
 
 @function(to="fft", takes=ALL, composite=True)
-def ifftshift(input: Tensor, dim: Any = None) -> Tensor:
+def ifftshift(input: Tensor, dim: Dim = None) -> Tensor:
     """The inverse of :func:`fftshift`."""
     return _halves(input, dim, -1)
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.elementwise.pointwise import magnitude
+from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import as_float
 from tracecomp.functional.publish import function
 from tracecomp.functional.special import tables
 from tracecomp.functional.special.series import chebyshev, polynomial
-from tracecomp.ops.prim import prim
 
 
 def _split(x: Tensor, limit: float) -> tuple[Tensor, Tensor, Tensor]:

@@ -8,6 +8,7 @@ from typing import Any
 from tracecomp.eager.tensor import Tensor, create
 from tracecomp.functional.dtype_support import NUMBERS
 from tracecomp.functional.elementwise.arithmetic import two
+from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import (
     Operand,
     as_float,
@@ -18,7 +19,6 @@ from tracecomp.functional.promotion import (
 )
 from tracecomp.functional.publish import function
 from tracecomp.ops.elementwise_unary import trigamma
-from tracecomp.ops.prim import prim
 
 _BERNOULLI = (1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000, 1 / 74724249600,
               -3617 / 10670622842880000)  # fmt: skip
@@ -90,7 +90,8 @@ def polygamma_of(n: int, x: Tensor) -> Tensor:
     if n == 0:
         return prim.digamma(x)
     if n == 1:
-        return trigamma(x)
+        first: Tensor = trigamma(x)
+        return first
     factor = math.factorial(n) * (1.0 if n % 2 else -1.0)
     whole = prim.bitwise_and(prim.le(x, 0.0), prim.eq(x, prim.floor(x)))
     value = prim.mul(zeta_of(float(n + 1), prim.where(whole, 1.0, x)), factor)
@@ -98,9 +99,11 @@ def polygamma_of(n: int, x: Tensor) -> Tensor:
 
 
 @function("special.polygamma", inplace=True, composite=True)
-def polygamma(input: Any, other: Any) -> Tensor:
+def polygamma(input: int | Tensor, other: int | Tensor) -> Tensor:
     """The n-th derivative of digamma: ``polygamma(n, x)`` or ``x.polygamma(n)``."""
     n, x = (other, input) if isinstance(input, Tensor) else (input, other)
+    if not isinstance(x, Tensor):
+        raise TypeError(f"polygamma(): argument 'input' must be Tensor, not {type(x).__name__}")
     if not isinstance(n, int):
         raise TypeError(f"polygamma(): argument 'n' must be int, not {type(n).__name__}")
     if n < 0:

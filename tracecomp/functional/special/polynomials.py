@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from tracecomp.eager.tensor import Tensor, create
 from tracecomp.functional.elementwise.arithmetic import two
-from tracecomp.functional.promotion import common_float
+from tracecomp.functional.primitives import prim
+from tracecomp.functional.promotion import Operand, common_float
 from tracecomp.functional.publish import function
-from tracecomp.ops.prim import prim
 
 Start = Callable[[Tensor], Tensor]
 Step = Callable[[int, Tensor, Tensor, Tensor], Tensor]
@@ -55,7 +54,7 @@ _FAMILIES: dict[str, tuple[Start, Step]] = {
 
 
 def _publish(name: str, first: Start, step: Step, shifted: bool) -> None:
-    def run(input: Any, n: Any) -> Tensor:
+    def run(input: Operand, n: Operand) -> Tensor:
         x, degree = common_float(*two(name, input, n))
         if not isinstance(x, Tensor):
             x = create("full", value=x, shape=(), dtype=degree.dtype)

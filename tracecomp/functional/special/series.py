@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tracecomp.eager.tensor import Tensor
+from tracecomp.functional.primitives import prim
 from tracecomp.ir.types import float64
-from tracecomp.ops.prim import prim
 
 
 def polynomial(t: Tensor, coefficients: Sequence[float]) -> Tensor:

@@ -8,7 +8,8 @@ from typing import Any
 from tracecomp.eager.tensor import Tensor, create
 from tracecomp.functional.elementwise.arithmetic import two
 from tracecomp.functional.elementwise.pointwise import magnitude
-from tracecomp.functional.named_results import FrexpResult
+from tracecomp.functional.named_results import FrexpResult, MantissaExponent
+from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import (
     Operand,
     as_float,
@@ -23,7 +24,6 @@ from tracecomp.functional.publish import function
 from tracecomp.functional.special.series import polynomial
 from tracecomp.functional.special.tables import ERFCX, NDTRI
 from tracecomp.ir.types import int32
-from tracecomp.ops.prim import prim
 
 
 @function(composite=True)
@@ -176,7 +176,7 @@ def ldexp(input: Tensor, other: Tensor) -> Tensor:
 
 
 @function(composite=True)
-def frexp(input: Tensor) -> Any:
+def frexp(input: Tensor) -> MantissaExponent:
     """(mantissa in [0.5, 1), exponent) with input = mantissa * 2**exponent."""
     if not input.dtype.is_floating_point:
         raise RuntimeError("torch.frexp() only supports floating-point dtypes")

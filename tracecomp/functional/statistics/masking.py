@@ -6,9 +6,10 @@ import math
 from typing import Any
 
 from tracecomp.eager.tensor import Tensor, create
-from tracecomp.functional.dims import reduce_axes
+from tracecomp.functional.dims import Dim, reduce_axes
 from tracecomp.functional.dtype_support import ALL, NUMBERS
 from tracecomp.functional.linalg.norms import power_norm
+from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import as_float, cast, scalar
 from tracecomp.functional.publish import function
 from tracecomp.functional.reductions import cumulative, reduction
@@ -16,7 +17,6 @@ from tracecomp.functional.reductions.sorting import nanmedian
 from tracecomp.functional.shape.shaping import to_shape
 from tracecomp.functional.special import special
 from tracecomp.ir.types import DType, bool_, int64
-from tracecomp.ops.prim import prim
 
 
 def _limits(dtype: DType) -> tuple[Any, Any]:
@@ -48,7 +48,7 @@ def _summable(input: Tensor, dtype: DType | None) -> Tensor:
 
 @function(to="masked", takes=ALL, composite=True)
 def sum_(
-    input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None
+    input: Tensor, dim: Dim = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None
 ) -> Tensor:
     """Sum of unmasked elements."""
     return reduction.sum(_filled(_summable(input, dtype), mask, 0), dim, keepdim)
@@ -56,7 +56,7 @@ def sum_(
 
 @function(to="masked", composite=True)
 def prod(
-    input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None
+    input: Tensor, dim: Dim = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None
 ) -> Tensor:
     """Product of unmasked elements."""
     x = _filled(_summable(input, dtype), mask, 1)
@@ -77,7 +77,7 @@ def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None, mask: Tensor
 
 def _extreme(name: str, low_first: bool) -> None:
     def run(
-        input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: DType | None = None,
+        input: Tensor, dim: Dim = None, *, keepdim: bool = False, dtype: DType | None = None,
         mask: Tensor | None = None,
     ) -> Tensor:  # fmt: skip
         x = _converted(input, dtype)
@@ -120,7 +120,7 @@ def _count(x: Tensor, mask: Tensor | None, axes: Any, keepdim: bool) -> Tensor:
 
 @function(to="masked", takes=ALL, composite=True)
 def mean(
-    input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None
+    input: Tensor, dim: Dim = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None
 ) -> Tensor:
     """Mean of unmasked elements."""
     x = _converted(input, dtype)
@@ -139,7 +139,7 @@ def median(
 
 @function(to="masked", takes=ALL, composite=True)
 def norm(
-    input: Tensor, ord: float = 2.0, dim: Any = None, *, keepdim: bool = False, dtype: DType | None = None,
+    input: Tensor, ord: float = 2.0, dim: Dim = None, *, keepdim: bool = False, dtype: DType | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """The p-norm of unmasked elements."""
@@ -149,7 +149,7 @@ def norm(
 
 
 def _spread(
-    input: Tensor, dim: Any, unbiased: bool | None, correction: float | None, keepdim: bool, dtype: DType | None,
+    input: Tensor, dim: Dim, unbiased: bool | None, correction: float | None, keepdim: bool, dtype: DType | None,
     mask: Tensor | None,
 ) -> Tensor:  # fmt: skip
     x = _converted(input, dtype)
@@ -165,7 +165,7 @@ def _spread(
 
 @function(to="masked", composite=True)
 def var(
-    input: Tensor, dim: Any = None, unbiased: bool | None = None, *, correction: float | None = None,
+    input: Tensor, dim: Dim = None, unbiased: bool | None = None, *, correction: float | None = None,
     keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Variance of unmasked elements."""
@@ -174,7 +174,7 @@ def var(
 
 @function(to="masked", composite=True)
 def std(
-    input: Tensor, dim: Any = None, unbiased: bool | None = None, *, correction: float | None = None,
+    input: Tensor, dim: Dim = None, unbiased: bool | None = None, *, correction: float | None = None,
     keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Standard deviation of unmasked elements."""
@@ -211,7 +211,7 @@ def normalize(
 
 @function(to="masked", composite=True)
 def logsumexp(
-    input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None
+    input: Tensor, dim: Dim = None, *, keepdim: bool = False, dtype: DType | None = None, mask: Tensor | None = None
 ) -> Tensor:
     """log of the sum of exponentials of unmasked elements."""
     x = _converted(input, dtype)

@@ -13,12 +13,12 @@ from tracecomp.functional.creation.sequences import linspace
 from tracecomp.functional.dtype_support import FLOATS, NUMBERS
 from tracecomp.functional.elementwise.arithmetic import div, mul, sub
 from tracecomp.functional.linalg.matmul import matmul
-from tracecomp.functional.named_results import HistogramResult
+from tracecomp.functional.named_results import CountsAllEdges, CountsEdges, HistogramddResult, HistogramResult
+from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import Number, as_float, cast, not_implemented
 from tracecomp.functional.publish import function
 from tracecomp.functional.shape.shaping import matrix_transpose, to_shape
 from tracecomp.ir.types import float64, int64, type_word
-from tracecomp.ops.prim import prim
 
 
 @function(composite=True)
@@ -79,9 +79,9 @@ def histc(input: Tensor, bins: int = 100, min: Number = 0, max: Number = 0) -> T
 
 @function(takes=FLOATS, composite=True)
 def histogram(
-    input: Tensor, bins: Any, *, range: Sequence[float] | None = None, weight: Tensor | None = None,
+    input: Tensor, bins: int | Tensor, *, range: Sequence[float] | None = None, weight: Tensor | None = None,
     density: bool = False,
-) -> Any:  # fmt: skip
+) -> CountsEdges:  # fmt: skip
     """(counts, edges) of bins given by their number and range, or by their edges."""
     x = to_shape(input, (input.numel(),))
     if isinstance(bins, Tensor):
@@ -118,20 +118,19 @@ def _binned(columns: Sequence[Tensor], edges: Sequence[Tensor], weights: Tensor)
 
 @function(to="torch", takes=FLOATS, composite=True)
 def histogramdd(
-    input: Tensor, bins: Any, *, range: Sequence[float] | None = None, weight: Tensor | None = None,
-    density: bool = False,
-) -> Any:  # fmt: skip
+    input: Tensor, bins: int | Sequence[int] | Sequence[Tensor], *, range: Sequence[float] | None = None,
+    weight: Tensor | None = None, density: bool = False,
+) -> CountsAllEdges:  # fmt: skip
     """(counts, list of edges) over the last dimension's coordinates."""
     width = input.shape[-1]
     points = to_shape(input, (input.numel() // width, width))
     if not isinstance(bins, int) and len(bins) != width:
         raise RuntimeError("histogramdd: The size of bins must be equal to the innermost dimension of the input.")
     columns = [points[:, i].contiguous() for i in builtins.range(width)]
-    if isinstance(bins, int):
-        bins = [bins] * width
+    wanted: Sequence[int | Tensor] = [bins] * width if isinstance(bins, int) else bins
     bounds = [(range[2 * i], range[2 * i + 1]) if range else (0.0, 0.0) for i in builtins.range(width)]
     edges = []
-    for i, b in enumerate(bins):
+    for i, b in enumerate(wanted):
         if isinstance(b, Tensor):
             edges.append(b)
             continue
@@ -145,7 +144,7 @@ def histogramdd(
             widths = prim.sub(e[1:], e[:-1])
             counts = prim.div(counts, to_shape(widths, tuple(n if j == i else 1 for j, n in enumerate(counts.shape))))
         counts = prim.div(counts, volume)
-    return HistogramResult(counts, edges)
+    return HistogramddResult(counts, tuple(edges))
 
 
 def _at_most_two(name: str, x: Tensor) -> None:

@@ -5,30 +5,49 @@
 from collections.abc import Callable
 from collections.abc import Sequence
 from tracecomp.eager.tensor import Tensor
+from tracecomp.functional.dims import Sizes
+from tracecomp.ir.types import DType
+from tracecomp.nn.functional.adaptive import Target
 from tracecomp.nn.functional.conv import Size
-from typing import Any
+from typing import Literal
+from typing import overload
 
-def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
+def adaptive_avg_pool1d(input: Tensor, output_size: Target) -> Tensor:
     """(N, C, L) -> (N, C, output_size)."""
-def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
+def adaptive_avg_pool2d(input: Tensor, output_size: Target) -> Tensor:
     """(N, C, H, W) -> (N, C, *output_size); None keeps an axis."""
-def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
+def adaptive_avg_pool3d(input: Tensor, output_size: Target) -> Tensor:
     """(N, C, D, H, W) -> (N, C, *output_size); None keeps an axis."""
-def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+@overload
+def adaptive_max_pool1d(input: Tensor, output_size: Target, return_indices: Literal[False] = False) -> Tensor:
     """(N, C, L) -> (N, C, output_size)."""
-def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+@overload
+def adaptive_max_pool1d(input: Tensor, output_size: Target, *, return_indices: Literal[True]) -> tuple[Tensor, Tensor]: ...
+@overload
+def adaptive_max_pool1d(input: Tensor, output_size: Target, return_indices: bool = False) -> Tensor | tuple[Tensor, Tensor]: ...
+@overload
+def adaptive_max_pool2d(input: Tensor, output_size: Target, return_indices: Literal[False] = False) -> Tensor:
     """(N, C, H, W) -> (N, C, *output_size); None keeps an axis."""
-def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+@overload
+def adaptive_max_pool2d(input: Tensor, output_size: Target, *, return_indices: Literal[True]) -> tuple[Tensor, Tensor]: ...
+@overload
+def adaptive_max_pool2d(input: Tensor, output_size: Target, return_indices: bool = False) -> Tensor | tuple[Tensor, Tensor]: ...
+@overload
+def adaptive_max_pool3d(input: Tensor, output_size: Target, return_indices: Literal[False] = False) -> Tensor:
     """(N, C, D, H, W) -> (N, C, *output_size); None keeps an axis."""
+@overload
+def adaptive_max_pool3d(input: Tensor, output_size: Target, *, return_indices: Literal[True]) -> tuple[Tensor, Tensor]: ...
+@overload
+def adaptive_max_pool3d(input: Tensor, output_size: Target, return_indices: bool = False) -> Tensor | tuple[Tensor, Tensor]: ...
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
     """Sampling grid of affine maps: (N, 2, 3) -> (N, H, W, 2), (N, 3, 4) -> (N, D, H, W, 3)."""
 def alpha_dropout(input: Tensor, p: float = ..., training: bool = False, inplace: bool = False) -> Tensor:
     """Dropout that keeps mean and variance of SELU activations (Klambauer et al. 2017)."""
-def avg_pool1d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True) -> Tensor:
+def avg_pool1d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, ceil_mode: bool = False, count_include_pad: bool = True) -> Tensor:
     """(N, C, L) -> (N, C, L')."""
-def avg_pool2d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None) -> Tensor:
+def avg_pool2d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None) -> Tensor:
     """(N, C, H, W) -> (N, C, H', W')."""
-def avg_pool3d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None) -> Tensor:
+def avg_pool3d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None) -> Tensor:
     """(N, C, D, H, W) -> (N, C, D', H', W')."""
 def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None = None, bias: Tensor | None = None, training: bool = False, momentum: float | Tensor = ..., eps: float = ...) -> Tensor:
     """Normalise each channel (axis 1) by batch statistics, which move the running ones, or by the running ones.
@@ -47,15 +66,15 @@ def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tens
     """``binary_cross_entropy`` of ``sigmoid(input)`` without overflow. ValueError when sizes differ."""
 def celu(input: Tensor, alpha: float = ..., inplace: bool = False) -> Tensor:
     """``max(0, x) + min(0, alpha * (exp(x / alpha) - 1))``; RuntimeError if ``alpha`` is 0."""
-def celu_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+def celu_(input: Tensor, alpha: float = ..., inplace: bool = False) -> Tensor:
     """In-place form of ``celu``."""
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Interleave ``groups`` groups of channels of (N, C, *)."""
-def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Size = 1, padding: Any = 0, dilation: Size = 1, groups: int = 1) -> Tensor:
+def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Size = 1, padding: Sizes | str = 0, dilation: Size = 1, groups: int = 1) -> Tensor:
     """(N, C, L) with (O, C / groups, K) -> (N, O, L'); ``padding`` may be ``"same"`` or ``"valid"``."""
-def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Size = 1, padding: Any = 0, dilation: Size = 1, groups: int = 1) -> Tensor:
+def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Size = 1, padding: Sizes | str = 0, dilation: Size = 1, groups: int = 1) -> Tensor:
     """(N, C, H, W) with (O, C / groups, KH, KW) -> (N, O, H', W'); ``padding`` may be ``"same"`` or ``"valid"``."""
-def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Size = 1, padding: Any = 0, dilation: Size = 1, groups: int = 1) -> Tensor:
+def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Size = 1, padding: Sizes | str = 0, dilation: Size = 1, groups: int = 1) -> Tensor:
     """(N, C, D, H, W) with (O, C / groups, KD, KH, KW) -> (N, O, D', H', W')."""
 def conv_transpose1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Size = 1, padding: Size = 0, output_padding: Size = 0, groups: int = 1, dilation: Size = 1) -> Tensor:
     """(N, C, L) with (C, O / groups, K) -> (N, O, L')."""
@@ -69,7 +88,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = ...) ->
     """Cosine of the angle between vectors along ``dim``, each norm at least ``eps``."""
 def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None, ignore_index: int = -100, reduce: bool | None = None, reduction: str = 'mean', label_smoothing: float = ...) -> Tensor:
     """Cross entropy of logits (N, C, *) with classes (N, *) or class probabilities (N, C, *)."""
-def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: int = 0, reduction: str = 'mean', zero_infinity: bool = False) -> Tensor:
+def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Tensor | Sequence[int], target_lengths: Tensor | Sequence[int], blank: int = 0, reduction: str = 'mean', zero_infinity: bool = False) -> Tensor:
     """Connectionist temporal classification (Graves et al. 2006): (T, N, C) and (N, S) or concatenated targets."""
 def dropout(input: Tensor, p: float = ..., training: bool = True, inplace: bool = False) -> Tensor:
     """In training, zero each element with probability ``p`` and scale the rest by ``1 / (1 - p)``."""
@@ -81,7 +100,7 @@ def dropout3d(input: Tensor, p: float = ..., training: bool = True, inplace: boo
     """``dropout`` of whole channels of (N, C, D, H, W) or (C, D, H, W)."""
 def elu(input: Tensor, alpha: float = ..., inplace: bool = False) -> Tensor:
     """``x`` where positive, else ``alpha * (exp(x) - 1)``."""
-def elu_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+def elu_(input: Tensor, alpha: float = ..., inplace: bool = False) -> Tensor:
     """In-place form of ``elu``."""
 def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, max_norm: float | None = None, norm_type: float = ..., scale_grad_by_freq: bool = False, sparse: bool = False) -> Tensor:
     """Rows of ``weight`` (number, size) at ``input`` of any shape -> (*input.shape, size).
@@ -93,13 +112,23 @@ def embedding_bag(input: Tensor, weight: Tensor, offsets: Tensor | None = None, 
     """Sum, mean or max of the embeddings of each bag: (bags, n) or flat indices with ``offsets`` -> (bags, size)."""
 def feature_alpha_dropout(input: Tensor, p: float = ..., training: bool = False, inplace: bool = False) -> Tensor:
     """``alpha_dropout`` of whole channels."""
-def fold(input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
+def fold(input: Tensor, output_size: Sizes | None, kernel_size: Sizes, dilation: Sizes = 1, padding: Sizes = 0, stride: Sizes = 1) -> Tensor:
     """Sum columns (N, C * KH * KW, L) back into images (N, C, *output_size): the adjoint of ``unfold``."""
-def fractional_max_pool2d(input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False, _random_samples: Tensor | None = None) -> Any:
+@overload
+def fractional_max_pool2d(input: Tensor, kernel_size: Sizes, output_size: Target = None, output_ratio: float | Sequence[float] | None = None, return_indices: Literal[False] = False, _random_samples: Tensor | None = None) -> Tensor:
     """(N, C, H, W) -> (N, C, *output_size) over pseudo-random regions (Graham 2014)."""
-def fractional_max_pool3d(input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False, _random_samples: Tensor | None = None) -> Any:
+@overload
+def fractional_max_pool2d(input: Tensor, kernel_size: Sizes, output_size: Target = None, output_ratio: float | Sequence[float] | None = None, *, return_indices: Literal[True], _random_samples: Tensor | None = None) -> tuple[Tensor, Tensor]: ...
+@overload
+def fractional_max_pool2d(input: Tensor, kernel_size: Sizes, output_size: Target = None, output_ratio: float | Sequence[float] | None = None, return_indices: bool = False, _random_samples: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]: ...
+@overload
+def fractional_max_pool3d(input: Tensor, kernel_size: Sizes, output_size: Target = None, output_ratio: float | Sequence[float] | None = None, return_indices: Literal[False] = False, _random_samples: Tensor | None = None) -> Tensor:
     """(N, C, D, H, W) -> (N, C, *output_size) over pseudo-random regions (Graham 2014)."""
-def gaussian_nll_loss(input: Tensor, target: Tensor, var: Any, full: bool = False, eps: float = ..., reduction: str = 'mean') -> Tensor:
+@overload
+def fractional_max_pool3d(input: Tensor, kernel_size: Sizes, output_size: Target = None, output_ratio: float | Sequence[float] | None = None, *, return_indices: Literal[True], _random_samples: Tensor | None = None) -> tuple[Tensor, Tensor]: ...
+@overload
+def fractional_max_pool3d(input: Tensor, kernel_size: Sizes, output_size: Target = None, output_ratio: float | Sequence[float] | None = None, return_indices: bool = False, _random_samples: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]: ...
+def gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor | float, full: bool = False, eps: float = ..., reduction: str = 'mean') -> Tensor:
     """Negative log likelihood of a Gaussian target with mean ``input`` and variance ``var``, at least ``eps``."""
 def gelu(input: Tensor, approximate: str = 'none') -> Tensor:
     """``x * Phi(x)``, by erf or (``approximate="tanh"``) by the tanh formula of Hendrycks and Gimpel 2016."""
@@ -119,7 +148,7 @@ def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """``x * min(max(x + 3, 0), 6) / 6``."""
 def hardtanh(input: Tensor, min_val: float = ..., max_val: float = ..., inplace: bool = False) -> Tensor:
     """``x`` limited to ``[min_val, max_val]``; the gradient is 0 on and outside the limits."""
-def hardtanh_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+def hardtanh_(input: Tensor, min_val: float = ..., max_val: float = ..., inplace: bool = False) -> Tensor:
     """In-place form of ``hardtanh``."""
 def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = ..., size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean') -> Tensor:
     """``x`` where the target is 1, ``max(0, margin - x)`` where it is -1."""
@@ -127,7 +156,7 @@ def huber_loss(input: Tensor, target: Tensor, reduction: str = 'mean', delta: fl
     """``0.5 d^2`` where ``|d| < delta``, else ``delta (|d| - delta / 2)``."""
 def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None, weight: Tensor | None = None, bias: Tensor | None = None, use_input_stats: bool = True, momentum: float = ..., eps: float = ...) -> Tensor:
     """Normalise each channel of each sample over the spatial axes (Ulyanov et al. 2016)."""
-def interpolate(input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = 'nearest', align_corners: bool | None = None, recompute_scale_factor: bool | None = None, antialias: bool = False) -> Tensor:
+def interpolate(input: Tensor, size: Sizes | None = None, scale_factor: float | Sequence[float] | None = None, mode: str = 'nearest', align_corners: bool | None = None, recompute_scale_factor: bool | None = None, antialias: bool = False) -> Tensor:
     """Resize the spatial axes of (N, C, ...): nearest, nearest-exact, linear, bilinear, bicubic, trilinear, area."""
 def kl_div(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean', log_target: bool = False) -> Tensor:
     """``target (log target - input)``, ``input`` in logarithms; ``batchmean`` divides the sum by the batch size."""
@@ -137,7 +166,7 @@ def layer_norm(input: Tensor, normalized_shape: Sequence[int], weight: Tensor | 
     """Normalise over the last axes, whose sizes are ``normalized_shape`` (Ba et al. 2016). RuntimeError otherwise."""
 def leaky_relu(input: Tensor, negative_slope: float = ..., inplace: bool = False) -> Tensor:
     """``x`` where positive, else ``negative_slope * x``."""
-def leaky_relu_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+def leaky_relu_(input: Tensor, negative_slope: float = ..., inplace: bool = False) -> Tensor:
     """In-place form of ``leaky_relu``."""
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """``x @ weight.T + bias``: (*, in), (out, in), (out) -> (*, out). RuntimeError when sizes do not fit."""
@@ -150,35 +179,50 @@ def linear_cross_entropy(input: Tensor, linear_weight: Tensor, target: Tensor, *
     """
 def local_response_norm(input: Tensor, size: int, alpha: float = ..., beta: float = ..., k: float = ...) -> Tensor:
     """``x / (k + alpha * mean of x^2 over size neighbouring channels) ** beta`` (Krizhevsky et al. 2012)."""
-def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None) -> Tensor:
     """Logarithm of ``softmax``."""
 def logsigmoid(input: Tensor) -> Tensor:
     """``log(sigmoid(x))`` without overflow: ``min(x, 0) - log1p(exp(-|x|))``."""
-def lp_pool1d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
+def lp_pool1d(input: Tensor, norm_type: float, kernel_size: Sizes, stride: Sizes | None = None, ceil_mode: bool = False) -> Tensor:
     """``(sum of x ** p) ** (1 / p)`` of every window of (N, C, L)."""
-def lp_pool2d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
+def lp_pool2d(input: Tensor, norm_type: float, kernel_size: Sizes, stride: Sizes | None = None, ceil_mode: bool = False) -> Tensor:
     """``(sum of x ** p) ** (1 / p)`` of every window of (N, C, H, W)."""
-def lp_pool3d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
+def lp_pool3d(input: Tensor, norm_type: float, kernel_size: Sizes, stride: Sizes | None = None, ceil_mode: bool = False) -> Tensor:
     """``(sum of x ** p) ** (1 / p)`` of every window of (N, C, D, H, W)."""
 def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean') -> Tensor:
     """``max(0, -y (x1 - x2) + margin)``."""
-def max_pool1d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False, return_indices: bool = False) -> Any:
+@overload
+def max_pool1d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes = 1, ceil_mode: bool = False, return_indices: Literal[False] = False) -> Tensor:
     """(N, C, L) -> (N, C, L')."""
-def max_pool1d_with_indices(*args: Any, **kwargs: Any) -> Any:
+@overload
+def max_pool1d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes = 1, ceil_mode: bool = False, *, return_indices: Literal[True]) -> tuple[Tensor, Tensor]: ...
+@overload
+def max_pool1d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes = 1, ceil_mode: bool = False, return_indices: bool = False) -> Tensor | tuple[Tensor, Tensor]: ...
+def max_pool1d_with_indices(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes = 1, ceil_mode: bool = False, return_indices: bool = True) -> tuple[Tensor, Tensor]:
     """``max_pool1d(..., return_indices=True)``."""
-def max_pool2d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False, return_indices: bool = False) -> Any:
+@overload
+def max_pool2d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes = 1, ceil_mode: bool = False, return_indices: Literal[False] = False) -> Tensor:
     """(N, C, H, W) -> (N, C, H', W')."""
-def max_pool2d_with_indices(*args: Any, **kwargs: Any) -> Any:
+@overload
+def max_pool2d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes = 1, ceil_mode: bool = False, *, return_indices: Literal[True]) -> tuple[Tensor, Tensor]: ...
+@overload
+def max_pool2d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes = 1, ceil_mode: bool = False, return_indices: bool = False) -> Tensor | tuple[Tensor, Tensor]: ...
+def max_pool2d_with_indices(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes = 1, ceil_mode: bool = False, return_indices: bool = True) -> tuple[Tensor, Tensor]:
     """``max_pool2d(..., return_indices=True)``."""
-def max_pool3d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False, return_indices: bool = False) -> Any:
+@overload
+def max_pool3d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes = 1, ceil_mode: bool = False, return_indices: Literal[False] = False) -> Tensor:
     """(N, C, D, H, W) -> (N, C, D', H', W')."""
-def max_pool3d_with_indices(*args: Any, **kwargs: Any) -> Any:
+@overload
+def max_pool3d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes = 1, ceil_mode: bool = False, *, return_indices: Literal[True]) -> tuple[Tensor, Tensor]: ...
+@overload
+def max_pool3d(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes = 1, ceil_mode: bool = False, return_indices: bool = False) -> Tensor | tuple[Tensor, Tensor]: ...
+def max_pool3d_with_indices(input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes = 1, ceil_mode: bool = False, return_indices: bool = True) -> tuple[Tensor, Tensor]:
     """``max_pool3d(..., return_indices=True)``."""
-def max_unpool1d(input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None) -> Tensor:
+def max_unpool1d(input: Tensor, indices: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, output_size: Sequence[int] | None = None) -> Tensor:
     """Partial inverse of ``max_pool1d``."""
-def max_unpool2d(input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None) -> Tensor:
+def max_unpool2d(input: Tensor, indices: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, output_size: Sequence[int] | None = None) -> Tensor:
     """Partial inverse of ``max_pool2d``."""
-def max_unpool3d(input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None) -> Tensor:
+def max_unpool3d(input: Tensor, indices: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, output_size: Sequence[int] | None = None) -> Tensor:
     """Partial inverse of ``max_pool3d``."""
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """``x * tanh(softplus(x))``."""
@@ -197,7 +241,7 @@ def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_a
 
     Targets equal to ``ignore_index`` count for nothing. IndexError for a class out of range.
     """
-def normalize(input: Tensor, p: float = ..., dim: Any = 1, eps: float = ..., out: Tensor | None = None) -> Tensor:
+def normalize(input: Tensor, p: float = ..., dim: int | Sequence[int] = 1, eps: float = ..., out: Tensor | None = None) -> Tensor:
     """``x`` over its p-norm along ``dim``, the norm at least ``eps``."""
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """Integers -> int64 vectors with a 1 at that place, on a new last axis."""
@@ -225,13 +269,13 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """``max(x, 0)`` elementwise."""
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     """``min(max(x, 0), 6)`` elementwise."""
-def relu_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+def relu_(input: Tensor, inplace: bool = False) -> Tensor:
     """In-place form of ``relu``."""
 def rms_norm(input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None) -> Tensor:
     """``x / sqrt(mean(x^2) + eps)`` over the last axes (Zhang and Sennrich 2019)."""
 def rrelu(input: Tensor, lower: float = ..., upper: float = ..., training: bool = False, inplace: bool = False) -> Tensor:
     """``leaky_relu`` with a slope drawn from ``[lower, upper]`` per element in training, else their mean."""
-def rrelu_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+def rrelu_(input: Tensor, lower: float = ..., upper: float = ..., training: bool = False, inplace: bool = False) -> Tensor:
     """In-place form of ``rrelu``."""
 def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = ..., is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False) -> Tensor:
     """``softmax(Q K^T scale + mask) V``: (*, L, E), (*, S, E), (*, S, Ev) -> (*, L, Ev).
@@ -241,7 +285,7 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
     """
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """Scaled ELU (Klambauer et al. 2017)."""
-def selu_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+def selu_(input: Tensor, inplace: bool = False) -> Tensor:
     """In-place form of ``selu``."""
 def sigmoid(input: Tensor) -> Tensor:
     """``1 / (1 + exp(-x))`` elementwise."""
@@ -251,9 +295,9 @@ def smooth_l1_loss(input: Tensor, target: Tensor, size_average: bool | None = No
     """``0.5 d^2 / beta`` where ``|d| < beta``, else ``|d| - beta / 2``."""
 def soft_margin_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean') -> Tensor:
     """``log(1 + exp(-y x))``."""
-def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None) -> Tensor:
     """``exp(x)`` over its sum along ``dim``."""
-def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None) -> Tensor:
     """``softmax`` of ``-x``."""
 def softplus(input: Tensor, beta: float = ..., threshold: float = ...) -> Tensor:
     """``log(1 + exp(beta * x)) / beta``; ``x`` itself where ``beta * x > threshold``."""
@@ -267,17 +311,17 @@ def tanhshrink(input: Tensor) -> Tensor:
     """``x - tanh(x)``."""
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """``x`` where it is greater than ``threshold``, else ``value``."""
-def threshold_(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+def threshold_(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """In-place form of ``threshold``."""
 def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = ..., p: float = 2, eps: float = ..., swap: bool = False, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean') -> Tensor:
     """``max(0, d(anchor, positive) - d(anchor, negative) + margin)``."""
 def triplet_margin_with_distance_loss(anchor: Tensor, positive: Tensor, negative: Tensor, *, distance_function: Callable[[Tensor, Tensor], Tensor] | None = None, margin: float = ..., swap: bool = False, reduction: str = 'mean') -> Tensor:
     """``triplet_margin_loss`` with a distance of one's own."""
-def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
+def unfold(input: Tensor, kernel_size: Sizes, dilation: Sizes = 1, padding: Sizes = 0, stride: Sizes = 1) -> Tensor:
     """Patches of (N, C, H, W) as columns: (N, C * KH * KW, L)."""
-def upsample(input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = 'nearest', align_corners: bool | None = None) -> Tensor:
+def upsample(input: Tensor, size: Sizes | None = None, scale_factor: float | Sequence[float] | None = None, mode: str = 'nearest', align_corners: bool | None = None) -> Tensor:
     """The older name of ``interpolate``."""
-def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+def upsample_bilinear(input: Tensor, size: Sizes | None = None, scale_factor: float | Sequence[float] | None = None) -> Tensor:
     """``interpolate(mode="bilinear", align_corners=True)``."""
-def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+def upsample_nearest(input: Tensor, size: Sizes | None = None, scale_factor: float | Sequence[float] | None = None) -> Tensor:
     """``interpolate(mode="nearest")``."""

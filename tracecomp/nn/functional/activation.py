@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tracecomp.eager.aliasing import before_write
@@ -14,6 +15,7 @@ from tracecomp.functional.dtype_support import ALL, FLOATS, NUMBERS
 from tracecomp.functional.elementwise.pointwise import magnitude
 from tracecomp.functional.promotion import rounded, wide
 from tracecomp.functional.publish import function, store_inplace
+from tracecomp.ir.types import DType
 
 _SQRT_HALF = math.sqrt(0.5)
 _SQRT_2_OVER_PI = math.sqrt(2.0 / math.pi)
@@ -254,19 +256,19 @@ def _softmax_dim(dim: int | None, ndim: int) -> int:
 
 
 @function(to="nn.functional")
-def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None) -> Tensor:
     """``exp(x)`` over its sum along ``dim``."""
     return T.softmax(input, _softmax_dim(dim, input.ndim), dtype=dtype)
 
 
 @function(to="nn.functional")
-def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None) -> Tensor:
     """Logarithm of ``softmax``."""
     return T.log_softmax(input, _softmax_dim(dim, input.ndim), dtype=dtype)
 
 
 @function(to="nn.functional")
-def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None) -> Tensor:
     """``softmax`` of ``-x``."""
     return softmax(-input, dim, dtype=dtype)
 
@@ -284,7 +286,9 @@ def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: floa
 
 
 @function(to="nn.functional")
-def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Tensor | None = None) -> Tensor:
+def normalize(
+    input: Tensor, p: float = 2.0, dim: int | Sequence[int] = 1, eps: float = 1e-12, out: Tensor | None = None
+) -> Tensor:
     """``x`` over its p-norm along ``dim``, the norm at least ``eps``."""
     norm = T.norm(input, p, dim, keepdim=True).clamp_min(eps)
     return T.div(input, norm.expand_as(input), out=out)
@@ -293,6 +297,7 @@ def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, o
 def _publish_in_place(fn: Callable[..., Tensor], to: str) -> None:
     """Publish the function that overwrites its first operand: that is what ``inplace=True`` asks ``fn`` for."""
 
+    @functools.wraps(fn)
     def run(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         return fn(input, *args, **kwargs, inplace=True)
 

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 from tracecomp.eager.modes import scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
+from tracecomp.functional.dims import Sizes
 from tracecomp.functional.dtype_support import FLOATS
+from tracecomp.functional.primitives import prim
 from tracecomp.functional.publish import function
 from tracecomp.ir.types import int64
 from tracecomp.nn.functional.conv import batched, ntuple
 from tracecomp.nn.functional.pooling import avg_pool, divisor, lowest, max_pool, pick_max
-from tracecomp.ops.prim import prim
 
 Ints = tuple[int, ...]
+Target: TypeAlias = int | Sequence[int | None] | None
 
 
-def _target(output_size: Any, length: Ints) -> Ints:
+def _target(output_size: Target, length: Ints) -> Ints:
     n = len(length)
     wanted = output_size if isinstance(output_size, list | tuple) else (output_size,) * n
     if len(wanted) == 1:
@@ -71,7 +74,7 @@ def _equal(target: Ints, length: Ints) -> bool:
     return all(want and have % want == 0 for want, have in zip(target, length, strict=True))
 
 
-def _regular(n: int, name: str, input: Tensor, output_size: Any) -> tuple[Tensor, bool, Ints]:
+def _regular(n: int, name: str, input: Tensor, output_size: Target) -> tuple[Tensor, bool, Ints]:
     """The input with a batch axis, whether that was added, and the size wanted."""
     if n > 1 and input.ndim <= n:
         raise ValueError(f"Input dimension should be at least {n + 1}")
@@ -83,7 +86,7 @@ def _regular(n: int, name: str, input: Tensor, output_size: Any) -> tuple[Tensor
     return x, single, _target(output_size, tuple(x.shape[2:]))
 
 
-def adaptive_avg_pool(n: int, input: Tensor, output_size: Any) -> Tensor:
+def adaptive_avg_pool(n: int, input: Tensor, output_size: Target) -> Tensor:
     """Mean over the regions that divide the input into ``output_size``."""
     name = f"adaptive_avg_pool{n}d"
     x, single, target = _regular(n, name, input, output_size)
@@ -103,7 +106,7 @@ def adaptive_avg_pool(n: int, input: Tensor, output_size: Any) -> Tensor:
     return result.squeeze(0) if single else result
 
 
-def adaptive_max_pool(n: int, input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+def adaptive_max_pool(n: int, input: Tensor, output_size: Target, return_indices: bool = False) -> Any:
     """Maximum over the regions that divide the input into ``output_size``."""
     name = f"adaptive_max_pool{n}d"
     x, single, target = _regular(n, name, input, output_size)
@@ -134,37 +137,43 @@ def _max_of_regions(x: Tensor, starts: list[list[int]], ends: list[list[int]]) -
 
 
 @function(to="nn.functional torch", takes=FLOATS)
-def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
+def adaptive_avg_pool1d(input: Tensor, output_size: Target) -> Tensor:
     """(N, C, L) -> (N, C, output_size)."""
     return adaptive_avg_pool(1, input, output_size)
 
 
 @function(to="nn.functional", takes=FLOATS)
-def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
+def adaptive_avg_pool2d(input: Tensor, output_size: Target) -> Tensor:
     """(N, C, H, W) -> (N, C, *output_size); None keeps an axis."""
     return adaptive_avg_pool(2, input, output_size)
 
 
 @function(to="nn.functional", takes=FLOATS)
-def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
+def adaptive_avg_pool3d(input: Tensor, output_size: Target) -> Tensor:
     """(N, C, D, H, W) -> (N, C, *output_size); None keeps an axis."""
     return adaptive_avg_pool(3, input, output_size)
 
 
 @function(to="nn.functional torch", takes=FLOATS)
-def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+def adaptive_max_pool1d(
+    input: Tensor, output_size: Target, return_indices: bool = False
+) -> Tensor | tuple[Tensor, Tensor]:
     """(N, C, L) -> (N, C, output_size)."""
     return adaptive_max_pool(1, input, output_size, return_indices)
 
 
 @function(to="nn.functional", takes=FLOATS)
-def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+def adaptive_max_pool2d(
+    input: Tensor, output_size: Target, return_indices: bool = False
+) -> Tensor | tuple[Tensor, Tensor]:
     """(N, C, H, W) -> (N, C, *output_size); None keeps an axis."""
     return adaptive_max_pool(2, input, output_size, return_indices)
 
 
 @function(to="nn.functional", takes=FLOATS)
-def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+def adaptive_max_pool3d(
+    input: Tensor, output_size: Target, return_indices: bool = False
+) -> Tensor | tuple[Tensor, Tensor]:
     """(N, C, D, H, W) -> (N, C, *output_size); None keeps an axis."""
     return adaptive_max_pool(3, input, output_size, return_indices)
 
@@ -179,8 +188,9 @@ def _fractional_starts(sample: float, length: int, size: int, kernel: int) -> li
 
 
 def fractional_max_pool(
-    n: int, input: Tensor, kernel_size: Any, output_size: Any, output_ratio: Any, return_indices: bool, samples: Any
-) -> Any:
+    n: int, input: Tensor, kernel_size: Sizes, output_size: Target, output_ratio: float | Sequence[float] | None,
+    return_indices: bool, samples: Any,
+) -> Any:  # fmt: skip
     """Maximum over pseudo-random regions; ``samples`` (N, C, n) in [0, 1) places them."""
     name = f"fractional_max_pool{n}d"
     if output_size is None and output_ratio is None:
@@ -220,24 +230,25 @@ def _fractional_planes(x: Tensor, samples: Tensor, kernel: Ints, size: Ints) -> 
 
 @function(to="nn.functional")
 def fractional_max_pool2d(
-    input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False,
-    _random_samples: Tensor | None = None,
-) -> Any:  # fmt: skip
+    input: Tensor, kernel_size: Sizes, output_size: Target = None, output_ratio: float | Sequence[float] | None = None,
+    return_indices: bool = False, _random_samples: Tensor | None = None,
+) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
     """(N, C, H, W) -> (N, C, *output_size) over pseudo-random regions (Graham 2014)."""
     return fractional_max_pool(2, input, kernel_size, output_size, output_ratio, return_indices, _random_samples)
 
 
 @function(to="nn.functional")
 def fractional_max_pool3d(
-    input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False,
-    _random_samples: Tensor | None = None,
-) -> Any:  # fmt: skip
+    input: Tensor, kernel_size: Sizes, output_size: Target = None, output_ratio: float | Sequence[float] | None = None,
+    return_indices: bool = False, _random_samples: Tensor | None = None,
+) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
     """(N, C, D, H, W) -> (N, C, *output_size) over pseudo-random regions (Graham 2014)."""
     return fractional_max_pool(3, input, kernel_size, output_size, output_ratio, return_indices, _random_samples)
 
 
 def max_unpool(
-    n: int, input: Tensor, indices: Tensor, kernel_size: Any, stride: Any, padding: Any, output_size: Any
+    n: int, input: Tensor, indices: Tensor, kernel_size: Sizes, stride: Sizes | None, padding: Sizes,
+    output_size: Sequence[int] | None,
 ) -> Tensor:
     """Values put back to the positions they were the maximum of, zeros elsewhere."""
     name = f"max_unpool{n}d"
@@ -270,23 +281,26 @@ def max_unpool(
 
 @function(to="nn.functional", takes=FLOATS)
 def max_unpool1d(
-    input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
-) -> Tensor:
+    input: Tensor, indices: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0,
+    output_size: Sequence[int] | None = None,
+) -> Tensor:  # fmt: skip
     """Partial inverse of ``max_pool1d``."""
     return max_unpool(1, input, indices, kernel_size, stride, padding, output_size)
 
 
 @function(to="nn.functional", takes=FLOATS)
 def max_unpool2d(
-    input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
-) -> Tensor:
+    input: Tensor, indices: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0,
+    output_size: Sequence[int] | None = None,
+) -> Tensor:  # fmt: skip
     """Partial inverse of ``max_pool2d``."""
     return max_unpool(2, input, indices, kernel_size, stride, padding, output_size)
 
 
 @function(to="nn.functional", takes=FLOATS)
 def max_unpool3d(
-    input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
-) -> Tensor:
+    input: Tensor, indices: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0,
+    output_size: Sequence[int] | None = None,
+) -> Tensor:  # fmt: skip
     """Partial inverse of ``max_pool3d``."""
     return max_unpool(3, input, indices, kernel_size, stride, padding, output_size)

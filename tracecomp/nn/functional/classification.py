@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from tracecomp.eager.modes import scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.functional.dtype_support import FLOATS
+from tracecomp.functional.primitives import prim
 from tracecomp.functional.publish import function
 from tracecomp.ir.types import int64
 from tracecomp.nn.functional.activation import log_softmax
 from tracecomp.nn.functional.linear import linear
 from tracecomp.nn.functional.loss import check_reduction, legacy_reduction, reduce
-from tracecomp.ops.prim import prim
 
 _reduced = reduce
 
@@ -220,8 +221,8 @@ def multilabel_margin_loss(
 
 @function(to="nn.functional torch", takes=FLOATS)
 def ctc_loss(
-    log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: int = 0,
-    reduction: str = "mean", zero_infinity: bool = False,
+    log_probs: Tensor, targets: Tensor, input_lengths: Tensor | Sequence[int], target_lengths: Tensor | Sequence[int],
+    blank: int = 0, reduction: str = "mean", zero_infinity: bool = False,
 ) -> Tensor:  # fmt: skip
     """Connectionist temporal classification (Graves et al. 2006): (T, N, C) and (N, S) or concatenated targets."""
     single = log_probs.ndim == 2

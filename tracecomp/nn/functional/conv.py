@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from tracecomp.eager.modes import scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.autocast import casts
+from tracecomp.functional.dims import Sizes
 from tracecomp.functional.dtype_support import NUMBERS
+from tracecomp.functional.primitives import prim
 from tracecomp.functional.publish import function
 from tracecomp.nn.functional.padding import constant_pad
-from tracecomp.ops.prim import prim
 
-Size = int | Sequence[int]
+Size: TypeAlias = int | Sequence[int]
 
 
 def ntuple(value: Any, n: int, name: str = "size") -> tuple[int, ...]:
@@ -80,7 +81,7 @@ def _positive(**values: Sequence[int]) -> None:
 
 
 def _paddings(
-    padding: Any, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
+    padding: Sizes | str, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
 ) -> tuple[tuple[int, int], ...]:
     n = len(kernel)
     if isinstance(padding, str):
@@ -100,8 +101,9 @@ def _paddings(
 
 @casts
 def convolution(
-    n: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int
-) -> Tensor:
+    n: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Sizes, padding: Sizes | str, dilation: Sizes,
+    groups: int,
+) -> Tensor:  # fmt: skip
     """``n``-dimensional convolution (cross-correlation) of (N, C, spatial) with (O, C / groups, kernel)."""
     name = f"conv{n}d"
     x, single = batched(input, n, name)
@@ -136,7 +138,7 @@ def _finish(out: Tensor, bias: Tensor | None, n: int, single: bool) -> Tensor:
 @function(to="nn.functional torch", takes=NUMBERS)
 def conv1d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None,
-    stride: Size = 1, padding: Any = 0, dilation: Size = 1, groups: int = 1,
+    stride: Size = 1, padding: Sizes | str = 0, dilation: Size = 1, groups: int = 1,
 ) -> Tensor:  # fmt: skip
     """(N, C, L) with (O, C / groups, K) -> (N, O, L'); ``padding`` may be ``"same"`` or ``"valid"``."""
     return convolution(1, input, weight, bias, stride, padding, dilation, groups)
@@ -145,7 +147,7 @@ def conv1d(
 @function(to="nn.functional torch", takes=NUMBERS)
 def conv2d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None,
-    stride: Size = 1, padding: Any = 0, dilation: Size = 1, groups: int = 1,
+    stride: Size = 1, padding: Sizes | str = 0, dilation: Size = 1, groups: int = 1,
 ) -> Tensor:  # fmt: skip
     """(N, C, H, W) with (O, C / groups, KH, KW) -> (N, O, H', W'); ``padding`` may be ``"same"`` or ``"valid"``."""
     return convolution(2, input, weight, bias, stride, padding, dilation, groups)
@@ -154,7 +156,7 @@ def conv2d(
 @function(to="nn.functional torch", takes=NUMBERS)
 def conv3d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None,
-    stride: Size = 1, padding: Any = 0, dilation: Size = 1, groups: int = 1,
+    stride: Size = 1, padding: Sizes | str = 0, dilation: Size = 1, groups: int = 1,
 ) -> Tensor:  # fmt: skip
     """(N, C, D, H, W) with (O, C / groups, KD, KH, KW) -> (N, O, D', H', W')."""
     return convolution(3, input, weight, bias, stride, padding, dilation, groups)
@@ -163,7 +165,7 @@ def conv3d(
 @casts
 def transposed(
     n: int, input: Tensor, weight: Tensor, bias: Tensor | None,
-    stride: Any, padding: Any, output_padding: Any, groups: int, dilation: Any,
+    stride: Sizes, padding: Sizes | str, output_padding: Sizes, groups: int, dilation: Sizes,
 ) -> Tensor:  # fmt: skip
     """The adjoint of ``convolution``: (N, C, spatial) with (C, O / groups, kernel)."""
     name = f"conv_transpose{n}d"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from typing import Any
 
 from tracecomp.eager.modes import scope
 from tracecomp.eager.tensor import Tensor
@@ -203,7 +202,7 @@ def poisson_nll_loss(
 
 @function(to="nn.functional", takes=FLOATS)
 def gaussian_nll_loss(
-    input: Tensor, target: Tensor, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
+    input: Tensor, target: Tensor, var: Tensor | float, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
 ) -> Tensor:
     """Negative log likelihood of a Gaussian target with mean ``input`` and variance ``var``, at least ``eps``."""
     if isinstance(var, float):

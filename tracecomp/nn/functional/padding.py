@@ -8,9 +8,9 @@ from tracecomp.eager.modes import scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.functional.dtype_support import ALL
+from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import exact_scalar
 from tracecomp.functional.publish import function
-from tracecomp.ops.prim import prim
 
 
 def constant_pad(input: Tensor, pad: Sequence[int], value: float = 0.0) -> Tensor:

@@ -9,13 +9,14 @@ from typing import Any
 from tracecomp.eager.modes import scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
+from tracecomp.functional.dims import Sizes
 from tracecomp.functional.dtype_support import FLOATS, NUMBERS
 from tracecomp.functional.linalg.factors import differentiated
+from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import not_implemented
 from tracecomp.functional.publish import function
-from tracecomp.ir.types import bool_, int32
+from tracecomp.ir.types import DType, bool_, int32
 from tracecomp.nn.functional.conv import batched, ntuple
-from tracecomp.ops.prim import prim
 
 Ints = tuple[int, ...]
 
@@ -24,8 +25,9 @@ class _Geometry:
     """Windows of one pooling call; sizes by PyTorch's formula, with the rule of ceil_mode."""
 
     def __init__(
-        self, name: str, length: Sequence[int], kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
-    ) -> None:
+        self, name: str, length: Sequence[int], kernel: Sizes, stride: Sizes | None, padding: Sizes,
+        dilation: Sizes, ceil_mode: bool,
+    ) -> None:  # fmt: skip
         n = len(length)
         self.length = tuple(length)
         self.kernel = ntuple(kernel, n, "kernel_size")
@@ -108,7 +110,7 @@ class _Geometry:
         return result
 
 
-def lowest(dtype: Any) -> float | int:
+def lowest(dtype: DType) -> float | int:
     """What no element of ``dtype`` is less than."""
     if dtype.is_floating_point:
         return -math.inf
@@ -126,7 +128,7 @@ def pick_max(windows: Tensor, axis: int) -> tuple[Tensor, Tensor]:
 
 
 def max_pool(
-    n: int, input: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool,
+    n: int, input: Tensor, kernel_size: Sizes, stride: Sizes | None, padding: Sizes, dilation: Sizes, ceil_mode: bool,
     return_indices: bool,
 ) -> Any:  # fmt: skip
     """Maximum of every window; with ``return_indices`` also its flat position in the input plane."""
@@ -152,52 +154,64 @@ def max_pool(
 
 @function(to="nn.functional torch", takes=FLOATS)
 def max_pool1d(
-    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+    input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes = 1,
     ceil_mode: bool = False, return_indices: bool = False,
-) -> Any:  # fmt: skip
+) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
     """(N, C, L) -> (N, C, L')."""
     return max_pool(1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
 @function(to="nn.functional torch")
 def max_pool2d(
-    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+    input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes = 1,
     ceil_mode: bool = False, return_indices: bool = False,
-) -> Any:  # fmt: skip
+) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
     """(N, C, H, W) -> (N, C, H', W')."""
     return max_pool(2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
 @function(to="nn.functional torch")
 def max_pool3d(
-    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+    input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes = 1,
     ceil_mode: bool = False, return_indices: bool = False,
-) -> Any:  # fmt: skip
+) -> Tensor | tuple[Tensor, Tensor]:  # fmt: skip
     """(N, C, D, H, W) -> (N, C, D', H', W')."""
     return max_pool(3, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
 @function(to="nn.functional")
-def max_pool1d_with_indices(*args: Any, **kwargs: Any) -> Any:
+def max_pool1d_with_indices(
+    input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes = 1,
+    ceil_mode: bool = False, return_indices: bool = True,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """``max_pool1d(..., return_indices=True)``."""
-    return max_pool1d(*args, **{**kwargs, "return_indices": True})
+    values, indices = max_pool(1, input, kernel_size, stride, padding, dilation, ceil_mode, True)
+    return values, indices
 
 
 @function(to="nn.functional")
-def max_pool2d_with_indices(*args: Any, **kwargs: Any) -> Any:
+def max_pool2d_with_indices(
+    input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes = 1,
+    ceil_mode: bool = False, return_indices: bool = True,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """``max_pool2d(..., return_indices=True)``."""
-    return max_pool2d(*args, **{**kwargs, "return_indices": True})
+    values, indices = max_pool(2, input, kernel_size, stride, padding, dilation, ceil_mode, True)
+    return values, indices
 
 
 @function(to="nn.functional")
-def max_pool3d_with_indices(*args: Any, **kwargs: Any) -> Any:
+def max_pool3d_with_indices(
+    input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, dilation: Sizes = 1,
+    ceil_mode: bool = False, return_indices: bool = True,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """``max_pool3d(..., return_indices=True)``."""
-    return max_pool3d(*args, **{**kwargs, "return_indices": True})
+    values, indices = max_pool(3, input, kernel_size, stride, padding, dilation, ceil_mode, True)
+    return values, indices
 
 
 def avg_pool(
-    n: int, input: Tensor, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool, count_include_pad: bool,
-    divisor_override: int | None,
+    n: int, input: Tensor, kernel_size: Sizes, stride: Sizes | None, padding: Sizes, ceil_mode: bool,
+    count_include_pad: bool, divisor_override: int | None,
 ) -> Tensor:  # fmt: skip
     """Mean of every window."""
     name = f"avg_pool{n}d"
@@ -226,7 +240,7 @@ def divisor(axes: list[list[int]], like: Tensor) -> Any:
 
 @function(to="nn.functional torch", takes=NUMBERS)
 def avg_pool1d(
-    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+    input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, ceil_mode: bool = False,
     count_include_pad: bool = True,
 ) -> Tensor:  # fmt: skip
     """(N, C, L) -> (N, C, L')."""
@@ -235,7 +249,7 @@ def avg_pool1d(
 
 @function(to="nn.functional", takes=NUMBERS)
 def avg_pool2d(
-    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+    input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, ceil_mode: bool = False,
     count_include_pad: bool = True, divisor_override: int | None = None,
 ) -> Tensor:  # fmt: skip
     """(N, C, H, W) -> (N, C, H', W')."""
@@ -244,32 +258,40 @@ def avg_pool2d(
 
 @function(to="nn.functional", takes=NUMBERS)
 def avg_pool3d(
-    input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+    input: Tensor, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0, ceil_mode: bool = False,
     count_include_pad: bool = True, divisor_override: int | None = None,
 ) -> Tensor:  # fmt: skip
     """(N, C, D, H, W) -> (N, C, D', H', W')."""
     return avg_pool(3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
-def _lp_pool(n: int, input: Tensor, norm_type: float, kernel_size: Any, stride: Any, ceil_mode: bool) -> Tensor:
+def _lp_pool(
+    n: int, input: Tensor, norm_type: float, kernel_size: Sizes, stride: Sizes | None, ceil_mode: bool
+) -> Tensor:
     area = math.prod(ntuple(kernel_size, n))
     out = avg_pool(n, input.pow(norm_type), kernel_size, stride, 0, ceil_mode, True, None)
     return (out.sign() * out.abs().relu() * area).pow(1.0 / norm_type)
 
 
 @function(to="nn.functional")
-def lp_pool1d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
+def lp_pool1d(
+    input: Tensor, norm_type: float, kernel_size: Sizes, stride: Sizes | None = None, ceil_mode: bool = False
+) -> Tensor:
     """``(sum of x ** p) ** (1 / p)`` of every window of (N, C, L)."""
     return _lp_pool(1, input, norm_type, kernel_size, stride, ceil_mode)
 
 
 @function(to="nn.functional")
-def lp_pool2d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
+def lp_pool2d(
+    input: Tensor, norm_type: float, kernel_size: Sizes, stride: Sizes | None = None, ceil_mode: bool = False
+) -> Tensor:
     """``(sum of x ** p) ** (1 / p)`` of every window of (N, C, H, W)."""
     return _lp_pool(2, input, norm_type, kernel_size, stride, ceil_mode)
 
 
 @function(to="nn.functional")
-def lp_pool3d(input: Tensor, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
+def lp_pool3d(
+    input: Tensor, norm_type: float, kernel_size: Sizes, stride: Sizes | None = None, ceil_mode: bool = False
+) -> Tensor:
     """``(sum of x ** p) ** (1 / p)`` of every window of (N, C, D, H, W)."""
     return _lp_pool(3, input, norm_type, kernel_size, stride, ceil_mode)

@@ -9,17 +9,20 @@ from typing import Any
 from tracecomp.eager.modes import scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
+from tracecomp.functional.dims import Sizes
+from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import not_implemented
 from tracecomp.functional.publish import function
 from tracecomp.ir.types import uint8
 from tracecomp.nn.functional.adaptive import adaptive_avg_pool
-from tracecomp.ops.prim import prim
 
 _RANKS = {"nearest": (3, 4, 5), "nearest-exact": (3, 4, 5), "area": (3, 4, 5), "linear": (3,), "bilinear": (4,),
           "bicubic": (4,), "trilinear": (5,)}  # fmt: skip
 
 
-def _sizes(input: Tensor, size: Any, factor: Any) -> tuple[list[int], list[float | None]]:
+def _sizes(
+    input: Tensor, size: Sizes | None, factor: float | Sequence[float] | None
+) -> tuple[list[int], list[float | None]]:
     n = input.ndim - 2
     if size is not None and factor is not None:
         raise ValueError("only one of size or scale_factor should be defined")
@@ -33,8 +36,9 @@ def _sizes(input: Tensor, size: Any, factor: Any) -> tuple[list[int], list[float
                 "(N, C, d1, d2, ...,dK) format."
             )
     if size is not None:
-        return [int(s) for s in (size if isinstance(size, list | tuple) else [size] * n)], [None] * n
-    factors = [float(f) for f in (factor if isinstance(factor, list | tuple) else [factor] * n)]
+        return [int(s) for s in ([size] * n if isinstance(size, int) else size)], [None] * n
+    assert factor is not None
+    factors = [float(f) for f in ([factor] * n if isinstance(factor, int | float) else factor)]
     return [math.floor(have * f) for have, f in zip(input.shape[2:], factors, strict=True)], list(factors)
 
 
@@ -113,8 +117,8 @@ def _antialias_matrix(
 @function(to="nn.functional")
 def interpolate(
     input: Tensor,
-    size: Any = None,
-    scale_factor: Any = None,
+    size: Sizes | None = None,
+    scale_factor: float | Sequence[float] | None = None,
     mode: str = "nearest",
     align_corners: bool | None = None,
     recompute_scale_factor: bool | None = None,
@@ -171,19 +175,24 @@ def _resize(
 
 @function(to="nn.functional")
 def upsample(
-    input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None = None
-) -> Tensor:
+    input: Tensor, size: Sizes | None = None, scale_factor: float | Sequence[float] | None = None,
+    mode: str = "nearest", align_corners: bool | None = None,
+) -> Tensor:  # fmt: skip
     """The older name of ``interpolate``."""
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
 @function(to="nn.functional")
-def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+def upsample_nearest(
+    input: Tensor, size: Sizes | None = None, scale_factor: float | Sequence[float] | None = None
+) -> Tensor:
     """``interpolate(mode="nearest")``."""
     return interpolate(input, size, scale_factor)
 
 
 @function(to="nn.functional")
-def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+def upsample_bilinear(
+    input: Tensor, size: Sizes | None = None, scale_factor: float | Sequence[float] | None = None
+) -> Tensor:
     """``interpolate(mode="bilinear", align_corners=True)``."""
     return interpolate(input, size, scale_factor, "bilinear", True)

@@ -9,12 +9,13 @@ from typing import Any
 from tracecomp.eager.modes import scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
+from tracecomp.functional.dims import Sizes
 from tracecomp.functional.dtype_support import ALL, FLOATS
+from tracecomp.functional.primitives import prim
 from tracecomp.functional.publish import function
 from tracecomp.ir.types import int64
 from tracecomp.nn.functional.conv import ntuple
 from tracecomp.nn.functional.padding import constant_pad
-from tracecomp.ops.prim import prim
 
 Ints = tuple[int, ...]
 
@@ -27,7 +28,7 @@ def _patch_counts(size: Ints, kernel: Ints, dilation: Ints, padding: Ints, strid
 
 
 @function(to="nn.functional", takes=ALL)
-def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
+def unfold(input: Tensor, kernel_size: Sizes, dilation: Sizes = 1, padding: Sizes = 0, stride: Sizes = 1) -> Tensor:
     """Patches of (N, C, H, W) as columns: (N, C * KH * KW, L)."""
     single = input.ndim == 3
     x = input.unsqueeze(0) if single else input
@@ -52,8 +53,9 @@ def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
 
 @function(to="nn.functional")
 def fold(
-    input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
-) -> Tensor:
+    input: Tensor, output_size: Sizes | None, kernel_size: Sizes, dilation: Sizes = 1, padding: Sizes = 0,
+    stride: Sizes = 1,
+) -> Tensor:  # fmt: skip
     """Sum columns (N, C * KH * KW, L) back into images (N, C, *output_size): the adjoint of ``unfold``."""
     single = input.ndim == 2
     x = input.unsqueeze(0) if single else input

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from tracecomp.ops.fourier.dft_plan import radices
 from tracecomp.ops.parts import unpacked
 from tracecomp.ops.prim import prim
 
-Axes = tuple[int, ...]
+Axes: TypeAlias = tuple[int, ...]
 NORMS = ("backward", "ortho", "forward")
 FEW_LANES = 8
 ADJOINT = {"backward": "forward", "ortho": "ortho", "forward": "backward"}

@@ -9,26 +9,29 @@ from tracecomp.ir.index import Index, Var, index
 from tracecomp.ir.loop_copy import Copier
 from tracecomp.ir.loops import Accumulate, Expr, Loop, Stmt, Update
 from tracecomp.passes.cost.machine import Machine
+from tracecomp.passes.cost.reference import (
+    DOT_CYCLES,
+    DOT_SHARED_CYCLES,
+    DOT_SHUFFLE_CYCLES,
+    DOT_TILED_CYCLES,
+    DOT_TOTAL_CYCLES,
+    LEAST_LANES,
+    NOMINAL_LANES,
+    SHUFFLED_STRIDE,
+    TILED_RESULTS,
+)
 from tracecomp.passes.fusion.groups import lanes_for
 from tracecomp.passes.nests.contraction_nest import ACCUMULATOR, BilinearNest, Operand, product_of
 from tracecomp.passes.schedule.k_blocking import Stages
 from tracecomp.passes.schedule.tiling import loops, strip, tiles
-
-NOMINAL_LANES = 16
-SHUFFLED_STRIDE = 4
-SHUFFLE_COST = 2.0
-TILED_RESULTS = 8
-LEAST_LANES = 5
-SLIDING_LANES = 64
-SLIDING_ROWS = 4
 
 
 def dot_form(nest: BilinearNest, in_lanes: bool, kind: str, machine: Machine) -> tuple[Stmt, ...]:
     """Every result by itself: ``in_lanes`` along the last summed variable or in order, a tile of results at a time."""
     lanes = dot_lanes(nest.plain or nest) if in_lanes else 1
     cut = _dot_tile(nest, max(1, lanes // machine.lanes(nest.acc.dtype.itemsize)), machine)
-    sliding = _sliding_rows(nest, cut) if lanes > 1 else None
-    content = _one_by_one(nest, lanes) if sliding is None else _by_rows(nest, sliding, lanes)
+    sliding = _sliding_rows(nest, cut, machine) if lanes > 1 else None
+    content = _one_by_one(nest, lanes) if sliding is None else _by_rows(nest, sliding, lanes, machine)
     shared = [v for v in nest.out if not nest.one_sided(v)]
     cut = [c for c in cut if c[0] != sliding]
     for var, height in cut[1:]:
@@ -60,9 +63,9 @@ def _one_by_one(nest: BilinearNest, lanes: int) -> tuple[Stmt, ...]:
     return (Accumulate((nest.accumulator(lanes),), body), *nest.after)
 
 
-def _sliding_rows(nest: BilinearNest, cut: list[tuple[Var, int]]) -> Var | None:
+def _sliding_rows(nest: BilinearNest, cut: list[tuple[Var, int]], machine: Machine) -> Var | None:
     """The tile's variable along which an operand is read like along the summed rows, so that results share rows."""
-    if len(nest.reduce) < 2 or nest.reduce[-1].extent > SLIDING_LANES:
+    if len(nest.reduce) < 2 or nest.reduce[-1].extent > machine.tuning.sliding_lanes:
         return None
     row = nest.reduce[-2]
     for var, height in cut:
@@ -78,7 +81,7 @@ def _rows_apart(operand: Operand, row: Var, sliding: Var) -> int:
     return step // each if step and each and step % each == 0 and 0 < step // each < sliding.extent else 0
 
 
-def _by_rows(nest: BilinearNest, sliding: Var, lanes: int) -> tuple[Stmt, ...]:
+def _by_rows(nest: BilinearNest, sliding: Var, lanes: int, machine: Machine) -> tuple[Stmt, ...]:
     """All results along ``sliding``: each row of the operand that they share is loaded once for several rows of sums.
 
     Every sum adds its rows in order, as one by one.
@@ -88,7 +91,7 @@ def _by_rows(nest: BilinearNest, sliding: Var, lanes: int) -> tuple[Stmt, ...]:
     results = [Copier({sliding: Index((), t)}, f"_{t}") for t in range(sliding.extent)]
     sums = [s for c in results for s in c.stmts([Accumulate((nest.accumulator(lanes),), ())])]
     body: tuple[Stmt, ...] = ()
-    for number, begin, place in Stages((), row, min(SLIDING_ROWS, row.extent), ()).pieces():
+    for number, begin, place in Stages((), row, min(machine.tuning.sliding_rows, row.extent), ()).pieces():
         copier = Copier({row: begin, last: index(lane)}, f"_{place.extent}")
         rows = copier.stmts(_rows(nest, sliding, place.extent))
         body += loops("serial", [number], (Loop("vector", lane, rows),))
@@ -160,8 +163,9 @@ def dot_cost(nest: BilinearNest) -> float:
     two_sided = all(v is not None and v.extent > 2 for v in _sides(nest))
     shared = product_of(filter(nest.one_sided, nest.out)) >= TILED_RESULTS  # many results share one operand's vectors
     vectors = product_of(nest.reduce) / NOMINAL_LANES
-    apart = SHUFFLE_COST * sum(s not in (0, 1) for s in strides)
-    return ((0.65 if two_sided else 1.4 if shared else 2.0) + apart + 24.0 / vectors) / filled(last.extent)
+    apart = DOT_SHUFFLE_CYCLES * sum(s not in (0, 1) for s in strides)
+    cycles = DOT_TILED_CYCLES if two_sided else DOT_SHARED_CYCLES if shared else DOT_CYCLES
+    return (cycles + apart + DOT_TOTAL_CYCLES / vectors) / filled(last.extent)
 
 
 def _sides(nest: BilinearNest) -> tuple[Var | None, Var | None]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tracecomp.ir.index import Index, Var, index, linear
 from tracecomp.ir.loop_copy import Copier
 from tracecomp.ir.loops import Buffer, Let, Load, Local, Read, Stmt, Store
-from tracecomp.passes.contraction.dot_products import NOMINAL_LANES, SHUFFLED_STRIDE
+from tracecomp.passes.cost.reference import NOMINAL_LANES, SHUFFLED_STRIDE
 from tracecomp.passes.nests.contraction_nest import BilinearNest, Operand, product_of
 from tracecomp.passes.nests.loop_vars import merge_vars, merged
 from tracecomp.passes.schedule.tiling import around_tiles, shared_out, strip, tiles

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from tracecomp.ir.index import Index, Var, index, linear
 from tracecomp.ir.loop_copy import Copier
 from tracecomp.ir.loops import (
+    LINE,
     Accumulate,
     Buffer,
     Load,
@@ -27,24 +28,12 @@ from tracecomp.passes.contraction.dot_products import dot_form
 from tracecomp.passes.contraction.operand_copies import computed_once
 from tracecomp.passes.contraction.packing import Columns, Panels
 from tracecomp.passes.contraction.sliding_windows import sliding, written_out
-from tracecomp.passes.contraction.tile_choice import FAR_BYTES, FAR_TERMS, Plan, plan_of, sums_in_lanes
+from tracecomp.passes.contraction.tile_choice import Plan, plan_of, sums_in_lanes
 from tracecomp.passes.cost.machine import Machine
+from tracecomp.passes.cost.parallel import parallel_kind_of_products
 from tracecomp.passes.nests.contraction_nest import ACCUMULATOR, BilinearNest, Operand, product_of
-from tracecomp.passes.schedule.elementwise import sharing
 from tracecomp.passes.schedule.k_blocking import Totals, in_stages
 from tracecomp.passes.schedule.tiling import joined, loops, one_after_another, positions
-
-PARALLEL_WORK = 1 << 22  # multiply-adds, 80 us: see schedule.PARALLEL_WORK
-WANTED_BLOCKS = 32
-LEAST_BLOCKS = 4
-LEAST_WIDTH = 8
-TOTALS_BYTES = 1 << 18
-WANTED_PANELS = 8
-PACKED_ROWS = 64
-UNROLLED_TERMS = 4
-TERMS_AHEAD = 32
-STREAM_BYTES = 1 << 18
-LINE_BYTES = 64
 
 
 def schedule_bilinear(nest: BilinearNest, machine: Machine) -> tuple[Stmt, ...]:
@@ -60,9 +49,9 @@ def schedule_parts(nest: BilinearNest, machine: Machine) -> tuple[tuple[Stmt, ..
     whole = nest.plain or nest
     in_lanes = sums_in_lanes(whole) or not whole.out
     if in_lanes or not nest.out:
-        return (), dot_form(nest, in_lanes, sharing(nest.work, PARALLEL_WORK), machine)
+        return (), dot_form(nest, in_lanes, parallel_kind_of_products(nest.work, machine), machine)
     plan = plan_of(nest, machine)
-    computing, nest = computed_once(nest, plan, PARALLEL_WORK)
+    computing, nest = computed_once(nest, plan, machine)
     tiled = _Tiled(nest, plan, machine)
     if tiled.plan.packed and tiled.moving.inside:
         return computing, (*tiled.packing(), *tiled.emit())
@@ -73,8 +62,8 @@ class _Tiled:
     """Emits the register-tiled form: the packed operand first, then rectangles of blocks of register tiles."""
 
     def __init__(self, nest: BilinearNest, plan: Plan, machine: Machine) -> None:
-        self.nest, self.plan, self.machine = nest, plan, machine
-        self.shared = sharing(nest.work, PARALLEL_WORK)
+        self.nest, self.plan, self.machine, self.tuning = nest, plan, machine, machine.tuning
+        self.shared = parallel_kind_of_products(nest.work, machine)
         self.moving = nest.moving(plan.vector)
         self.vector = plan.vector
         self.tile = plan.tile
@@ -89,12 +78,13 @@ class _Tiled:
         # A block packs its own panel when it comes to it, unless there are too few blocks then for threads to share;
         # panels that are the same in many calls are packed by none of them.
         below = 1 if self.inner else max(self.steps // self._least(), 1)
-        enough = product_of(moved) * sum(c.count for c in self.columns()) * below >= LEAST_BLOCKS
+        enough = product_of(moved) * sum(c.count for c in self.columns()) * below >= self.tuning.least_blocks
         apart = not (self.moving.inside or around) and moved == self.others and enough
         self.alone = plan.packed and apart and not nest.is_steady(self.moving)
         panel_others = [] if self.alone else [v for v in around if self.moving.depends(v)] + moved
         self.panels = Panels(nest, self.moving, plan.vector, panel_others, self.alone)
-        self.written_out = written_out(nest, plan)
+        whole = nest.plain or nest
+        self.written_out = plan.tile is not None and (written_out(whole) if nest.padded else bool(plan.window))
         self.copies = 0
 
     def _inner(self, others: list[Var]) -> list[Var]:
@@ -102,7 +92,7 @@ class _Tiled:
         inner = list(filter(self.nest.one_sided, others))
         tile = self.plan.height * self.plan.width * self.nest.acc.dtype.itemsize
         for var in [v for v in inner if not self.moving.depends(v)]:
-            if product_of(inner) * tile > TOTALS_BYTES:
+            if product_of(inner) * tile > self.tuning.totals_bytes:
                 inner.remove(var)
         return inner
 
@@ -113,7 +103,7 @@ class _Tiled:
         """
         loads = [o.load for o in (self.nest.lhs, self.nest.rhs) if o.load is not None]
         data = sum(x.buffer.size * x.dtype.itemsize for x in loads)
-        enough = [v for v in self.inner if blocks * v.extent >= LEAST_BLOCKS]
+        enough = [v for v in self.inner if blocks * v.extent >= self.tuning.least_blocks]
         if not enough or data <= self.machine.l3_bytes // 2:
             return self.inner
         return [min(enough, key=lambda v: v.extent)]
@@ -129,7 +119,7 @@ class _Tiled:
         found: list[Stmt] = []
         for columns in self.columns() if self.plan.packed else []:
             work = self.panels.terms * self.panels.buffer(columns).size
-            found.extend(self.panels.packed(columns, sharing(work, PARALLEL_WORK)))
+            found.extend(self.panels.packed(columns, parallel_kind_of_products(work, self.machine)))
         return tuple(found)
 
     def emit(self) -> tuple[Stmt, ...]:
@@ -138,16 +128,16 @@ class _Tiled:
         if self._whole_rows(outer):
             return self._by_rows(outer, columns)
         blocks = self._row_blocks(outer * sum(c.count for c in columns))
-        rows = [self._rows(-(-blocks * max(c.width, LEAST_WIDTH) // self.plan.width)) for c in columns]
+        rows = [self._rows(-(-blocks * max(c.width, self.tuning.least_width) // self.plan.width)) for c in columns]
         total = outer * sum(c.count * r.count for c, cut in zip(columns, rows, strict=True) for r in cut)
-        apart = self._apart(total) if self.shared != "serial" and total < LEAST_BLOCKS else []
+        apart = self._apart(total) if self.shared != "serial" and total < self.tuning.least_blocks else []
         parts = [self._blocks(outer, c, cut, apart) for c, cut in zip(columns, rows, strict=True)]
         return one_after_another(self.shared, parts)
 
     def _whole_rows(self, outer: int) -> bool:
         """Whether a block has all columns of its rows, so that a thread finds what it needs next in its own cache."""
         plain = self.plan.in_cache and not (self.alone or self.plan.stages)
-        return self.shared != "serial" and plain and outer * self.steps >= WANTED_BLOCKS
+        return self.shared != "serial" and plain and outer * self.steps >= self.tuning.wanted_blocks
 
     def _by_rows(self, outer: int, columns: list[Columns]) -> tuple[Stmt, ...]:
         """Blocks of all columns of some rows."""
@@ -204,7 +194,8 @@ class _Tiled:
     def _row_blocks(self, others: int) -> int:
         """Into how many blocks the tile's variable is cut: threads should find enough to share, totals fit a cache."""
         # A block reads all of a panel, or of memory that no cache holds.
-        wanted = WANTED_PANELS if self.alone or self.plan.stages else WANTED_BLOCKS
+        panels = self.alone or self.plan.stages
+        wanted = self.tuning.wanted_panels if panels else self.tuning.wanted_blocks
         least = self._least() if self.alone else 2
         inner, blocks = product_of(self.inner), 1
         wanted = wanted // 2 if self.shared == "brief" else wanted
@@ -212,12 +203,12 @@ class _Tiled:
             blocks = _power_below(min(-(-wanted // others), self.steps * inner // least))
         if self.plan.stages:
             row = inner * self.plan.width * self.nest.acc.dtype.itemsize
-            blocks = max(blocks, self.steps * self.plan.height * row // TOTALS_BYTES)
+            blocks = max(blocks, self.steps * self.plan.height * row // self.tuning.totals_bytes)
         return max(1, min(blocks, self.steps))
 
     def _least(self) -> int:
         """How many tiles below each other a block has at least if it packs its own panel."""
-        return -(-PACKED_ROWS // self.plan.height)
+        return -(-self.tuning.packed_rows // self.plan.height)
 
     def _block(
         self, inner: list[Var], columns: Columns, column: Index, first: Index, steps: int, with_rest: bool
@@ -266,11 +257,12 @@ class _Tiled:
             lhs, rhs = (lhs, panel) if self.moving is rhs else (panel, rhs)
         if self.tile is not None and self.written_out:
             read, corner = replace(nest, lhs=lhs, rhs=rhs), mapping | {self.tile: first}
-            return (Loop("vector", lane, sliding(read, self.plan, corner, height, f"_{self.copies}")),)
+            return (Loop("vector", lane, sliding(read, self.plan, corner, height, f"_{self.copies}", self.machine)),)
         body: tuple[Stmt, ...] = (*lhs.stmts, *rhs.stmts, Update(ACCUMULATOR, (lhs.expr, rhs.expr)))
         prefetches = self._streams(column * width + columns.first, first, height, width)
         body = (*self._ahead(still, first), *prefetches, *body)
-        whole = copier.stmts((Accumulate((nest.accumulator(),), _summed(nest.reduce, body)), *nest.after))
+        summed = _summed(nest.reduce, body, self.tuning.unrolled_terms)
+        whole = copier.stmts((Accumulate((nest.accumulator(),), summed), *nest.after))
         whole = (Loop("vector", lane, whole),)
         if self.plan.whole is not None:
             short = Var(self._name("w"), self.plan.whole.extent)
@@ -282,26 +274,26 @@ class _Tiled:
         load, last = still.load, self.nest.reduce[-1] if self.nest.reduce else None
         if load is None or last is None or self.tile is None or self.plan.stages:
             return ()
-        far = abs(still.stride(last) or 0) * load.dtype.itemsize >= FAR_BYTES
+        far = abs(still.stride(last) or 0) * load.dtype.itemsize >= self.tuning.far_bytes
         known = all(isinstance(atom, Var) for atom, _ in load.offset.terms)
-        if not (far and known and last.extent >= FAR_TERMS and still.stride(self.tile) == 1):
+        if not (far and known and last.extent >= self.tuning.far_terms and still.stride(self.tile) == 1):
             return ()
-        ahead = {self.tile: first, last: index(last) + TERMS_AHEAD}
+        ahead = {self.tile: first, last: index(last) + self.tuning.terms_ahead}
         if self.plan.whole is not None:
             ahead[self.plan.whole] = Index()
         return (Prefetch(load.buffer, load.offset.substitute(ahead)),)
 
     def _streams(self, column: Index, first: Index, height: int, width: int) -> list[Stmt]:
         """Prefetches of what the statements after the sum read and write, a line of each in every term."""
-        looped = _looped(self.nest.reduce)
+        looped = _looped(self.nest.reduce, self.tuning.unrolled_terms)
         if self.tile is None or not looped or self.plan.stages:
             return []
         at, terms = linear([index(v) for v in looped], [v.extent for v in looped]), product_of(looped)
         result: list[Stmt] = []
-        for buffer, offset in _streamed(self.nest.after):
+        for buffer, offset in _streamed(self.nest.after, self.tuning.epilogue_bytes):
             if offset.coefficient(self.vector) != 1 or not offset.coefficient(self.tile):
                 continue
-            lanes = LINE_BYTES // buffer.dtype.itemsize
+            lanes = LINE // buffer.dtype.itemsize
             across = _power_of_two(-(-width // lanes))
             lines = across * _power_of_two(height)
             each = -(-lines // terms)
@@ -335,9 +327,9 @@ def _numbered(rows: list[_Rows]) -> Iterator[tuple[Var, Index, _Rows]]:
         yield number, (index(number) if some.count > 1 else Index()) * some.steps + some.first, some
 
 
-def _summed(names: list[Var], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+def _summed(names: list[Var], body: tuple[Stmt, ...], unrolled: int) -> tuple[Stmt, ...]:
     """Loops over the summed variables; a short innermost one is written out."""
-    looped = _looped(names)
+    looped = _looped(names, unrolled)
     for last in names[len(looped) :]:
         body = tuple(s for n in range(last.extent) for s in Copier({last: Index((), n)}, f"_{n}").stmts(body))
     for var in reversed(looped):
@@ -345,19 +337,19 @@ def _summed(names: list[Var], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     return body
 
 
-def _looped(names: list[Var]) -> list[Var]:
+def _looped(names: list[Var], unrolled: int) -> list[Var]:
     """The summed variables that have loops: a short innermost one is written out."""
-    return names[:-1] if len(names) > 1 and names[-1].extent <= UNROLLED_TERMS else names
+    return names[:-1] if len(names) > 1 and names[-1].extent <= unrolled else names
 
 
-def _streamed(after: list[Stmt]) -> list[tuple[Buffer, Index]]:
-    """The places of large buffers that statements read or write, each once."""
+def _streamed(after: list[Stmt], least: int) -> list[tuple[Buffer, Index]]:
+    """The places of buffers of ``least`` bytes that statements read or write, each once."""
     reads = [(x.buffer, x.offset) for x in expressions(after) if isinstance(x, Load)]
     writes = [(s.buffer, s.offset) for s in after if isinstance(s, Store)]
     return [
         (buffer, offset)
         for buffer, offset in dict.fromkeys((*reads, *writes))
-        if buffer.size * buffer.dtype.itemsize >= STREAM_BYTES and all(isinstance(a, Var) for a, _ in offset.terms)
+        if buffer.size * buffer.dtype.itemsize >= least and all(isinstance(a, Var) for a, _ in offset.terms)
     ]
 
 

@@ -13,13 +13,12 @@ from itertools import groupby, pairwise, product
 from tracecomp.ir.index import Index, Var, index
 from tracecomp.ir.loop_copy import Copier
 from tracecomp.ir.loops import Accumulate, Const, Expr, If, Stmt, Update, walk
-from tracecomp.passes.contraction.tile_choice import SLIDING_UPDATES, Plan, rows_apart
+from tracecomp.passes.contraction.tile_choice import Plan, plan_of, rows_apart
+from tracecomp.passes.cost.machine import Machine
+from tracecomp.passes.cost.reference import REFERENCE, UPDATES_ASKED
 from tracecomp.passes.nests.contraction_nest import ACCUMULATOR, BilinearNest
 from tracecomp.passes.nests.peeling import Folding, boundaries
 from tracecomp.passes.schedule.tiling import loops
-
-UPDATES_ASKED = 4
-"""A condition costs less than what it saves if there are so many updates for each."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +50,13 @@ class _Piece:
 _Terms = Callable[[Sequence[_Piece]], list[_Term]]
 
 
-def written_out(nest: BilinearNest, plan: Plan) -> bool:
-    """Whether rows of a tile are written out: windows slide along them, or few conditions leave out what is padding."""
+def written_out(nest: BilinearNest) -> bool:
+    """Whether rows of a tile are written out: windows slide along them, or few conditions leave out what is padding.
+
+    Terms of padding that are left out add no NaN where a weight is infinite, so this is decided for the reference
+    machine, whatever the tiles of the machine at hand.
+    """
+    plan = plan_of(nest, REFERENCE)
     packed = nest.moving(plan.vector) if plan.packed else None
     conditions = [c for operand in (nest.lhs, nest.rhs) if operand is not packed for c in operand.conditions]
     beside = any(plan.vector in c.vars() for c in conditions)
@@ -60,13 +64,14 @@ def written_out(nest: BilinearNest, plan: Plan) -> bool:
         return bool(plan.window)
     steps = plan.tile.extent // plan.height
     first = index(Var("step", steps)) * plan.height if steps > 1 else Index()
-    stmts = sliding(nest, plan, {plan.vector: index(Var("lane", plan.width)), plan.tile: first}, plan.height, "")
+    at = {plan.vector: index(Var("lane", plan.width)), plan.tile: first}
+    stmts = sliding(nest, plan, at, plan.height, "", REFERENCE)
     asked, added = (sum(isinstance(s, kind) for s in walk(stmts)) for kind in (If, Update))
     return asked * UPDATES_ASKED <= added
 
 
 def sliding(
-    nest: BilinearNest, plan: Plan, mapping: dict[Var, Index], height: int, suffix: str
+    nest: BilinearNest, plan: Plan, mapping: dict[Var, Index], height: int, suffix: str, machine: Machine
 ) -> tuple[Stmt, ...]:
     """Rows below each other by terms, in order of the place that is read; each row's terms stay in their order.
 
@@ -98,7 +103,7 @@ def sliding(
                     found.append(((apart * n + sum(place[:1]), place[1:], n), term))
         return [term for _, term in sorted(found, key=lambda t: t[0])]
 
-    body = _summed(nest.reduce[: len(nest.reduce) - len(plan.window)], terms)
+    body = _summed(nest.reduce[: len(nest.reduce) - len(plan.window)], terms, machine.tuning.sliding_updates)
     accs = tuple(a for s in sums if isinstance(s, Accumulate) for a in s.accs)
     return (Accumulate(accs, body), *(s for _, copier in rows for s in copier.stmts(nest.after)))
 
@@ -118,8 +123,8 @@ def _term(nest: BilinearNest, own: Folding, lanes: Set[Var]) -> _Term | None:
     return _Term(conditions, own.stmts((*nest.lhs.stmts, *nest.rhs.stmts, update)))
 
 
-def _summed(outer: Sequence[Var], terms: _Terms) -> tuple[Stmt, ...]:
-    """The terms for all values of the ``outer`` variables."""
+def _summed(outer: Sequence[Var], terms: _Terms, most: int) -> tuple[Stmt, ...]:
+    """The terms for all values of the ``outer`` variables, in pieces if these have ``most`` terms altogether."""
     plain = terms(())
     conditions = {c for term in plain for c in term.conditions}
     cuts = [[0, *boundaries(v, conditions), v.extent] for v in outer]
@@ -130,7 +135,7 @@ def _summed(outer: Sequence[Var], terms: _Terms) -> tuple[Stmt, ...]:
     if all(len(pieces) == 1 for pieces in parts):
         return loops("serial", outer, tuple(_skipping(plain)))
     found = {pieces: terms(pieces) for pieces in product(*parts)}
-    if sum(map(len, found.values())) > SLIDING_UPDATES:
+    if sum(map(len, found.values())) > most:
         return loops("serial", outer, tuple(_skipping(plain)))
     return _in_pieces(parts, (), found)
 

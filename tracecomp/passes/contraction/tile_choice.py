@@ -5,42 +5,28 @@ Made from shapes, strides and a model of the machine; which form a sum takes dep
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
 
 from tracecomp.ir.index import Var
-from tracecomp.passes.contraction.dot_products import SHUFFLED_STRIDE, dot_cost, filled
+from tracecomp.passes.contraction.dot_products import dot_cost, filled
 from tracecomp.passes.cost.machine import Machine
+from tracecomp.passes.cost.reference import (
+    AS_GOOD,
+    FAR_APART_BYTES,
+    FAR_CYCLES,
+    FAR_LINES,
+    GATHER_CYCLES,
+    NEAR_STORES,
+    PACKED_CYCLES,
+    REFERENCE,
+    SHUFFLED_CYCLES,
+    SHUFFLED_STRIDE,
+    SLIDING_TERMS,
+    STORE_CYCLES,
+)
 from tracecomp.passes.nests.contraction_nest import BilinearNest, Operand, product_of
 from tracecomp.passes.schedule.k_blocking import Stages, stages_of
-
-GATHER_COST = 20.0
-PACKED_COST = 8.0
-SHUFFLED_COST = 3.0
-STORE_COST = 20.0
-FAR_COST = 0.15
-FAR_LINES = 1024
-"""With so many lines, one for each term, fetching ahead keeps up; with more they push each other out of the cache."""
-AS_GOOD = 1.05
-"""A choice whose results are stored side by side may cost so much more than one whose results are stored apart: blocks
-of rows have lines of those in common, for which threads contend."""
-NEAR_STORES = 4
-"""Results so many elements apart are still side by side: they share lines."""
-NEAR_BYTES = 256
-FAR_BYTES = 2048
-FAR_TERMS = 256
-FAR_READS = 64
-PACKED_READS = 512
-"""Before a copy of rows so far apart pays: how often each is read, times how many share their places in the cache."""
-WAYS = 8
-COLD_BYTES = 1 << 23
-"""Memory larger than this comes from no cache: faster for a copy than for tiles that compute meanwhile."""
-SLIDING_TERMS = 64
-SLIDING_UPDATES = 700
-"""So many terms of a window are written out, and so many updates of a register tile: more would be long to compile."""
-COMPUTED_READS = 32
-TURNED_READS = 8
-APART_READS = 128
 
 
 @dataclass(frozen=True)
@@ -88,15 +74,15 @@ def _lane_cost(nest: BilinearNest, vector: Var, packing: bool = False) -> float:
         if operand.depends(vector):
             reuse = _reuse(nest, operand, vector)
             stride = operand.stride(vector) or 0
-            apart = GATHER_COST if not packing else 1.0 if nest.is_steady(operand) else PACKED_COST
+            apart = GATHER_CYCLES if not packing else 1.0 if nest.is_steady(operand) else PACKED_CYCLES
             shuffled = packing and alone and 1 < stride <= SHUFFLED_STRIDE
-            cost += (1.0 if stride == 1 else SHUFFLED_COST if shuffled else apart) / reuse
+            cost += (1.0 if stride == 1 else SHUFFLED_CYCLES if shuffled else apart) / reuse
     if nest.one_sided(vector):
         cost -= 0.5
     if packing and _far_apart(nest, nest.lhs if nest.moving(vector) is nest.rhs else nest.rhs):
-        cost += FAR_COST
+        cost += FAR_CYCLES
     if nest.store_stride(vector) != 1:
-        cost += STORE_COST / max(product_of(nest.reduce), 1)
+        cost += STORE_CYCLES / max(product_of(nest.reduce), 1)
     return cost / filled(vector.extent)
 
 
@@ -105,7 +91,7 @@ def _far_apart(nest: BilinearNest, still: Operand) -> bool:
     last = nest.reduce[-1] if nest.reduce else None
     if last is None or product_of(nest.reduce) <= FAR_LINES:
         return False
-    far = abs(still.stride(last) or 0) * nest.acc.dtype.itemsize >= FAR_BYTES
+    far = abs(still.stride(last) or 0) * nest.acc.dtype.itemsize >= FAR_APART_BYTES
     return far and any(still.stride(v) == 1 for v in nest.out)
 
 
@@ -117,6 +103,20 @@ def _vector(nest: BilinearNest) -> Var:
 
 
 def plan_of(nest: BilinearNest, machine: Machine) -> Plan:
+    """The choice for a nest.
+
+    Copies hold padding's zeros, which are added, where tiles that read the operand itself may leave the terms out
+    (``passes/contraction/sliding_windows.py``). With infinite weights that shows, so which operands of a padded
+    contraction are copied is decided for the reference machine.
+    """
+    plan = _plan(nest, machine)
+    if not nest.padded:
+        return plan
+    same = _plan(nest, REFERENCE)
+    return replace(plan, packed=same.packed, turned=same.turned)
+
+
+def _plan(nest: BilinearNest, machine: Machine) -> Plan:
     vector = _vector(nest)
     moving = nest.moving(vector)
     tiles = [v for v in nest.out if v != vector and not moving.depends(v)]
@@ -127,7 +127,7 @@ def plan_of(nest: BilinearNest, machine: Machine) -> Plan:
     window = windows[tile] if tile is not None else ()
     held = window[0].extent if window else 0
     rows = tile.extent if tile else 1
-    most = SLIDING_UPDATES // product_of(window) if window else machine.registers
+    most = machine.tuning.sliding_updates // product_of(window) if window else machine.registers
     tail = _tail(vector.extent, lanes) if machine.in_halves else 0
     if nest.one_sided(vector):
         height, vectors = tile_size(rows, vector.extent, lanes, machine.registers - held, most=most, tail=tail)
@@ -160,7 +160,8 @@ def _whole_beside(
     held = min(window[0].extent, height) if window else 0
     for var in sorted(others, key=lambda v: -v.extent):
         rows = height * var.extent
-        fitting = min((machine.registers - 3) // (rows + 1 + held), SLIDING_UPDATES // (product_of(window) * rows))
+        written = machine.tuning.sliding_updates // (product_of(window) * rows)
+        fitting = min((machine.registers - 3) // (rows + 1 + held), written)
         if fitting:
             return var, min(vectors, fitting)
     return None, vectors
@@ -185,7 +186,7 @@ def _stages(
     gap = nest.store_stride(vector)
     between = product_of([v for v in nest.out if 0 < (nest.store_stride(v) or 0) < (gap or 0) and nest.one_sided(v)])
     column = product_of(nest.reduce) * width * nest.acc.dtype.itemsize
-    together = gap == between > 1 and gap * nest.acc.dtype.itemsize <= NEAR_BYTES
+    together = gap == between > 1 and gap * nest.acc.dtype.itemsize <= machine.tuning.near_result_bytes
     if not together and column <= machine.l2_bytes // 2:
         return None
 
@@ -193,7 +194,7 @@ def _stages(
         return abs(moving.stride(var) or 0) * nest.acc.dtype.itemsize if moving else 0
 
     inside = sum(apart(v) * (v.extent - 1) for v in nest.out if v != vector and nest.one_sided(v))
-    return stages_of(nest.reduce, apart, machine.l2_bytes // 2 - inside)
+    return stages_of(nest.reduce, apart, machine.l2_bytes // 2 - inside, machine.tuning)
 
 
 def _window(nest: BilinearNest, vector: Var, tile: Var) -> tuple[Var, ...]:
@@ -223,45 +224,49 @@ def _packed(nest: BilinearNest, moving: Operand, vector: Var, machine: Machine) 
     reuse, steady = _reuse(nest, moving, vector), nest.is_steady(moving)
     if not (nest.one_sided(vector) and moving.depends(vector)) or reuse < (2 if steady else 4) or not nest.reduce:
         return False
-    if moving.stride(vector) != 1 or once_computed(nest, moving):
+    if moving.stride(vector) != 1 or once_computed(nest, moving, machine):
         return True
     terms = product_of(nest.reduce)
     row = abs(moving.stride(nest.reduce[-1]) or 0) * nest.acc.dtype.itemsize
+    tuning = machine.tuning
     if steady:
-        return row >= FAR_BYTES
-    if terms < FAR_TERMS or row < FAR_BYTES or reuse < FAR_READS:
+        return row >= tuning.far_bytes
+    if terms < tuning.far_terms or row < tuning.far_bytes or reuse < tuning.far_reads:
         return False
-    return _cold(moving) or reuse * max(terms / _held(row, machine), 2) >= PACKED_READS
+    return _cold(moving, machine) or reuse * max(terms / _held(row, machine), 2) >= tuning.crowded_reads
 
 
 def _turned(nest: BilinearNest, still: Operand, stages: Stages, machine: Machine) -> bool:
     """Whether rows of the tile read lines that come from no cache, or push each other out before the next tile."""
     row = abs(still.stride(nest.reduce[-1]) or 0) * nest.acc.dtype.itemsize
-    if not (row >= FAR_BYTES and _read_often(nest, still, APART_READS)):
+    if not (row >= machine.tuning.far_bytes and _read_often(nest, still, machine.tuning.strided_reads)):
         return False
-    return _cold(still) or stages.length * product_of(stages.inner) > _held(row, machine)
+    return _cold(still, machine) or stages.length * product_of(stages.inner) > _held(row, machine)
 
 
-def _cold(operand: Operand) -> bool:
-    return operand.load is not None and operand.load.buffer.size * operand.load.dtype.itemsize > COLD_BYTES
+def _cold(operand: Operand, machine: Machine) -> bool:
+    load = operand.load
+    return load is not None and load.buffer.size * load.dtype.itemsize > machine.cold_bytes
 
 
 def _held(row: int, machine: Machine) -> int:
     """How many lines ``row`` bytes apart the cache holds."""
-    return machine.l2_bytes // gcd(row, machine.l2_bytes // WAYS)
+    return machine.l2_bytes // gcd(row, machine.l2_bytes // machine.l2_ways)
 
 
-def once_computed(nest: BilinearNest, operand: Operand) -> bool:
+def once_computed(nest: BilinearNest, operand: Operand, machine: Machine) -> bool:
     """Whether a copy of an operand made from what it is loaded from pays: many read it, and it is no larger."""
-    return operand.computed and _read_often(nest, operand, COMPUTED_READS)
+    tuning = (REFERENCE if nest.padded else machine).tuning  # see plan_of
+    return operand.computed and _read_often(nest, operand, tuning.computed_reads)
 
 
-def once_turned(nest: BilinearNest, operand: Operand, plan: Plan) -> bool:
+def once_turned(nest: BilinearNest, operand: Operand, plan: Plan, machine: Machine) -> bool:
     """Whether a copy of an operand pays: terms of a row lie far apart, or lanes do that both operands move with."""
     if plan.turned and not operand.depends(plan.vector):
         return True
+    tuning = (REFERENCE if nest.padded else machine).tuning  # see plan_of
     apart = operand.depends(plan.vector) and operand.stride(plan.vector) != 1
-    return apart and not nest.one_sided(plan.vector) and _read_often(nest, operand, TURNED_READS)
+    return apart and not nest.one_sided(plan.vector) and _read_often(nest, operand, tuning.transposed_reads)
 
 
 def _read_often(nest: BilinearNest, operand: Operand, least: int) -> bool:

@@ -1,21 +1,31 @@
-"""The little that scheduling and its cost models know of a machine."""
+"""The machine that code is scheduled for: what it has, read from the system, and how fast it is.
+
+``Machine`` holds facts for the cost models, and no decisions. Everything that is chosen from it changes how fast a
+program is and never its bits: what decides bits is in ``passes/cost/reference.py``, the same on every processor. Tests
+hand in a machine (``lower(..., machine=...)``, or ``with on(machine):`` around what compiles).
+"""
 
 from __future__ import annotations
 
-import platform
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 from functools import cache
-from pathlib import Path
 
-_ZEN4 = ("AuthenticAMD", "25")
-"""Vendor and family of the processors with 512-bit registers and 256-bit arithmetic."""
+from tracecomp.base import config
+from tracecomp.passes.cost import processor
+from tracecomp.passes.cost.processor import Cache
+from tracecomp.passes.cost.rates import Rates, recorded
+from tracecomp.passes.cost.tuning import Tuning
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """``vector_bytes`` of one SIMD register, how many ``registers``, cache sizes in bytes.
+    """Facts about one processor core and the caches that it reaches. Sizes are bytes.
 
     ``in_halves``: arithmetic on whole registers takes two steps, so that on half of one it takes half the time.
+    ``l3_sharers``: how many of the system's processors share the last cache.
     """
 
     vector_bytes: int
@@ -24,29 +34,85 @@ class Machine:
     l2_bytes: int = 1024 * 1024
     l3_bytes: int = 32 * 1024 * 1024
     in_halves: bool = False
+    l2_ways: int = 8
+    line_bytes: int = 64
+    l3_sharers: int = 1
+    rates: Rates = field(default_factory=Rates)
+    tuning: Tuning = field(default_factory=Tuning)
 
     def lanes(self, itemsize: int) -> int:
         """Elements of ``itemsize`` bytes in one register."""
         return self.vector_bytes // itemsize
 
+    def tuned(self, **values: int) -> Machine:
+        """The machine with some fields of ``tuning`` set; TypeError for a name that is none of them."""
+        return replace(self, tuning=replace(self.tuning, **values))
+
+    @property
+    def cold_bytes(self) -> int:
+        """Memory larger than this comes from no cache, as other operands want the last one too: a quarter of it."""
+        return self.l3_bytes // 4
+
+    @property
+    def parallel_work(self) -> float:
+        """Vector additions (``passes/cost/scalar_cost.py``) from which on it pays to wake threads for a loop."""
+        return self.tuning.parallel_work * self.rates.work_of_a_wake
+
+    @property
+    def parallel_products(self) -> float:
+        """Multiply-adds from which on it pays to wake threads for a contraction."""
+        return self.tuning.parallel_products * self.rates.work_of_a_wake
+
+
+_chosen: ContextVar[Machine | None] = ContextVar("tracecomp_machine", default=None)
+
+
+def host() -> Machine:
+    """The machine this process runs on, or the one of the innermost ``with on(...)`` of this thread."""
+    chosen = _chosen.get()
+    if chosen is not None:
+        return chosen
+    try:
+        return _host(str(config.cache_directory()))
+    except FileNotFoundError:  # a user without a home has no records either
+        return described()
+
+
+@contextmanager
+def on(machine: Machine) -> Iterator[Machine]:
+    """Let ``host()`` be ``machine`` in this thread while the block runs, for tests and for trying schedules."""
+    token = _chosen.set(machine)
+    try:
+        yield machine
+    finally:
+        _chosen.reset(token)
+
 
 @cache
-def host() -> Machine:
-    """The machine this process runs on."""
-    cpu = _cpu()
-    flags = set(cpu.get("flags", "").split())
-    if {"avx512f", "avx512vl", "avx512bw", "avx512dq"} <= flags:
-        return Machine(64, 32, in_halves=(cpu.get("vendor_id"), cpu.get("cpu family")) == _ZEN4)
-    if "avx2" in flags:
-        return Machine(32, 16)
-    return Machine(16, 32 if platform.machine() in ("arm64", "aarch64") else 16)
+def _host(folder: str) -> Machine:
+    plain = described()
+    return replace(plain, rates=recorded(folder) or plain.rates)
 
 
-def _cpu() -> dict[str, str]:
-    """What the system says of the first processor, by name."""
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf8")
-    except OSError:
-        return {}
-    pairs = (line.partition(":") for line in text.split("\n\n")[0].splitlines())
-    return {name.strip(): value.strip() for name, _, value in pairs}
+def described() -> Machine:
+    """The machine as the system describes it, with rates that nobody has measured."""
+    found = processor.read()
+    machine = Machine(found.vector_bytes, found.registers, in_halves=found.in_halves)
+    return _with_caches(machine, found.caches)
+
+
+def _with_caches(machine: Machine, caches: dict[int, Cache]) -> Machine:
+    """The machine with the caches that the system tells of; the others stay as they are by default.
+
+    A processor without a last cache of its own kind has the one before in its place.
+    """
+    first, second, last = (caches.get(level) for level in (1, 2, 3))
+    if first:
+        machine = replace(machine, l1_bytes=first.nbytes, line_bytes=first.line_bytes or machine.line_bytes)
+    if second:
+        machine = replace(machine, l2_bytes=second.nbytes, l2_ways=second.ways or machine.l2_ways)
+    if last:
+        machine = replace(machine, l3_bytes=max(last.nbytes, machine.l2_bytes), l3_sharers=last.sharers)
+    elif second:
+        machine = replace(machine, l3_bytes=second.nbytes, l3_sharers=second.sharers)
+    return machine

@@ -22,10 +22,13 @@ _OWN = {
     **dict.fromkeys(("hypot", "fmod", "mod", "floordiv", "erfc", "erfinv", "pow"), 50.0),
     **dict.fromkeys(("asinh", "acosh", "lgamma", "digamma"), 100.0),
 }
+"""Vector additions that an operation takes the time of, by the instructions of its code (``codegen/math``)."""
+
 _FUNCTION = 12.0
+"""The same for functions that are not listed: a reduction of the argument and a polynomial of some eight terms."""
 
 MOVING_COST = 3.0
-"""Of an element on its way through memory."""
+"""Vector additions that an element on its way through memory takes the time of, when it fits no cache."""
 
 
 def op_cost(node: Node) -> float:

@@ -11,20 +11,22 @@ from tracecomp.base.errors import VerifyError
 from tracecomp.ir.index import Var
 from tracecomp.ir.loop_interp import Array, Scope
 from tracecomp.ir.loops import Call, Check, Expr, If, Let, Loop, Stmt, Store, Update, children
+from tracecomp.passes.cost.machine import Machine
+from tracecomp.passes.cost.parallel import parallel_kind
 from tracecomp.passes.cost.scalar_cost import MOVING_COST, expr_cost
-from tracecomp.passes.schedule import elementwise
 
 MOST_VALUES = 1 << 20
-"""Of a loop's variable, for which conditions are tried."""
+"""Values of a loop's variable for which conditions are tried: 8 MB of numbers, some milliseconds."""
 
 
-def shared_where_it_pays(body: Iterable[Stmt]) -> tuple[Stmt, ...]:
+def shared_where_it_pays(body: Iterable[Stmt], machine: Machine) -> tuple[Stmt, ...]:
     """The statements with parallel loops made brief or serial that do too little for other threads to help."""
-    return tuple(replace(s, kind=_kind(s)) if isinstance(s, Loop) and s.kind == "parallel" else s for s in body)
-
-
-def _kind(loop: Loop) -> str:
-    return elementwise.sharing(sum(_work((loop,), 1)), elementwise.PARALLEL_WORK)
+    return tuple(
+        replace(s, kind=parallel_kind(sum(_work((s,), 1)), machine))
+        if isinstance(s, Loop) and s.kind == "parallel"
+        else s
+        for s in body
+    )
 
 
 def _work(body: Iterable[Stmt], times: int) -> Iterator[float]:

@@ -15,52 +15,43 @@ from math import prod
 
 from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.op import Bilinear, Indexed, Pointwise, Reduced
-from tracecomp.passes.fusion.access import TRANSPARENT_KINDS, Space, is_weave, looked_through, producers, storage
+from tracecomp.passes.fusion.access import TRANSPARENT_KINDS, is_weave, storage
 from tracecomp.passes.fusion.groups import Decision, Domain, Group, Partition
-from tracecomp.passes.fusion.rematerialize import Recompute
+from tracecomp.passes.fusion.readers import Readers
+from tracecomp.passes.fusion.rematerialize import rematerialized
 
 MAX_NODES = 96
+"""Nodes of a kernel at most: the search for what may share one, and LLVM's work, grow faster than their number."""
 SIBLING_BYTES = 4096
+"""Bytes of a value from which on kernels that read it share one for that alone: less comes from the first cache."""
 MIN_TRANSPOSED = 2048
+"""Elements of a transposed value from which on it has a kernel that turns squares in registers: it must have some."""
 
 
 class Fuser:
     """Builds a ``Partition`` of a graph's live nodes; results take the memory of the inputs ``overwritten``."""
 
     def __init__(self, graph: Graph, enabled: bool = True, overwritten: Set[Value] = frozenset()) -> None:
-        self.graph = graph
         self.enabled = enabled
-        self.overwritten = overwritten
-        self.live = list(graph.live_nodes())
-        self.order = {node: n for n, node in enumerate(self.live)}
-        self.users = self._users()
-        self.wanted = {storage(o.value) for o in graph.outputs}
+        self.readers = Readers(graph, overwritten)
+        self.group_of = self.readers.group_of
         self.groups: dict[int, Group] = {}
         self.needed = 0  # every group that another one depends on, by id
-        self.group_of: dict[Node, Group] = {}
-        self.spaces: dict[Node, Space] = {}
         self.decisions: list[Decision] = []
 
-    def _users(self) -> dict[Value, list[Node]]:
-        users: dict[Value, list[Node]] = {}
-        for node in self.live:
-            for value in dict.fromkeys(node.inputs):
-                users.setdefault(value, []).append(node)
-        return users
-
     def run(self) -> Partition:
-        units = [n for n in self.live if self._is_unit(n)]
-        self.unit_set = set(units)
-        self.opaque = frozenset(n for n in units if n.op.kind == "view")
+        readers = self.readers
+        units = [n for n in readers.live if self._is_unit(n)]
+        readers.choose(units)
         for node in units:
             self._add(node)
         if self.enabled:
             self._merge_siblings(units)
         groups = self._ordered()
-        inlined = self._inlined(groups)
+        inlined = rematerialized(groups, readers) if self.enabled else set()
         stored = {g: self._stored(g, inlined) for g in groups}
         groups = [g for g in groups if stored[g]]
-        return Partition(groups, stored, inlined, self.decisions, self.order, self.opaque)
+        return Partition(groups, stored, inlined, self.decisions, readers.order, readers.opaque)
 
     def _is_unit(self, node: Node) -> bool:
         """Nodes that make a kernel of their own at first; views do only where their memory is asked for."""
@@ -69,7 +60,7 @@ class Fuser:
         value = node.outputs[0]
         if storage(value) is not value:
             return False
-        return value in self.wanted or self._needs_memory(value) or self._crosses(node)
+        return value in self.readers.wanted or self._needs_memory(value) or self._crosses(node)
 
     def _crosses(self, node: Node) -> bool:
         """Whether a transpose meets operands in another order, all of which would be read across memory with it."""
@@ -77,14 +68,14 @@ class Fuser:
         return _is_transpose(node) and any(
             isinstance(user.op.loop, Pointwise)
             and any(v.type.numel == value.type.numel and not _permuted(v) for v in user.inputs)
-            for user in self.users.get(value, ())
+            for user in self.readers.users(value)
         )
 
     def _needs_memory(self, value: Value) -> bool:
-        for user in self.users.get(value, ()):
+        for user in self.readers.users(value):
             if user.op.name == "reshape" and self._needs_memory(user.outputs[0]):
                 return True
-            if user.op.name == "reshape" and user.outputs[0] in self.wanted:
+            if user.op.name == "reshape" and user.outputs[0] in self.readers.wanted:
                 return True
             if not isinstance(user.op.loop, Pointwise | Indexed | Reduced | Bilinear):
                 return True
@@ -95,12 +86,12 @@ class Fuser:
         group = Group(len(self.group_of), _kind(node), [node], self._domain(node))
         self.groups[group.id] = group
         self.group_of[node] = group
-        for producer in self._producers(node):
+        for producer in self.readers.producers(node):
             group.ancestors |= self._closure(self.group_of[producer])
         self.needed |= group.ancestors
         if not self.enabled:
             return
-        found = sorted(self._producers(node), key=lambda n: -n.outputs[0].type.nbytes)
+        found = sorted(self.readers.producers(node), key=lambda n: -n.outputs[0].type.nbytes)
         for producer in found:
             first, second = self.group_of[producer], self.group_of[node]
             if first is not second:
@@ -112,13 +103,6 @@ class Fuser:
             x, axes = node.inputs[0], tuple(node.attrs["axes"])
             return Domain.of(x.shape, axes, _of_windows(x, prod(x.shape[d] for d in axes)))
         return Domain.of(node.outputs[0].shape)
-
-    def _producers(self, node: Node) -> list[Node]:
-        """Units whose results ``node`` reads, through views."""
-        return producers(node, self.looks_through)
-
-    def looks_through(self, node: Node) -> bool:
-        return looked_through(node, self.opaque)
 
     def _closure(self, group: Group) -> int:
         return group.ancestors | (1 << group.id)
@@ -140,7 +124,7 @@ class Fuser:
         """The common space and its row nodes, or the reason why there is none."""
         if "imperative" in (first.kind, second.kind) or "control" in (first.kind, second.kind):
             return "one of them is not a loop over independent elements"
-        if any(n in self.opaque and _is_transpose(n) for n in (*first.nodes, *second.nodes)):
+        if any(n in self.readers.opaque and _is_transpose(n) for n in (*first.nodes, *second.nodes)):
             return "a transpose runs in blocks of its own"
         if "bilinear" in (first.kind, second.kind):
             reason = self._unfit_for_contraction(first, second)
@@ -161,7 +145,8 @@ class Fuser:
         if first.has_reduction or second.has_reduction or first.domain.numel != second.domain.numel:
             return "only elementwise results of the same shape join a contraction"
         members = set(first.nodes)
-        if any(p in members for n in second.nodes if isinstance(n.op.loop, Bilinear) for p in self._producers(n)):
+        contractions = (n for n in second.nodes if isinstance(n.op.loop, Bilinear))
+        if any(p in members for n in contractions for p in self.readers.producers(n)):
             return "operands of a contraction are read many times"
         return ""
 
@@ -172,31 +157,26 @@ class Fuser:
             if isinstance(node.op.loop, Bilinear):
                 continue
             here = row if node in rows else element
-            for read in self.space(node).reads:
+            for read in self.readers.space(node).reads:
                 producer = read.value.node
                 if producer not in members:
                     continue
                 is_row = producer in rows or isinstance(producer.op.loop, Reduced)
-                if read.offset.substitute({self.space(node).var: here}) != (row if is_row else element):
+                if read.offset.substitute({self.readers.space(node).var: here}) != (row if is_row else element):
                     return f"{node.op.name} reads {producer.op.name} at another position"
         return None
-
-    def space(self, node: Node) -> Space:
-        if node not in self.spaces:
-            self.spaces[node] = Space(node, self.opaque)
-        return self.spaces[node]
 
     def _would_cycle(self, first: Group, second: Group) -> bool:
         """Whether some other group depends on ``first`` and is needed by ``second``."""
         for node in second.nodes:
-            for producer in self._producers(node):
+            for producer in self.readers.producers(node):
                 group = self.group_of[producer]
                 if group is not first and group is not second and group.ancestors >> first.id & 1:
                     return True
         return False
 
     def _merge(self, first: Group, second: Group, domain: Domain, rows: set[Node]) -> None:
-        first.nodes = sorted(first.nodes + second.nodes, key=self.order.__getitem__)
+        first.nodes = sorted(first.nodes + second.nodes, key=self.readers.order.__getitem__)
         first.domain, first.rows = domain, rows
         first.kind = "bilinear" if "bilinear" in (first.kind, second.kind) else first.kind
         for node in second.nodes:
@@ -217,10 +197,10 @@ class Fuser:
         readers: dict[Value, list[Node]] = {}
         for node in units:
             if isinstance(node.op.loop, Pointwise | Reduced):
-                for read in self.space(node).reads:
-                    if read.value.type.nbytes >= SIBLING_BYTES and read.offset == self.space(node).flat:
+                for read in self.readers.space(node).reads:
+                    if read.value.type.nbytes >= SIBLING_BYTES and read.offset == self.readers.space(node).flat:
                         readers.setdefault(read.value, []).append(node)
-        woven = (self._producers(node) for node in units if is_weave(node))
+        woven = (self.readers.producers(node) for node in units if is_weave(node))
         for nodes in (*readers.values(), *woven):
             for a, b in pairwise(nodes):
                 first, second = self.group_of[a], self.group_of[b]
@@ -232,45 +212,21 @@ class Fuser:
                     self._try_merge(first, second)
 
     def _indirect(self, first: Group, second: Group) -> bool:
-        direct = {self.group_of[p].id for n in second.nodes for p in self._producers(n)}
+        direct = {self.group_of[p].id for n in second.nodes for p in self.readers.producers(n)}
         return bool(second.ancestors >> first.id & 1) and first.id not in direct
-
-    def _inlined(self, groups: list[Group]) -> set[Node]:
-        choice = Recompute(self)
-        for group in groups if self.enabled else ():
-            choice.visit(group)
-        return choice.inlined
-
-    def reader_units(self, value: Value) -> Iterator[Node]:
-        for user in self.users.get(value, ()):
-            if self.looks_through(user):
-                yield from self.reader_units(user.outputs[0])
-            if user in self.unit_set:
-                yield user
-
-    def leaves_group(self, value: Value, group: Group, inlined: frozenset[Node] | set[Node] = frozenset()) -> bool:
-        """Whether some kernel other than ``group`` reads ``value`` from memory."""
-        for user in self.users.get(value, ()):
-            if user in self.unit_set and self.group_of[user] is not group:
-                return True
-            if user in self.unit_set and user in inlined and self.leaves_group(user.outputs[0], group, inlined):
-                return True
-            if self.looks_through(user) and self.leaves_group(user.outputs[0], group, inlined):
-                return True
-        return False
 
     def _stored(self, group: Group, inlined: set[Node]) -> list[Value]:
         stored = []
         for node in group.nodes:
             for value in node.outputs:
-                needed = node not in inlined and self.leaves_group(value, group, inlined)
-                if value in self.wanted or needed or group.kind in ("imperative", "control"):
+                needed = node not in inlined and self.readers.leaves_group(value, group, inlined)
+                if value in self.readers.wanted or needed or group.kind in ("imperative", "control"):
                     stored.append(value)
         return stored
 
     def _ordered(self) -> list[Group]:
         """Groups after those they read; among the ready ones, by where their last node stands in the graph."""
-        remaining = sorted(self.groups.values(), key=lambda g: self.order[g.nodes[-1]])
+        remaining = sorted(self.groups.values(), key=lambda g: self.readers.order[g.nodes[-1]])
         done, ordered = 0, []
         while remaining:
             ready = next((g for g in remaining if g.ancestors & ~done & ~(1 << g.id) == 0), None)

@@ -141,12 +141,12 @@ class Partition:
     ``placed`` are stored values that have no memory of their own. Nobody reads them by themselves.
     """
 
-    groups: list[Group]
-    stored: dict[Group, list[Value]]
-    inlined: set[Node]
-    decisions: list[Decision]
-    order: dict[Node, int]
-    opaque: Opaque
+    groups: list[Group] = field(default_factory=list)
+    stored: dict[Group, list[Value]] = field(default_factory=dict)
+    inlined: set[Node] = field(default_factory=set)
+    decisions: list[Decision] = field(default_factory=list)
+    order: dict[Node, int] = field(default_factory=dict)
+    opaque: Opaque = frozenset()
     chains: list[Chain] = field(default_factory=list)
     placed: dict[Value, Place] = field(default_factory=dict)
 

@@ -7,21 +7,20 @@ element is computed by the same operations from the same operands. The field cal
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from tracecomp.ir.graph import Node, Value
 from tracecomp.ir.op import Pointwise, Reduced
 from tracecomp.passes.cost.scalar_cost import op_cost
 from tracecomp.passes.fusion.access import is_weave
 from tracecomp.passes.fusion.groups import Group
-
-if TYPE_CHECKING:
-    from tracecomp.passes.fusion.fuse import Fuser
+from tracecomp.passes.fusion.readers import Readers
 
 NODE_COST = 4.0
+"""Vector additions of a node that is computed again at each reader: about a load and a store (``MOVING_COST``)."""
 CHAIN_COST = 12.0
+"""The same for a chain of nodes from values that exist: three readers' loads and what storing the value takes."""
 
 
 @dataclass(frozen=True)
@@ -33,21 +32,29 @@ class _Recipe:
     inputs: set[Value]
 
 
-class Recompute:
+def rematerialized(groups: Iterable[Group], readers: Readers) -> set[Node]:
+    """The nodes whose results are computed again by those who read them; ``groups`` come after those they read."""
+    search = _Search(readers)
+    for group in groups:
+        search.visit(group)
+    return search.inlined
+
+
+class _Search:
     """Chooses ``inlined``, the results that are computed again, kernel by kernel."""
 
-    def __init__(self, fuser: Fuser) -> None:
-        self.fuser = fuser
+    def __init__(self, readers: Readers) -> None:
+        self.readers = readers
         self.inlined: set[Node] = set()
 
     def visit(self, group: Group) -> None:
-        """Decide what of ``group`` is stored; groups come after those they read."""
+        """Decide what of ``group`` is stored."""
         if group.kind not in ("loops", "bilinear"):
             return
         crossing = [n for n in group.nodes if self._crosses(n, group)]
         kept = set(crossing)
         recipes: dict[Node, _Recipe] = {}
-        for node in sorted(crossing, key=self.fuser.order.__getitem__, reverse=True):
+        for node in sorted(crossing, key=self.readers.order.__getitem__, reverse=True):
             recipe = self._recipe(node, group, kept) if self._may_inline(node, group) else None
             if recipe is not None and self._added(node, recipe, group, kept) <= node.outputs[0].type.nbytes:
                 recipes[node] = recipe
@@ -58,13 +65,13 @@ class Recompute:
             self.inlined |= {node} | recipe.inner
 
     def _crosses(self, node: Node, group: Group) -> bool:
-        return any(self.fuser.leaves_group(v, group) for v in node.outputs)
+        return any(self.readers.leaves_group(v, group) for v in node.outputs)
 
     def _may_inline(self, node: Node, group: Group) -> bool:
         """Whether every kernel that reads ``node`` from memory can compute it, element by element."""
-        if not _is_cheap(node) or node.outputs[0] in self.fuser.wanted:
+        if not _is_cheap(node) or node.outputs[0] in self.readers.wanted:
             return False
-        readers = [r for r in self.fuser.reader_units(node.outputs[0]) if self.fuser.group_of[r] is not group]
+        readers = [r for r in self.readers.units_of(node.outputs[0]) if self.readers.group_of[r] is not group]
         return bool(readers) and all(self._may_recompute(node, r) for r in readers)
 
     def _may_recompute(self, node: Node, reader: Node) -> bool:
@@ -72,7 +79,7 @@ class Recompute:
             return True
         if not isinstance(reader.op.loop, Pointwise | Reduced) and reader.op.kind != "gather":
             return False
-        return self.fuser.space(reader).numel <= node.outputs[0].type.numel
+        return self.readers.space(reader).numel <= node.outputs[0].type.numel
 
     def _recipe(self, node: Node, group: Group, kept: set[Node]) -> _Recipe | None:
         """``node`` in terms of what is in memory or would have to be; None when that costs too much."""
@@ -100,12 +107,12 @@ class Recompute:
         return recipe if nbytes <= 2 * own.type.nbytes + 64 or own.dtype.kind == "bool" else None
 
     def _inside(self, node: Node, group: Group) -> bool:
-        return _is_cheap(node) and self.fuser.group_of.get(node) is group
+        return _is_cheap(node) and self.readers.group_of.get(node) is group
 
     def _operands(self, node: Node) -> Iterator[Value]:
         """What ``node`` reads, through views."""
         for value in node.inputs:
-            if value.node is not None and self.fuser.looks_through(value.node):
+            if value.node is not None and self.readers.looks_through(value.node):
                 yield from self._operands(value.node)
             else:
                 yield value
@@ -116,7 +123,7 @@ class Recompute:
         An input is in memory anyway, but one that is overwritten would have to be overwritten later.
         """
         until = self._last_read(node.outputs[0])
-        overwritten = recipe.inputs & self.fuser.overwritten
+        overwritten = recipe.inputs & self.readers.overwritten
         added = sum(v.type.nbytes for v in overwritten if self._last_read(v) < until)
         for leaf, nbytes in recipe.leaves.items():
             stored = leaf in kept or leaf not in group.nodes
@@ -125,9 +132,9 @@ class Recompute:
         return added
 
     def _last_read(self, value: Value) -> int:
-        if value in self.fuser.wanted:
-            return len(self.fuser.order)
-        return max((self.fuser.order[r] for r in self.fuser.reader_units(value)), default=-1)
+        if value in self.readers.wanted:
+            return len(self.readers.order)
+        return max((self.readers.order[r] for r in self.readers.units_of(value)), default=-1)
 
     def _keep_what_gains(self, recipes: dict[Node, _Recipe], crossing: set[Node]) -> None:
         """Drop recipes for whose sake as much is stored newly as they save."""
@@ -136,12 +143,12 @@ class Recompute:
             for leaf in recipe.leaves:
                 saved[leaf] = saved.get(leaf, 0) + node.outputs[0].type.nbytes
         for node, recipe in list(recipes.items()):
-            new = [n for n in recipe.leaves if n not in crossing and n in self.fuser.group_of]
+            new = [n for n in recipe.leaves if n not in crossing and n in self.readers.group_of]
             if any(saved[leaf] <= recipe.leaves[leaf] and self._same_group(leaf, node) for leaf in new):
                 del recipes[node]
 
     def _same_group(self, a: Node, b: Node) -> bool:
-        return self.fuser.group_of[a] is self.fuser.group_of[b]
+        return self.readers.group_of[a] is self.readers.group_of[b]
 
 
 def _is_cheap(node: Node) -> bool:

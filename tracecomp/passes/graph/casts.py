@@ -23,7 +23,9 @@ def holds_exactly(wide: DType, narrow: DType) -> bool:
 
 
 _MANTISSA = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
+"""Bits of the significand, with the hidden one."""
 _EXPONENT = {"float16": 5, "bfloat16": 8, "float32": 8, "float64": 11}
+"""Bits of the exponent."""
 
 
 @RULES.on("cast")

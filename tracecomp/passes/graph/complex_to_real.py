@@ -18,7 +18,8 @@ from tracecomp.ir.types import TensorType
 from tracecomp.ops.autodiff import Sym
 from tracecomp.ops.parts import packed, unpacked
 from tracecomp.ops.prim import prim
-from tracecomp.passes.graph.rewrite import Log, has_node
+from tracecomp.passes.graph.rewrite import has_node
+from tracecomp.passes.steps import Log
 
 
 def in_parts(array: Any) -> Any:

@@ -13,8 +13,9 @@ import numpy as np
 from tracecomp.ir.graph import Graph, Value
 from tracecomp.ir.op import KINDS
 from tracecomp.ir.types import Shape, TensorType
-from tracecomp.passes.graph.rewrite import Application, Log, Replacement, Rewriter, Rules, constant, rewrite
+from tracecomp.passes.graph.rewrite import Application, Replacement, Rewriter, Rules, constant, rewrite
 from tracecomp.passes.graph.subgraph import subgraph
+from tracecomp.passes.steps import Log
 
 Array = np.ndarray[Any, Any]
 

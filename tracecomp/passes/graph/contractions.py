@@ -275,3 +275,4 @@ def contract_with_standard_labels(g: Rewriter, a: Application) -> Replacement:
 
 
 _LETTERS = {7: "bcdefBCDEF", 5: "mopqrMOPQR", 6: "nuvwxNUVWX", 3: "klhijKLHIJ"}
+"""Letters for labels, by a set of three bits: that they stand in the first operand, the second, the result."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tracecomp.ir.graph import Graph, Node, Origin, Value
-from tracecomp.passes.graph.rewrite import Log, has_node
+from tracecomp.passes.graph.rewrite import has_node
 from tracecomp.passes.graph.subgraph import subgraph
+from tracecomp.passes.steps import Log
 
 
 def remove_dead_code(graph: Graph, log: Log) -> Graph:

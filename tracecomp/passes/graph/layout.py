@@ -15,19 +15,20 @@ from functools import partial
 from math import gcd
 
 from tracecomp.ir.graph import Graph, Node, Origin, Value
+from tracecomp.passes.cost.reference import (
+    BORDER_BYTES_PER_CYCLE,
+    CHANNELS_FIRST_EFFICIENCY,
+    PACKING_VECTORS,
+    STRIDED_EFFICIENCY,
+    VECTOR_BYTES,
+)
+from tracecomp.passes.cost.winograd import Sizes, speed
 from tracecomp.passes.graph import axis_orders
 from tracecomp.passes.graph.axis_orders import CONVOLUTIONS, Order, channels_last
 from tracecomp.passes.graph.relayout import Placed, convolution, in_order, rebuild
-from tracecomp.passes.graph.rewrite import Log, Rewriter, has_node
+from tracecomp.passes.graph.rewrite import Rewriter, has_node
 from tracecomp.passes.graph.rule_sets import SIMPLIFICATION
-from tracecomp.passes.winograd.selection import Sizes, speed
-
-VECTOR_BYTES = 64
-BORDER_BYTES_PER_CYCLE = 3.2
-STRIDED_EFFICIENCY = 0.6
-CHANNELS_FIRST_EFFICIENCY = 0.95
-PACKING = 4.0
-"""What packing vectors whose elements lie apart costs, in vectors of multiply-adds: once for all filters of a group."""
+from tracecomp.passes.steps import Log
 
 
 @dataclass(eq=False, slots=True)
@@ -103,7 +104,7 @@ def _cycles(node: Node, last: bool) -> float:
     elif node.op.name == "conv":
         efficiency = CHANNELS_FIRST_EFFICIENCY * _filled(out.shape[-1], width)
         if node.attrs["stride"][-1] != 1:
-            efficiency /= 1 + PACKING * groups / out.shape[1]
+            efficiency /= 1 + PACKING_VECTORS * groups / out.shape[1]
     else:
         efficiency = STRIDED_EFFICIENCY
     return work / (2 * width * efficiency)

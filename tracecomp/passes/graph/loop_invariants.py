@@ -12,7 +12,7 @@ from typing import Any
 
 from tracecomp.ir.graph import Graph, Node, Origin, Value
 from tracecomp.ir.op import OPS
-from tracecomp.passes.graph.rewrite import Log
+from tracecomp.passes.steps import Log
 
 
 def hoist(graph: Graph, log: Log) -> Graph:

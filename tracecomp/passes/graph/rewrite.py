@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from tracecomp.base.errors import CompileError
 from tracecomp.ir.graph import Graph, Node, Origin, Value, attrs_key
 from tracecomp.ir.op import OPS, Op
 from tracecomp.ir.types import DType, Shape, TensorType
+from tracecomp.passes.steps import Log
 
 
 @dataclass(frozen=True)
@@ -82,27 +83,6 @@ class Rules:
         """Every rule's name."""
         tables = (*self._by_op.values(), *self._by_kind.values())
         return {rule.__name__ for rules in tables for rule in rules}
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """A choice a pass made, and why, in words. ``origin`` leads to the user's line."""
-
-    subject: str
-    chosen: str
-    reason: str
-    origin: Origin
-
-
-@dataclass(slots=True)
-class Log:
-    """What happened in one pass: how often each rule fired, and choices with their reasons."""
-
-    hits: Counter[str] = field(default_factory=Counter)
-    choices: list[Choice] = field(default_factory=list)
-
-    def choose(self, subject: str, chosen: str, reason: str, origin: Origin) -> None:
-        self.choices.append(Choice(subject, chosen, reason, origin))
 
 
 class Rewriter:

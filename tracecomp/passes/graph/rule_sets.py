@@ -8,7 +8,8 @@ from tracecomp.ir.graph import Graph
 from tracecomp.ir.op import KINDS, Composed
 from tracecomp.ops.autodiff import Sym
 from tracecomp.passes.graph import algebra, casts, contractions, convolutions, fourier, gathers, pads, reductions, views
-from tracecomp.passes.graph.rewrite import Application, Log, Replacement, Rewriter, Rules, has_node, rewrite
+from tracecomp.passes.graph.rewrite import Application, Replacement, Rewriter, Rules, has_node, rewrite
+from tracecomp.passes.steps import Log
 
 DECOMPOSITION = Rules()
 SIMPLIFICATION = Rules(

@@ -13,9 +13,10 @@ from math import prod
 
 from tracecomp.ir.graph import Graph, Node, Origin, Output, Value
 from tracecomp.passes.graph.contractions import Spec
-from tracecomp.passes.graph.rewrite import Log, Rewriter, has_node, made_by
+from tracecomp.passes.graph.rewrite import Rewriter, has_node, made_by
 from tracecomp.passes.graph.rule_sets import CANONICAL
 from tracecomp.passes.graph.subgraph import subgraph
+from tracecomp.passes.steps import Log
 
 SHORT = 256
 """Products over fewer terms than this per step gain from being taken together."""

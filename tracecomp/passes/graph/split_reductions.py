@@ -16,7 +16,8 @@ from math import prod
 from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.types import Shape
 from tracecomp.passes.graph.reductions import EXACT_REDUCTIONS
-from tracecomp.passes.graph.rewrite import Application, Log, Replacement, Rewriter, Rules, has_node, rewrite
+from tracecomp.passes.graph.rewrite import Application, Replacement, Rewriter, Rules, has_node, rewrite
+from tracecomp.passes.steps import Log
 
 LONG = 16384
 """Reductions over more elements are cut."""
@@ -25,12 +26,16 @@ ROWS_ENOUGH = 16
 """With this many rows, rows are whole: they keep all threads busy, and softmax and norms stay one kernel."""
 
 ROW_BLOCK = 8192
+"""Elements of a block of a row at most: 32 KB of float32, a first cache."""
 COLUMN_LONG = 512
+"""Rows of a column from which on it is cut."""
 COLUMN_LONG_IN_STEPS = 1024
 """The same for columns of which one statistic needs another."""
 
 COLUMN_LONG_ALTOGETHER = 65536
+"""Elements of all columns from which on they are cut: fewer are summed before a second thread has come."""
 COLUMN_BLOCK = 256
+"""Rows of a block of columns at most."""
 
 SPLIT = ("sum", *EXACT_REDUCTIONS)
 

@@ -24,7 +24,9 @@ from tracecomp.passes.fusion.groups import Group
 from tracecomp.passes.nests.scalar_exprs import Block, Evaluator, Params
 
 KEEP_COST = 6.0
+"""Vector additions from which on what a later pass over a row needs again is kept: two moves through memory."""
 KEEP_BYTES = 128 * 1024
+"""Bytes of a row that are kept at most, in a buffer beside what the row reads: an eighth of a second cache of 1 MB."""
 
 
 @dataclass

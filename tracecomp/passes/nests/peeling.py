@@ -18,8 +18,11 @@ from tracecomp.ir.loops import Call, Const, Expr, IndexValue, Let, Load, Read, S
 from tracecomp.ir.types import bool_
 
 MAX_PARTS = 8
+"""Parts of a loop at most, as each is a copy of its body."""
 MIN_PART = 4
+"""Values of the variable for each part on average: shorter parts are mostly what begins and ends loops."""
 MIN_WORK = 64
+"""Elements of the loops inside from which on parts may be shorter."""
 
 
 def parts_of(names: Sequence[Var], body: list[Stmt]) -> tuple[Var, list[int]] | None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
-from tracecomp.ir.graph import Node, Value, attrs_key
+from tracecomp.ir.graph import Node, Value
 from tracecomp.ir.index import Var, index
 from tracecomp.ir.loops import Load, Stmt, Store
 from tracecomp.ir.op import Imperative
@@ -16,23 +15,16 @@ from tracecomp.passes.cost.machine import Machine
 from tracecomp.passes.cost.work import shared_where_it_pays
 from tracecomp.passes.fusion.access import storage
 from tracecomp.passes.fusion.groups import Chain, Group, Partition
-from tracecomp.passes.fusion.members import looked_into, with_inlined
+from tracecomp.passes.fusion.members import with_inlined
+from tracecomp.passes.fusion.signature import signature
 from tracecomp.passes.nests.contraction_nest import BilinearNest, labelled_bilinear, tidied, without_ones
 from tracecomp.passes.nests.loop_nest import Nest, build_nest
 from tracecomp.passes.nests.scalar_exprs import Params
+from tracecomp.passes.program.frame import Task
 from tracecomp.passes.row_fusion.lowering import chain_body
 from tracecomp.passes.schedule.elementwise import schedule_nest
 from tracecomp.passes.winograd.forward import winograd_form
 from tracecomp.passes.winograd.selection import windows_of
-
-
-@dataclass
-class Task:
-    """One kernel call before memory is planned: the values of its parameters, in order."""
-
-    kernel: Kernel
-    values: tuple[Value, ...]
-    nodes: tuple[Node, ...] = ()
 
 
 class GroupLowerer:
@@ -51,7 +43,7 @@ class GroupLowerer:
 
     def task(self, unit: Group | Chain) -> Task:
         groups = unit.groups if isinstance(unit, Chain) else (unit,)
-        shape, values = shape_of(groups, self.partition, self.same)
+        shape, values = signature(groups, self.partition, self.same)
         blocks = _blocks(unit, values) if isinstance(unit, Chain) else None
         marks = (tuple(n for n, v in enumerate(values) if v in chosen) for chosen in (self.large, self.steady))
         key = (shape, blocks, *marks)
@@ -73,46 +65,15 @@ class GroupLowerer:
         return _task(_kernel_name(nodes), body, params, nodes)
 
 
-def shape_of(groups: Sequence[Group], partition: Partition, same: Mapping[Value, Value]) -> tuple[Any, list[Value]]:
-    """What a kernel computes with its values numbered, and the values in that order."""
-    values: dict[Value, int] = {}
-
-    def number(value: Value) -> int:
-        return values.setdefault(value, len(values))
-
-    described = [_described(g, partition, same, number) for g in groups]
-    for value in list(values):
-        number(storage(value))
-    storages = tuple(values[storage(v)] for v in list(values))
-    memory = tuple(number(same[v]) if v in same else -1 for v in list(values))
-    placed = [(v, partition.placed[v]) for g in groups for v in partition.stored[g] if v in partition.placed]
-    places = tuple((values[v], number(p.whole), p.steps) for v, p in placed)
-    stored = tuple(tuple(values[v] for v in partition.stored[g]) for g in groups)
-    return (tuple(described), storages, memory, stored, places), list(values)
-
-
 def _blocks(chain: Chain, values: list[Value]) -> tuple[Any, ...]:
     return (chain.outer, chain.count, chain.height, tuple(map(values.index, chain.inside)))
-
-
-def _described(
-    group: Group, partition: Partition, same: Mapping[Value, Value], number: Callable[[Value], int]
-) -> tuple[Any, ...]:
-    inlined = sorted(looked_into(group, partition), key=partition.order.__getitem__)
-    nodes: list[Any] = []
-    for node in (*inlined, *group.nodes):
-        ins = tuple((number(v), v.type) for v in node.inputs)
-        outs = tuple((number(v), number(same[v]) if v in same else -1) for v in node.outputs)
-        inside = (node in group.rows, node in partition.inlined, node in inlined)
-        nodes.append((node.op.name, attrs_key(node.attrs), ins, outs, inside))
-    return (group.kind, group.domain, tuple(nodes))
 
 
 def lower_group(group: Group, partition: Partition, params: Params, machine: Machine) -> Task:
     """The kernel of one group."""
     stored = partition.stored[group]
     if group.kind == "imperative":
-        body = _imperative(group.nodes[0], params)
+        body = _imperative(group.nodes[0], params, machine)
     elif group.kind == "bilinear":
         body = _bilinear(labelled_bilinear(with_inlined(group, partition), stored, params), machine)
     else:
@@ -126,12 +87,12 @@ def _bilinear(nest: BilinearNest, machine: Machine) -> tuple[Stmt, ...]:
     return winograd_form(nest, windows, machine) if windows else schedule_bilinear(tidied(nest), machine)
 
 
-def _imperative(node: Node, params: Params) -> tuple[Stmt, ...]:
+def _imperative(node: Node, params: Params, machine: Machine) -> tuple[Stmt, ...]:
     assert isinstance(node.op.loop, Imperative), node
     ins = [params.of(storage(v)) for v in node.inputs]
     outs = [params.written(v) for v in node.outputs]
     types = [v.type for v in node.inputs], [v.type for v in node.outputs]
-    return shared_where_it_pays(node.op.loop.fn(ins, outs, *types, **node.attrs))
+    return shared_where_it_pays(node.op.loop.fn(ins, outs, *types, **node.attrs), machine)
 
 
 def _kernel_name(nodes: Iterable[Node]) -> str:
@@ -144,9 +105,9 @@ def _task(name: str, body: tuple[Stmt, ...], params: Params, nodes: tuple[Node, 
     return Task(kernel, tuple(params.buffers), nodes)
 
 
-def copy_task(source: Value, target: Value, machine: Machine, large: Set[Value] = frozenset()) -> Task:
-    """A kernel that copies one value's memory."""
-    params = Params(frozenset(), large=large)
+def copy_task(source: Value, target: Value, machine: Machine, large: bool = False) -> Task:
+    """A kernel that copies one value's memory; ``large``: past the caches."""
+    params = Params(frozenset(), large={target} if large else frozenset())
     p, q = params.of(source), params.written(target)
     var = Var("i", source.type.numel)
     store = Store(q, index(var), Load(p, index(var)))

@@ -6,6 +6,7 @@ An output in the memory of an input is an in-place update (buffer donation).
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
+from dataclasses import dataclass, field
 
 from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.op import Imperative
@@ -13,15 +14,46 @@ from tracecomp.passes.cost.machine import Machine
 from tracecomp.passes.fusion.access import reads_aligned, storage
 from tracecomp.passes.fusion.groups import Group, Partition
 from tracecomp.passes.fusion.members import values_read, with_inlined
-from tracecomp.passes.program.kernels import Task, copy_task
 
 
-class Outputs:
+@dataclass(frozen=True)
+class Copy:
+    """Memory copied at the end; ``large``: past the caches."""
+
+    source: Value
+    target: Value
+    large: bool = False
+
+
+@dataclass(frozen=True)
+class OutputBuffers:
     """``home`` maps a value to the output position whose memory holds it; ``same`` to the value it overwrites.
 
-    That is an input, or what another kernel stores for the one that overwrites it. ``aliases[o] = i`` says that
-    output ``o`` is the memory of input ``i``. ``within`` says that the graph is a body, whose results others read.
+    That is an input, or what another kernel stores for the one that overwrites it. ``large`` are values in memory of
+    their own that no kernel reads, and too large to be found in a cache afterwards. ``copies`` make the other outputs.
     """
+
+    home: Mapping[Value, int] = field(default_factory=dict)
+    same: Mapping[Value, Value] = field(default_factory=dict)
+    large: frozenset[Value] = frozenset()
+    copies: tuple[Copy, ...] = ()
+
+
+def output_buffers(
+    graph: Graph, partition: Partition, aliases: Mapping[int, int], machine: Machine, within: bool
+) -> OutputBuffers:
+    """Where results go. ``aliases[o] = i`` says that output ``o`` is the memory of input ``i``.
+
+    ``within`` says that the graph is a body, whose results others read.
+    """
+    search = _Search(graph, partition, aliases, machine, within)
+    large = search.large()
+    copies = tuple(search.copies())
+    return OutputBuffers(search.home, search.same, large, copies)
+
+
+class _Search:
+    """Decides output by output, in their order, then for kernels that change parts of an operand."""
 
     def __init__(
         self, graph: Graph, partition: Partition, aliases: Mapping[int, int], machine: Machine, within: bool
@@ -92,7 +124,6 @@ class Outputs:
         )
 
     def large(self) -> frozenset[Value]:
-        """Values in memory of their own that no kernel reads, and too large to be found in a cache afterwards."""
         read = {v for values in self.reads.values() for v in values} | {v for v, _ in self.pending}
         written = {v: self.reads[self.producer[v]] if v in self.producer else {v} for v in self.home}
         return frozenset(
@@ -106,22 +137,22 @@ class Outputs:
         held = 2 * nbytes + sum(min(v.type.nbytes, nbytes) for v in operands)
         return not self.within and held > self.machine.l3_bytes
 
-    def copies(self) -> list[Task]:
+    def copies(self) -> list[Copy]:
         """Copies for outputs that no kernel writes, those over inputs last and from staged sources."""
         plain = [(v, p) for v, p in self.pending if p not in self.aliases]
         over = [(v, p) for v, p in self.pending if p in self.aliases and v is not self._target(p)]
-        tasks = [self._copied(v, self._output_value(v, p), self._is_large(v, {v})) for v, p in plain]
-        last: list[Task] = []
+        found = [self._copied(v, self._output_value(v, p), self._is_large(v, {v})) for v, p in plain]
+        last: list[Copy] = []
         for value, position in over:
             if value.node is None:
                 stage = Value(None, -1, value.type)
-                tasks.append(self._copied(value, stage))
+                found.append(self._copied(value, stage))
                 value = stage
             last.append(self._copied(value, self._output_value(value, position)))
-        return [*tasks, *last]
+        return [*found, *last]
 
-    def _copied(self, source: Value, target: Value, large: bool = False) -> Task:
-        return copy_task(self.same.get(source, source), target, self.machine, {target} if large else frozenset())
+    def _copied(self, source: Value, target: Value, large: bool = False) -> Copy:
+        return Copy(self.same.get(source, source), target, large)
 
     def _output_value(self, like: Value, position: int) -> Value:
         target = Value(None, -1, like.type)

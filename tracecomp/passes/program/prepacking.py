@@ -15,12 +15,12 @@ from tracecomp.ir.graph import Graph, Value
 from tracecomp.ir.loops import Check, If, Load, Local, Loop, Prefetch, Stmt, Store, children, expressions, walk
 from tracecomp.ir.program import Kernel
 from tracecomp.ir.types import TensorType
-from tracecomp.passes.program.kernels import Task
+from tracecomp.passes.program.frame import Task
 
 Other = TypeVar("Other")
 
 
-def steady_values(graph: Graph, inputs: Set[Value]) -> frozenset[Value]:
+def frozen_values(graph: Graph, inputs: Set[Value]) -> frozenset[Value]:
     """``inputs``, constants, and what follows from them alone; none without ``inputs``."""
     if not inputs:
         return frozenset()

@@ -33,7 +33,7 @@ def chain_body(chain: Chain, partition: Partition, params: Params, machine: Mach
         loops: tuple[Stmt, ...] = (Loop("parallel", outer, within),)
     else:
         loops = tuple(_numbered(outer, part, (*lowering.locals, *block)) for part, block in blocks)
-    return (*lowering.packing, *shared_where_it_pays(loops))
+    return (*lowering.packing, *shared_where_it_pays(loops, machine))
 
 
 def block_slots(groups: tuple[Group, ...], inside: Iterable[Value], partition: Partition) -> dict[Value, int]:

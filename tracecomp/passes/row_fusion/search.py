@@ -22,17 +22,23 @@ from tracecomp.passes.cost.machine import Machine
 from tracecomp.passes.fusion.access import storage
 from tracecomp.passes.fusion.groups import Chain, Group, Partition
 from tracecomp.passes.fusion.members import values_read
+from tracecomp.passes.fusion.signature import signature
 from tracecomp.passes.nests.scalar_exprs import Params
-from tracecomp.passes.program.kernels import shape_of
 from tracecomp.passes.row_fusion.lowering import block_slots
 from tracecomp.passes.row_fusion.row_tiles import Misaligned, RowBlock, Rows, Summed
 
 MAX_TERMS = 256
+"""Multiply-adds for each element that is handed over, up to which moving it through memory costs about as much."""
 WINDOW_TERMS = 32
+"""The same for an element that is handed to a convolution by itself."""
 MAX_HEIGHT = 64
+"""Rows of a block at most: more are read from memory no faster, and leave less of the cache."""
 MIN_HEIGHT = 16
+"""Rows of a block at least, as register tiles have up to 14 rows and each block reads the other operand anew."""
 WANTED_BLOCKS = 16
+"""Blocks that threads should find to share."""
 WANTED_OUTER = 8
+"""Values of the outer variable that threads should find to share where a block adds to totals of its rows."""
 
 Unit = tuple[Group, ...]
 
@@ -148,7 +154,7 @@ class _Search:
 
     def _fits(self, grown: _Grown, group: Group) -> bool:
         """Whether ``group`` reads row by row; notes whether it also makes its results so, or sums over rows."""
-        shape, _ = shape_of((*grown.members, group), self.partition, {})
+        shape, _ = signature((*grown.members, group), self.partition, {})
         key = (shape, grown.rows, *(g in grown.ends for g in grown.members))
         if key not in self.tried:
             self.tried[key] = self._tried(grown, group)
@@ -280,7 +286,7 @@ class _Search:
         """
         if height % grown.rows.height == 0 == grown.rows.count % grown.rows.height:
             return True
-        shape, _ = shape_of(tuple(grown.members), self.partition, {})
+        shape, _ = signature(tuple(grown.members), self.partition, {})
         key = (shape, grown.rows, height, *(g in grown.ends for g in grown.members))
         if key not in self.aligned:
             made = [v for g in grown.members if g not in grown.ends for v in self.stored[g]]

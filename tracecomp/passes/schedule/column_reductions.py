@@ -16,11 +16,6 @@ from tracecomp.passes.nests.loop_nest import Nest, Sweep
 from tracecomp.passes.schedule.k_blocking import Stages
 from tracecomp.passes.schedule.tiling import loops, parallel_loops, strip
 
-ROWS_AT_ONCE = 6
-TOTALS_BYTES = 1 << 14
-RUN_BYTES = 4096
-"""How long runs of memory stay when columns are cut for threads."""
-
 
 def streams_columns(nest: Nest, vector: Var, chunk: int, machine: Machine) -> bool:
     """Whether chunks of columns, one after the other, would read parts of rows out of memory that no cache holds."""
@@ -31,31 +26,34 @@ def streams_columns(nest: Nest, vector: Var, chunk: int, machine: Machine) -> bo
         return False
     loads = [x for x in expressions(sweep.body) if isinstance(x, Load) and x.offset.coefficient(vector) == 1]
     far = any(x.buffer.size * x.dtype.itemsize > machine.l2_bytes and not x.offset.is_computed for x in loads)
-    return far and vector.extent > chunk and nest.inner[-1].extent >= ROWS_AT_ONCE
+    return far and vector.extent > chunk and nest.inner[-1].extent >= machine.tuning.column_rows
 
 
-def column_sums(nest: Nest, vector: Var, chunk: int, shared: str) -> tuple[Stmt, ...]:
+def column_sums(nest: Nest, vector: Var, chunk: int, shared: str, machine: Machine) -> tuple[Stmt, ...]:
     """The nest by blocks of the columns ``vector``, in chunks of so many lanes."""
     others = [v for v in nest.rows if v != vector]
     kind = "serial" if others else shared
     body: list[Stmt] = []
-    for number, begin, column in Stages((), vector, _width(nest, vector, chunk, kind), ()).pieces():
-        block = _block(nest, column, chunk, {vector: begin + index(column)}, f"_{column.name}")
+    for number, begin, column in Stages((), vector, _width(nest, vector, chunk, kind, machine), ()).pieces():
+        mapping, rows = {vector: begin + index(column)}, machine.tuning.column_rows
+        block = _block(nest, column, chunk, rows, mapping, f"_{column.name}")
         body.extend(loops(kind, [number], block) if number.extent > 1 else Copier({number: Index()}).stmts(block))
     return parallel_loops(others, tuple(body), shared)
 
 
-def _width(nest: Nest, vector: Var, chunk: int, kind: str) -> int:
+def _width(nest: Nest, vector: Var, chunk: int, kind: str, machine: Machine) -> int:
     """Columns of a block: all whose totals fit, fewer where threads share blocks."""
-    sweep = next(item for item in nest.items if isinstance(item, Sweep))
-    blocks = -(-vector.extent * sum(a.dtype.itemsize for a in sweep.accs) // TOTALS_BYTES)
+    sweep, tuning = next(item for item in nest.items if isinstance(item, Sweep)), machine.tuning
+    blocks = -(-vector.extent * sum(a.dtype.itemsize for a in sweep.accs) // tuning.column_totals_bytes)
     if kind != "serial":
-        blocks = max(blocks, vector.extent * sweep.accs[0].dtype.itemsize // RUN_BYTES)
+        blocks = max(blocks, vector.extent * sweep.accs[0].dtype.itemsize // tuning.column_run_bytes)
     return min(-(-vector.extent // (blocks * chunk)) * chunk, vector.extent)
 
 
-def _block(nest: Nest, column: Var, chunk: int, mapping: dict[Var, Index], suffix: str) -> tuple[Stmt, ...]:
-    """All rows of a block whose columns are ``column``."""
+def _block(
+    nest: Nest, column: Var, chunk: int, rows: int, mapping: dict[Var, Index], suffix: str
+) -> tuple[Stmt, ...]:
+    """All rows of a block whose columns are ``column``, so many ``rows`` at once."""
     _, sweep, after = nest.items
     assert isinstance(sweep, Sweep) and not isinstance(after, Sweep)
     at = index(column)
@@ -67,7 +65,7 @@ def _block(nest: Nest, column: Var, chunk: int, mapping: dict[Var, Index], suffi
         return strip(column, chunk, Copier(mapping, suffix).stmts(stmts))
 
     body: list[Stmt] = []
-    for number, begin, place in Stages((), row, ROWS_AT_ONCE, ()).pieces():
+    for number, begin, place in Stages((), row, rows, ()).pieces():
         terms = Copier({row: begin + index(place)}).stmts(sweep.body)
         left = [Store(t.buffer, at, Read(a.name, a.dtype, frozenset(nest.rows))) for a, t in totals.items()]
         some = each([Accumulate(going_on, (Loop("serial", place, terms),)), *left], f"{suffix}_{place.name}")

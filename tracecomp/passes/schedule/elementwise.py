@@ -10,6 +10,8 @@ from tracecomp.ir.index import Computed, Index, Var
 from tracecomp.ir.loop_copy import Copier
 from tracecomp.ir.loops import Accumulate, Let, Load, Local, Loop, Stmt, Store, expressions
 from tracecomp.passes.cost.machine import Machine
+from tracecomp.passes.cost.parallel import parallel_kind
+from tracecomp.passes.cost.reference import SHUFFLED_STRIDE
 from tracecomp.passes.cost.scalar_cost import MOVING_COST, stmts_cost
 from tracecomp.passes.nests.loop_nest import Nest, Sweep
 from tracecomp.passes.nests.loop_vars import merge_vars, merged, replaced, split, wanted_split
@@ -20,31 +22,13 @@ from tracecomp.passes.schedule.nontemporal import streamed
 from tracecomp.passes.schedule.tiling import chunks, loops, one_after_another, parallel_loops, strip, tiles
 from tracecomp.passes.schedule.transposes import interleaved, mirrored, transposed, transposed_pair
 
-# Less than this takes about as long as waking a worker and its first chunk: 60 us.
-PARALLEL_WORK = 1 << 21
-# How much less a loop may do that workers share who are awake.
-BRIEF = 16
-LIGHT_COST = 8.0
-HEAVY_COST = 24.0
-GATHER_COST = 12.0
-MAX_SPLITS = 24
-# Elements up to so far apart are loaded together and shuffled.
-SHUFFLED = 4
-# How many rows at once, up to how many bytes of each.
-SHORT_ROWS = ((4, 256), (2, 1024))
-
-
-def sharing(work: float, least: float) -> str:
-    """The kind of a loop with so much work, where from ``least`` on it pays to wake threads for it."""
-    return "parallel" if work >= least else "brief" if work * BRIEF >= least else "serial"
-
 
 def schedule_nest(nest: Nest, machine: Machine) -> tuple[Stmt, ...]:
     """The loops of a nest for a machine."""
-    nest = streamed(_joined_rows(_split_vars(woven(nest))), machine)
+    nest = streamed(_joined_rows(_split_vars(woven(nest), machine)), machine)
     if any(v.extent == 0 for v in nest.rows):
         return ()
-    shared = sharing(_work(nest), PARALLEL_WORK)
+    shared = parallel_kind(_work(nest, machine), machine)
     if nest.inner and nest.lanes > 1:
         return _along_rows(nest, machine, shared)
     return _together(s for part in _parts(nest) or [nest] for s in _map(part, machine, shared))
@@ -59,7 +43,7 @@ def _map(nest: Nest, machine: Machine, shared: str) -> tuple[Stmt, ...]:
     vector = _vector_row(nest, machine)
     chunk = _chunk(nest, vector, machine)
     if vector is not None and streams_columns(nest, vector, chunk, machine):
-        return column_sums(nest, vector, chunk // 2, shared)
+        return column_sums(nest, vector, chunk // 2, shared, machine)
     return _across_rows(nest, vector, chunk, shared)
 
 
@@ -75,8 +59,8 @@ def _together(body: Iterable[Stmt]) -> tuple[Stmt, ...]:
     return tuple(result)
 
 
-def _split_vars(nest: Nest) -> Nest:
-    for _ in range(MAX_SPLITS):
+def _split_vars(nest: Nest, machine: Machine) -> Nest:
+    for _ in range(machine.tuning.most_splits):
         found = wanted_split(nest.stmts, nest.rows) or wanted_split(nest.stmts, nest.inner, nest.lanes)
         if found is None:
             break
@@ -108,17 +92,18 @@ def _joined_rows(nest: Nest) -> Nest:
     return nest.mapped(mapping, merged(nest.rows, mapping), nest.inner) if mapping else nest
 
 
-def _work(nest: Nest) -> float:
+def _work(nest: Nest, machine: Machine) -> float:
     """Elements times cost, a measure of running time; one that costs less than moving it counts as moved."""
     total = 1.0
     for var in (*nest.rows, *nest.inner):
         total *= var.extent
-    return total * max(_cost(nest), MOVING_COST)
+    return total * max(_cost(nest, machine), MOVING_COST)
 
 
-def _cost(nest: Nest) -> float:
+def _cost(nest: Nest, machine: Machine) -> float:
     innermost = [*nest.rows, *nest.inner][-1:]
-    return stmts_cost(nest.stmts) + GATHER_COST * sum(_gathers(s, innermost) for s in nest.stmts)
+    gathers = sum(_gathers(s, innermost) for s in nest.stmts)
+    return stmts_cost(nest.stmts) + machine.tuning.gather_cost * gathers
 
 
 def _gathers(stmt: Stmt, innermost: list[Var]) -> bool:
@@ -134,9 +119,10 @@ def _chunk(nest: Nest, vector: Var | None, machine: Machine) -> int:
     widest = max((x.buffer.dtype.itemsize for x in accesses if vector in x.offset.vars()), default=4)
     lanes = machine.lanes(max(widest, 4))
     sums = max((len(item.accs) for item in nest.items if isinstance(item, Sweep)), default=0)
-    if sums and _cost(nest) <= LIGHT_COST:  # every row is read in runs long enough for the memory to keep up
+    cost = _cost(nest, machine)
+    if sums and cost <= machine.tuning.light_cost:  # every row is read in runs long enough for the memory to keep up
         return lanes * max(4, machine.registers // 2 // sums)
-    return lanes * (2 if _cost(nest) > HEAVY_COST else 4)
+    return lanes * (2 if cost > machine.tuning.heavy_cost else 4)
 
 
 def _along_rows(nest: Nest, machine: Machine, shared: str) -> tuple[Stmt, ...]:
@@ -185,7 +171,7 @@ def _rows_at_once(nest: Nest, machine: Machine) -> int:
     sums = max(sum(a.lanes // machine.lanes(a.dtype.itemsize) for a in sweep.accs) for sweep in sweeps)
     itemsize = max((b.dtype.itemsize for b in nest.params.buffers.values()), default=4)
     row = prod(v.extent for v in nest.inner) * itemsize
-    for height, most in SHORT_ROWS:
+    for height, most in ((4, machine.tuning.four_rows_bytes), (2, machine.tuning.two_rows_bytes)):
         fits = sums * height <= machine.registers // 2 and nest.rows[-1].extent >= height
         if fits and (_share(sweeps[0], nest.rows[-1]) if len(sweeps) == 1 else row <= most):
             return height
@@ -244,4 +230,4 @@ def _accesses(stmt: Stmt) -> Iterable[tuple[Index, int, int]]:
     if isinstance(stmt, Store):
         yield stmt.offset, 2, 1
     if isinstance(stmt, Let) and isinstance(stmt.value, Load):
-        yield stmt.value.offset, 1, SHUFFLED
+        yield stmt.value.offset, 1, SHUFFLED_STRIDE

@@ -13,11 +13,9 @@ from math import prod
 from tracecomp.ir.index import Index, Var, index, linear
 from tracecomp.ir.loop_copy import Copier
 from tracecomp.ir.loops import Buffer, Let, Load, Local, Loop, Stmt, Store
+from tracecomp.passes.cost.tuning import Tuning
 from tracecomp.passes.nests.contraction_nest import ACCUMULATOR, BilinearNest
 from tracecomp.passes.schedule.tiling import loops, piece
-
-STAGE_TERMS = 512
-LEAST_TERMS = 64
 
 
 @dataclass(frozen=True)
@@ -38,19 +36,20 @@ class Stages:
             yield Var(f"{self.cut.name}_o", 1), Index((), whole * self.length), Var(f"{self.cut.name}_i", rest)
 
 
-def stages_of(reduce: list[Var], apart: Callable[[Var], int], room: int) -> Stages:
-    """Stages of up to ``STAGE_TERMS`` terms, all of one length if a length above half of that allows it.
+def stages_of(reduce: list[Var], apart: Callable[[Var], int], room: int, tuning: Tuning) -> Stages:
+    """Stages of up to ``k_block_terms`` terms, all of one length if a length above half of that allows it.
 
     ``apart``: bytes between neighbouring terms in memory. What a stage reads should span no more than ``room``.
     """
     outer, inner, terms = list(reduce), list[Var](), 1
-    while len(outer) > 1 and terms * outer[-1].extent <= STAGE_TERMS and room >= apart(outer[-1]) * outer[-1].extent:
+    most = tuning.k_block_terms
+    while len(outer) > 1 and terms * outer[-1].extent <= most and room >= apart(outer[-1]) * outer[-1].extent:
         inner.insert(0, outer.pop())
         terms *= inner[0].extent
         room -= apart(inner[0]) * inner[0].extent
     cut = outer.pop()
-    fitting = max(room // max(apart(cut), 1), -(-LEAST_TERMS // terms))
-    most = min(cut.extent, STAGE_TERMS // terms, fitting)
+    fitting = max(room // max(apart(cut), 1), -(-tuning.k_block_least // terms))
+    most = min(cut.extent, tuning.k_block_terms // terms, fitting)
     return Stages(tuple(outer), cut, piece(cut.extent, most), tuple(inner))
 
 

@@ -16,11 +16,9 @@ from tracecomp.passes.nests.loop_nest import Nest
 from tracecomp.passes.schedule.tiling import loops, one_after_another, tiles
 
 BLOCK = 16
-STRIPE_BYTES = 4096
-PANELS_ENOUGH = 16
-FAR_BYTES = 1024
-DENSE_BYTES = 512
+"""Elements of a square that is transposed in registers: 16 vectors of 16 float32 fill half of 32 registers."""
 FEW_PLACES = 4
+"""Places up to which elements are interleaved by shuffles, whatever lies between them."""
 
 
 def transposed_pair(nest: Nest) -> tuple[Var, Var] | None:
@@ -79,20 +77,21 @@ def transposed(nest: Nest, load: Var, store: Var, shared: str, machine: Machine)
     at a time, unless what they write lies close together anyway. Blocks of what the cache does not hold begin where its
     lines do, as a line that two blocks share would come twice: those of a power of two drive each other out.
     """
+    tuning = machine.tuning
     reads = [s.value for s in nest.stmts if isinstance(s, Let) and isinstance(s.value, Load)]
     streams = [s for s in nest.stmts if isinstance(s, Store) and s.stream]
     itemsize = max(x.dtype.itemsize for x in reads)
-    dense = any(abs(s.offset.coefficient(load) or 0) * itemsize < DENSE_BYTES for s in streams)
+    dense = any(abs(s.offset.coefficient(load) or 0) * itemsize < tuning.dense_bytes for s in streams)
     ahead = () if dense else tuple(x for x in reads if _unforeseen(x, load, store, machine))
     lines = next((x for x in ahead if _in_lines(x, load)), None)
     height = max(BLOCK, (2 if streams and ahead else 1) * LINE // itemsize)
     others = tuple(v for v in nest.rows if v not in (load, store))
-    width = STRIPE_BYTES // itemsize
-    if store.extent <= FEW_PLACES and prod(v.extent for v in others) >= PANELS_ENOUGH:
+    width = tuning.stripe_bytes // itemsize
+    if store.extent <= FEW_PLACES and prod(v.extent for v in others) >= tuning.enough_panels:
         width = load.extent  # nothing is far apart
     elif shared != "serial":
         below = prod(v.extent for v in others) * -(-store.extent // height)
-        width = min(width, max(load.extent * below // PANELS_ENOUGH, 4 * BLOCK) // BLOCK * BLOCK)
+        width = min(width, max(load.extent * below // tuning.enough_panels, 4 * BLOCK) // BLOCK * BLOCK)
     parts: list[_Panels] = []
     for columns in _cut(load, width):
         for rows in _cut(store, height):
@@ -106,7 +105,8 @@ def _unforeseen(x: Load, load: Var, store: Var, machine: Machine) -> bool:
     """Whether the cache does not hold what is read, in pieces too many and far apart for hardware to foresee them."""
     apart = abs(x.offset.coefficient(store) or 0) * x.dtype.itemsize
     large = x.buffer.size * x.dtype.itemsize > machine.l2_bytes
-    return large and store.extent >= BLOCK and apart >= FAR_BYTES and x.offset.coefficient(load) == 1
+    unforeseen = apart >= machine.tuning.foreseen_bytes and x.offset.coefficient(load) == 1
+    return large and store.extent >= BLOCK and unforeseen
 
 
 def _in_lines(x: Load, load: Var) -> bool:

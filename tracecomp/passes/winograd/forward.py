@@ -26,8 +26,6 @@ from tracecomp.passes.winograd.selection import Windows
 from tracecomp.passes.winograd.transforms import Terms, along_each
 from tracecomp.passes.winograd.weight_gradient import WeightGradient
 
-WANTED_BLOCKS = 8
-
 
 def winograd_form(nest: BilinearNest, windows: Windows, machine: Machine) -> tuple[Stmt, ...]:
     """The loops of such a convolution or gradient."""
@@ -46,14 +44,15 @@ class _Convolution(TileProducts):
         both = list(zip(self.columns, weights, strict=True))
         height, _ = tile_size(self.tiles, self.width, self.lanes, self.machine.registers)
         tile_bytes = self.places * (self.channels + self.width) * self.dtype.itemsize
-        fitting = min(self.machine.l2_bytes // 2 // tile_bytes, self.tiles * self.groups // WANTED_BLOCKS)
+        shared = self.tiles * self.groups // self.machine.tuning.winograd_blocks
+        fitting = min(self.machine.l2_bytes // 2 // tile_bytes, shared)
         blocks = []
         for count, first, tiles in cut(self.tiles, max(fitting // height, 1) * height):
             block = Var("block", self.groups * count)
             group, at = unravel(index(block) if block.extent > 1 else Index(), (self.groups, count))
             blocks.append(Loop("serial", block, self._block(both, group, at * tiles + first, tiles)))
         transformed = (s for columns, kept in both for s in self._weights(columns, kept))
-        return (*transformed, *one_after_another(self.sharing(self.nest.work), blocks))
+        return (*transformed, *one_after_another(self.parallel_kind(self.nest.work), blocks))
 
     def _weights(self, columns: Run, kept: Matrices) -> tuple[Stmt, ...]:
         windows = self.windows
@@ -69,7 +68,7 @@ class _Convolution(TileProducts):
         for place, value in enumerate(along_each(terms, transforms, square)):
             position = index(group), index(column), Index((), place), index(channel), index(lane)
             terms.stmts.append(kept.store(position, value))
-        kind = self.sharing(kept.buffer.size)
+        kind = self.parallel_kind(kept.buffer.size)
         return (Local(kept.buffer), *shared_out(kind, [group, column, channel], self.in_lanes(lane, terms)))
 
     def _block(

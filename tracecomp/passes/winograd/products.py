@@ -11,11 +11,10 @@ from tracecomp.ir.index import Index, Var, index, linear, unravel
 from tracecomp.ir.loop_copy import Copier
 from tracecomp.ir.loops import Acc, Accumulate, Buffer, Const, Expr, Load, Loop, Read, Stmt, Store, Update
 from tracecomp.ir.types import DType
-from tracecomp.passes.contraction.register_tiles import PARALLEL_WORK
 from tracecomp.passes.contraction.tile_choice import tile_size
 from tracecomp.passes.cost.machine import Machine
+from tracecomp.passes.cost.parallel import parallel_kind_of_products
 from tracecomp.passes.nests.contraction_nest import BilinearNest, product_of
-from tracecomp.passes.schedule.elementwise import sharing
 from tracecomp.passes.schedule.tiling import positions, strip
 from tracecomp.passes.winograd.selection import Windows
 from tracecomp.passes.winograd.transforms import Terms, along_each
@@ -79,7 +78,7 @@ class TileProducts:
         self.nest, self.windows, self.machine = nest, windows, machine
         self.dtype = nest.acc.dtype
         self.lanes = machine.lanes(self.dtype.itemsize)
-        self.forms = [axis.sizes.form for axis in windows.axes]
+        self.forms = [axis.form for axis in windows.axes]
         self.places = prod(form.places for form in self.forms)
         sides = [(axis.dilation, axis.sizes.pairs) for axis in windows.axes]
         self.shape = (*(v.extent for v in windows.images), *chain(*sides))
@@ -90,8 +89,8 @@ class TileProducts:
         self.columns = [Run(*part) for part in cut(filters, self.width)]
         self.copies = 0
 
-    def sharing(self, work: float) -> str:
-        return sharing(work, PARALLEL_WORK)
+    def parallel_kind(self, work: float) -> str:
+        return parallel_kind_of_products(work, self.machine)
 
     def _own(self, body: Sequence[Stmt]) -> tuple[Stmt, ...]:
         """The statements with names of their own."""

@@ -6,62 +6,16 @@ That depends on sizes alone, and on whether weights last from call to call.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from math import gcd, prod
+from math import gcd
 
 from tracecomp.ir.index import Index, Var, computed, index
 from tracecomp.ir.loop_copy import Copier
 from tracecomp.ir.loops import Call, Const, IndexValue
 from tracecomp.ir.types import float32, float64, int64
+from tracecomp.passes.cost.winograd import Sizes, speed
 from tracecomp.passes.nests.contraction_nest import BilinearNest, Operand, product_of
 from tracecomp.passes.winograd.transforms import Form, form_of
-
-MOST_PLACES = 64
-LEAST_SPEED = 1.1
-TRANSFORMING = 5.5
-TRANSFORMING_FAR = 20
-"""What transforming an element costs, in multiply-adds; of over ``FAR`` transformed weights, which leave caches."""
-READING_FAR = 4
-"""What reading one of so many costs where the weights last and are transformed once."""
-FAR = 3 << 20
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """``out`` results along one axis, of ``window`` places each, ``dilation`` apart, moving by ``stride``."""
-
-    out: int
-    window: int
-    stride: int
-    dilation: int
-
-    @property
-    def form(self) -> Form:
-        return form_of(self.window, self.stride)
-
-    @property
-    def pairs(self) -> int:
-        """Pairs of results for one remainder of the place modulo the dilation, whose windows share elements."""
-        return -(-self.out // (2 * self.dilation))
-
-
-def speed(channels: int, filters: int, images: int, axes: Sequence[Sizes], steady: bool = False) -> float:
-    """About how many times as fast as window by window this form is; 1 where it does not pay.
-
-    A convolution and the gradient of its weights transform matrices of the same sizes. ``steady``: the weights are the
-    same in many calls.
-    """
-    places = prod(axis.form.places for axis in axes)
-    pairs = prod(axis.pairs * axis.dilation for axis in axes)
-    if places > MOST_PLACES or 0 in (channels, filters, images * pairs):
-        return 1.0
-    near, far = (0, READING_FAR) if steady else (TRANSFORMING, TRANSFORMING_FAR)
-    of_weights = far if places * channels * filters > FAR else near
-    transforming = TRANSFORMING * (1 / channels + 1 / filters) + of_weights / (images * pairs)
-    products = pairs * places * (1 + transforming)
-    estimate = prod(axis.out * axis.window for axis in axes) / products
-    return estimate if estimate >= LEAST_SPEED else 1.0
 
 
 def up_to(at: Index, last: int) -> Index:
@@ -86,6 +40,11 @@ class Axis:
     @property
     def sizes(self) -> Sizes:
         return Sizes(self.place.extent, self.within.extent, self.stride, self.dilation)
+
+    @property
+    def form(self) -> Form:
+        """How two results along the axis are transformed."""
+        return form_of(self.within.extent, self.stride)
 
     def seen(self, first: Index, form: Form) -> list[dict[Var, Index]]:
         """Where what the result at ``first`` and the next one see is read, in order."""

@@ -17,6 +17,7 @@ from tracecomp.ir.index import Index, Var
 from tracecomp.ir.loop_copy import Copier
 from tracecomp.ir.loops import Call, Const, Expr, Let, Read, Stmt
 from tracecomp.ir.types import DType
+from tracecomp.passes.cost.reference import LONGEST_PIECE
 from tracecomp.passes.nests.contraction_nest import Operand
 
 
@@ -121,8 +122,8 @@ def _three() -> Form:
     return Form(4, 4, of_weights, of_input, of_results, to_results, to_weights)
 
 
-LONGEST_PIECE = 3
 _FORMS = {1: _one(), 2: _two(), 3: _three()}
+"""By the places of a piece."""
 
 
 def form_of(window: int, stride: int) -> Form:

@@ -16,22 +16,16 @@ from tracecomp.ir.loop_copy import Copier
 from tracecomp.ir.loops import Acc, Accumulate, Const, Let, Load, Local, Loop, Stmt, Store, Update, both, in_range
 from tracecomp.passes.contraction.dot_products import filled
 from tracecomp.passes.contraction.operand_copies import copied
-from tracecomp.passes.contraction.register_tiles import PARALLEL_WORK
 from tracecomp.passes.cost.machine import Machine
+from tracecomp.passes.cost.reference import GRADIENT_PART_TILES, GRADIENT_PARTS, GRADIENT_PARTS_WEIGHTS
 from tracecomp.passes.nests.contraction_nest import ACCUMULATOR, BilinearNest
 from tracecomp.passes.schedule.tiling import one_after_another, piece, positions, shared_out, strip
 from tracecomp.passes.winograd.products import Matrices, Run, TileProducts, cut
 from tracecomp.passes.winograd.selection import Windows, up_to
 from tracecomp.passes.winograd.transforms import Terms, along_each
 
-RUN_ROWS = 1024
-"""So many places times channels by a column of filters have totals that stay in cache."""
-MOST_PARTS = 8
-PART_TILES = 64
-PARTS_WEIGHTS = 1 << 15
-"""Groups times channels times filters times parts."""
 WELL_FILLED = 0.75
-"""Lanes may be filled so much less than those of the other side."""
+"""Share of the other side's filling with which lanes are still preferred for results that are stored side by side."""
 
 
 class WeightGradient(TileProducts):
@@ -42,15 +36,16 @@ class WeightGradient(TileProducts):
         weights = self.groups * self.channels * windows.filter.extent
         self.row, self.lane = self._sides(windows.channel, windows.filter)
         rows, width = self.row.extent, self.lane.extent
-        self.runs = [Run(*part) for part in cut(rows, piece(rows, RUN_ROWS // self.places))]
+        self.runs = [Run(*part) for part in cut(rows, piece(rows, machine.tuning.winograd_run_rows // self.places))]
         self.columns = [Run(*part) for part in cut(width, min(4 * self.lanes, width))]
-        wanted = max(min(MOST_PARTS, PARTS_WEIGHTS // weights, self.tiles // PART_TILES), 1)
+        parts = GRADIENT_PARTS, GRADIENT_PARTS_WEIGHTS // weights, self.tiles // GRADIENT_PART_TILES
+        wanted = max(min(parts), 1)
         self.parts = list(cut(self.tiles, -(-self.tiles // piece(self.tiles, wanted))))
         self.copying: tuple[Stmt, ...] = ()
         self.given = windows.other
         if windows.other.stride(windows.filter) != 1:
             names = [*(v for v in nest.reduce if windows.other.depends(v)), *windows.groups, windows.filter]
-            self.copying, self.given = copied(windows.other, "computed", names, self.dtype, PARALLEL_WORK)
+            self.copying, self.given = copied(windows.other, "computed", names, self.dtype, machine)
 
     def _sides(self, *names: Var) -> tuple[Var, Var]:
         """The variable of rows and that of lanes, along which results should lie near each other.
@@ -84,8 +79,8 @@ class WeightGradient(TileProducts):
                 done += count
             names = [Var(name, count) for name, count in zip(("group", "run", "column"), counts, strict=True)]
             row, body = self._results(totals, run, columns, list(map(index, names)), list(map(index, names)))
-            results += shared_out(self.sharing(totals.buffer.size), [*names, row], body)
-        return (*self.copying, *memory, *one_after_another(self.sharing(self.nest.work), sums), *results)
+            results += shared_out(self.parallel_kind(totals.buffer.size), [*names, row], body)
+        return (*self.copying, *memory, *one_after_another(self.parallel_kind(self.nest.work), sums), *results)
 
     def _whole(self, run: Run, columns: Run, counts: tuple[int, ...]) -> Loop:
         """Blocks that sum all tiles and transform back what they still have in cache."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterator, Set
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,13 @@ import numpy as np
 from tracecomp.eager.modes import unrecorded
 from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.types import DType
+from tracecomp.record.guards.ownership import is_program_class
 from tracecomp.record.guards.slots import place_id
 from tracecomp.record.pytree import opened
 from tracecomp.record.symbolic.sym_int import Extent
 from tracecomp.record.symbolic.sym_scalar import Number, followed
 
-_PLAIN = (bool, int, float, complex, str, bytes, np.generic, type(None), DType, type(Ellipsis), slice, range)
+PLAIN = (bool, int, float, complex, str, bytes, np.generic, type(None), DType, type(Ellipsis), slice, range)
 _CONTAINERS = (list, tuple, set, frozenset, dict)
 MISSING = object()
 MODULE_INTERNALS = ("_parameters", "_buffers", "_modules")
@@ -46,11 +48,15 @@ class Key(ById):
     """Stands for a tensor that is the key of a dictionary: another tensor is another key."""
 
 
+def plain_value(value: Any) -> Any:
+    """A plain number in place of one that is followed; else ``value``."""
+    return value.value if type(value) in (Number, Extent) else value
+
+
 def freeze(value: Any) -> Any:
     """A snapshot that compares equal while ``value`` means the same; ``MISSING`` when it cannot be watched."""
-    if type(value) in (Number, Extent):
-        value = value.value
-    if isinstance(value, _PLAIN):
+    value = plain_value(value)
+    if isinstance(value, PLAIN):
         return (type(value), value)
     if isinstance(value, _CONTAINERS):
         return (type(value), _freeze_items(value))
@@ -122,24 +128,42 @@ def _shown(value: Any) -> str:
 
 
 def module_snapshot(module: Any, known: Set[tuple[int, str]]) -> dict[str, Any]:
-    """The module's attributes, except those that are ``known`` places."""
-    snapshot = {}
+    """What this package reads of a module, except what stands in ``known`` places: its parts, hooks and options."""
+    snapshot: dict[str, Any] = {}
     attributes = vars(module)
+    names = _library_names(type(module))  # type: ignore[arg-type]
     for name, value in attributes.items():
-        if name in MODULE_INTERNALS:
+        if name in MODULE_INTERNALS or name.endswith("_hooks"):
             snapshot[name] = {k: ById(v) for k, v in value.items() if place_id(value, k) not in known}
-        elif place_id(attributes, name) not in known:
+        elif name in names and place_id(attributes, name) not in known:
             frozen = freeze(value)
             if frozen is not MISSING:
                 snapshot[name] = frozen
     return snapshot
 
 
-def optimizer_snapshot(optimizer: Any) -> list[ById]:
-    """The tensors that an optimizer moves, and those that are its state."""
-    kept = [held for held in optimizer.state.values() if isinstance(held, dict)]
-    moved = [ById(t) for group in optimizer.param_groups for t in group["params"]]
-    return moved + [ById(t) for held in kept for t in held.values() if isinstance(t, Tensor)]
+@cache
+def _library_names(kind: type) -> frozenset[str]:
+    """The names that methods of this package, and of libraries, mention in a class and its bases.
+
+    What the program's own methods read is seen when they read it.
+    """
+    found: set[str] = set()
+    for k in kind.__mro__:
+        if not is_program_class(k):
+            for f in vars(k).values():
+                f = getattr(f, "fget", getattr(f, "__func__", f))
+                found.update(*(c.co_names for c in _codes(getattr(f, "__code__", None))))
+    return frozenset(found)
+
+
+def _codes(code: Any) -> Iterator[Any]:
+    """A function's code and that of the functions inside of it."""
+    if code is not None:
+        yield code
+        for inner in code.co_consts:
+            if hasattr(inner, "co_names"):
+                yield from _codes(inner)
 
 
 def module_change(module: Any, before: dict[str, Any], known: Set[tuple[int, str]]) -> str | None:

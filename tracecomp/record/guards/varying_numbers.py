@@ -24,7 +24,7 @@ class Varying:
     def of_call(self, guards: Iterable[Guards], args: tuple[Any, ...], kwargs: dict[str, Any]) -> set[int]:
         """The leaves to follow in a recording of this call, which none of ``guards`` fits."""
         guards = list(guards)
-        if any(g.names.asks_types for g in guards):
+        if any(g.reads.asks_types for g in guards):
             return set()
         structure, leaves = flatten_call(args, kwargs)
         for g in guards:

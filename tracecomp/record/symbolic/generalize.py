@@ -102,11 +102,11 @@ def _check_alike(first: Recording, second: Recording) -> None:
         ([_bound(b) for b in first.inputs], [_bound(b) for b in second.inputs]),
         (first.structure, second.structure),
         (list(map(_shown, first.results)), list(map(_shown, second.results))),
-        ([(_bound(u.target), u.number, u.writes) for u in first.updates],
-         [(_bound(u.target), u.number, u.writes) for u in second.updates]),
+        ([(_bound(b), n) for b, n in first.updates], [(_bound(b), n) for b, n in second.updates]),
+        ([(_bound(b), n) for b, n in first.writes], [(_bound(b), n) for b, n in second.writes]),
         ([(_bound(b), _shown(n)) for b, n in first.grads], [(_bound(b), _shown(n)) for b, n in second.grads]),
         ([(_bound(b), n) for b, n in first.requires_grad], [(_bound(b), n) for b, n in second.requires_grad]),
-        ([(n, seen) for n, seen, _ in first.predicates], [(n, seen) for n, seen, _ in second.predicates]),
+        ([(p.number, p.seen) for p in first.predicates], [(p.number, p.seen) for p in second.predicates]),
         ([(r.place, list(map(_shown, r.results))) for r in first.rebound],
          [(r.place, list(map(_shown, r.results))) for r in second.rebound]),
     ]  # fmt: skip
@@ -147,7 +147,7 @@ def _check_rows(recording: Recording, stretched: Stretched) -> None:
     for binding, rows in zip(recording.inputs, stretched.rows_in, strict=True):
         if rows is not None and binding.kind != "argument":
             raise NotSized("the size changes the shape of state")
-    kept = [u.number for u in recording.updates]
+    kept = [n for _, n in recording.updates]
     kept += [r.number for b in recording.rebound for r in bottoms(b.results)]
     if any(stretched.rows_out[n] is not None for n in kept):
         raise NotSized("the call writes values whose shape the size changes")

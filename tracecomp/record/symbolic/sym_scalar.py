@@ -43,7 +43,7 @@ class Number:
 
     def seen(self) -> Any:
         """The plain number, on whose value the recording depends from now on."""
-        if self.recorder.open:
+        if self.recorder.open and not self.recorder.quiet:
             self.recorder.observe(self.tensor, self.value)
         return self.value
 

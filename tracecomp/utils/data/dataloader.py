@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import queue
 import time
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Generic
 
 from tracecomp.functional import names as T
 from tracecomp.utils.data import worker
 from tracecomp.utils.data.collate import default_collate, default_convert
-from tracecomp.utils.data.dataset import IterableDataset
+from tracecomp.utils.data.dataset import Dataset, Item, IterableDataset
 from tracecomp.utils.data.sampler import BatchSampler, Endless, RandomSampler, SequentialSampler
 
 _POLL_SECONDS = 2.0
@@ -56,17 +56,17 @@ class Fetcher:
         return self.collate(batch)
 
 
-class DataLoader:
+class DataLoader(Generic[Item]):
     """Iterates over a dataset in batches; arguments as torch.utils.data.DataLoader.
 
     ``pin_memory`` is accepted and without effect. ValueError for arguments that exclude each other.
     """
 
     def __init__(
-        self, dataset: Any, batch_size: int | None = 1, shuffle: bool | None = None, sampler: Any = None,
-        batch_sampler: Any = None, num_workers: int = 0, collate_fn: Callable[[Any], Any] | None = None,
-        pin_memory: bool = False, drop_last: bool = False, timeout: float = 0,
-        worker_init_fn: Callable[[int], None] | None = None, multiprocessing_context: Any = None,
+        self, dataset: Dataset[Item] | Sequence[Item], batch_size: int | None = 1, shuffle: bool | None = None,
+        sampler: Any = None, batch_sampler: Any = None, num_workers: int = 0,
+        collate_fn: Callable[[Any], Any] | None = None, pin_memory: bool = False, drop_last: bool = False,
+        timeout: float = 0, worker_init_fn: Callable[[int], None] | None = None, multiprocessing_context: Any = None,
         generator: Any = None, *, prefetch_factor: int | None = None, persistent_workers: bool = False,
         pin_memory_device: str = "", in_order: bool = True,
     ) -> None:  # fmt: skip
@@ -83,7 +83,7 @@ class DataLoader:
             raise ValueError("prefetch_factor option should be non-negative")
         if persistent_workers and num_workers == 0:
             raise ValueError("persistent_workers option needs num_workers > 0")
-        self.dataset = dataset
+        self.dataset: Any = dataset
         self.num_workers = num_workers
         self.prefetch_factor = 2 if prefetch_factor is None and num_workers else prefetch_factor
         self.pin_memory = pin_memory
@@ -177,7 +177,7 @@ class DataLoader:
 class WorkerPool:
     """The worker processes of a loader, and the order of what they send."""
 
-    def __init__(self, loader: DataLoader) -> None:
+    def __init__(self, loader: DataLoader[Any]) -> None:
         import multiprocessing
 
         context = loader.multiprocessing_context

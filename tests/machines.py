@@ -1,0 +1,15 @@
+"""Machines unlike each other, for tests of what must not depend on them."""
+
+from __future__ import annotations
+
+from tracecomp.passes.cost.machine import Machine
+
+MACHINES = {
+    "Zen 4": Machine(64, 32, 32 << 10, 1 << 20, 32 << 20, in_halves=True),
+    "Sapphire Rapids": Machine(64, 32, 48 << 10, 2 << 20, 105 << 20, l2_ways=16, l3_sharers=112),
+    "Haswell": Machine(32, 16, 32 << 10, 256 << 10, 8 << 20, l3_sharers=8),
+    "x86-64": Machine(16, 16, 32 << 10, 256 << 10, 4 << 20),
+    "Neoverse": Machine(16, 32, 64 << 10, 1 << 20, 32 << 20, l3_sharers=64),
+    "tiny caches": Machine(16, 12, 2 << 10, 8 << 10, 32 << 10, l2_ways=4),
+}
+"""By name. The last is none that exists: its caches hold nothing, so that small programs are cut into blocks."""

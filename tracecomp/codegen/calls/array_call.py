@@ -1,0 +1,60 @@
+"""LLVM text of the call of a program on numpy arrays: a builtin function of Python's, bound to a record of the call.
+
+It reads the arrays' data pointers, releases the interpreter lock, runs the entry and returns the number of the step
+whose check failed (0: none), or -1 without doing anything when it is not given the right number of plain C-contiguous
+arrays. Calls of whole compiled functions, with guards and tensors, are ``call_stub``. The function stands in the module
+of ``threads.sync``, which defines how a call takes the workers.
+"""
+
+from __future__ import annotations
+
+from tracecomp.codegen.calls.call_tables import ARRAY_DATA, ARRAY_FLAGS, C_CONTIGUOUS, TYPE
+from tracecomp.codegen.text.assembler import Assembler
+from tracecomp.codegen.threads.sync import RELEASE, TAKE
+
+CALL = "tc_call"
+SYMBOLS = ("PyEval_SaveThread", "PyEval_RestoreThread", "PyLong_FromLongLong")
+
+RECORD = ("entry", "table", "arena", "pool", "threads", "arrays", "type", "failed")
+"""The words of a call's record: the program's entry, its table of data pointers, its arena, the pool and how many
+threads, the number of arrays, the type that they must have exactly, and the failed step."""
+
+_SELF_RECORD = ARRAY_DATA
+"""The builtin's self is an array over the record."""
+
+_DECLARATIONS = """
+declare ptr @PyEval_SaveThread()
+declare void @PyEval_RestoreThread(ptr)
+declare ptr @PyLong_FromLongLong(i64)
+"""
+
+
+def call_text() -> str:
+    """The definition of ``tc_call``, a METH_FASTCALL function."""
+    a = Assembler()
+    record = a.load("ptr", "%self", _SELF_RECORD)
+
+    def word(name: str, kind: str = "ptr") -> str:
+        return a.load(kind, record, 8 * RECORD.index(name))
+
+    table, kind = word("table"), word("type")
+    a.need(a.same("%count", word("arrays", "i64"), "i64"), "mismatch")
+    size = a.let("shl i64 %count, 3")
+    with a.each("%args", a.at("%args", size), 8) as row:
+        array = a.load("ptr", row)
+        a.need(a.same(a.load("ptr", array, TYPE), kind), "mismatch")
+        flags = a.let(f"and i32 {a.load('i32', array, ARRAY_FLAGS)}, {C_CONTIGUOUS}")
+        a.need(a.let(f"icmp ne i32 {flags}, 0"), "mismatch")
+        offset = a.let(f"sub i64 {a.let(f'ptrtoint ptr {row} to i64')}, {a.let('ptrtoint ptr %args to i64')}")
+        a.store("ptr", a.load("ptr", array, ARRAY_DATA), table, offset)
+    failed = a.at(record, 8 * RECORD.index("failed"))
+    a.store("i64", "0", failed)
+    state = a.call("ptr", "@PyEval_SaveThread")
+    team = a.call("ptr", f"@{TAKE}", f"ptr {word('pool')}", f"i64 {word('threads', 'i64')}")
+    a.run(word("entry"), f"ptr {table}", f"ptr {word('arena')}", f"ptr {team}", f"ptr {failed}")
+    a.run(f"@{RELEASE}", f"ptr {team}")
+    a.run("@PyEval_RestoreThread", f"ptr {state}")
+    a.do(f"ret ptr {a.call('ptr', '@PyLong_FromLongLong', 'i64 ' + a.load('i64', failed))}")
+    a.block("mismatch")
+    a.do(f"ret ptr {a.call('ptr', '@PyLong_FromLongLong', 'i64 -1')}")
+    return _DECLARATIONS + a.text(f"define ptr @{CALL}(ptr %self, ptr %args, i64 %count) #1")

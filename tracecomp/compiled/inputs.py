@@ -1,0 +1,26 @@
+"""Facts about a recording's inputs that whoever makes code of it asks for."""
+
+from __future__ import annotations
+
+from tracecomp.record.recording import Recording
+
+
+def aliases_of(recording: Recording) -> dict[int, int]:
+    """Outputs that are written over inputs: not where a path may turn out to be another call's."""
+    if recording.predicates:
+        return {}
+    position = {id(b): i for i, b in enumerate(recording.inputs)}
+    pairs = [(out, position.get(id(b))) for b, out in recording.updates]
+    return {out: i for out, i in pairs if i is not None}
+
+
+def frozen_inputs(recording: Recording) -> frozenset[int]:
+    """The numbers of inputs that are likely to be the same in the next call: state, where nothing is trained."""
+    if recording.split is not None or recording.grads:
+        return frozenset()
+    states = [b.ref for b, _ in recording.writes if b.kind == "state"]
+    written = {id(t._shared_storage().memory) for t in states}
+    return frozenset(
+        n for n, b in enumerate(recording.inputs)
+        if b.kind == "state" and id(b.ref._shared_storage().memory) not in written
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Programs in files: saved as machine code or as graphs, and loaded again."""

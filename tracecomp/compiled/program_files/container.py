@@ -1,0 +1,32 @@
+"""Writing program files, in the format of ``tracecomp_runtime.container``."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from typing import Any, BinaryIO
+
+from tracecomp.base.atomic import write_file
+from tracecomp_runtime.container import FIXED, FORMAT, MAGIC, aligned, first
+
+
+def write(path: str | os.PathLike[str], header: Mapping[str, Any], sections: Mapping[str, bytes | memoryview]) -> str:
+    """Write a program file in place of ``path``, whole or not at all; returns its digest."""
+    places, offset = {}, 0
+    for name, data in sections.items():
+        places[name] = {"offset": offset, "size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        offset += aligned(len(data))
+    text = json.dumps({**header, "sections": places}, separators=(",", ":")).encode()
+    found = hashlib.sha256(text).digest()
+
+    def fill(file: BinaryIO) -> None:
+        file.write(FIXED.pack(MAGIC, FORMAT, len(text), found))
+        file.write(text.ljust(first(len(text)) - FIXED.size, b"\0"))
+        for data in sections.values():
+            file.write(data)
+            file.write(b"\0" * (aligned(len(data)) - len(data)))
+
+    write_file(path, fill)
+    return f"sha256:{found.hex()}"

@@ -1,0 +1,44 @@
+"""The processors that a program file has code for, and what code for one of them is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tracecomp.codegen.text import native
+from tracecomp.codegen.text.target import Target
+from tracecomp.passes.cost.machine import Machine
+
+_V2 = "+cx16,+popcnt,+sahf,+sse3,+ssse3,+sse4.1,+sse4.2"
+_V3 = f"{_V2},+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+movbe,+xsave"
+_V4 = f"{_V3},+avx512f,+avx512bw,+avx512cd,+avx512dq,+avx512vl"
+
+
+@dataclass(frozen=True)
+class Level:
+    """A kind of processor: LLVM's features, or the very ``processor``, and the machine that schedules are made for."""
+
+    features: str
+    machine: Machine
+    processor: Target | None = None
+
+    @property
+    def target(self) -> Target:
+        """What code is spelled for."""
+        return self.processor or native.cross_target("x86_64-unknown-linux-gnu", "x86-64", self.features)
+
+
+LEVELS: Mapping[str, Level] = {
+    "x86-64-v2": Level(_V2, Machine(16, 16)),
+    "x86-64-v3": Level(_V3, Machine(32, 16)),
+    "x86-64-v4": Level(_V4, Machine(64, 32)),
+}
+"""As the psABI defines them; ``tracecomp_runtime.processor`` finds out which of them a processor has."""
+
+
+def chosen(names: Sequence[str] | None) -> Mapping[str, Level]:
+    """The levels called ``names``, all without. ValueError for a name that is none."""
+    unknown = [name for name in names or () if name not in LEVELS]
+    if unknown:
+        raise ValueError(f"levels must be among {', '.join(LEVELS)}, got {unknown[0]!r}")
+    return LEVELS if names is None else {name: LEVELS[name] for name in names}

@@ -1,0 +1,1239 @@
+# Written by `python -m tests.surface`; do not edit.
+
+"""The methods of ``Tensor`` that are published above."""
+
+from builtins import bool as _bool
+from builtins import float as _float
+from builtins import int as _int
+from builtins import type as _type
+from collections.abc import Callable
+from collections.abc import Sequence
+from tracecomp.autograd.api import Tensors
+from tracecomp.eager import device as devices
+from tracecomp.eager.device import Device
+from tracecomp.eager.device import Layout
+from tracecomp.eager.device import MemoryFormat
+from tracecomp.eager.rng import Generator
+from tracecomp.eager.tensor import Tensor
+from tracecomp.eager.tensor_base import TensorBase
+from tracecomp.functional.dims import Dim
+from tracecomp.functional.dims import Sizes
+from tracecomp.functional.indexing.indexing import Index
+from tracecomp.functional.linalg.factors import OldSVD
+from tracecomp.functional.linalg.factors import PLU
+from tracecomp.functional.linalg.factors import QR
+from tracecomp.functional.linalg.factors import Reflections
+from tracecomp.functional.linalg.linalg import SignLogabsdet
+from tracecomp.functional.linalg.solving import SolutionCoefficient
+from tracecomp.functional.named_results import CountsEdges
+from tracecomp.functional.named_results import MantissaExponent
+from tracecomp.functional.named_results import MinMax
+from tracecomp.functional.named_results import ValuesIndices
+from tracecomp.functional.promotion import Number
+from tracecomp.functional.promotion import Operand
+from tracecomp.functional.storage import Array
+from tracecomp.functional.storage import TypedStorage
+from tracecomp.functional.storage import UntypedStorage
+from tracecomp.ir.types import DType
+from typing import Any
+from typing import Literal
+from typing import overload
+import numpy as np
+
+class TensorMethods(TensorBase):
+    @property
+    def H(self) -> Tensor:
+        """The transposed matrix, conjugate if complex."""
+    @property
+    def T(self) -> Tensor:
+        """All dimensions reversed."""
+    def __abs__(self) -> Tensor:
+        """Absolute value."""
+    def __add__(self, other: Operand) -> Tensor: ...
+    def __and__(self, other: Operand) -> Tensor: ...
+    def __array_wrap__(self, array: Array, context: object = None, return_scalar: _bool = False) -> Tensor:
+        """What a numpy function made of ``self``, as a tensor."""
+    def __contains__(self, element: object) -> _bool: ...
+    def __eq__(self, other: Operand) -> Tensor: ...  # type: ignore[override]
+    def __floordiv__(self, other: Operand) -> Tensor: ...
+    def __ge__(self, other: Operand) -> Tensor: ...
+    def __getitem__(self, key: Index) -> Tensor:
+        """``self[key]``: a view for basic indices, a copy for index tensors and masks."""
+    def __gt__(self, other: Operand) -> Tensor: ...
+    def __iadd__(self, other: Operand) -> Tensor: ...
+    def __iand__(self, other: Operand) -> Tensor: ...
+    def __ifloordiv__(self, other: Operand) -> Tensor: ...
+    def __ilshift__(self, other: Operand) -> Tensor: ...
+    def __imatmul__(self, other: Operand) -> Tensor: ...
+    def __imod__(self, other: Operand) -> Tensor: ...
+    def __imul__(self, other: Operand) -> Tensor: ...
+    def __invert__(self) -> Tensor: ...
+    def __ior__(self, other: Operand) -> Tensor: ...
+    def __ipow__(self, other: Operand) -> Tensor: ...
+    def __irshift__(self, other: Operand) -> Tensor: ...
+    def __isub__(self, other: Operand) -> Tensor: ...
+    def __itruediv__(self, other: Operand) -> Tensor: ...
+    def __ixor__(self, other: Operand) -> Tensor: ...
+    def __le__(self, other: Operand) -> Tensor: ...
+    def __lshift__(self, other: Operand) -> Tensor: ...
+    def __lt__(self, other: Operand) -> Tensor: ...
+    def __matmul__(self, other: Operand) -> Tensor: ...
+    def __mod__(self, other: Operand) -> Tensor: ...
+    def __mul__(self, other: Operand) -> Tensor: ...
+    def __ne__(self, other: Operand) -> Tensor: ...  # type: ignore[override]
+    def __neg__(self) -> Tensor:
+        """-input; RuntimeError on bools."""
+    def __or__(self, other: Operand) -> Tensor: ...
+    def __pos__(self) -> Tensor:
+        """``input`` itself; RuntimeError on bools."""
+    def __pow__(self, other: Operand) -> Tensor: ...
+    def __radd__(self, other: Operand) -> Tensor: ...
+    def __rand__(self, other: Operand) -> Tensor: ...
+    def __rdiv__(self, other: Operand) -> Tensor: ...
+    def __reversed__(self) -> Tensor: ...
+    def __rfloordiv__(self, other: Operand) -> Tensor: ...
+    def __rlshift__(self, other: Operand) -> Tensor: ...
+    def __rmatmul__(self, other: Operand) -> Tensor: ...
+    def __rmod__(self, other: Operand) -> Tensor: ...
+    def __rmul__(self, other: Operand) -> Tensor: ...
+    def __ror__(self, other: Operand) -> Tensor: ...
+    def __rpow__(self, other: Operand) -> Tensor: ...
+    def __rrshift__(self, other: Operand) -> Tensor: ...
+    def __rshift__(self, other: Operand) -> Tensor: ...
+    def __rsub__(self, other: Operand) -> Tensor: ...
+    def __rtruediv__(self, other: Operand) -> Tensor: ...
+    def __rxor__(self, other: Operand) -> Tensor: ...
+    def __setitem__(self, key: Index, value: Operand | np.ndarray[Any, Any] | Sequence[Any]) -> None:
+        """``self[key] = value``, broadcast."""
+    def __sub__(self, other: Operand) -> Tensor: ...
+    def __truediv__(self, other: Operand) -> Tensor: ...
+    def __xor__(self, other: Operand) -> Tensor: ...
+    def abs(self) -> Tensor:
+        """Absolute value."""
+    def abs_(self) -> Tensor:
+        """In-place form of :func:`abs`."""
+    def absolute(self) -> Tensor:
+        """Absolute value."""
+    def absolute_(self) -> Tensor:
+        """In-place form of :func:`abs`."""
+    def acos(self) -> Tensor:
+        """Elementwise acos; integers and bools become the default float dtype."""
+    def acos_(self) -> Tensor:
+        """In-place form of :func:`acos`."""
+    def acosh(self) -> Tensor:
+        """Elementwise acosh; integers and bools become the default float dtype."""
+    def acosh_(self) -> Tensor:
+        """In-place form of :func:`acosh`."""
+    def add(self, other: Operand, *, alpha: Number = 1) -> Tensor:
+        """``input + alpha * other``, broadcast."""
+    def add_(self, other: Operand, *, alpha: Number = 1) -> Tensor:
+        """In-place form of :func:`add`."""
+    def addbmm(self, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+        """beta * input + alpha * (the sum of the products of the batch)."""
+    def addbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+        """In-place form of :func:`addbmm`."""
+    def addcdiv(self, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
+        """``input + value * tensor1 / tensor2``; RuntimeError on integer operands."""
+    def addcdiv_(self, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
+        """In-place form of :func:`addcdiv`."""
+    def addcmul(self, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
+        """``input + value * tensor1 * tensor2``."""
+    def addcmul_(self, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
+        """In-place form of :func:`addcmul`."""
+    def addmm(self, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+        """beta * input + alpha * (mat1 @ mat2)."""
+    def addmm_(self, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+        """In-place form of :func:`addmm`."""
+    def addmv(self, mat: Tensor, vec: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+        """beta * input + alpha * (mat @ vec)."""
+    def addmv_(self, mat: Tensor, vec: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+        """In-place form of :func:`addmv`."""
+    def addr(self, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+        """beta * input + alpha * outer(vec1, vec2)."""
+    def addr_(self, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+        """In-place form of :func:`addr`."""
+    def adjoint(self) -> Tensor:
+        """The last two dimensions swapped, and the conjugate of complex tensors."""
+    def all(self, dim: Dim = None, keepdim: _bool = False) -> Tensor:
+        """Whether every element is nonzero."""
+    def allclose(self, other: Tensor, rtol: _float = ..., atol: _float = ..., equal_nan: _bool = False) -> _bool:
+        """Whether every pair is close (:func:`isclose`)."""
+    def amax(self, dim: Dim = ..., keepdim: _bool = False) -> Tensor:
+        """Largest over ``dim``; equal extremes share the gradient."""
+    def amin(self, dim: Dim = ..., keepdim: _bool = False) -> Tensor:
+        """Smallest over ``dim``; equal extremes share the gradient."""
+    def aminmax(self, *, dim: _int | None = None, keepdim: _bool = False) -> MinMax:
+        """Smallest and largest."""
+    def angle(self) -> Tensor:
+        """The angle in the complex plane: of real numbers pi for negative ones, 0 for others, NaN for NaN."""
+    def any(self, dim: Dim = None, keepdim: _bool = False) -> Tensor:
+        """Whether some element is nonzero."""
+    def apply_(self, callable: Callable[[Number], Number]) -> Tensor:
+        """Every element replaced by ``callable`` of it, on the CPU and slow."""
+    def arccos(self) -> Tensor:
+        """Elementwise acos; integers and bools become the default float dtype."""
+    def arccos_(self) -> Tensor:
+        """In-place form of :func:`acos`."""
+    def arccosh(self) -> Tensor:
+        """Elementwise acosh; integers and bools become the default float dtype."""
+    def arccosh_(self) -> Tensor:
+        """In-place form of :func:`acosh`."""
+    def arcsin(self) -> Tensor:
+        """Elementwise asin; integers and bools become the default float dtype."""
+    def arcsin_(self) -> Tensor:
+        """In-place form of :func:`asin`."""
+    def arcsinh(self) -> Tensor:
+        """Elementwise asinh; integers and bools become the default float dtype."""
+    def arcsinh_(self) -> Tensor:
+        """In-place form of :func:`asinh`."""
+    def arctan(self) -> Tensor:
+        """Elementwise atan; integers and bools become the default float dtype."""
+    def arctan2(self, other: Tensor) -> Tensor:
+        """The angle of the point (other, input)."""
+    def arctan2_(self, other: Tensor) -> Tensor:
+        """In-place form of :func:`atan2`."""
+    def arctan_(self) -> Tensor:
+        """In-place form of :func:`atan`."""
+    def arctanh(self) -> Tensor:
+        """Elementwise atanh; integers and bools become the default float dtype."""
+    def arctanh_(self) -> Tensor:
+        """In-place form of :func:`atanh`."""
+    def argmax(self, dim: _int | None = None, keepdim: _bool = False) -> Tensor:
+        """The first position of the largest element, in the flattened order without ``dim``."""
+    def argmin(self, dim: _int | None = None, keepdim: _bool = False) -> Tensor:
+        """The first position of the smallest element, in the flattened order without ``dim``."""
+    def argsort(self, dim: _int = -1, descending: _bool = False, stable: _bool = False) -> Tensor:
+        """The indices that sort ``input`` along ``dim``."""
+    def argwhere(self) -> Tensor:
+        """:func:`nonzero` as a matrix."""
+    def as_strided(self, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None) -> Tensor:
+        """A copy of the elements at the given strides of ``input``'s memory; gradients reach what ``input`` shows."""
+    def as_strided_scatter(self, src: Tensor, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None) -> Tensor:
+        """A copy of ``input`` with the elements :func:`as_strided` sees replaced by ``src``."""
+    def asin(self) -> Tensor:
+        """Elementwise asin; integers and bools become the default float dtype."""
+    def asin_(self) -> Tensor:
+        """In-place form of :func:`asin`."""
+    def asinh(self) -> Tensor:
+        """Elementwise asinh; integers and bools become the default float dtype."""
+    def asinh_(self) -> Tensor:
+        """In-place form of :func:`asinh`."""
+    def atan(self) -> Tensor:
+        """Elementwise atan; integers and bools become the default float dtype."""
+    def atan2(self, other: Tensor) -> Tensor:
+        """The angle of the point (other, input)."""
+    def atan2_(self, other: Tensor) -> Tensor:
+        """In-place form of :func:`atan2`."""
+    def atan_(self) -> Tensor:
+        """In-place form of :func:`atan`."""
+    def atanh(self) -> Tensor:
+        """Elementwise atanh; integers and bools become the default float dtype."""
+    def atanh_(self) -> Tensor:
+        """In-place form of :func:`atanh`."""
+    def backward(self, gradient: Tensor | None = None, retain_graph: _bool | None = None, create_graph: _bool = False, inputs: Tensors | None = None) -> None:
+        """Add the gradients of this tensor to ``.grad`` of the leaves. See :func:`tracecomp.autograd.backward`."""
+    def baddbmm(self, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+        """beta * input + alpha * bmm(batch1, batch2)."""
+    def baddbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
+        """In-place form of :func:`baddbmm`."""
+    def bernoulli(self, p: _float | None = None, *, generator: Generator | None = None) -> Tensor:
+        """1 with the probabilities of ``input`` (or with ``p``), else 0."""
+    def bernoulli_(self, p: _float | Tensor = ..., *, generator: Generator | None = None) -> Tensor:
+        """1 with probability ``p``, else 0."""
+    def bfloat16(self, memory_format: MemoryFormat = None) -> Tensor:
+        """``input`` as bfloat16; itself when it is already."""
+    def bincount(self, weights: Tensor | None = None, minlength: _int = 0) -> Tensor:
+        """How often each non-negative integer occurs, or the sums of ``weights`` there."""
+    def binomial(self, prob: Tensor, generator: Generator | None = None) -> Tensor:
+        """Binomial numbers; drawn by numpy from a key of the generator."""
+    def bitwise_and(self, other: Operand) -> Tensor:
+        """Elementwise bitwise and of integers or bools."""
+    def bitwise_and_(self, other: Operand) -> Tensor:
+        """In-place form of :func:`bitwise_and`."""
+    def bitwise_left_shift(self, other: Operand) -> Tensor:
+        """Elementwise bitwise left shift of integers or bools."""
+    def bitwise_left_shift_(self, other: Operand) -> Tensor:
+        """In-place form of :func:`bitwise_left_shift`."""
+    def bitwise_not(self) -> Tensor:
+        """Bits inverted; logical not on bools."""
+    def bitwise_not_(self) -> Tensor:
+        """In-place form of :func:`bitwise_not`."""
+    def bitwise_or(self, other: Operand) -> Tensor:
+        """Elementwise bitwise or of integers or bools."""
+    def bitwise_or_(self, other: Operand) -> Tensor:
+        """In-place form of :func:`bitwise_or`."""
+    def bitwise_right_shift(self, other: Operand) -> Tensor:
+        """Elementwise bitwise right shift of integers or bools."""
+    def bitwise_right_shift_(self, other: Operand) -> Tensor:
+        """In-place form of :func:`bitwise_right_shift`."""
+    def bitwise_xor(self, other: Operand) -> Tensor:
+        """Elementwise bitwise xor of integers or bools."""
+    def bitwise_xor_(self, other: Operand) -> Tensor:
+        """In-place form of :func:`bitwise_xor`."""
+    def bmm(self, mat2: Tensor) -> Tensor:
+        """Products of two batches of matrices, without broadcasting."""
+    def bool(self, memory_format: MemoryFormat = None) -> Tensor:
+        """``input`` as bool; itself when it is already."""
+    def broadcast_to(self, size: Sequence[_int]) -> Tensor:
+        """:func:`expand` to ``size``."""
+    def byte(self, memory_format: MemoryFormat = None) -> Tensor:
+        """``input`` as uint8; itself when it is already."""
+    def cauchy(self, median: _float = ..., sigma: _float = ..., *, generator: Generator | None = None) -> Tensor:
+        """Cauchy numbers."""
+    def cauchy_(self, median: _float = ..., sigma: _float = ..., *, generator: Generator | None = None) -> Tensor:
+        """Cauchy numbers."""
+    def cdouble(self, memory_format: MemoryFormat = None) -> Tensor:
+        """``input`` as complex128; itself when it is already."""
+    def ceil(self) -> Tensor:
+        """Rounded up."""
+    def ceil_(self) -> Tensor:
+        """In-place form of :func:`ceil`."""
+    def cfloat(self, memory_format: MemoryFormat = None) -> Tensor:
+        """``input`` as complex64; itself when it is already."""
+    def char(self, memory_format: MemoryFormat = None) -> Tensor:
+        """``input`` as int8; itself when it is already."""
+    def cholesky(self, upper: _bool = False) -> Tensor:
+        """:func:`linalg.cholesky` with ``upper`` positional."""
+    def cholesky_inverse(self, upper: _bool = False) -> Tensor:
+        """Inverse of L L', or of U' U."""
+    def cholesky_solve(self, L: Tensor, upper: _bool = False) -> Tensor:
+        """X with (L L') X = input, or (U' U) X = input."""
+    def chunk(self, chunks: _int, dim: _int = 0) -> tuple[Tensor, ...]:
+        """At most ``chunks`` pieces of equal size (the last may be smaller), as views."""
+    def clamp(self, min: Operand | None = None, max: Operand | None = None) -> Tensor:
+        """``input`` limited to [min, max], which are numbers or tensors. Gradients are zero outside; NaN propagates."""
+    def clamp_(self, min: Operand | None = None, max: Operand | None = None) -> Tensor:
+        """In-place form of :func:`clamp`."""
+    def clamp_max(self, max: Operand) -> Tensor:
+        """:func:`clamp` from above."""
+    def clamp_max_(self, max: Operand) -> Tensor:
+        """In-place form of :func:`clamp_max`."""
+    def clamp_min(self, min: Operand) -> Tensor:
+        """:func:`clamp` from below."""
+    def clamp_min_(self, min: Operand) -> Tensor:
+        """In-place form of :func:`clamp_min`."""
+    def clip(self, min: Operand | None = None, max: Operand | None = None) -> Tensor:
+        """``input`` limited to [min, max], which are numbers or tensors. Gradients are zero outside; NaN propagates."""
+    def clip_(self, min: Operand | None = None, max: Operand | None = None) -> Tensor:
+        """In-place form of :func:`clamp`."""
+    def clone(self, *, memory_format: MemoryFormat = None) -> Tensor:
+        """A copy; gradients flow through it."""
+    def conj(self) -> Tensor:
+        """The conjugate, computed at once; real tensors themselves."""
+    def conj_physical(self) -> Tensor:
+        """The conjugate, a copy also of real tensors."""
+    def conj_physical_(self) -> Tensor:
+        """In-place form of :func:`conj_physical`."""
+    def contiguous(self, memory_format: MemoryFormat = None) -> Tensor:
+        """``input`` in row-major memory; itself when it is already."""
+    def copy_(self, src: Operand, non_blocking: _bool = False) -> Tensor:
+        """Elements of ``src`` (broadcast, converted), or a number, written into this tensor."""
+    def copysign(self, other: Operand) -> Tensor:
+        """The magnitude of ``input`` with the sign of ``other``."""
+    def copysign_(self, other: Operand) -> Tensor:
+        """In-place form of :func:`copysign`."""
+    def corrcoef(self) -> Tensor:
+        """Correlation of the rows."""
+    def cos(self) -> Tensor:
+        """Elementwise cos; integers and bools become the default float dtype."""
+    def cos_(self) -> Tensor:
+        """In-place form of :func:`cos`."""
+    def cosh(self) -> Tensor:
+        """Elementwise cosh; integers and bools become the default float dtype."""
+    def cosh_(self) -> Tensor:
+        """In-place form of :func:`cosh`."""
+    def count_nonzero(self, dim: Dim = None) -> Tensor:
+        """How many elements are nonzero."""
+    def cov(self, *, correction: _int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
+        """Covariance of the rows, with integer repetitions ``fweights`` and observation weights ``aweights``."""
+    def cpu(self, memory_format: MemoryFormat = None) -> Tensor:
+        """``input`` itself."""
+    def cross(self, other: Tensor, dim: _int | None = None) -> Tensor:
+        """Cross product of 3-vectors along ``dim`` (the first dimension of size 3 by default)."""
+    def cuda(self, device: Device = None, non_blocking: _bool = False) -> Tensor:
+        """AssertionError: there is no accelerator."""
+    def cummax(self, dim: _int) -> ValuesIndices:
+        """Running maximum along ``dim`` and its positions."""
+    def cummin(self, dim: _int) -> ValuesIndices:
+        """Running minimum along ``dim`` and its positions."""
+    def cumprod(self, dim: _int, *, dtype: DType | None = None) -> Tensor:
+        """Running products along ``dim``."""
+    def cumprod_(self, dim: _int, *, dtype: DType | None = None) -> Tensor:
+        """In-place form of :func:`cumprod`."""
+    def cumsum(self, dim: _int, *, dtype: DType | None = None) -> Tensor:
+        """Running sums along ``dim``."""
+    def cumsum_(self, dim: _int, *, dtype: DType | None = None) -> Tensor:
+        """In-place form of :func:`cumsum`."""
+    def cumulative_trapezoid(self, x: Tensor | None = None, *, dx: Number | Tensor = ..., dim: _int = -1) -> Tensor:
+        """Running integrals along ``dim`` by the trapezoidal rule."""
+    def deg2rad(self) -> Tensor:
+        """Degrees to radians."""
+    def deg2rad_(self) -> Tensor:
+        """In-place form of :func:`deg2rad`."""
+    def det(self) -> Tensor:
+        """:func:`linalg.det`."""
+    @property
+    def device(self) -> devices.device:
+        """The CPU."""
+    def diag(self, diagonal: _int = 0) -> Tensor:
+        """A matrix with a vector on a diagonal, or the diagonal of a matrix."""
+    def diag_embed(self, offset: _int = 0, dim1: _int = -2, dim2: _int = -1) -> Tensor:
+        """The last dimension spread on a diagonal of two new dimensions."""
+    def diagflat(self, offset: _int = 0) -> Tensor:
+        """A matrix with the flattened elements on a diagonal."""
+    def diagonal(self, offset: _int = 0, dim1: _int = 0, dim2: _int = 1) -> Tensor:
+        """The diagonal of the plane of ``dim1`` and ``dim2``, as the last dimension; a view when the plane is dense."""
+    def diagonal_scatter(self, src: Tensor, offset: _int = 0, dim1: _int = 0, dim2: _int = 1) -> Tensor:
+        """A copy of ``input`` with ``src`` on a diagonal."""
+    def diff(self, n: _int = 1, dim: _int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Tensor:
+        """Differences of neighbours along ``dim``, ``n`` times."""
+    def digamma(self) -> Tensor:
+        """Elementwise digamma; integers and bools become the default float dtype."""
+    def digamma_(self) -> Tensor:
+        """In-place form of :func:`digamma`."""
+    def dist(self, other: Tensor, p: _float = 2) -> Tensor:
+        """The p-norm of ``input - other``."""
+    def div(self, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
+        """True division; with ``rounding_mode`` ``"trunc"`` or ``"floor"`` in the promoted dtype."""
+    def div_(self, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
+        """In-place form of :func:`div`."""
+    def divide(self, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
+        """True division; with ``rounding_mode`` ``"trunc"`` or ``"floor"`` in the promoted dtype."""
+    def divide_(self, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
+        """In-place form of :func:`div`."""
+    def dot(self, tensor: Tensor) -> Tensor:
+        """Inner product of two vectors of one size."""
+    def double(self, memory_format: MemoryFormat = None) -> Tensor:
+        """``input`` as float64; itself when it is already."""
+    def dsplit(self, *indices_or_sections: Sizes) -> tuple[Tensor, ...]:
+        """Pieces along the third dimension, as views."""
+    def eq(self, other: Operand) -> Tensor:
+        """Elementwise comparison eq, as bools."""
+    def eq_(self, other: Operand) -> Tensor:
+        """In-place form of :func:`eq`."""
+    def equal(self, other: Tensor) -> _bool:
+        """Whether both have the same shape and elements."""
+    def erf(self) -> Tensor:
+        """Elementwise erf; integers and bools become the default float dtype."""
+    def erf_(self) -> Tensor:
+        """In-place form of :func:`erf`."""
+    def erfc(self) -> Tensor:
+        """Elementwise erfc; integers and bools become the default float dtype."""
+    def erfc_(self) -> Tensor:
+        """In-place form of :func:`erfc`."""
+    def erfinv(self) -> Tensor:
+        """Elementwise erfinv; integers and bools become the default float dtype."""
+    def erfinv_(self) -> Tensor:
+        """In-place form of :func:`erfinv`."""
+    def exp(self) -> Tensor:
+        """Elementwise exp; integers and bools become the default float dtype."""
+    def exp2(self) -> Tensor:
+        """Elementwise exp2; integers and bools become the default float dtype."""
+    def exp2_(self) -> Tensor:
+        """In-place form of :func:`exp2`."""
+    def exp_(self) -> Tensor:
+        """In-place form of :func:`exp`."""
+    def expand(self, *size: Sizes, implicit: _bool = False) -> Tensor:
+        """Repeated along new leading dimensions and dimensions of size 1 (-1 keeps a size), as a view."""
+    def expand_as(self, other: Tensor) -> Tensor:
+        """:func:`expand` to the shape of ``other``."""
+    def expm1(self) -> Tensor:
+        """Elementwise expm1; integers and bools become the default float dtype."""
+    def expm1_(self) -> Tensor:
+        """In-place form of :func:`expm1`."""
+    def exponential(self, lambd: _float = ..., *, generator: Generator | None = None) -> Tensor:
+        """Exponential numbers of rate ``lambd``."""
+    def exponential_(self, lambd: _float = ..., *, generator: Generator | None = None) -> Tensor:
+        """Exponential numbers of rate ``lambd``."""
+    def fill(self, value: Operand) -> Tensor:
+        """A copy with every element ``value``."""
+    def fill_(self, value: Operand) -> Tensor:
+        """Every element becomes ``value``."""
+    def fill_diagonal(self, fill_value: Number, wrap: _bool = False) -> Tensor:
+        """A copy with ``fill_value`` on the main diagonal."""
+    def fill_diagonal_(self, fill_value: Number, wrap: _bool = False) -> Tensor:
+        """In-place form of :func:`fill_diagonal`."""
+    def fix(self) -> Tensor:
+        """Rounded towards zero."""
+    def fix_(self) -> Tensor:
+        """In-place form of :func:`trunc`."""
+    def flatten(self, start_dim: _int = 0, end_dim: _int = -1) -> Tensor:
+        """Dimensions ``start_dim`` to ``end_dim`` merged into one."""
+    def flip(self, *dims: Sizes) -> Tensor:
+        """The order of elements reversed along ``dims``, as a copy."""
+    def fliplr(self) -> Tensor:
+        """Columns reversed."""
+    def flipud(self) -> Tensor:
+        """Rows reversed."""
+    def float(self, memory_format: MemoryFormat = None) -> Tensor:
+        """``input`` as float32; itself when it is already."""
+    def float_power(self, exponent: Operand) -> Tensor:
+        """:func:`pow` computed in float64."""
+    def float_power_(self, exponent: Operand) -> Tensor:
+        """In-place form of :func:`float_power`."""
+    def floor(self) -> Tensor:
+        """Rounded down."""
+    def floor_(self) -> Tensor:
+        """In-place form of :func:`floor`."""
+    def floor_divide(self, other: Operand) -> Tensor:
+        """Division rounded down."""
+    def floor_divide_(self, other: Operand) -> Tensor:
+        """In-place form of :func:`floor_divide`."""
+    def fmax(self, other: Tensor) -> Tensor:
+        """The greater of each pair; a number wins over NaN."""
+    def fmin(self, other: Tensor) -> Tensor:
+        """The smaller of each pair; a number wins over NaN."""
+    def fmod(self, other: Operand) -> Tensor:
+        """Remainder with the dividend's sign."""
+    def fmod_(self, other: Operand) -> Tensor:
+        """In-place form of :func:`fmod`."""
+    def frac(self) -> Tensor:
+        """The part after the point, with the sign of ``input``."""
+    def frac_(self) -> Tensor:
+        """In-place form of :func:`frac`."""
+    def frexp(self) -> MantissaExponent:
+        """(mantissa in [0.5, 1), exponent) with input = mantissa * 2**exponent."""
+    def gammainc(self, other: Tensor) -> Tensor:
+        """Lower regularised incomplete gamma function."""
+    def gammainc_(self, other: Tensor) -> Tensor:
+        """In-place form of :func:`igamma`."""
+    def gammaincc(self, other: Tensor) -> Tensor:
+        """Upper regularised incomplete gamma function."""
+    def gammaincc_(self, other: Tensor) -> Tensor:
+        """In-place form of :func:`igammac`."""
+    def gather(self, dim: _int, index: Tensor, *, sparse_grad: _bool = False) -> Tensor:
+        """out[i, j] = input[index[i, j], j] for dim 0, and so on."""
+    def gcd(self, other: Tensor) -> Tensor:
+        """Greatest common divisor of integers."""
+    def gcd_(self, other: Tensor) -> Tensor:
+        """In-place form of :func:`gcd`."""
+    def ge(self, other: Operand) -> Tensor:
+        """Elementwise comparison ge, as bools."""
+    def ge_(self, other: Operand) -> Tensor:
+        """In-place form of :func:`ge`."""
+    def geometric(self, p: _float, *, generator: Generator | None = None) -> Tensor:
+        """How many trials a first success takes."""
+    def geometric_(self, p: _float, *, generator: Generator | None = None) -> Tensor:
+        """How many trials a first success takes."""
+    def geqrf(self) -> Reflections:
+        """(reflections below the diagonal with R above, their factors tau), as LAPACK gives them."""
+    def ger(self, vec2: Tensor) -> Tensor:
+        """Every product of an element of each vector."""
+    def get_device(self) -> _int:
+        """-1: the CPU."""
+    def greater(self, other: Operand) -> Tensor:
+        """Elementwise comparison gt, as bools."""
+    def greater_(self, other: Operand) -> Tensor:
+        """In-place form of :func:`gt`."""
+    def greater_equal(self, other: Operand) -> Tensor:
+        """Elementwise comparison ge, as bools."""
+    def greater_equal_(self, other: Operand) -> Tensor:
+        """In-place form of :func:`ge`."""
+    def gt(self, other: Operand) -> Tensor:
+        """Elementwise comparison gt, as bools."""
+    def gt_(self, other: Operand) -> Tensor:
+        """In-place form of :func:`gt`."""
+    def half(self, memory_format: MemoryFormat = None) -> Tensor:
+        """``input`` as float16; itself when it is already."""
+    def heaviside(self, values: Tensor) -> Tensor:
+        """0 below zero, 1 above, ``values`` at zero."""
+    def heaviside_(self, values: Tensor) -> Tensor:
+        """In-place form of :func:`heaviside`."""
+    def histc(self, bins: _int = 100, min: Number = 0, max: Number = 0) -> Tensor:
+        """Counts in ``bins`` equal bins of [min, max] (of the data's range when both are equal)."""
+    def histogram(self, bins: _int | Tensor, *, range: Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False) -> CountsEdges:
+        """(counts, edges) of bins given by their number and range, or by their edges."""
+    def hsplit(self, *indices_or_sections: Sizes) -> tuple[Tensor, ...]:
+        """Pieces along columns, as views."""
+    def hypot(self, other: Tensor) -> Tensor:
+        """``sqrt(input^2 + other^2)`` without overflow."""
+    def hypot_(self, other: Tensor) -> Tensor:
+        """In-place form of :func:`hypot`."""
+    def i0(self) -> Tensor:
+        """Modified Bessel function of the first kind, order 0."""
+    def i0_(self) -> Tensor:
+        """In-place form of :func:`i0`."""
+    def igamma(self, other: Tensor) -> Tensor:
+        """Lower regularised incomplete gamma function."""
+    def igamma_(self, other: Tensor) -> Tensor:
+        """In-place form of :func:`igamma`."""
+    def igammac(self, other: Tensor) -> Tensor:
+        """Upper regularised incomplete gamma function."""
+    def igammac_(self, other: Tensor) -> Tensor:
+        """In-place form of :func:`igammac`."""
+    @property
+    def imag(self) -> Tensor:
+        """The imaginary part, as a view; RuntimeError for real tensors."""
+    @imag.setter
+    def imag(self, value: Any) -> None: ...
+    def index_add(self, dim: _int, index: Tensor, source: Tensor, *, alpha: Number = 1) -> Tensor:
+        """A copy of ``input`` with alpha * source added at the positions ``index`` of a dimension."""
+    def index_add_(self, dim: _int, index: Tensor, source: Tensor, *, alpha: Number = 1) -> Tensor:
+        """In-place form of :func:`index_add`."""
+    def index_copy(self, dim: _int, index: Tensor, source: Tensor) -> Tensor:
+        """A copy of ``input`` with ``source`` at the positions ``index`` of a dimension."""
+    def index_copy_(self, dim: _int, index: Tensor, source: Tensor) -> Tensor:
+        """In-place form of :func:`index_copy`."""
+    def index_fill(self, dim: _int, index: Tensor, value: Operand) -> Tensor:
+        """A copy of ``input`` with ``value`` at the positions ``index`` of a dimension."""
+    def index_fill_(self, dim: _int, index: Tensor, value: Operand) -> Tensor:
+        """In-place form of :func:`index_fill`."""
+    def index_put(self, indices: Sequence[Tensor | None], values: Tensor, accumulate: _bool = False) -> Tensor:
+        """A copy of ``input`` with ``values`` set (or added) at the index tensors."""
+    def index_put_(self, indices: Sequence[Tensor | None], values: Tensor, accumulate: _bool = False) -> Tensor:
+        """In-place form of :func:`index_put`."""
+    def index_reduce(self, dim: _int, index: Tensor, source: Tensor, reduce: str, *, include_self: _bool = True) -> Tensor:
+        """Rows of ``source`` combined into ``input`` by prod, mean, amax or amin."""
+    def index_reduce_(self, dim: _int, index: Tensor, source: Tensor, reduce: str, *, include_self: _bool = True) -> Tensor:
+        """In-place form of :func:`index_reduce`."""
+    def index_select(self, dim: _int, index: Tensor) -> Tensor:
+        """The positions ``index`` (1-d) of a dimension."""
+    def inner(self, other: Tensor) -> Tensor:
+        """Sum of products over the last dimension of both."""
+    def int(self, memory_format: MemoryFormat = None) -> Tensor:
+        """``input`` as int32; itself when it is already."""
+    def inverse(self) -> Tensor:
+        """:func:`linalg.inv`."""
+    def is_complex(self) -> _bool:
+        """Whether the dtype is complex."""
+    def is_conj(self) -> _bool:
+        """False: conjugation is never lazy."""
+    @property
+    def is_cpu(self) -> _bool:
+        """True: tensors are dense and lie in the CPU's memory."""
+    @property
+    def is_cuda(self) -> _bool:
+        """False: tensors are dense and lie in the CPU's memory."""
+    def is_floating_point(self) -> _bool:
+        """Whether the dtype is floating."""
+    @property
+    def is_ipu(self) -> _bool:
+        """False: tensors are dense and lie in the CPU's memory."""
+    @property
+    def is_meta(self) -> _bool:
+        """False: tensors are dense and lie in the CPU's memory."""
+    @property
+    def is_mkldnn(self) -> _bool:
+        """False: tensors are dense and lie in the CPU's memory."""
+    @property
+    def is_mps(self) -> _bool:
+        """False: tensors are dense and lie in the CPU's memory."""
+    @property
+    def is_mtia(self) -> _bool:
+        """False: tensors are dense and lie in the CPU's memory."""
+    def is_neg(self) -> _bool:
+        """False: negation is never lazy."""
+    @property
+    def is_nested(self) -> _bool:
+        """False: tensors are dense and lie in the CPU's memory."""
+    def is_nonzero(self) -> _bool:
+        """The truth of a one-element tensor."""
+    def is_pinned(self) -> _bool: ...
+    @property
+    def is_quantized(self) -> _bool:
+        """False: tensors are dense and lie in the CPU's memory."""
+    def is_same_size(self, other: Tensor) -> _bool:
+        """Whether both have one shape."""
+    def is_set_to(self, tensor: Tensor) -> _bool:
+        """Whether both look at the same memory in the same way."""
+    def is_shared(self) -> _bool:
+        """False: memory is private to the process."""
+    def is_signed(self) -> _bool:
+        """Whether the dtype has negative numbers."""
+    @property
+    def is_sparse(self) -> _bool:
+        """False: tensors are dense and lie in the CPU's memory."""
+    @property
+    def is_sparse_csr(self) -> _bool:
+        """False: tensors are dense and lie in the CPU's memory."""
+    @property
+    def is_vulkan(self) -> _bool:
+        """False: tensors are dense and lie in the CPU's memory."""
+    @property
+    def is_xla(self) -> _bool:
+        """False: tensors are dense and lie in the CPU's memory."""
+    @property
+    def is_xpu(self) -> _bool:
+        """False: tensors are dense and lie in the CPU's memory."""
+    def isclose(self, other: Tensor, rtol: _float = ..., atol: _float = ..., equal_nan: _bool = False) -> Tensor:
+        """|input - other| <= atol + rtol * |other|, infinities equal to themselves."""
+    def isfinite(self) -> Tensor:
+        """Whether each is neither infinite nor NaN."""
+    def isinf(self) -> Tensor:
+        """Whether each element is infinite."""
+    def isnan(self) -> Tensor:
+        """Whether each element is NaN."""
+    def isneginf(self) -> Tensor:
+        """Whether each element is negative infinity."""
+    def isposinf(self) -> Tensor:
+        """Whether each element is positive infinity."""
+    def isreal(self) -> Tensor:
+        """Whether the imaginary part is 0."""
+    def istft(self, n_fft: _int, hop_length: _int | None = None, win_length: _int | None = None, window: Tensor | None = None, center: _bool = True, normalized: _bool = False, onesided: _bool | None = None, length: _int | None = None, return_complex: _bool = False) -> Tensor:
+        """The signal of which :func:`stft` gives ``input``, by least squares (Griffin and Lim 1984)."""
+    def kron(self, other: Tensor) -> Tensor:
+        """Kronecker product."""
+    def kthvalue(self, k: _int, dim: _int = -1, keepdim: _bool = False) -> ValuesIndices:
+        """The ``k``-th smallest element (counted from 1) along ``dim`` and its position."""
+    @property
+    def layout(self) -> devices.layout:
+        """Strided: tensors are dense."""
+    def lcm(self, other: Tensor) -> Tensor:
+        """Least common multiple of integers."""
+    def lcm_(self, other: Tensor) -> Tensor:
+        """In-place form of :func:`lcm`."""
+    def ldexp(self, other: Tensor) -> Tensor:
+        """input * 2**other."""
+    def ldexp_(self, other: Tensor) -> Tensor:
+        """In-place form of :func:`ldexp`."""
+    def le(self, other: Operand) -> Tensor:
+        """Elementwise comparison le, as bools."""
+    def le_(self, other: Operand) -> Tensor:
+        """In-place form of :func:`le`."""
+    def lerp(self, end: Tensor, weight: Tensor | Number) -> Tensor:
+        """``input + weight * (end - input)``, accurate at both ends."""
+    def lerp_(self, end: Tensor, weight: Tensor | Number) -> Tensor:
+        """In-place form of :func:`lerp`."""
+    def less(self, other: Operand) -> Tensor:
+        """Elementwise comparison lt, as bools."""
+    def less_(self, other: Operand) -> Tensor:
+        """In-place form of :func:`lt`."""
+    def less_equal(self, other: Operand) -> Tensor:
+        """Elementwise comparison le, as bools."""
+    def less_equal_(self, other: Operand) -> Tensor:
+        """In-place form of :func:`le`."""
+    def lgamma(self) -> Tensor:
+        """Elementwise lgamma; integers and bools become the default float dtype."""
+    def lgamma_(self) -> Tensor:
+        """In-place form of :func:`lgamma`."""
+    def log(self) -> Tensor:
+        """Elementwise log; integers and bools become the default float dtype."""
+    def log10(self) -> Tensor:
+        """Elementwise log10; integers and bools become the default float dtype."""
+    def log10_(self) -> Tensor:
+        """In-place form of :func:`log10`."""
+    def log1p(self) -> Tensor:
+        """Elementwise log1p; integers and bools become the default float dtype."""
+    def log1p_(self) -> Tensor:
+        """In-place form of :func:`log1p`."""
+    def log2(self) -> Tensor:
+        """Elementwise log2; integers and bools become the default float dtype."""
+    def log2_(self) -> Tensor:
+        """In-place form of :func:`log2`."""
+    def log_(self) -> Tensor:
+        """In-place form of :func:`log`."""
+    def log_normal(self, mean: _float = ..., std: _float = ..., *, generator: Generator | None = None) -> Tensor:
+        """Numbers whose logarithm is normal."""
+    def log_normal_(self, mean: _float = ..., std: _float = ..., *, generator: Generator | None = None) -> Tensor:
+        """Numbers whose logarithm is normal."""
+    def log_softmax(self, dim: _int, dtype: DType | None = None) -> Tensor:
+        """log(softmax(x)) along ``dim``, computed without the quotient."""
+    def logaddexp(self, other: Tensor) -> Tensor:
+        """log(exp(input) + exp(other)) without overflow."""
+    def logaddexp2(self, other: Tensor) -> Tensor:
+        """log2(2**input + 2**other) without overflow."""
+    def logcumsumexp(self, dim: _int) -> Tensor:
+        """log of the running sum of exp(x): of exponentials relative to the running maximum, rescaled where it grows."""
+    def logdet(self) -> Tensor:
+        """log of determinants; NaN for negative ones."""
+    def logical_and(self, other: Tensor) -> Tensor:
+        """Whether both are nonzero."""
+    def logical_and_(self, other: Tensor) -> Tensor:
+        """In-place form of :func:`logical_and`."""
+    def logical_not(self) -> Tensor:
+        """Whether each element is zero."""
+    def logical_not_(self) -> Tensor:
+        """In-place form of :func:`logical_not`."""
+    def logical_or(self, other: Tensor) -> Tensor:
+        """Whether either is nonzero."""
+    def logical_or_(self, other: Tensor) -> Tensor:
+        """In-place form of :func:`logical_or`."""
+    def logical_xor(self, other: Tensor) -> Tensor:
+        """Whether exactly one is nonzero."""
+    def logical_xor_(self, other: Tensor) -> Tensor:
+        """In-place form of :func:`logical_xor`."""
+    def logit(self, eps: _float | None = None) -> Tensor:
+        """log(x / (1 - x)), with x first clamped to [eps, 1 - eps]."""
+    def logit_(self, eps: _float | None = None) -> Tensor:
+        """In-place form of :func:`logit`."""
+    def logsumexp(self, dim: Dim, keepdim: _bool = False) -> Tensor:
+        """log(sum(exp(input))) over ``dim``, shifted by the maximum so that it does not overflow."""
+    def long(self, memory_format: MemoryFormat = None) -> Tensor:
+        """``input`` as int64; itself when it is already."""
+    def lt(self, other: Operand) -> Tensor:
+        """Elementwise comparison lt, as bools."""
+    def lt_(self, other: Operand) -> Tensor:
+        """In-place form of :func:`lt`."""
+    def lu(self, pivot: _bool = True, get_infos: _bool = False) -> tuple[Tensor, ...]:
+        """(LU, pivots) and, if asked, infos."""
+    def lu_solve(self, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
+        """:func:`linalg.lu_solve` with the right-hand side first."""
+    def lu_unpack(self, LU_pivots: Tensor, unpack_data: _bool = True, unpack_pivots: _bool = True) -> PLU:
+        """(P, L, U) of :func:`linalg.lu_factor`'s results."""
+    @property
+    def mH(self) -> Tensor:
+        """The last two dimensions swapped, conjugate if complex."""
+    @property
+    def mT(self) -> Tensor:
+        """The last two dimensions swapped."""
+    def map_(self, other: Tensor, callable: Callable[[Number, Number], Number]) -> Tensor:
+        """Every element replaced by ``callable`` of it and that of ``other``."""
+    def masked_fill(self, mask: Tensor, value: Operand) -> Tensor:
+        """``value`` where ``mask`` (broadcast) is true."""
+    def masked_fill_(self, mask: Tensor, value: Operand) -> Tensor:
+        """In-place form of :func:`masked_fill`."""
+    def masked_scatter(self, mask: Tensor, source: Tensor) -> Tensor:
+        """Elements of ``source``, in order, where ``mask`` (broadcast) is true."""
+    def masked_scatter_(self, mask: Tensor, source: Tensor) -> Tensor:
+        """In-place form of :func:`masked_scatter`."""
+    def masked_select(self, mask: Tensor) -> Tensor:
+        """The elements where ``mask`` (broadcast) is true, in one dimension."""
+    def matmul(self, other: Tensor) -> Tensor:
+        """Matrix product: vectors, matrices, and batches of matrices with broadcast batch dimensions."""
+    def matrix_exp(self) -> Tensor:
+        """Exponential of square matrices: a Taylor polynomial of a halved matrix, squared back."""
+    def matrix_power(self, n: _int) -> Tensor:
+        """``input`` multiplied ``n`` times with itself (n >= 0), by squaring."""
+    @overload
+    def max(self) -> Tensor:
+        """The largest element; with ``dim``, (values, indices) along it; with a tensor, :func:`maximum`."""
+    @overload
+    def max(self, dim: _int, keepdim: _bool = False) -> ValuesIndices: ...
+    @overload
+    def max(self, other: Tensor) -> Tensor: ...
+    def maximum(self, other: Tensor) -> Tensor:
+        """The greater of each pair; NaN wins."""
+    def mean(self, dim: Dim = None, keepdim: _bool = False, *, dtype: DType | None = None) -> Tensor:
+        """Mean over ``dim``; RuntimeError for integers without a floating ``dtype``."""
+    @overload
+    def median(self) -> Tensor:
+        """The lower median; with ``dim``, (values, indices). NaN if there is any."""
+    @overload
+    def median(self, dim: _int, keepdim: _bool = False) -> ValuesIndices: ...
+    @overload
+    def min(self) -> Tensor:
+        """The smallest element; with ``dim``, (values, indices) along it; with a tensor, :func:`minimum`."""
+    @overload
+    def min(self, dim: _int, keepdim: _bool = False) -> ValuesIndices: ...
+    @overload
+    def min(self, other: Tensor) -> Tensor: ...
+    def minimum(self, other: Tensor) -> Tensor:
+        """The smaller of each pair; NaN wins."""
+    def mm(self, mat2: Tensor) -> Tensor:
+        """Product of two matrices, without broadcasting."""
+    def mode(self, dim: _int = -1, keepdim: _bool = False) -> ValuesIndices:
+        """The most frequent value along ``dim`` (the smallest of several) and the position of its last occurrence."""
+    def moveaxis(self, source: _int | Sequence[_int], destination: _int | Sequence[_int]) -> Tensor:
+        """Dimensions ``source`` moved to positions ``destination``, the others in order."""
+    def movedim(self, source: _int | Sequence[_int], destination: _int | Sequence[_int]) -> Tensor:
+        """Dimensions ``source`` moved to positions ``destination``, the others in order."""
+    def msort(self) -> Tensor:
+        """Sorted along the first dimension."""
+    def mul(self, other: Operand) -> Tensor:
+        """``input * other``, broadcast."""
+    def mul_(self, other: Operand) -> Tensor:
+        """In-place form of :func:`mul`."""
+    def multigammaln(self, p: _int) -> Tensor:
+        """log of the multivariate gamma function of dimension ``p``."""
+    def multigammaln_(self, p: _int) -> Tensor:
+        """In-place form of :func:`mvlgamma`."""
+    def multinomial(self, num_samples: _int, replacement: _bool = False, *, generator: Generator | None = None) -> Tensor:
+        """Indices drawn with the weights of each row, with or without replacement."""
+    def multiply(self, other: Operand) -> Tensor:
+        """``input * other``, broadcast."""
+    def multiply_(self, other: Operand) -> Tensor:
+        """In-place form of :func:`mul`."""
+    def mv(self, vec: Tensor) -> Tensor:
+        """Product of a matrix and a vector."""
+    def mvlgamma(self, p: _int) -> Tensor:
+        """log of the multivariate gamma function of dimension ``p``."""
+    def mvlgamma_(self, p: _int) -> Tensor:
+        """In-place form of :func:`mvlgamma`."""
+    @property
+    def names(self) -> tuple[None, ...]:
+        """None for every dimension: dimensions have no names."""
+    def nan_to_num(self, nan: _float | None = None, posinf: _float | None = None, neginf: _float | None = None) -> Tensor:
+        """NaN and infinities replaced (by 0 and the extreme finite numbers unless given)."""
+    def nan_to_num_(self, nan: _float | None = None, posinf: _float | None = None, neginf: _float | None = None) -> Tensor:
+        """In-place form of :func:`nan_to_num`."""
+    def nanmean(self, dim: Dim = None, keepdim: _bool = False, *, dtype: DType | None = None) -> Tensor:
+        """:func:`mean` over what is not NaN."""
+    @overload
+    def nanmedian(self) -> Tensor:
+        """The lower median of what is not NaN; with ``dim``, (values, indices)."""
+    @overload
+    def nanmedian(self, dim: _int, keepdim: _bool = False) -> ValuesIndices: ...
+    def nanquantile(self, q: _float | Tensor, dim: _int | None = None, keepdim: _bool = False, *, interpolation: str = 'linear') -> Tensor:
+        """:func:`quantile` of what is not NaN."""
+    def nansum(self, dim: Dim = None, keepdim: _bool = False, *, dtype: DType | None = None) -> Tensor:
+        """:func:`sum` with NaN as zero."""
+    def narrow(self, dim: _int, start: _int | Tensor, length: _int) -> Tensor:
+        """``length`` positions of ``dim`` from ``start`` on, as a view."""
+    def narrow_copy(self, dim: _int, start: _int | Tensor, length: _int) -> Tensor:
+        """:func:`narrow` as a copy."""
+    def ne(self, other: Operand) -> Tensor:
+        """Elementwise comparison ne, as bools."""
+    def ne_(self, other: Operand) -> Tensor:
+        """In-place form of :func:`ne`."""
+    def neg(self) -> Tensor:
+        """-input; RuntimeError on bools."""
+    def neg_(self) -> Tensor:
+        """In-place form of :func:`neg`."""
+    def negative(self) -> Tensor:
+        """-input; RuntimeError on bools."""
+    def negative_(self) -> Tensor:
+        """In-place form of :func:`neg`."""
+    def new(self, *args: Any) -> Tensor:
+        """A tensor of ``input``'s dtype from sizes or data."""
+    def new_empty(self, *size: Sizes, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: _bool = False, pin_memory: _bool = False) -> Tensor:
+        """A tensor of empty."""
+    def new_empty_strided(self, size: Sequence[_int], stride: Sequence[_int], *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: _bool = False, pin_memory: _bool = False) -> Tensor:
+        """:func:`empty_strided` with ``input``'s dtype."""
+    def new_full(self, size: Sequence[_int], fill_value: Number, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: _bool = False, pin_memory: _bool = False) -> Tensor:
+        """A tensor of ``fill_value`` with ``input``'s dtype."""
+    def new_ones(self, *size: Sizes, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: _bool = False, pin_memory: _bool = False) -> Tensor:
+        """A tensor of ones."""
+    def new_tensor(self, data: object, *, dtype: DType | None = None, device: Device = None, requires_grad: _bool = False) -> Tensor:
+        """``tensor(data)`` with ``input``'s dtype."""
+    def new_zeros(self, *size: Sizes, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: _bool = False, pin_memory: _bool = False) -> Tensor:
+        """A tensor of zeros."""
+    def nextafter(self, other: Tensor) -> Tensor:
+        """The next representable float after ``input`` towards ``other``."""
+    def nextafter_(self, other: Tensor) -> Tensor:
+        """In-place form of :func:`nextafter`."""
+    @overload
+    def nonzero(self, *, as_tuple: Literal[False] = False) -> Tensor:
+        """Positions of the nonzero elements: rows of a matrix, or one tensor per dimension."""
+    @overload
+    def nonzero(self, *, as_tuple: Literal[True]) -> tuple[Tensor, ...]: ...
+    def nonzero_static(self, *, size: _int, fill_value: _int = -1) -> Tensor:
+        """:func:`nonzero` with exactly ``size`` rows: cut off, or filled up."""
+    def norm(self, p: _int | _float | str | None = 'fro', dim: Dim = None, keepdim: _bool = False, dtype: DType | None = None) -> Tensor:
+        """The p-norm over ``dim``; "fro" is the 2-norm and "nuc" the sum of singular values."""
+    def normal_(self, mean: _float = ..., std: _float = ..., *, generator: Generator | None = None) -> Tensor:
+        """Normal numbers."""
+    def not_equal(self, other: Operand) -> Tensor:
+        """Elementwise comparison ne, as bools."""
+    def not_equal_(self, other: Operand) -> Tensor:
+        """In-place form of :func:`ne`."""
+    def orgqr(self, tau: Tensor) -> Tensor:
+        """The first columns of the product of reflections I - tau v v' given below the diagonal of ``A``."""
+    def ormqr(self, tau: Tensor, other: Tensor, left: _bool = True, transpose: _bool = False) -> Tensor:
+        """Q other, Q' other, other Q or other Q' for the reflections of :func:`geqrf`."""
+    def outer(self, vec2: Tensor) -> Tensor:
+        """Every product of an element of each vector."""
+    def permute(self, *dims: Sizes) -> Tensor:
+        """Dimensions in the given order, as a view."""
+    def pin_memory(self) -> Tensor:
+        """``input`` itself: host memory needs no pinning."""
+    def pinverse(self, rcond: _float = ...) -> Tensor:
+        """:func:`linalg.pinv`."""
+    def poisson(self, generator: Generator | None = None) -> Tensor:
+        """Poisson numbers with the rates ``input``; drawn by numpy from a key of the generator."""
+    def polygamma(self, other: _int | Tensor) -> Tensor:
+        """The n-th derivative of digamma: ``polygamma(n, x)`` or ``x.polygamma(n)``."""
+    def polygamma_(self, other: _int | Tensor) -> Tensor:
+        """In-place form of :func:`polygamma`."""
+    def positive(self) -> Tensor:
+        """``input`` itself; RuntimeError on bools."""
+    def pow(self, exponent: Operand) -> Tensor:
+        """``input ** exponent``; RuntimeError for an integer to a negative Python power."""
+    def pow_(self, exponent: Operand) -> Tensor:
+        """In-place form of :func:`pow`."""
+    def prod(self, dim: _int | None = None, keepdim: _bool = False, *, dtype: DType | None = None) -> Tensor:
+        """Product over ``dim`` (all dimensions by default); integers and bools multiply in int64."""
+    def put(self, index: Tensor, source: Tensor, accumulate: _bool = False) -> Tensor:
+        """A copy of ``input`` with ``source`` set (or added) by position in the flattened order."""
+    def put_(self, index: Tensor, source: Tensor, accumulate: _bool = False) -> Tensor:
+        """In-place form of :func:`put`."""
+    def qr(self, some: _bool = True) -> QR:
+        """Orthogonal and upper triangular factors, reduced if ``some``."""
+    def quantile(self, q: _float | Tensor, dim: _int | None = None, keepdim: _bool = False, *, interpolation: str = 'linear') -> Tensor:
+        """Quantiles at levels ``q`` along ``dim``; NaN if there is any."""
+    def rad2deg(self) -> Tensor:
+        """Radians to degrees."""
+    def rad2deg_(self) -> Tensor:
+        """In-place form of :func:`rad2deg`."""
+    def random_(self, from_: _int | None = None, to: _int | None = None, *, generator: Generator | None = None, **named: _int) -> Tensor:
+        """Uniform integers of [from, to), by default all the dtype holds."""
+    def ravel(self) -> Tensor:
+        """All elements in one dimension."""
+    @property
+    def real(self) -> Tensor:
+        """The real part, as a view; of real tensors themselves."""
+    @real.setter
+    def real(self, value: Any) -> None: ...
+    def reciprocal(self) -> Tensor:
+        """1 / x."""
+    def reciprocal_(self) -> Tensor:
+        """In-place form of :func:`reciprocal`."""
+    def relu(self) -> Tensor:
+        """max(0, input); the gradient at 0 is 0."""
+    def relu_(self) -> Tensor:
+        """In-place form of :func:`relu`."""
+    def remainder(self, other: Operand) -> Tensor:
+        """Remainder with the divisor's sign."""
+    def remainder_(self, other: Operand) -> Tensor:
+        """In-place form of :func:`remainder`."""
+    def renorm(self, p: _float, dim: _int, maxnorm: _float) -> Tensor:
+        """Slices along ``dim`` scaled down where their p-norm exceeds ``maxnorm``."""
+    def renorm_(self, p: _float, dim: _int, maxnorm: _float) -> Tensor:
+        """In-place form of :func:`renorm`."""
+    def repeat(self, *repeats: Sizes) -> Tensor:
+        """Copies laid side by side along every dimension."""
+    def repeat_interleave(self, repeats: _int | Tensor | None = None, dim: _int | None = None, *, output_size: _int | None = None) -> Tensor:
+        """Every position of a dimension repeated ``repeats`` times (a number, or one per position)."""
+    def reshape(self, *shape: Sizes) -> Tensor:
+        """The same elements under another shape (one -1 is inferred); a view when strides allow, else a copy."""
+    def reshape_as(self, other: Tensor) -> Tensor:
+        """:func:`reshape` with the shape of ``other``."""
+    def resize_(self, *sizes: Sizes, memory_format: MemoryFormat = None) -> Tensor:
+        """Another size over the same elements in row-major order; new elements are zero."""
+    def resize_as_(self, other: Tensor, memory_format: MemoryFormat = None) -> Tensor:
+        """:func:`resize_` to the size of ``other``."""
+    def resolve_conj(self) -> Tensor:
+        """``input`` itself: neither conjugation nor negation is lazy."""
+    def resolve_neg(self) -> Tensor:
+        """``input`` itself: neither conjugation nor negation is lazy."""
+    def roll(self, shifts: Sizes, dims: Dim = None) -> Tensor:
+        """Elements moved around by ``shifts`` along ``dims``; without dims, in the flattened order."""
+    def rot90(self, k: _int = 1, dims: Sequence[_int] = ...) -> Tensor:
+        """Turned by 90 degrees ``k`` times in the plane of ``dims``, from the first towards the second."""
+    def round(self, *, decimals: _int = 0) -> Tensor:
+        """Rounded half to even, at ``decimals`` digits after the point."""
+    def round_(self, *, decimals: _int = 0) -> Tensor:
+        """In-place form of :func:`round`."""
+    def rsqrt(self) -> Tensor:
+        """Elementwise rsqrt; integers and bools become the default float dtype."""
+    def rsqrt_(self) -> Tensor:
+        """In-place form of :func:`rsqrt`."""
+    def rsub(self, other: Operand, *, alpha: Number = 1) -> Tensor:
+        """``other - alpha * input``."""
+    def scatter(self, dim: _int, index: Tensor, src: Tensor | Number | None = None, *, value: Number | None = None, reduce: str | None = None) -> Tensor:
+        """A copy of ``input`` with out[index[i, j], j] = src[i, j] for dim 0 (``reduce``: add or multiply)."""
+    def scatter_(self, dim: _int, index: Tensor, src: Tensor | Number | None = None, *, value: Number | None = None, reduce: str | None = None) -> Tensor:
+        """In-place form of :func:`scatter`."""
+    def scatter_add(self, dim: _int, index: Tensor, src: Tensor) -> Tensor:
+        """A copy of ``input`` with out[index[i, j], j] += src[i, j] for dim 0."""
+    def scatter_add_(self, dim: _int, index: Tensor, src: Tensor) -> Tensor:
+        """In-place form of :func:`scatter_add`."""
+    def scatter_reduce(self, dim: _int, index: Tensor, src: Tensor, reduce: str, *, include_self: _bool = True) -> Tensor:
+        """Scatter combined by sum, prod, mean, amax or amin; ``include_self``: with the elements of ``input``."""
+    def scatter_reduce_(self, dim: _int, index: Tensor, src: Tensor, reduce: str, *, include_self: _bool = True) -> Tensor:
+        """In-place form of :func:`scatter_reduce`."""
+    def select(self, dim: _int, index: _int) -> Tensor:
+        """The slice at ``index`` of ``dim``, without the dimension, as a view."""
+    def select_scatter(self, src: Tensor, dim: _int, index: _int) -> Tensor:
+        """A copy of ``input`` with ``src`` at ``index`` of ``dim``."""
+    def set_(self, source: Tensor) -> Tensor:
+        """Look at the memory of ``source`` from now on."""
+    def sgn(self) -> Tensor:
+        """:func:`sign`; of complex numbers the number of size 1 in their direction, 0 for 0."""
+    def sgn_(self) -> Tensor:
+        """In-place form of :func:`sgn`."""
+    def share_memory_(self) -> Tensor:
+        """``input`` itself."""
+    def short(self, memory_format: MemoryFormat = None) -> Tensor:
+        """``input`` as int16; itself when it is already."""
+    def sigmoid(self) -> Tensor:
+        """Elementwise sigmoid; integers and bools become the default float dtype."""
+    def sigmoid_(self) -> Tensor:
+        """In-place form of :func:`sigmoid`."""
+    def sign(self) -> Tensor:
+        """-1, 0 or 1 with the sign of ``input``."""
+    def sign_(self) -> Tensor:
+        """In-place form of :func:`sign`."""
+    def signbit(self) -> Tensor:
+        """Whether the sign bit is set (also of -0.0)."""
+    def sin(self) -> Tensor:
+        """Elementwise sin; integers and bools become the default float dtype."""
+    def sin_(self) -> Tensor:
+        """In-place form of :func:`sin`."""
+    def sinc(self) -> Tensor:
+        """sin(pi x) / (pi x), 1 at 0."""
+    def sinc_(self) -> Tensor:
+        """In-place form of :func:`sinc`."""
+    def sinh(self) -> Tensor:
+        """Elementwise sinh; integers and bools become the default float dtype."""
+    def sinh_(self) -> Tensor:
+        """In-place form of :func:`sinh`."""
+    def slice(self, dim: _int = 0, start: _int | None = None, end: _int | None = None, step: _int = 1) -> Tensor:
+        """``input[start:end:step]`` along ``dim``, as a view."""
+    def slice_scatter(self, src: Tensor, dim: _int = 0, start: _int | None = None, end: _int | None = None, step: _int = 1) -> Tensor:
+        """A copy of ``input`` with ``src`` in the slice start:end:step of ``dim``."""
+    def slogdet(self) -> SignLogabsdet:
+        """:func:`linalg.slogdet`."""
+    def softmax(self, dim: _int, dtype: DType | None = None) -> Tensor:
+        """exp(x) / sum(exp(x)) along ``dim``."""
+    @overload
+    def sort(self, dim: _int = -1, descending: _bool = False, stable: _bool | None = None) -> ValuesIndices:
+        """``sort(dim=-1, descending=False, stable=False)``: (values, indices), equal elements in their old order."""
+    @overload
+    def sort(self, stable: _bool | None = None, dim: _int = -1, descending: _bool = False) -> ValuesIndices: ...
+    def split(self, split_size: Sizes, dim: _int = 0) -> tuple[Tensor, ...]:
+        """:func:`split`, whose second parameter has another name as a method."""
+    def split_with_sizes(self, split_sizes: Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]:
+        """Pieces of the listed sizes, which must add up to the extent, as views."""
+    def sqrt(self) -> Tensor:
+        """Elementwise sqrt; integers and bools become the default float dtype."""
+    def sqrt_(self) -> Tensor:
+        """In-place form of :func:`sqrt`."""
+    def square(self) -> Tensor:
+        """input * input."""
+    def square_(self) -> Tensor:
+        """In-place form of :func:`square`."""
+    def squeeze(self, dim: _int | Sequence[_int] | None = None) -> Tensor:
+        """Dimensions of size 1 removed: all, or those named."""
+    def squeeze_(self, dim: _int | Sequence[_int] | None = None) -> Tensor:
+        """In-place form of :func:`squeeze`."""
+    def std(self, dim: Dim | _bool = None, unbiased: _bool | None = None, keepdim: _bool = False, *, correction: Number | None = None) -> Tensor:
+        """Standard deviation over ``dim``."""
+    def std_mean(self, dim: Dim | _bool = None, unbiased: _bool | None = None, keepdim: _bool = False, *, correction: Number | None = None) -> tuple[Tensor, Tensor]:
+        """Standard deviation and mean over ``dim``."""
+    def stft(self, n_fft: _int, hop_length: _int | None = None, win_length: _int | None = None, window: Tensor | None = None, center: _bool = True, pad_mode: str = 'reflect', normalized: _bool = False, onesided: _bool | None = None, return_complex: _bool | None = None, align_to_window: _bool | None = None) -> Tensor:
+        """Transforms of windows of a signal (B?, T), ``hop_length`` apart: (B?, frequencies, windows)."""
+    def storage(self) -> TypedStorage:
+        """The memory of ``self`` and its views, element by element."""
+    def sub(self, other: Operand, *, alpha: Number = 1) -> Tensor:
+        """``input - alpha * other``, broadcast; RuntimeError for bools."""
+    def sub_(self, other: Operand, *, alpha: Number = 1) -> Tensor:
+        """In-place form of :func:`sub`."""
+    def subtract(self, other: Operand, *, alpha: Number = 1) -> Tensor:
+        """``input - alpha * other``, broadcast; RuntimeError for bools."""
+    def subtract_(self, other: Operand, *, alpha: Number = 1) -> Tensor:
+        """In-place form of :func:`sub`."""
+    def sum(self, dim: Dim = None, keepdim: _bool = False, *, dtype: DType | None = None) -> Tensor:
+        """Sum over ``dim`` (all dimensions by default); integers and bools add up in int64."""
+    def sum_to_size(self, *size: Sizes) -> Tensor:
+        """Summed so that it has ``size``, which must broadcast to the present shape."""
+    def svd(self, some: _bool = True, compute_uv: _bool = True) -> OldSVD:
+        """(U, singular values, V), reduced if ``some``; U and V are zero unless ``compute_uv``."""
+    def swapaxes(self, dim0: _int, dim1: _int) -> Tensor:
+        """Two dimensions swapped, as a view."""
+    def swapaxes_(self, dim0: _int, dim1: _int) -> Tensor:
+        """In-place form of :func:`swapaxes`."""
+    def swapdims(self, dim0: _int, dim1: _int) -> Tensor:
+        """Two dimensions swapped, as a view."""
+    def swapdims_(self, dim0: _int, dim1: _int) -> Tensor:
+        """In-place form of :func:`swapdims`."""
+    def t(self) -> Tensor:
+        """The transpose of a tensor of at most two dimensions."""
+    def t_(self) -> Tensor:
+        """In-place form of :func:`t`."""
+    def take(self, index: Tensor) -> Tensor:
+        """Elements by position in the flattened order, in the shape of ``index``."""
+    def take_along_dim(self, indices: Tensor, dim: _int | None = None) -> Tensor:
+        """:func:`gather` with broadcasting; in the flattened order without ``dim``."""
+    def tan(self) -> Tensor:
+        """Elementwise tan; integers and bools become the default float dtype."""
+    def tan_(self) -> Tensor:
+        """In-place form of :func:`tan`."""
+    def tanh(self) -> Tensor:
+        """Elementwise tanh; integers and bools become the default float dtype."""
+    def tanh_(self) -> Tensor:
+        """In-place form of :func:`tanh`."""
+    def tensor_split(self, indices_or_sections: Sizes | Tensor, dim: _int = 0) -> tuple[Tensor, ...]:
+        """So many pieces of nearly equal size, or pieces cut at the listed indices, as views."""
+    def tile(self, *dims: Sizes) -> Tensor:
+        """Repeated as often as ``dims`` says, missing leading entries being 1."""
+    @overload
+    def to(self, dtype: DType | _type, non_blocking: _bool = False, copy: _bool = False, *, memory_format: MemoryFormat = None) -> Tensor:
+        """Another dtype, or that of another tensor; the CPU is the only device. Itself when nothing changes."""
+    @overload
+    def to(self, device: Device = None, dtype: DType | _type | None = None, non_blocking: _bool = False, copy: _bool = False, *, memory_format: MemoryFormat = None) -> Tensor: ...
+    @overload
+    def to(self, other: Tensor, non_blocking: _bool = False, copy: _bool = False, *, memory_format: MemoryFormat = None) -> Tensor: ...
+    def to_dense(self, dtype: DType | None = None) -> Tensor:
+        """``input`` itself: tensors are dense."""
+    def topk(self, k: _int, dim: _int = -1, largest: _bool = True, sorted: _bool = True) -> ValuesIndices:
+        """The ``k`` largest (or smallest) elements along ``dim``, in order, and their positions."""
+    def trace(self) -> Tensor:
+        """Sum of the diagonal of a matrix."""
+    def transpose(self, dim0: _int, dim1: _int) -> Tensor:
+        """Two dimensions swapped, as a view."""
+    def transpose_(self, dim0: _int, dim1: _int) -> Tensor:
+        """In-place form of :func:`transpose`."""
+    def trapezoid(self, x: Tensor | None = None, *, dx: Number | Tensor = ..., dim: _int = -1) -> Tensor:
+        """Integral along ``dim`` by the trapezoidal rule."""
+    def trapz(self, x: Tensor | None = None, *, dx: Number | Tensor = ..., dim: _int = -1) -> Tensor:
+        """Integral along ``dim`` by the trapezoidal rule."""
+    def triangular_solve(self, A: Tensor, upper: _bool = True, transpose: _bool = False, unitriangular: _bool = False) -> SolutionCoefficient:
+        """(X, A) with A X = input for triangular A."""
+    def tril(self, diagonal: _int = 0) -> Tensor:
+        """The lower triangle of matrices, the rest zero."""
+    def tril_(self, diagonal: _int = 0) -> Tensor:
+        """In-place form of :func:`tril`."""
+    def triu(self, diagonal: _int = 0) -> Tensor:
+        """The upper triangle of matrices, the rest zero."""
+    def triu_(self, diagonal: _int = 0) -> Tensor:
+        """In-place form of :func:`triu`."""
+    def true_divide(self, other: Operand) -> Tensor:
+        """:func:`div` without rounding."""
+    def true_divide_(self, other: Operand) -> Tensor:
+        """In-place form of :func:`true_divide`."""
+    def trunc(self) -> Tensor:
+        """Rounded towards zero."""
+    def trunc_(self) -> Tensor:
+        """In-place form of :func:`trunc`."""
+    @overload
+    def type(self) -> str:
+        """The type's name, as ``torch.FloatTensor``; with an argument, a conversion."""
+    @overload
+    def type(self, dtype: DType | str | _type, non_blocking: _bool = False) -> Tensor: ...
+    def type_as(self, other: Tensor) -> Tensor:
+        """``input`` in the dtype of ``other``."""
+    def unbind(self, dim: _int = 0) -> tuple[Tensor, ...]:
+        """Every slice along a dimension, without it, as views."""
+    def unflatten(self, dim: _int, sizes: Sizes) -> Tensor:
+        """Dimension ``dim`` split into ``sizes`` (one may be -1)."""
+    def unfold(self, dimension: _int, size: _int, step: _int) -> Tensor:
+        """Windows of ``size`` every ``step`` positions of ``dimension``; the place in the window is the last dimension."""
+    def uniform(self, from_: _float = ..., to: _float = ..., *, generator: Generator | None = None, **named: _float) -> Tensor:
+        """Uniform numbers of [from, to)."""
+    def uniform_(self, from_: _float = ..., to: _float = ..., *, generator: Generator | None = None, **named: _float) -> Tensor:
+        """Uniform numbers of [from, to)."""
+    @overload
+    def unique(self, sorted: _bool = True, return_inverse: Literal[False] = False, return_counts: Literal[False] = False, dim: _int | None = None) -> Tensor:
+        """Distinct elements (or slices along ``dim``), sorted; with their inverse indices and counts if asked."""
+    @overload
+    def unique(self, sorted: _bool = True, return_inverse: _bool = False, return_counts: _bool = False, dim: _int | None = None) -> tuple[Tensor, ...]: ...
+    @overload
+    def unique_consecutive(self, return_inverse: Literal[False] = False, return_counts: Literal[False] = False, dim: _int | None = None) -> Tensor:
+        """Runs of equal elements (or slices along ``dim``) reduced to one each."""
+    @overload
+    def unique_consecutive(self, return_inverse: _bool = False, return_counts: _bool = False, dim: _int | None = None) -> tuple[Tensor, ...]: ...
+    def unsafe_chunk(self, chunks: _int, dim: _int = 0) -> tuple[Tensor, ...]:
+        """:func:`chunk` as a copy."""
+    def unsafe_split(self, split_size_or_sections: Sizes, dim: _int = 0) -> tuple[Tensor, ...]:
+        """:func:`split` as a copy."""
+    def unsafe_split_with_sizes(self, split_sizes: Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]:
+        """:func:`split_with_sizes` as a copy."""
+    def unsqueeze(self, dim: _int) -> Tensor:
+        """A dimension of size 1 inserted at ``dim``."""
+    def unsqueeze_(self, dim: _int) -> Tensor:
+        """In-place form of :func:`unsqueeze`."""
+    def untyped_storage(self) -> UntypedStorage:
+        """The memory of ``self`` and its views, byte by byte."""
+    def var(self, dim: Dim | _bool = None, unbiased: _bool | None = None, keepdim: _bool = False, *, correction: Number | None = None) -> Tensor:
+        """Variance over ``dim``."""
+    def var_mean(self, dim: Dim | _bool = None, unbiased: _bool | None = None, keepdim: _bool = False, *, correction: Number | None = None) -> tuple[Tensor, Tensor]:
+        """Variance and mean over ``dim``."""
+    def vdot(self, other: Tensor) -> Tensor:
+        """:func:`dot` with the conjugate of the first vector."""
+    def view(self, *size: Sizes | DType, dtype: DType | None = None) -> Tensor:
+        """A view under another shape or, with a dtype, of the same bytes. RuntimeError when memory does not allow it.
+
+        A view of the bytes has no derivative, except between complex numbers and their parts.
+        """
+    def view_as(self, other: Tensor) -> Tensor:
+        """:func:`view` with the shape of ``other``."""
+    def vsplit(self, *indices_or_sections: Sizes) -> tuple[Tensor, ...]:
+        """Pieces along rows, as views."""
+    def where(self, condition: Tensor, other: Operand) -> Tensor:
+        """``self`` where ``condition`` holds, else ``other``."""
+    def xlogy(self, other: Operand) -> Tensor:
+        """input * log(other), zero where ``input`` is zero."""
+    def xlogy_(self, other: Operand) -> Tensor:
+        """In-place form of :func:`xlogy`."""
+    def zero_(self) -> Tensor:
+        """Every element becomes 0."""

@@ -1,0 +1,7 @@
+"""``prim``: the primitive operators, called with tensors. Type checkers read the stub beside this file."""
+
+from __future__ import annotations
+
+from tracecomp.ops.prim import prim
+
+__all__ = ["prim"]

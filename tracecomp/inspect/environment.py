@@ -1,0 +1,107 @@
+"""``python -m tracecomp env``: versions, the machine, settings: what a report of a defect should hold."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import sys
+from collections.abc import Iterator
+from dataclasses import fields
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from tracecomp.base import config
+from tracecomp.codegen.text import native
+from tracecomp.passes.cost import processor, rates
+from tracecomp.passes.cost.machine import Machine, host
+from tracecomp.passes.cost.tuning import Tuning
+from tracecomp.runtime import peaks
+from tracecomp.runtime.threads import available_cores
+
+PACKAGES = ("numpy", "llvmlite", "networkx")
+"""What this library needs to run."""
+
+
+def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser], own_version: str) -> None:
+    """Add ``env`` to the command line of this ``own_version``."""
+    line = "print versions, the machine and the settings, for reports of defects"
+    parser = commands.add_parser("env", help=line, description=line)
+    parser.add_argument("--measure", action="store_true", help="measure the machine and keep that in the cache folder")
+    parser.set_defaults(run=run_env, own_version=own_version)
+
+
+def run_env(options: argparse.Namespace) -> int:
+    """Print it; with ``--measure``, measure first."""
+    if options.measure:
+        path = rates.record(str(config.cache_directory()), _measured())
+        print(f"measured, and kept in {path}\n")
+    print(environment(options.own_version))
+    return 0
+
+
+def _measured() -> rates.Rates:
+    """All rates of this machine; takes about half a second."""
+    return rates.Rates(
+        multiply_adds=peaks.flops() / 2,
+        divisions=peaks.divisions(),
+        gathers=peaks.gathers(),
+        load_bytes=peaks.load_bytes(),
+        bandwidth=peaks.bandwidth(),
+        wake_seconds=peaks.wake_seconds(),
+    )
+
+
+def environment(own_version: str) -> str:
+    """The description, one line for each fact."""
+    return "\n".join((*_versions(own_version), "", *_machine(), "", "settings:", config.describe()))
+
+
+def _versions(own_version: str) -> Iterator[str]:
+    yield _line("tracecomp", f"{own_version} in {Path(__file__).parents[1]}")
+    for package in PACKAGES:
+        yield _line(package, _version(package))
+    yield _line("Python", f"{platform.python_version()} ({platform.python_implementation()})")
+    yield _line("system", platform.platform())
+    yield _line("compiler", native.compiler_version())
+    yield _line("command line", sys.executable)
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _machine() -> Iterator[str]:
+    target, machine = native.host_target(), host()
+    yield _line("processor", processor.read().name)
+    yield _line("target", f"{target.triple}, {target.cpu}, vectors of {target.vector_bits} bits")
+    yield _line("threads", f"{available_cores()} processors may be used")
+    yield _line("caches", _caches(machine))
+    yield _line("registers", f"{machine.registers} of {machine.vector_bytes} bytes{', in halves' * machine.in_halves}")
+    try:
+        folder = str(config.cache_directory())
+    except FileNotFoundError as error:
+        yield _line("cache folder", f"none: {error}")
+    else:
+        yield _line("cache folder", folder)
+        found = rates.recorded(folder)
+        yield _line("rates", "measured" if found else "not measured (--measure does); those of the reference machine")
+    for field in fields(machine.rates):
+        yield _line(f"  {field.name}", f"{getattr(machine.rates, field.name):.3g}")
+    changed = [f.name for f in fields(Tuning) if getattr(machine.tuning, f.name) != getattr(Tuning(), f.name)]
+    yield _line("tuning", f"changed: {', '.join(changed)}" if changed else "as shipped")
+
+
+def _caches(machine: Machine) -> str:
+    sizes = (machine.l1_bytes, machine.l2_bytes, machine.l3_bytes)
+    text = ", ".join(f"{size >> 10} KB" for size in sizes)
+    found = ", ".join(map(str, sorted(processor.read().caches))) or "none"
+    return f"{text}; lines of {machine.line_bytes} bytes, {machine.l2_ways} ways in the second, the last for " + (
+        f"{machine.l3_sharers} processors; levels that the system tells of: {found}"
+    )
+
+
+def _line(name: str, value: str) -> str:
+    return f"{name:<16} {value}"

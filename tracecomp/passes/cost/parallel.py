@@ -1,0 +1,22 @@
+"""Whether threads share a loop, by how much it does."""
+
+from __future__ import annotations
+
+from tracecomp.passes.cost.machine import Machine
+
+
+def parallel_kind(work: float, machine: Machine) -> str:
+    """The kind of a loop with so much work, in vector additions (``passes/cost/scalar_cost.py``)."""
+    return _kind(work, machine.parallel_work, machine)
+
+
+def parallel_kind_of_products(work: float, machine: Machine) -> str:
+    """The kind of a loop with so much work, in multiply-adds."""
+    return _kind(work, machine.parallel_products, machine)
+
+
+def _kind(work: float, worth_waking: float, machine: Machine) -> str:
+    """Workers are woken for a ``parallel`` loop; awake ones share a ``brief`` one (opportunistic parallel)."""
+    if work >= worth_waking:
+        return "parallel"
+    return "brief" if work * machine.tuning.opportunistic >= worth_waking else "serial"

@@ -1,0 +1,171 @@
+"""What the system tells of the processor: instruction sets, registers, caches.
+
+Linux tells by ``/proc/cpuinfo`` and ``/sys``, and where a container hides the latter by ``sysconf``; macOS by
+``sysctlbyname``. What is missing or impossible is left out, so that whoever asks keeps a default.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+PLAUSIBLE = {1: (8 << 10, 1 << 20), 2: (64 << 10, 256 << 20), 3: (256 << 10, 4 << 30)}
+"""Bytes that a cache of each level can have. Some virtual machines tell of caches of 0 or 2^31 bytes."""
+
+SYSCONF = {1: (188, 189, 190), 2: (191, 192, 193), 3: (194, 195, 196)}
+"""glibc's numbers for size, ways and line of the data caches, by level (``_SC_LEVEL1_DCACHE_SIZE`` and so on)."""
+
+_ZEN4 = ("AuthenticAMD", "25")
+"""Vendor and family of the processors with 512-bit registers and 256-bit arithmetic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """A data cache: its size, ways and line (0: not known), and how many processors share it."""
+
+    nbytes: int
+    ways: int = 0
+    line_bytes: int = 0
+    sharers: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Processor:
+    """``name`` is the vendor's; ``caches`` go by level."""
+
+    name: str
+    vector_bytes: int
+    registers: int
+    in_halves: bool
+    caches: dict[int, Cache]
+
+
+@cache
+def read() -> Processor:
+    """The first processor of this system."""
+    cpu = _cpuinfo()
+    flags = set(cpu.get("flags", "").split())
+    caches = {level: c for level, c in _caches().items() if PLAUSIBLE[level][0] <= c.nbytes <= PLAUSIBLE[level][1]}
+    name = cpu.get("model name") or _sysctl_text("machdep.cpu.brand_string") or platform.processor() or "unknown"
+    if {"avx512f", "avx512vl", "avx512bw", "avx512dq"} <= flags:
+        in_halves = (cpu.get("vendor_id"), cpu.get("cpu family")) == _ZEN4
+        return Processor(name, 64, 32, in_halves, caches)
+    if "avx2" in flags:
+        return Processor(name, 32, 16, False, caches)
+    arm = platform.machine() in ("arm64", "aarch64")
+    return Processor(name, 16, 32 if arm else 16, False, caches)
+
+
+def key() -> str:
+    """Names the kind of processor: one record of measurements holds for all that share it."""
+    cpu = _cpuinfo()
+    words = (read().name, cpu.get("cpu family", ""), cpu.get("model", ""), cpu.get("stepping", ""))
+    return " ".join((*words, platform.machine(), f"{8 * read().vector_bytes}-bit vectors")).strip()
+
+
+@cache
+def _cpuinfo() -> dict[str, str]:
+    """What Linux says of the first processor, by name."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf8")
+    except OSError:
+        return {}
+    pairs = (line.partition(":") for line in text.split("\n\n")[0].splitlines())
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _caches() -> dict[int, Cache]:
+    if sys.platform == "darwin":
+        return _from_sysctl()
+    return _from_sysfs(Path("/sys/devices/system/cpu/cpu0/cache")) or _from_sysconf()
+
+
+def _from_sysfs(folder: Path) -> dict[int, Cache]:
+    """Linux's description of the caches that hold data."""
+    found: dict[int, Cache] = {}
+    for index in sorted(folder.glob("index*")):
+        with suppress(OSError, ValueError):
+            if _word(index / "type") in ("Data", "Unified"):
+                level, nbytes = int(_word(index / "level")), _bytes(_word(index / "size"))
+                sharers = len(_numbered(_word(index / "shared_cpu_list")))
+                found[level] = Cache(nbytes, _count(index, "ways_of_associativity"), _line(index), max(sharers, 1))
+    return {level: found[level] for level in found if level in PLAUSIBLE}
+
+
+def _line(index: Path) -> int:
+    return _count(index, "coherency_line_size")
+
+
+def _count(index: Path, name: str) -> int:
+    try:
+        return int(_word(index / name))
+    except (OSError, ValueError):
+        return 0
+
+
+def _word(path: Path) -> str:
+    return path.read_text(encoding="ascii").strip()
+
+
+def _bytes(text: str) -> int:
+    """``48K`` as a number."""
+    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+    return int(text[:-1]) * units[text[-1]] if text and text[-1] in units else int(text)
+
+
+def _numbered(text: str) -> set[int]:
+    """``0-3,8`` as numbers."""
+    found: set[int] = set()
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        found.update(range(int(first), int(last or first) + 1))
+    return found
+
+
+def _from_sysconf() -> dict[int, Cache]:
+    """What the C library knows, which asks the processor itself."""
+    found: dict[int, Cache] = {}
+    if platform.libc_ver()[0] != "glibc":
+        return found  # others give these numbers another meaning
+    for level, numbers in SYSCONF.items():
+        with suppress(OSError, ValueError):
+            nbytes, ways, line = map(os.sysconf, numbers)
+            found[level] = Cache(nbytes, max(ways, 0), max(line, 0))
+    return found
+
+
+def _from_sysctl() -> dict[int, Cache]:
+    """macOS's description of the fast cores; there is no third cache that it tells of."""
+    line = _sysctl_number("hw.cachelinesize")
+    found: dict[int, Cache] = {}
+    for level, names in ((1, ("l1dcachesize",)), (2, ("l2cachesize",)), (3, ("l3cachesize",))):
+        sizes = [_sysctl_number(f"{stem}.{name}") for stem in ("hw.perflevel0", "hw") for name in names]
+        nbytes = next(filter(None, sizes), 0)
+        if nbytes:
+            sharers = _sysctl_number("hw.perflevel0.cpusperl2") if level == 2 else 1
+            found[level] = Cache(nbytes, 0, line, max(sharers, 1))
+    return found
+
+
+def _sysctl_number(name: str) -> int:
+    return int.from_bytes(_sysctl(name), sys.byteorder)
+
+
+def _sysctl_text(name: str) -> str:
+    return _sysctl(name).rstrip(b"\0").decode("utf8", "replace")
+
+
+def _sysctl(name: str) -> bytes:
+    """The value under a name of macOS; empty elsewhere and where there is none."""
+    libc, size = ctypes.CDLL(None), ctypes.c_size_t(256)
+    if not hasattr(libc, "sysctlbyname"):
+        return b""
+    buffer = ctypes.create_string_buffer(size.value)
+    failed = libc.sysctlbyname(name.encode(), buffer, ctypes.byref(size), None, ctypes.c_size_t(0))
+    return b"" if failed else buffer.raw[: size.value]

@@ -1,0 +1,56 @@
+"""How fast convolutions by transformed tiles are, beside window by window: from sizes alone, as it decides bits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from tracecomp.passes.cost.reference import (
+    FAR_WEIGHTS,
+    LEAST_SPEED,
+    LONGEST_PIECE,
+    MOST_PLACES,
+    READ_COST_FAR,
+    TRANSFORM_COST,
+    TRANSFORM_COST_FAR,
+)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """``out`` results along one axis, of ``window`` places each, ``dilation`` apart, moving by ``stride``."""
+
+    out: int
+    window: int
+    stride: int
+    dilation: int
+
+    @property
+    def places(self) -> int:
+        """Products for two results: one more than its places for every piece of a window (``form_of``)."""
+        lengths = [len(range(r, self.window, self.stride)) for r in range(self.stride)]
+        return sum(length + -(-length // LONGEST_PIECE) for length in lengths)
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of results for one remainder of the place modulo the dilation, whose windows share elements."""
+        return -(-self.out // (2 * self.dilation))
+
+
+def speed(channels: int, filters: int, images: int, axes: Sequence[Sizes], steady: bool = False) -> float:
+    """About how many times as fast as window by window this form is; 1 where it does not pay.
+
+    A convolution and the gradient of its weights transform matrices of the same sizes. ``steady``: the weights are the
+    same in many calls.
+    """
+    places = prod(axis.places for axis in axes)
+    pairs = prod(axis.pairs * axis.dilation for axis in axes)
+    if places > MOST_PLACES or 0 in (channels, filters, images * pairs):
+        return 1.0
+    near, far = (0, READ_COST_FAR) if steady else (TRANSFORM_COST, TRANSFORM_COST_FAR)
+    of_weights = far if places * channels * filters > FAR_WEIGHTS else near
+    transforming = TRANSFORM_COST * (1 / channels + 1 / filters) + of_weights / (images * pairs)
+    products = pairs * places * (1 + transforming)
+    estimate = prod(axis.out * axis.window for axis in axes) / products
+    return estimate if estimate >= LEAST_SPEED else 1.0

@@ -1,0 +1,42 @@
+"""When kernels are the same but for the values they work on: what a group computes, with its values numbered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tracecomp.ir.graph import Value, attrs_key
+from tracecomp.passes.fusion.access import storage
+from tracecomp.passes.fusion.groups import Group, Partition
+from tracecomp.passes.fusion.members import looked_into
+
+
+def signature(groups: Sequence[Group], partition: Partition, same: Mapping[Value, Value]) -> tuple[Any, list[Value]]:
+    """What a kernel computes with its values numbered, and the values in that order."""
+    values: dict[Value, int] = {}
+
+    def number(value: Value) -> int:
+        return values.setdefault(value, len(values))
+
+    described = [_described(g, partition, same, number) for g in groups]
+    for value in list(values):
+        number(storage(value))
+    storages = tuple(values[storage(v)] for v in list(values))
+    memory = tuple(number(same[v]) if v in same else -1 for v in list(values))
+    placed = [(v, partition.placed[v]) for g in groups for v in partition.stored[g] if v in partition.placed]
+    places = tuple((values[v], number(p.whole), p.steps) for v, p in placed)
+    stored = tuple(tuple(values[v] for v in partition.stored[g]) for g in groups)
+    return (tuple(described), storages, memory, stored, places), list(values)
+
+
+def _described(
+    group: Group, partition: Partition, same: Mapping[Value, Value], number: Callable[[Value], int]
+) -> tuple[Any, ...]:
+    inlined = sorted(looked_into(group, partition), key=partition.order.__getitem__)
+    nodes: list[Any] = []
+    for node in (*inlined, *group.nodes):
+        ins = tuple((number(v), v.type) for v in node.inputs)
+        outs = tuple((number(v), number(same[v]) if v in same else -1) for v in node.outputs)
+        inside = (node in group.rows, node in partition.inlined, node in inlined)
+        nodes.append((node.op.name, attrs_key(node.attrs), ins, outs, inside))
+    return (group.kind, group.domain, tuple(nodes))

@@ -1,0 +1,113 @@
+"""The state that lowering steps hand on: a graph, and what is known so far of the program it becomes.
+
+A graph and the bodies of its control operators are *frames*. A frame is planned by itself: which kernels, and where
+its temporary values lie in a block of memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from tracecomp.ir.graph import Graph, Node, Value
+from tracecomp.ir.program import Kernel, Program
+from tracecomp.ir.types import TensorType, bool_
+from tracecomp.passes.cost.machine import Machine
+from tracecomp.passes.fusion.groups import Partition
+from tracecomp.passes.program.output_buffers import OutputBuffers
+from tracecomp.passes.steps import Log, Run
+
+FLAG_BYTES = 64
+"""What a loop's condition takes up at the start of its block: a cache line, so that what follows begins with one."""
+
+
+@dataclass
+class Task:
+    """One kernel call before memory is planned: the values of its parameters, in order."""
+
+    kernel: Kernel
+    values: tuple[Value, ...]
+    nodes: tuple[Node, ...] = ()
+
+
+@dataclass
+class ControlTask:
+    """A control node, whose bodies are frames; ``block`` is the memory for what they keep."""
+
+    node: Node
+    block: Value
+    values: tuple[Value, ...]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A graph on its way to a program. Each lowering step fills in some of the fields.
+
+    ``aliases[o] = i`` promises that output ``o`` is the very memory of input ``i``. ``frozen`` are values that are the
+    same in many calls. ``bodies`` are the frames of control nodes; ``within``: this is one, whose results others read.
+
+    ``partition`` (fusion, implicit padding, concat in place, row fusion): which nodes are one kernel, and what each
+    stores. ``outputs`` (output buffers): which results are written in place. ``tasks`` (kernels): kernel calls in
+    order. ``prepacking``: the calls that come before, where no earlier call of the program has left their results, and
+    ``flag``, the memory that tells. ``offsets`` and ``nbytes`` (arena): where temporary values lie in the frame's
+    block. ``program`` and the arrays it takes after the graph's own inputs, ``constants`` (program).
+    """
+
+    graph: Graph
+    aliases: Mapping[int, int]
+    machine: Machine
+    frozen: Set[Value] = frozenset()
+    bodies: Mapping[Node, tuple[Frame, ...]] = field(default_factory=dict)
+    within: bool = False
+    partition: Partition = field(default_factory=Partition)
+    outputs: OutputBuffers = field(default_factory=OutputBuffers)
+    tasks: tuple[Task | ControlTask, ...] = ()
+    prepacking: tuple[Task, ...] = ()
+    flag: Value = field(default_factory=lambda: Value(None, -1, TensorType(bool_, ())))
+    offsets: Mapping[Value, int] = field(default_factory=dict)
+    nbytes: int = 0
+    program: Program | None = None
+    constants: tuple[np.ndarray[Any, Any], ...] = ()
+
+    @property
+    def overwritten(self) -> frozenset[Value]:
+        """The inputs whose memory outputs take."""
+        return frozenset(self.graph.inputs[i].value for i in self.aliases.values())
+
+
+def frame_of(graph: Graph, aliases: Mapping[int, int], machine: Machine, frozen: Set[Value]) -> Frame:
+    """The frame of a program's graph, before any step."""
+    return Frame(graph, aliases, machine, frozen, _bodies(graph, machine))
+
+
+def _bodies(graph: Graph, machine: Machine) -> dict[Node, tuple[Frame, ...]]:
+    """The frames of every control node. The first results of a body replace its first inputs, which are carried."""
+    found = {}
+    for node in graph.live_nodes():
+        attrs = node.attrs
+        if node.op.kind != "control":
+            continue
+        if node.op.name == "cond":
+            bodies = [(attrs["then"], 0), (attrs["orelse"], 0)]
+        elif node.op.name == "while_loop":
+            bodies = [(attrs["test"], 0), (attrs["body"], attrs["carries"])]
+        else:
+            bodies = [(attrs["body"], attrs["carries"])]
+        found[node] = tuple(
+            Frame(body, {n: n for n in range(carries)}, machine, bodies=_bodies(body, machine), within=True)
+            for body, carries in bodies
+        )
+    return found
+
+
+def everywhere(step: Run[Frame]) -> Run[Frame]:
+    """The step on a frame and on all frames inside it, innermost first: a frame's block holds those of its bodies."""
+
+    def run(frame: Frame, log: Log) -> Frame:
+        bodies = {node: tuple(run(f, log) for f in frames) for node, frames in frame.bodies.items()}
+        return step(replace(frame, bodies=bodies), log)
+
+    return run

@@ -1,0 +1,281 @@
+"""What calls read and change: methods of containers, Python's builtins, code of libraries."""
+
+from __future__ import annotations
+
+import functools
+import operator
+import os
+from collections.abc import Callable, Iterator
+from types import (
+    BuiltinFunctionType,
+    FunctionType,
+    MethodDescriptorType,
+    MethodType,
+    MethodWrapperType,
+    WrapperDescriptorType,
+)
+from typing import Any
+
+from tracecomp.eager.tensor import Tensor
+from tracecomp.record.guards.ownership import is_module, is_program_class, is_program_code
+from tracecomp.record.guards.reads import CONTAINERS, Attribute, Entry, Member, Size, Slot, inherited
+from tracecomp.record.guards.snapshots import PLAIN, plain_value, short
+from tracecomp.record.outside import OWNERS, outside
+
+_BLIND = (isinstance, issubclass, type, id, callable, super, object, property, staticmethod, classmethod)
+"""Functions that look at no contents of what they are given."""
+
+_CHANGES = frozenset({
+    "append", "extend", "insert", "clear", "add", "discard", "remove", "appendleft", "extendleft", "update", "sort",
+    "reverse", "rotate", "fill", "__setitem__", "__delitem__", "setdefault", "pop", "popleft", "popitem",
+    "difference_update", "intersection_update", "symmetric_difference_update", "subtract", "move_to_end",
+    "__iadd__", "__ior__", "resize", "put", "itemset", "setfield", "partition", "setflags", "byteswap",
+})  # fmt: skip
+"""Methods of containers that change them."""
+
+_LOOKS = frozenset({"setdefault", "pop", "popleft", "popitem"})
+"""Those of them that also tell what was there."""
+
+
+def called(observer: Any, callee: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
+    """The program calls something."""
+    name, owner, rest = _method(callee, args)
+    if name is not None and isinstance(owner, CONTAINERS):
+        _container_method(observer, name, owner, rest, kwargs)
+        return
+    if _is_programs(callee.__func__ if isinstance(callee, MethodType) else callee):
+        return
+    special = _SPECIAL.get(callee) if isinstance(callee, BuiltinFunctionType | type | FunctionType) else None
+    if special is not None:
+        special(observer, args, kwargs)
+        return
+    if owner is os.environ or (isinstance(callee, MethodType) and callee.__self__ is os.environ):
+        _environment(observer, getattr(callee, "__name__", ""), rest if owner is os.environ else args)
+        return
+    if owner is None and args and isinstance(args[0], OWNERS):
+        owner = args[0]  # what is called is a method of a class that is written in C
+    _opaque(observer, callee, owner, args, kwargs)
+
+
+def _is_programs(fn: Any) -> bool:
+    """Whether this is a function whose instructions are seen themselves."""
+    return isinstance(fn, FunctionType) and is_program_code(fn.__code__, fn.__globals__)
+
+
+def _opaque(observer: Any, callee: Any, owner: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
+    """A call of code that is not looked into."""
+    if callee in _BLIND if isinstance(callee, type | BuiltinFunctionType) else False:
+        return
+    name = outside(callee, owner)
+    if name is not None:
+        observer.recorder.refuse_here(
+            f"calls {name}, which gives or does something else at every call"
+        )
+        return
+    if isinstance(callee, type) and is_program_class(callee):
+        return
+    if isinstance(callee, functools.partial):
+        _partial(observer, callee)
+    if is_module(callee) and _is_programs(getattr(type(callee), "forward", None)):
+        return
+    for value in (*args, *kwargs.values()):
+        if not isinstance(value, (*PLAIN, Tensor)):
+            observer.consume(value)
+            stream(observer, value)
+
+
+def _partial(observer: Any, callee: Any) -> None:
+    """The function, arguments and keywords of a ``functools.partial``."""
+    read = observer.known.get(id(callee))
+    if read is None:
+        return
+    for field in ("func", "args", "keywords"):
+        value = getattr(callee, field)
+        observer.step(read, Slot(field), value, f"{field} of a partial")
+        if field != "func":
+            observer.contents(value)
+    called(observer, callee.func, list(callee.args), dict(callee.keywords))
+
+
+def called_by_library(observer: Any, callee: Any, owner: Any) -> None:
+    """Code of a library calls something."""
+    name = outside(callee, owner)
+    if name is not None:
+        observer.recorder.refuse_here(f"calls {name}, which gives or does something else at every call")
+
+
+def _method(callee: Any, args: list[Any]) -> tuple[str | None, Any, list[Any]]:
+    """Name, owner and arguments of a method of a builtin class."""
+    if isinstance(callee, MethodDescriptorType | WrapperDescriptorType) and args:
+        return callee.__name__, args[0], args[1:]
+    if isinstance(callee, BuiltinFunctionType | MethodWrapperType):
+        owner = callee.__self__
+        return callee.__name__, owner, args
+    return None, None, args
+
+
+def _container_method(observer: Any, name: str, owner: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
+    for value in (*args, *kwargs.values()):
+        if not isinstance(value, (*PLAIN, Tensor)) and name not in ("append", "insert", "__setitem__", "appendleft"):
+            iterated(observer, value)
+    if id(owner) not in observer.known:
+        return
+    if name in _CHANGES:
+        if name in _LOOKS:
+            _look(observer, name, owner, args)
+        written = None
+        if name == "__setitem__" and isinstance(owner, dict) and is_key(args[0]):
+            written = Entry(plain_value(args[0]))
+        observer.change(owner, written, functools.partial(_make, name, kwargs), *args)
+    elif name in ("get", "__getitem__"):
+        observer.item(owner, args[0])
+    elif name == "__contains__":
+        member(observer, owner, plain_value(args[0]))
+    elif name == "__len__":
+        size(observer, owner)
+    else:
+        observer.contents(owner)
+
+
+def _make(name: str, kwargs: dict[str, Any], owner: Any, *args: Any) -> None:
+    getattr(owner, name)(*args, **kwargs)
+
+
+def _look(observer: Any, name: str, owner: Any, args: list[Any]) -> None:
+    """What a method that changes a container tells of it first."""
+    if id(owner) in observer.changed or name == "popitem":
+        observer.contents(owner)
+    elif isinstance(owner, dict):
+        observer.item(owner, args[0])
+    elif isinstance(owner, set):
+        observer.contents(owner)
+    else:
+        observer.item(owner, 0 if name == "popleft" else plain_value(args[0]) if args else -1)
+        size(observer, owner) if not owner else None
+
+
+def _environment(observer: Any, name: str, args: list[Any]) -> None:
+    if name in ("get", "__getitem__", "__contains__") and args:
+        observer.item(os.environ, args[0])
+    else:
+        observer.recorder.refuse_here(f"calls os.environ.{name}")
+
+
+def member(observer: Any, owner: Any, key: Any) -> None:
+    """The program asks whether a container holds something."""
+    read = observer.known.get(id(owner))
+    if read is None:
+        return
+    if id(owner) in observer.changed:
+        observer.contents(owner)
+    elif isinstance(owner, dict | set | frozenset) and is_key(key):
+        observer.step(read, Member(key), key in owner, f"{short(key)} in {read.where}")
+    elif owner is os.environ:
+        observer.item(owner, key)
+    else:
+        observer.contents(owner)
+
+
+def size(observer: Any, owner: Any) -> None:
+    """The program asks how long a container is."""
+    read = observer.known.get(id(owner))
+    if read is None or not isinstance(owner, CONTAINERS):
+        return
+    if id(owner) in observer.changed:
+        observer.contents(owner)
+    else:
+        step = Size()
+        observer.step(read, step, step.fetch(owner), f"the length of {read.where}")
+
+
+def iterated(observer: Any, value: Any) -> None:
+    """The program goes through a container."""
+    if isinstance(value, CONTAINERS):
+        observer.contents(value)
+    else:
+        observer.consume(value)
+        stream(observer, value)
+
+
+def stream(observer: Any, value: Any) -> None:
+    """Refuse to take from an iterator that was there before the call."""
+    if isinstance(value, Iterator) and id(value) in observer.known:
+        observer.recorder.refuse_here(f"takes from a {type(value).__name__} that was there before the call")
+
+
+def set_attribute(observer: Any, owner: Any, name: str, value: Any) -> None:
+    """The program sets an attribute."""
+    if isinstance(owner, Tensor) or id(owner) not in observer.known:
+        return
+    kind = type(owner)
+    setter = inherited(kind, "__setattr__")
+    if _is_programs(setter):
+        return
+    stored = inherited(kind, name)
+    if isinstance(stored, property):
+        return
+    step = Slot(name) if type(stored).__name__ == "member_descriptor" else Attribute(name)
+    observer.change(owner, step, setattr, name, value)
+
+
+def delete_attribute(observer: Any, owner: Any, name: str) -> None:
+    """The program deletes an attribute."""
+    if not isinstance(owner, Tensor):
+        observer.change(owner, Attribute(name), delattr, name)
+
+
+def set_item(observer: Any, owner: Any, key: Any, value: Any) -> None:
+    """The program sets an element."""
+    if isinstance(owner, Tensor) or id(owner) not in observer.known:
+        return
+    setter = inherited(type(owner), "__setitem__")
+    if _is_programs(setter):
+        return
+    key = plain_value(key)
+    written = Entry(key) if isinstance(owner, dict) and is_key(key) else None
+    observer.change(owner, written, operator.setitem, key, value)
+
+
+def is_key(key: Any) -> bool:
+    """Whether ``key`` can be the key of a dictionary."""
+    try:
+        hash(key)
+    except TypeError:
+        return False
+    return True
+
+
+def _getattr(observer: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
+    if len(args) > 1 and isinstance(args[1], str):
+        observer.attribute(args[0], args[1])
+
+
+def _setattr(observer: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
+    set_attribute(observer, args[0], args[1], args[2])
+
+
+def _delattr(observer: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
+    delete_attribute(observer, args[0], args[1])
+
+
+def _len(observer: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
+    size(observer, args[0])
+
+
+def _next(observer: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
+    stream(observer, args[0])
+
+
+def _getenv(observer: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
+    observer.reach(os.environ, observer.reads.root(os.environ, "os.environ"))
+    observer.item(os.environ, args[0] if args else kwargs["key"])
+
+
+def _print(observer: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
+    observer.printed(args, kwargs)
+
+
+_SPECIAL: dict[Any, Callable[[Any, list[Any], dict[str, Any]], None]] = {
+    getattr: _getattr, hasattr: _getattr, setattr: _setattr, delattr: _delattr, len: _len, bool: _len, next: _next,
+    os.getenv: _getenv, print: _print,
+}  # fmt: skip

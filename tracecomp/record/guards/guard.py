@@ -1,0 +1,230 @@
+"""Guards on a call's arguments: what each must be as it was for a recording to be used again.
+
+Every guard has ``check``, which gives the reason why a call does not fit, ``explain``, which says what it asks for, and
+``native_row``, which has native code ask the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from tracecomp.codegen.calls.call_tables import ARGUMENT
+from tracecomp.eager.aliasing import refresh
+from tracecomp.eager.tensor import Tensor
+from tracecomp.record.guards.reads import Rows as ReadRows
+from tracecomp.record.guards.snapshots import ById, freeze, short
+from tracecomp.record.symbolic.sym_scalar import followed
+
+
+class Rows(ReadRows, Protocol):
+    """Where guards write what native code is to compare."""
+
+    leaves: Sequence[Any]
+
+    def pair(self, one: int, other: int, same: bool) -> None:
+        """Whether two arguments are one object."""
+
+    def tensor(self, kind: int, ref: Any, requires_grad: int, dtype: Any, shape: tuple[int, ...]) -> None:
+        """A tensor's dtype, shape, and whether it requires grad."""
+
+    def apart(self, argument: int, kind: int, ref: Any) -> None:
+        """An argument shares no memory with another tensor."""
+
+    def item(self, mapping: Mapping[str, Any], key: str, snapshot: Any) -> bool:
+        """An entry of something like a dictionary, and what it holds, as in ``snapshot``."""
+
+    def mode(self, name: str, value: Any) -> None:
+        """A mode of the thread."""
+
+    def attribute(self, owner: Any, name: str, value: Any) -> None:
+        """An attribute, found as Python finds it."""
+
+    def grad(self, tensor: Tensor, present: bool) -> None:
+        """Whether a tensor has a ``.grad``."""
+
+
+class Guard(Protocol):
+    """One condition of a recording."""
+
+    def check(self, leaves: Sequence[Any]) -> str | None:
+        """Why a call with these argument leaves does not fit, or None when it does."""
+
+    def explain(self) -> str:
+        """What is asked for, in words."""
+
+    def native_row(self, rows: Rows) -> bool:
+        """Have native code ask the same; False when it cannot."""
+
+
+@dataclass(slots=True)
+class TensorGuard:
+    """An argument is a tensor of some dtype and shape, that requires grad or not."""
+
+    leaf: int
+    dtype: Any
+    shape: tuple[int, ...]
+    requires_grad: bool
+    path: str
+
+    def check(self, leaves: Sequence[Any]) -> str | None:
+        t = leaves[self.leaf]
+        if not isinstance(t, Tensor):
+            return f"argument {self.path} was a tensor and is {short(t)}"
+        array = t._data
+        if t._linked:
+            refresh(t)
+        if (
+            array.shape != self.shape
+            or (array.dtype is not self.dtype and array.dtype != self.dtype)
+            or (t._requires_grad or t._grad_fn is not None) is not self.requires_grad
+        ):
+            return tensor_miss(f"argument {self.path}", t, self.dtype, self.shape)
+        return None
+
+    def explain(self) -> str:
+        grad = " that requires grad" if self.requires_grad else ""
+        return f"argument {self.path} is a tensor {self.dtype}{list(self.shape)}{grad}"
+
+    def native_row(self, rows: Rows) -> bool:
+        rows.tensor(ARGUMENT, self.leaf, int(self.requires_grad), self.dtype, self.shape)
+        return True
+
+
+@dataclass(slots=True)
+class ValueGuard:
+    """An argument is a plain value, or one object."""
+
+    leaf: int
+    snapshot: Any
+    path: str
+
+    def check(self, leaves: Sequence[Any]) -> str | None:
+        leaf, snapshot = leaves[self.leaf], self.snapshot
+        if type(snapshot) is ById:
+            if leaf is not snapshot.value:
+                return f"argument {self.path} went from {short(snapshot.value)} to {short(leaf)}"
+        elif type(leaf) is not snapshot[0] or (leaf is not snapshot[1] and freeze(leaf) != snapshot):
+            return f"argument {self.path} went from {short(snapshot[1])} to {short(leaf)}"
+        return None
+
+    def explain(self) -> str:
+        return f"argument {self.path} is {short(self.snapshot)}"
+
+    def native_row(self, rows: Rows) -> bool:
+        return True  # arguments that are no tensors are compared as objects
+
+
+@dataclass(slots=True)
+class NumberGuard:
+    """An argument is a number of some type that recordings can follow."""
+
+    leaf: int
+    kind: type
+    path: str
+
+    def check(self, leaves: Sequence[Any]) -> str | None:
+        if type(leaves[self.leaf]) is not self.kind or not followed(leaves[self.leaf]):
+            return f"argument {self.path} was {_article(self.kind)} and is {short(leaves[self.leaf])}"
+        return None
+
+    def explain(self) -> str:
+        return f"argument {self.path} is {_article(self.kind)}"
+
+    def native_row(self, rows: Rows) -> bool:
+        return False
+
+
+@dataclass(slots=True)
+class ArrayGuard:
+    """An argument is an array of some dtype and shape; with ``contents``, just that array's."""
+
+    leaf: int
+    dtype: Any
+    shape: tuple[int, ...]
+    contents: np.ndarray[Any, Any] | None
+    path: str
+
+    def check(self, leaves: Sequence[Any]) -> str | None:
+        a = leaves[self.leaf]
+        if not isinstance(a, np.ndarray) or a.dtype != self.dtype or a.shape != self.shape:
+            return f"argument {self.path} went from an array {self.dtype}{list(self.shape)} to {short(a)}"
+        if self.contents is not None and not np.array_equal(a, self.contents, equal_nan=a.dtype.kind in "fc"):
+            return f"the contents of the array {self.path} changed"
+        return None
+
+    def explain(self) -> str:
+        what = "an array" if self.contents is None else "the array"
+        return f"argument {self.path} is {what} {self.dtype}{list(self.shape)}"
+
+    def native_row(self, rows: Rows) -> bool:
+        return False
+
+
+@dataclass(slots=True)
+class OneSize:
+    """Some arguments have the same first size."""
+
+    leaves: Sequence[int]
+
+    def check(self, leaves: Sequence[Any]) -> str | None:
+        return "the first sizes of the arguments differ" if len({len(leaves[i]) for i in self.leaves}) > 1 else None
+
+    def explain(self) -> str:
+        return f"arguments {', '.join(map(str, self.leaves))} have the same first size"
+
+    def native_row(self, rows: Rows) -> bool:
+        return False
+
+
+class SameTensors:
+    """Which tensor arguments are one object."""
+
+    def __init__(self, leaves: Sequence[Any]) -> None:
+        self.same = sharing(leaves)
+        self.numbers = [i for i, t in enumerate(leaves) if isinstance(t, Tensor | np.ndarray)]
+        self.distinct = len(set(self.same)) == len(self.same)
+
+    def check(self, leaves: Sequence[Any]) -> str | None:
+        return None if self._alike(leaves) else "other arguments are the same tensor"
+
+    def _alike(self, leaves: Sequence[Any]) -> bool:
+        if not self.distinct:
+            return sharing(leaves) == self.same
+        numbers = self.numbers
+        if len(numbers) < 2:
+            return True
+        if len(numbers) == 2:
+            return leaves[numbers[0]] is not leaves[numbers[1]]
+        return len({id(leaves[i]) for i in numbers}) == len(numbers)
+
+    def explain(self) -> str:
+        return "the tensor arguments are distinct" if self.distinct else "the same arguments are one tensor"
+
+    def native_row(self, rows: Rows) -> bool:
+        for n, i in enumerate(self.numbers):
+            for j, other in zip(self.numbers[:n], self.same, strict=False):
+                rows.pair(i, j, self.same[n] == other)
+        return True
+
+
+def tensor_miss(what: str, t: Tensor, dtype: Any, shape: tuple[int, ...]) -> str:
+    """What differs in a tensor that was of ``dtype`` and ``shape``."""
+    if t._data.shape != shape:
+        return f"shape of {what} went from {shape} to {tuple(t._data.shape)}"
+    if t._data.dtype != dtype:
+        return f"dtype of {what} went from {dtype} to {t._data.dtype}"
+    return f"requires_grad of {what} became {t.requires_grad}"
+
+
+def sharing(leaves: Sequence[Any]) -> tuple[int, ...]:
+    """Which tensors and arrays among ``leaves`` are the same object."""
+    first: dict[int, int] = {}
+    return tuple([first.setdefault(id(t), i) for i, t in enumerate(leaves) if isinstance(t, Tensor | np.ndarray)])
+
+
+def _article(kind: type) -> str:
+    return "an int" if kind is int else f"a {kind.__name__}"

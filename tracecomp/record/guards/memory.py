@@ -1,0 +1,157 @@
+"""The guard on memory: inputs lie as they did when the call was recorded, and nothing else shares what is written."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.exceptions import TooHardError
+from numpy.lib.array_utils import byte_bounds
+
+from tracecomp.codegen.calls.call_tables import ARGUMENT, OBJECT
+from tracecomp.eager.tensor import Tensor
+from tracecomp.record.binding import Binding, read
+from tracecomp.record.guards.guard import Rows
+
+Array = np.ndarray[Any, Any]
+Strides = tuple[int, ...] | None
+_MAX_WORK = 10_000
+
+
+class MemoryGuard:
+    """What is asked of the memory of tensors from outside.
+
+    ``inputs`` are these tensors, with names, as the recorded call found them; ``leaves`` are its arguments. Those in
+    ``written`` must be writeable, and share memory with no other one. Strides matter where elements do not lie in
+    row-major order without gaps: what is a view of them, and how results lie, follows from strides.
+    """
+
+    def __init__(
+        self, inputs: Sequence[tuple[Binding, str]], written: Iterable[Binding], leaves: Sequence[Any]
+    ) -> None:
+        ids = {id(b) for b in written}
+        known = [(b, name, _strides(read(b, leaves)), id(b) in ids) for b, name in inputs]
+        self.given = [x for x in known if x[0].kind != "state"]
+        self.lasting = [x for x in known if x[0].kind == "state"]
+        self.writes = bool(ids)
+        self._among = [b.ref for b, *_ in self.given if b.kind == "memory"]
+        self.plain = all(strides is None for _, _, strides, _ in known)
+        self._tensors: list[Tensor] = [b.ref for b, *_ in self.lasting]
+        self._arrays: list[Array | None] = [None] * len(self.lasting)
+        self._written: list[Array] = []
+        self._spans: tuple[_Spans, _Spans] = (_Spans(()), _Spans(()))
+
+    def check(self, leaves: Sequence[Any]) -> str | None:
+        """Why this call does not fit, or None when it does."""
+        arrays = [t._data for t in self._tensors]
+        if any(a is not b for a, b in zip(arrays, self._arrays, strict=True)):
+            miss = self._look_at(arrays)
+            if miss is not None:
+                return miss
+        for array in self._written:
+            if not array.flags.writeable:
+                return "a captured tensor that the program writes is read-only"
+        for memory in self._among:
+            shared: str | None = memory.miss(leaves)
+            if shared is not None:
+                return shared
+        given = [read(b, leaves) for b, *_ in self.given]
+        for array, (_, name, strides, is_written) in zip(given, self.given, strict=True):
+            if _strides(array) != strides:
+                return f"strides of {name} went from {_told(strides)} to {_told(array.strides)}"
+            if is_written and not array.flags.writeable:
+                return f"{name} is read-only"
+        return self._shared(given) if self.writes else None
+
+    def explain(self) -> str:
+        """What is asked, in words."""
+        names = [name for _, name, _, is_written in (*self.given, *self.lasting) if is_written]
+        return f"memory as it was{', nothing shares that of ' + ', '.join(names) if names else ''}"
+
+    def native_row(self, rows: Rows) -> bool:
+        if not self.plain:
+            return False
+        kinds = {"argument": ARGUMENT, "state": OBJECT}
+        written = [b for b, _, _, is_written in (*self.given, *self.lasting) if is_written and b.kind in kinds]
+        for b, *_ in self.given:
+            for other in written if b.kind == "argument" else ():
+                if other is not b:
+                    rows.apart(b.ref, kinds[other.kind], other.ref)
+        return True
+
+    def _look_at(self, arrays: Sequence[Array]) -> str | None:
+        """Take over where captured tensors are now; why they do not fit."""
+        self._arrays = [None] * len(self.lasting)
+        for array, (_, name, strides, _) in zip(arrays, self.lasting, strict=True):
+            if _strides(array) != strides:
+                return f"strides of captured tensor {name} went from {_told(strides)} to {_told(array.strides)}"
+        if self.writes:
+            every = _Spans(arrays)
+            for n, (_, name, _, is_written) in enumerate(self.lasting):
+                if is_written and every.meets(arrays[n], n):
+                    return f"captured tensor {name}, which the program writes, shares memory with another one"
+            self._written = [a for a, x in zip(arrays, self.lasting, strict=True) if x[3]]
+            self._spans = (every, _Spans(self._written))
+        self._arrays = list(arrays)
+        return None
+
+    def _shared(self, given: Sequence[Array]) -> str | None:
+        every, written = self._spans
+        among = _Spans(given)
+        for n, (array, (_, name, _, is_written)) in enumerate(zip(given, self.given, strict=True)):
+            if (every if is_written else written).meets(array):
+                return f"{name} shares memory with a captured tensor{'' if is_written else ' that is written'}"
+            if is_written and among.meets(array, n):
+                return f"{name}, which the program writes, shares memory with another argument or attribute"
+        return None
+
+
+class _Spans:
+    """The memory of ``arrays``, to be asked what meets it."""
+
+    def __init__(self, arrays: Iterable[Array]) -> None:
+        self._found = sorted(
+            [(*byte_bounds(a), n, a) for n, a in enumerate(arrays) if a.size], key=lambda s: s[:3]
+        )
+        self._starts = [start for start, *_ in self._found]
+        self._reach = max([end - start for start, end, *_ in self._found], default=0)
+
+    def meets(self, array: Array, itself: int | None = None) -> bool:
+        """Whether one of the arrays, other than number ``itself``, shares memory with ``array``."""
+        if not array.size or not self._found:
+            return False
+        start, end = byte_bounds(array)
+        k = bisect_right(self._starts, end - 1)
+        while k and self._starts[k - 1] > start - self._reach:
+            k -= 1
+            _, stop, number, other = self._found[k]
+            if stop > start and number != itself and overlap(array, other):
+                return True
+        return False
+
+
+def overlap(a: Array, b: Array) -> bool:
+    """Whether two arrays have a byte in common; where that takes long to find out, whether their bounds meet."""
+    if not np.may_share_memory(a, b):
+        return False
+    try:
+        return np.shares_memory(a, b, max_work=_MAX_WORK)  # type: ignore[arg-type]
+    except TooHardError:
+        return True
+
+
+def shows_elements_twice(array: Array) -> bool:
+    """Whether several places of ``array`` are one element of memory."""
+    start, end = byte_bounds(array)
+    repeated = any(s == 0 and n > 1 for s, n in zip(array.strides, array.shape, strict=True))
+    return bool(array.size) and (repeated or end - start < array.nbytes)
+
+
+def _strides(array: Array) -> Strides:
+    return None if array.flags.c_contiguous else array.strides
+
+
+def _told(strides: Strides) -> str:
+    return "row-major order" if strides is None else f"{strides} bytes"

@@ -1,0 +1,69 @@
+"""Whose code and whose classes: the program's own, a library's, or this package's."""
+
+from __future__ import annotations
+
+import argparse
+import enum
+import sys
+import sysconfig
+from functools import cache
+from pathlib import Path
+from types import CodeType, SimpleNamespace
+from typing import Any
+
+from tracecomp.base.errors import is_user_file
+
+_LIBRARIES = tuple(
+    str(Path(sysconfig.get_path(name)).resolve()) for name in ("stdlib", "platstdlib", "purelib", "platlib")
+)
+_NAMESPACES = (argparse.Namespace, SimpleNamespace)  # of the standard library, but for values of the program
+_BUILTIN = (type, BaseException, enum.Enum)
+
+
+@cache
+def is_program_file(name: str) -> bool:
+    """Whether code in the file ``name`` is neither this package's nor a library's.
+
+    A user's own packages, those of the system, and those of other environments on the path are libraries too.
+    """
+    installed = {"site-packages", "dist-packages"} & set(Path(name).parts)
+    return is_user_file(name) and not name.startswith(_LIBRARIES) and not installed
+
+
+def is_program_code(code: CodeType, space: dict[str, Any]) -> bool:
+    """Whether the program's own code runs; what is generated at run time belongs to the module it is made for."""
+    module = space.get("__file__")
+    name = code.co_filename
+    return is_program_file(module if name.startswith("<") and isinstance(module, str) else name)
+
+
+def is_program_class(kind: type) -> bool:
+    """Whether the program defines this class."""
+    module: Any = kind.__module__  # programs may set it to anything
+    if not isinstance(module, str):
+        return False
+    name = getattr(sys.modules.get(module), "__file__", None)
+    return module == "__main__" or (isinstance(name, str) and is_program_file(name))
+
+
+def is_opened(kind: type) -> bool:
+    """Whether objects of this class are values of the program, which are what their attributes are."""
+    if kind in _NAMESPACES:
+        return True
+    return is_program_class(kind) and not issubclass(kind, _BUILTIN) and not _of_package(kind)
+
+
+def _of_package(kind: type) -> bool:
+    """Whether a class is one of this package's with something added: a module, an optimizer, a tensor."""
+    return any(k.__module__.split(".")[0] == __name__.split(".")[0] for k in kind.__mro__)
+
+
+def is_module(value: Any) -> bool:
+    """Whether ``value`` is a neural network's module."""
+    if isinstance(value, type):
+        return False
+    try:
+        found = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return False
+    return isinstance(found, dict) and "_parameters" in found and "_buffers" in found

@@ -1,0 +1,417 @@
+"""What a program read of the Python around it, as a tree: where each value was found and what it must be there.
+
+A root is an object that stays the same for a recording's life (a namespace, a function, a cell, a class, an object
+that a method runs on). A read is one step from the value above it: an attribute, an item, a length. Whether it still
+fits is found out by taking the same steps again, so a list that was replaced by an equal one is as good as the old.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence, Set
+from typing import Any, Protocol
+
+import numpy as np
+
+from tracecomp.eager.tensor import Tensor
+from tracecomp.record.guards.class_versions import class_version
+from tracecomp.record.guards.ownership import is_opened, is_program_class
+from tracecomp.record.guards.slots import Contents, Place
+from tracecomp.record.guards.snapshots import MISSING, PLAIN, ById, alike, freeze, plain_value, short
+
+CONTAINERS = (list, tuple, dict, set, frozenset, deque, np.ndarray)
+
+
+class Rows(Protocol):
+    """Where guards write what native code is to compare."""
+
+    def entry(self, mapping: dict[str, Any], key: Any, value: Any) -> bool:
+        """``mapping[key]`` is ``value``, or not there when it is ``MISSING``."""
+
+    def word(self, owner: Any, what: str, value: Any) -> bool:
+        """A field of ``owner`` that ``what`` names is, or holds, ``value``; False where its place is not known."""
+
+    def contents(self, value: Any) -> bool:
+        """All that a container holds is as it is now; False when that is more than identities."""
+
+
+class Step:
+    """How a value is found from the one above it."""
+
+    __slots__ = ("key",)
+
+    def __init__(self, key: Any = None) -> None:
+        self.key = key
+
+    def fetch(self, owner: Any) -> Any:
+        """The value now, or ``MISSING``."""
+        raise NotImplementedError
+
+    def row(self, rows: Rows, owner: Any, value: Any) -> bool:
+        """Have native code compare it; False where only Python can."""
+        return False
+
+    def place(self, owner: Any, where: str) -> Place | None:
+        """The place that holds the value, if programs can keep tensors there."""
+        return None
+
+    def same(self) -> tuple[type, Any]:
+        """Equal for two steps that are the same; equal keys of other types are other keys."""
+        return (type(self), (type(self.key), self.key))
+
+
+class Entry(Step):
+    """An entry of a dictionary, a namespace too."""
+
+    def fetch(self, owner: Any) -> Any:
+        return dict.get(owner, self.key, MISSING)
+
+    def row(self, rows: Rows, owner: Any, value: Any) -> bool:
+        return rows.entry(owner, self.key, value)
+
+    def place(self, owner: Any, where: str) -> Place | None:
+        return Place(owner, self.key, where)
+
+
+class Attribute(Step):
+    """An attribute that an object has of its own."""
+
+    def fetch(self, owner: Any) -> Any:
+        return attributes_of(owner).get(self.key, MISSING)
+
+    def row(self, rows: Rows, owner: Any, value: Any) -> bool:
+        return rows.entry(attributes_of(owner), self.key, value)
+
+    def place(self, owner: Any, where: str) -> Place | None:
+        return Place(attributes_of(owner), self.key, where, "_parameters" in attributes_of(owner))
+
+
+class Slot(Step):
+    """An attribute that stands in one of ``__slots__``."""
+
+    def fetch(self, owner: Any) -> Any:
+        return getattr(owner, self.key, MISSING)
+
+
+class Held(Step):
+    """What a closure cell holds."""
+
+    def fetch(self, owner: Any) -> Any:
+        try:
+            return owner.cell_contents
+        except ValueError:
+            return MISSING
+
+    def row(self, rows: Rows, owner: Any, value: Any) -> bool:
+        return value is not MISSING and rows.word(owner, "cell_contents", value)
+
+    def place(self, owner: Any, where: str) -> Place | None:
+        return Place(Contents(owner), self.key, where)
+
+
+class Field(Step):
+    """A field of a function: its code and its defaults."""
+
+    def fetch(self, owner: Any) -> Any:
+        return getattr(owner, self.key, MISSING)
+
+    def row(self, rows: Rows, owner: Any, value: Any) -> bool:
+        return rows.word(owner, self.key, value)
+
+
+class Element(Step):
+    """An element of a list, tuple, deque or array."""
+
+    def fetch(self, owner: Any) -> Any:
+        try:
+            return owner[self.key]
+        except (IndexError, KeyError, TypeError):
+            return MISSING
+
+    def row(self, rows: Rows, owner: Any, value: Any) -> bool:
+        return type(owner) is tuple or (type(owner) is list and rows.contents(owner))
+
+
+class Size(Step):
+    """How many elements a container has."""
+
+    def fetch(self, owner: Any) -> Any:
+        return owner.size if isinstance(owner, np.ndarray) else len(owner)
+
+    def row(self, rows: Rows, owner: Any, value: Any) -> bool:
+        return type(owner) is tuple or (type(owner) in (list, dict) and rows.word(owner, "length", value))
+
+
+class Member(Step):
+    """Whether a container holds something."""
+
+    def fetch(self, owner: Any) -> Any:
+        return self.key in owner
+
+    def row(self, rows: Rows, owner: Any, value: Any) -> bool:
+        return type(owner) is dict and rows.word(owner, "version", None)
+
+
+class All(Step):
+    """Everything that a container holds, as a snapshot."""
+
+    def fetch(self, owner: Any) -> Any:
+        return everything(owner)
+
+    def row(self, rows: Rows, owner: Any, value: Any) -> bool:
+        return rows.contents(owner)
+
+
+class Methods(Step):
+    """The functions that a class and its bases define, and the attributes that were read of it."""
+
+    def fetch(self, owner: Any) -> Any:
+        return methods_of(owner)
+
+    def row(self, rows: Rows, owner: Any, value: Any) -> bool:
+        return rows.word(owner, "class_version", class_version(owner))
+
+
+class Inherited(Step):
+    """An attribute of a class, its own or a base's."""
+
+    def fetch(self, owner: Any) -> Any:
+        return inherited(owner, self.key)
+
+    def row(self, rows: Rows, owner: Any, value: Any) -> bool:
+        return rows.word(owner, "class_version", class_version(owner))
+
+
+class Read:
+    """A value that a program read. ``seen`` is what it must be; without ``step`` it is a root.
+
+    ``is_given`` marks arguments, which other guards compare. ``frozen`` is what a container held: one of tensors and
+    numbers may become a place, which needs to know.
+    """
+
+    __slots__ = ("children", "frozen", "is_given", "kind", "line", "owner", "seen", "step", "value", "where")
+
+    def __init__(self, owner: Read | None, step: Step | None, value: Any, where: str, line: int = 0) -> None:
+        self.owner = owner
+        self.step = step
+        self.value = value
+        self.where = where
+        self.is_given = False
+        self.line = line
+        self.children: dict[tuple[type, Any], Read] = {}
+        self.kind, self.seen = expected(value)
+        self.frozen = freeze(value) if self.kind is type and isinstance(value, list | dict | tuple) else MISSING
+
+    def child(self, step: Step, value: Any, where: str, line: int = 0) -> Read:
+        """The read one ``step`` from here, made when it is new; ``line`` is the compiled function's."""
+        key = step.same()
+        found = self.children.get(key)
+        if found is None:
+            found = self.children[key] = Read(self, step, value, where, line)
+        return found
+
+    def pin(self) -> None:
+        """From now on the object itself matters, not only what was read of it."""
+        if self.kind is type and self.step is not None and not self.is_given:
+            self.kind, self.seen = ById, ById(self.value)
+
+    def fetch(self, owner: Any) -> Any:
+        """The value at present, where ``owner`` is what the read above gives."""
+        return self.value if self.step is None else self.step.fetch(owner)
+
+    def miss(self, owner: Any) -> str | None:
+        """Why the value found at ``owner`` does not fit, or None."""
+        now = self.fetch(owner)
+        if not self.fits(now):
+            return self.difference(now)
+        for child in self.children.values():
+            found = child.miss(now)
+            if found is not None:
+                return found
+        return None
+
+    def missed(self, owner: Any) -> Iterator[int]:
+        """The lines that read what does not fit any more."""
+        now = self.fetch(owner)
+        if self.step is not None and not self.fits(now):
+            yield self.line
+        else:
+            for child in self.children.values():
+                yield from child.missed(now)
+
+    def difference(self, now: Any) -> str:
+        """In words, what ``now`` is instead of what was seen."""
+        seen = self.frozen if self.frozen is not MISSING else self.seen
+        return f"{self.where} changed from {short(seen)} to {short(now)}"
+
+    def fits(self, now: Any) -> bool:
+        """Whether ``now`` is as good as what was seen, what was read of it aside."""
+        if self.kind is ById:
+            return now is self.seen.value
+        if self.kind is type:
+            return type(now) is self.seen[0]
+        now = plain_value(now)
+        return type(now) is self.kind and (now is self.seen[1] or bool(now == self.seen[1]))
+
+    def now(self, given: tuple[tuple[Any, ...], dict[str, Any]]) -> Any:
+        """The value at present, in a call with these arguments."""
+        if self.owner is None:
+            return given if self.is_given else self.value
+        return self.fetch(self.owner.now(given))
+
+    def moved(self, owner: Any) -> Iterator[Place]:
+        """The places here and below that now hold other tensors and numbers, and are otherwise as they were."""
+        now = self.fetch(owner)
+        place = self.moved_place(owner, now)
+        if place is not None:
+            yield place
+        elif self.fits(now):
+            for child in self.children.values():
+                yield from child.moved(now)
+
+    def moved_place(self, owner: Any, now: Any) -> Place | None:
+        """The place of ``now`` if it holds other tensors or numbers than were read, and is otherwise what was seen."""
+        place = None if self.step is None or now is MISSING else self.step.place(owner, self.where)
+        before = self.frozen if self.kind is type else self.seen
+        if place is None or before is MISSING:
+            return None
+        after = freeze(now)
+        moved = bool(after != before) and alike(before, after)
+        return place if moved and self.miss(owner) is not None else None
+
+    def native(self, rows: Rows, owner: Any) -> bool:
+        """Have native code compare this and all below; False where only Python can."""
+        now = self.fetch(owner)
+        if self.step is not None and not self.step.row(rows, owner, now):
+            return False
+        return all(child.native(rows, now) for child in self.children.values())
+
+    def walk(self) -> Iterator[Read]:
+        """This read and all below."""
+        yield self
+        for child in list(self.children.values()):
+            yield from child.walk()
+
+
+class Reads:
+    """The guard on everything that the program was seen to read of the Python around it."""
+
+    def __init__(self, places: Set[tuple[int, str]] = frozenset()) -> None:
+        self.places = places
+        self.asks_types = False  # whether the program calls type()
+        self.given = Read(None, None, ((), {}), "arguments")
+        self.classes: dict[int, Read] = {}
+        self.tensors: dict[int, Tensor] = {}
+        self.array_lines: set[int] = set()  # that look at the contents of arrays among the arguments
+        self._roots: dict[int, Read] = {}
+
+    def root(self, value: Any, where: str) -> Read:
+        """What is read of ``value``, an object that stays."""
+        found = self._roots.get(id(value))
+        if found is None:
+            found = self._roots[id(value)] = Read(None, None, value, where)
+        return found
+
+    def check(self, leaves: Sequence[Any]) -> str | None:
+        for root in self._roots.values():
+            for child in root.children.values():
+                found = child.miss(root.value)
+                if found is not None:
+                    return found
+        return None
+
+    @property
+    def missed(self) -> Set[int]:
+        """The lines of the compiled function that read what does not fit any more."""
+        return {line for root in self._roots.values() for line in root.missed(None)}
+
+    def explain(self) -> str:
+        names = [r.where for root in self._roots.values() for r in root.walk() if r.step is not None]
+        return f"{len(names)} values that Python reads: {', '.join(dict.fromkeys(names))}"
+
+    def native_row(self, rows: Rows) -> bool:
+        return all(root.native(rows, None) for root in self._roots.values())
+
+    def moved(self) -> list[Place]:
+        """The places that now hold other tensors and numbers, and are otherwise as they were."""
+        return [place for root in self._roots.values() for place in root.moved(None)]
+
+    def roots(self) -> list[Read]:
+        """What reads begin at."""
+        return list(self._roots.values())
+
+
+def expected(value: Any) -> tuple[Any, Any]:
+    """What a value must be to count as the same: its identity, its type, or its type and value."""
+    value = plain_value(value)
+    if isinstance(value, PLAIN):
+        return type(value), (type(value), value)
+    if type(value) is tuple and _is_plain(value):
+        return tuple, (tuple, value)
+    if isinstance(value, Snapshot):
+        return Snapshot, (Snapshot, value)
+    if isinstance(value, CONTAINERS) or is_opened(type(value)):
+        return type, (type(value), None)
+    return ById, ById(value)
+
+
+def _is_plain(value: Any) -> bool:
+    return all(isinstance(x, PLAIN) or (type(x) is tuple and _is_plain(x)) for x in value)
+
+
+class Snapshot:
+    """The contents of a container, compared as a whole."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: Any) -> None:
+        self.parts = parts
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Snapshot) and bool(self.parts == other.parts)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return short(self.parts)
+
+
+def everything(value: Any) -> Any:
+    """The contents of a container."""
+    if isinstance(value, np.ndarray):
+        return Snapshot((value.dtype, value.shape, value.tobytes()))
+    if isinstance(value, dict):
+        return Snapshot([(_one(k), _one(v)) for k, v in value.items()])
+    if isinstance(value, set | frozenset):
+        return Snapshot({_one(x) for x in value})
+    return Snapshot([_one(x) for x in value])
+
+
+def _one(value: Any) -> Any:
+    """An element: a plain value with its type, or which object it is."""
+    value = plain_value(value)
+    return (type(value), value) if isinstance(value, PLAIN) else ById(value)
+
+
+def inherited(kind: type, name: str) -> Any:
+    """The attribute ``name`` of a class or its bases as it is stored there."""
+    return next((vars(k)[name] for k in kind.__mro__ if name in vars(k)), MISSING)
+
+
+def methods_of(kind: type) -> Any:
+    """The functions that a user's class and its bases define."""
+    classes = [k for k in kind.__mro__ if is_program_class(k)]
+    found = [(k, n, ById(f)) for k in classes for n, f in vars(k).items() if callable(f) or hasattr(f, "__func__")]
+    return Snapshot((kind.__mro__, found))
+
+
+def attributes_of(value: Any) -> dict[str, Any]:
+    """The attributes that an object has of its own, whatever its class makes of other names.
+
+    An exception here would leave the trace function, and CPython 3.11 may crash when one does so within ``__del__``.
+    """
+    try:
+        found = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,333 @@
+"""Guards on what a call finds outside of its arguments: modes, captured tensors, modules, optimizers, places."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Any
+
+from tracecomp.codegen.calls.call_tables import OBJECT
+from tracecomp.eager.aliasing import refresh
+from tracecomp.eager.modes import ModuleChanges, modes
+from tracecomp.eager.tensor import Tensor
+from tracecomp.functional import default_dtype as dtype_setting
+from tracecomp.functional.default_dtype import default_dtype
+from tracecomp.record.binding import Binding, tensor_of
+from tracecomp.record.guards.guard import Rows, sharing, tensor_miss
+from tracecomp.record.guards.slots import Place, leaves_of, tensors_in
+from tracecomp.record.guards.snapshots import MISSING, ById, alike, freeze, module_change, module_snapshot, short
+from tracecomp.record.symbolic.sym_scalar import followed
+
+_NAMES = ("gradient mode", "inference mode", "default dtype", "autocast")
+
+
+class ModesGuard:
+    """Gradient mode, inference mode, default dtype, autocast."""
+
+    def __init__(self) -> None:
+        self.seen = _modes()
+
+    def check(self, leaves: Sequence[Any]) -> str | None:
+        now = _modes()
+        if now == self.seen:
+            return None
+        changed = [f"{n} went from {a} to {b}" for n, a, b in zip(_NAMES, self.seen, now, strict=True) if a != b]
+        return ", ".join(changed)
+
+    def explain(self) -> str:
+        return ", ".join(f"{n} is {a}" for n, a in zip(_NAMES, self.seen, strict=True))
+
+    def native_row(self, rows: Rows) -> bool:
+        grad, inference, dtype, autocast = self.seen
+        for name, value in (("recorder", None), ("grad", grad), ("inference", inference), ("autocast", autocast)):
+            rows.mode(name, value)
+        return rows.entry(vars(dtype_setting), "_default", dtype)
+
+
+def _modes() -> tuple[Any, ...]:
+    return (modes.grad, modes.inference, default_dtype(), modes.autocast)
+
+
+@dataclass(slots=True)
+class CapturedTensor:
+    """A tensor from outside has some dtype and shape, and requires grad or not."""
+
+    tensor: Tensor
+    dtype: Any
+    shape: tuple[int, ...]
+    requires_grad: bool
+    name: str
+
+    def check(self, leaves: Sequence[Any]) -> str | None:
+        t, array = self.tensor, self.tensor._data
+        if array.shape != self.shape or (array.dtype is not self.dtype and array.dtype != self.dtype):
+            return tensor_miss(f"captured tensor {self.name}", t, self.dtype, self.shape)
+        if t._requires_grad is not self.requires_grad and t.requires_grad is not self.requires_grad:
+            return tensor_miss(f"captured tensor {self.name}", t, self.dtype, self.shape)
+        return None
+
+    def explain(self) -> str:
+        grad = " that requires grad" if self.requires_grad else ""
+        return f"{self.name} is a tensor {self.dtype}{list(self.shape)}{grad}"
+
+    def native_row(self, rows: Rows) -> bool:
+        rows.tensor(OBJECT, self.tensor, int(self.requires_grad), self.dtype, self.shape)
+        return True
+
+
+@dataclass(slots=True)
+class NotCaptured:
+    """No argument is one of the tensors that the recording reads, writes or differentiates by themselves."""
+
+    arguments: Sequence[int]
+    tensors: dict[int, Tensor]
+
+    def check(self, leaves: Sequence[Any]) -> str | None:
+        if any(id(leaves[i]) in self.tensors for i in self.arguments):
+            return "an argument is a tensor that the program reads by itself too"
+        return None
+
+    def explain(self) -> str:
+        return "no argument is a captured tensor"
+
+    def native_row(self, rows: Rows) -> bool:
+        for i in self.arguments:
+            for t in self.tensors.values():
+                if rows.leaves[i].requires_grad is t.requires_grad and rows.leaves[i].shape == t.shape:
+                    rows.apart(i, OBJECT, t)  # stricter: views of it neither
+        return True
+
+
+@dataclass(slots=True)
+class SameArgument:
+    """An argument is the tensor that the program also found elsewhere."""
+
+    leaf: int
+    tensor: Tensor
+    path: str
+
+    def check(self, leaves: Sequence[Any]) -> str | None:
+        if leaves[self.leaf] is self.tensor:
+            return None
+        return f"argument {self.path} is not the tensor that the program reads by itself any more"
+
+    def explain(self) -> str:
+        return f"argument {self.path} is a tensor that the program reads by itself too"
+
+    def native_row(self, rows: Rows) -> bool:
+        return False
+
+
+@dataclass(slots=True)
+class GradGuard:
+    """Whether a tensor has a ``.grad``."""
+
+    holder: Binding
+    present: bool
+    name: str
+
+    def check(self, leaves: Sequence[Any]) -> str | None:
+        if (tensor_of(self.holder, leaves)._grad is not None) != self.present:
+            return f".grad of {self.name} was {'a tensor' if self.present else 'None'}"
+        return None
+
+    def explain(self) -> str:
+        return f"{self.name} has {'a' if self.present else 'no'} .grad"
+
+    def native_row(self, rows: Rows) -> bool:
+        rows.grad(self.holder.ref, self.present)
+        return True
+
+
+class ModulesGuard:
+    """What this package reads of the modules that ran, and hooks: compared when the epoch of changes has moved."""
+
+    def __init__(self, known: Set[tuple[int, str]]) -> None:
+        self.known = known
+        self.epoch = ModuleChanges.epoch
+        self.modules: list[tuple[Any, dict[str, Any]]] = []
+        self.tensors: list[tuple[Tensor, Any, str]] = []
+        self.optimizers: list[tuple[Any, Any]] = []
+        self.hooks = _global_hooks()
+
+    def add_module(self, module: Any) -> None:
+        self.modules.append((module, module_snapshot(module, self.known)))
+
+    def add_tensor(self, t: Tensor, name: str) -> None:
+        """Guard the hooks of a captured tensor."""
+        self.tensors.append((t, tensor_hooks(t), name))
+
+    def check(self, leaves: Sequence[Any]) -> str | None:
+        if self.epoch == ModuleChanges.epoch:
+            return None
+        found = self.change()
+        if found is None:
+            self.epoch = ModuleChanges.epoch
+        return found
+
+    def change(self) -> str | None:
+        """What has changed, whatever the epoch."""
+        for module, snapshot in self.modules:
+            found = module_change(module, snapshot, self.known)
+            if found is not None:
+                return found
+        for t, hooks, name in self.tensors:
+            if tensor_hooks(t) != hooks:
+                return f"the hooks of {name} changed"
+        for optimizer, hooks in self.optimizers:
+            if _optimizer_hooks(optimizer) != hooks:
+                return f"the hooks of {type(optimizer).__name__} changed"
+        return None if _global_hooks() == self.hooks else "the hooks of all modules changed"
+
+    def explain(self) -> str:
+        kinds = dict.fromkeys(type(m).__name__ for m, _ in self.modules)
+        return f"parts, hooks and options of {len(self.modules)} modules: {', '.join(kinds)}"
+
+    def native_row(self, rows: Rows) -> bool:
+        rows.attribute(ModuleChanges, "epoch", self.epoch)
+        return True
+
+
+def _global_hooks() -> list[dict[int, ById]]:
+    return [{k: ById(v) for k, v in table.items()} for table in ModuleChanges.global_hooks]
+
+
+def tensor_hooks(t: Tensor) -> Any:
+    """The hooks of a leaf."""
+    return [{k: ById(f) for k, f in table.items()} for table in (t._hooks, t._post_hooks) if table]
+
+
+def _optimizer_hooks(optimizer: Any) -> Any:
+    return [list(map(ById, getattr(optimizer, table).values())) for table in ("_pre_hooks", "_post_hooks")]
+
+
+class OptimizerGuard:
+    """The tensors that an optimizer moves, group by group, and those that are its state."""
+
+    def __init__(self, optimizer: Any) -> None:
+        self.optimizer = optimizer
+        self.seen = _optimizer_ids(optimizer)
+        self.kept = [*self._tensors()]
+
+    def _tensors(self) -> list[Any]:
+        held = [v for state in self.optimizer.state.values() if isinstance(state, dict) for v in state.values()]
+        return held + [t for group in self.optimizer.param_groups for t in group["params"]]
+
+    def check(self, leaves: Sequence[Any]) -> str | None:
+        if _optimizer_ids(self.optimizer) != self.seen:
+            return f"the state of {type(self.optimizer).__name__} consists of other tensors"
+        return None
+
+    def explain(self) -> str:
+        return f"{type(self.optimizer).__name__} moves the same tensors and keeps the same state"
+
+    def native_row(self, rows: Rows) -> bool:
+        groups, state = self.optimizer.param_groups, self.optimizer.state
+        own = vars(self.optimizer)
+        if not (rows.entry(own, "state", state) and rows.entry(own, "param_groups", groups)):
+            return False
+        for group in groups:
+            if not (rows.entry(group, "params", group["params"]) and rows.contents(group["params"])):
+                return False
+        dicts = [state, *(held for held in state.values() if isinstance(held, dict))]
+        return rows.word(groups, "length", len(groups)) and all(rows.word(d, "version", None) for d in dicts)
+
+
+def _optimizer_ids(optimizer: Any) -> tuple[Any, ...]:
+    state = [(id(k), [(n, id(v)) for n, v in held.items()] if isinstance(held, dict) else id(held))
+             for k, held in optimizer.state.items()]  # fmt: skip
+    return state, [list(map(id, group["params"])) for group in optimizer.param_groups]
+
+
+class Options:
+    """Entries of dictionaries that this package reads as the recording does: options of optimizers."""
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[Mapping[str, Any], str, Any]] = []
+
+    def add(self, mapping: Mapping[str, Any], key: str) -> None:
+        snapshot = freeze(mapping.get(key, MISSING))
+        if snapshot is not MISSING:
+            self.entries.append((mapping, key, snapshot))
+
+    def check(self, leaves: Sequence[Any]) -> str | None:
+        for mapping, key, snapshot in self.entries:
+            value = mapping.get(key, MISSING)
+            if freeze(value) != snapshot:
+                return f"option {key} changed from {short(snapshot)} to {short(value)}"
+        return None
+
+    def explain(self) -> str:
+        return f"options: {', '.join(dict.fromkeys(key for _, key, _ in self.entries))}"
+
+    def native_row(self, rows: Rows) -> bool:
+        return all(rows.item(mapping, key, snapshot) for mapping, key, snapshot in self.entries)
+
+
+class PlaceGuard:
+    """What a place held when the recording began. Numbers may be others later if the recording can ``follow`` them."""
+
+    def __init__(self, place: Place, follow: bool) -> None:
+        self.place = place
+        self.follow = follow
+        self.value = place.value()
+        self.leaves = leaves_of(self.value)
+        self.snapshot = freeze(self.value)
+        self.tensors = tensors_in(self.leaves)
+        self.types = [(t._data.dtype, t._data.shape, t.requires_grad) for t in self.tensors]
+
+    def check(self, leaves: Sequence[Any]) -> str | None:
+        now = freeze(self.place.value(MISSING))
+        if not alike(self.snapshot, now) or not (self.follow or self._same_numbers()):
+            return f"{self.place.where} changed from {short(self.snapshot)} to {short(now)}"
+        for t, before in zip(self.place.tensors(), self.types, strict=True):
+            if t._linked:
+                refresh(t)
+            kind = (t._data.dtype, t._data.shape, t.requires_grad)
+            if kind != before:
+                return f"{self.place.where} changed from {_kind(before)} to {_kind(kind)}"
+        return None
+
+    def change(self) -> str | None:
+        """Says so when it holds something else than other tensors and numbers."""
+        if alike(self.snapshot, freeze(self.place.value(MISSING))):
+            return None
+        return f"{self.place.where} is something else than {short(self.value)}"
+
+    def _same_numbers(self) -> bool:
+        return all(a == b for a, b in zip(self.leaves, self.place.leaves(), strict=True) if followed(a))
+
+    def explain(self) -> str:
+        return f"{self.place.where} holds tensors and numbers of the same kind"
+
+    def native_row(self, rows: Rows) -> bool:
+        return False
+
+
+def _kind(kind: tuple[Any, tuple[int, ...], bool]) -> str:
+    dtype, shape, requires_grad = kind
+    return f"a tensor {dtype}{list(shape)}{' that requires grad' if requires_grad else ''}"
+
+
+class PlacesApart:
+    """Which tensors in places and among the arguments are the same."""
+
+    def __init__(self, places: Sequence[PlaceGuard], leaves: Sequence[Any]) -> None:
+        self.places = places
+        self.same = sharing([*leaves, *[t for held in places for t in held.tensors]])
+        self.pinned: list[tuple[Place, list[Tensor]]] = []
+
+    def check(self, leaves: Sequence[Any]) -> str | None:
+        for place, pinned in self.pinned:
+            if any(a is not b for a, b in zip(place.tensors(), pinned, strict=True)):
+                return f"{place.where}, whose .grad or requires_grad the program uses, became another tensor"
+        tensors = [t for held in self.places for t in held.place.tensors()]
+        if sharing([*leaves, *tensors]) != self.same:
+            return "other arguments and attributes are the same tensor"
+        return None
+
+    def explain(self) -> str:
+        return "the same attributes are one tensor"
+
+    def native_row(self, rows: Rows) -> bool:
+        return False

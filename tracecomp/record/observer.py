@@ -1,0 +1,475 @@
+"""What a recorded program reads and changes of the Python around it, seen instruction by instruction.
+
+While a program is recorded, CPython tells of each instruction of its own functions before it runs. Those that read an
+attribute, a global, an element, or that hand a value to other code become reads (``guards/reads.py``); those that
+change an object which was there before the call become effects. Code of libraries is not looked into: what is handed
+to it counts as read as a whole, and what it takes from the world outside is refused (``outside.py``).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from types import CellType, CodeType, FrameType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from tracecomp.base.errors import is_user_file
+from tracecomp.eager.tensor import Tensor
+from tracecomp.record import calls
+from tracecomp.record.effects import Effect
+from tracecomp.record.frames import function_of, stack_is_known
+from tracecomp.record.guards.ownership import (
+    is_module,
+    is_opened,
+    is_program_class,
+    is_program_code,
+    is_program_file,
+)
+from tracecomp.record.guards.reads import (
+    CONTAINERS,
+    All,
+    Attribute,
+    Element,
+    Entry,
+    Field,
+    Held,
+    Inherited,
+    Methods,
+    Read,
+    Reads,
+    Slot,
+    Snapshot,
+    Step,
+    attributes_of,
+    everything,
+    inherited,
+)
+from tracecomp.record.guards.snapshots import MISSING, PLAIN, plain_value, short
+from tracecomp.record.instructions import LIBRARY, PROGRAM, Handlers
+from tracecomp.record.pytree import opened
+from tracecomp.record.recorder import Recorder
+
+_FIELDS = ("__code__", "__defaults__", "__kwdefaults__")
+
+
+class Observer:
+    """While active, notes in ``reads`` what the program's functions read, and as effects what they change."""
+
+    def __init__(self, recorder: Recorder, reads: Reads, root: CodeType | None) -> None:
+        self._root = root
+        self.recorder = recorder
+        self.reads = reads
+        self.known: dict[int, Read] = {}  # objects that were there before the call, by identity
+        self.made: dict[int, Any] = {}  # objects that were not
+        self.changed: dict[int, Any] = {}  # containers that the call changes, as they were before
+        self.written: set[tuple[int, Any]] = set()  # what the call has written itself
+        self._cells: dict[int, Read] = {}
+        self._handlers: dict[int, tuple[CodeType, Handlers | None]] = {}
+        self._functions: dict[int, Any] = {}
+        self._alive: list[Any] = []
+        self._before: Callable[..., Any] | None = None
+        self._sees_stacks = stack_is_known()  # found out by tracing, so not while the program is traced
+
+    def __enter__(self) -> None:
+        self._before = sys.gettrace()
+        sys.settrace(self._called)
+
+    def __exit__(self, *error: object) -> None:
+        sys.settrace(self._before)
+        self.made.clear()  # which may hold tensors of the call
+        self._functions.clear()
+        self._alive.clear()
+        self.recorder.running = None
+
+    # ---- functions
+
+    def start(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Make what is compiled known before it is called, and what it is given."""
+        given = Read(None, None, (args, kwargs), "arguments")
+        given.is_given = True
+        self.reads.given = given
+        for i, value in enumerate(args):
+            self._give(given.child(Element(0), args, "arguments").child(Element(i), value, f"argument [{i}]"))
+        for name, value in kwargs.items():
+            self._give(given.child(Element(1), kwargs, "arguments").child(Entry(name), value, f"argument {name}"))
+        if isinstance(fn, MethodType):
+            self.reach(fn.__self__, self.reads.root(fn.__self__, f"attribute of {type(fn.__self__).__name__}:"))
+        elif not isinstance(fn, FunctionType):
+            self.reach(fn, self.reads.root(fn, f"attribute of {type(fn).__name__}:"))
+
+    def _give(self, read: Read) -> None:
+        """Know an argument: containers by where they are among the arguments, which are guarded as they are."""
+        value = read.value
+        if opened(type(value)) or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
+            read.is_given = True
+            self.known[id(value)] = read
+            for step, item in _parts(value):
+                self._give(read.child(step, item, item_of(read, step.key)))
+        elif isinstance(value, np.ndarray):
+            read.is_given = True
+            self.known[id(value)] = read
+        elif not isinstance(value, (Tensor, *PLAIN)):
+            self.reach(value, self.reads.root(value, f"attribute of {type(value).__name__}:"))
+
+    def _called(self, frame: FrameType, event: str, arg: Any) -> Any:
+        code = frame.f_code
+        if code is self._root and self.recorder.running is None:
+            self.recorder.running = frame
+        before = self._before(frame, event, arg) if self._before is not None else None
+        found = self._handlers.get(id(code))
+        if found is None:
+            found = self._handlers[id(code)] = (code, self._handlers_of(frame))
+        handlers = found[1]
+        if handlers is None or self.recorder.stopped is not None:
+            return before
+        if handlers.of_program:
+            self._entered(frame)
+        elif frame.f_back is None or not frame.f_back.f_trace_opcodes:
+            return before  # a library's code in the service of this package
+        frame.f_trace_opcodes = True
+        frame.f_trace_lines = before is not None
+        return self._local(handlers, before)
+
+    def _handlers_of(self, frame: FrameType) -> Handlers | None:
+        code = frame.f_code
+        if is_program_code(code, frame.f_globals):
+            return Handlers.of(code, PROGRAM)
+        return Handlers.of(code, LIBRARY) if is_user_file(code.co_filename) and self._sees_stacks else None
+
+    def _local(self, handlers: Handlers, before: Any) -> Callable[..., Any]:
+        table = handlers.at
+
+        def traced(frame: FrameType, event: str, arg: Any) -> Any:
+            nonlocal before
+            if event == "opcode":
+                for handle, argument in table.get(frame.f_lasti, ()):
+                    if self.recorder.stopped is None:
+                        handle(self, frame, argument)
+            elif before is not None:
+                before = before(frame, event, arg)
+            return traced
+
+        return traced
+
+    def _entered(self, frame: FrameType) -> None:
+        """Know a function of the program that was there before the call, its closure and its defaults."""
+        fn = function_of(frame)
+        code = frame.f_code
+        if fn is not None and id(fn) not in self.made and id(fn) not in self._functions:
+            self._functions[id(fn)] = fn
+            self._know_function(fn)
+        if code.co_argcount and code.co_varnames[0] == "self":
+            owner = frame.f_locals.get("self")
+            if code.co_name in ("__init__", "__new__", "__post_init__") and id(owner) not in self.known:
+                self.made[id(owner)] = owner
+            elif id(owner) not in self.known and id(owner) not in self.made:
+                self.reach(owner, self.reads.root(owner, f"attribute of {type(owner).__name__}:"))
+        if not self._sees_stacks:
+            self._read_all(frame)
+
+    def _know_function(self, fn: FunctionType) -> None:
+        read = self.known.get(id(fn)) or self.reads.root(fn, f"function {fn.__name__}")
+        for field in _FIELDS:
+            value = getattr(fn, field)
+            where = f"{'code' if field == '__code__' else 'default argument'} of {fn.__name__}:"
+            child = read.child(Field(field), value, where)
+            if isinstance(value, tuple | dict):
+                self.reach(value, child)
+                self.contents(value)
+        for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
+            if id(cell) not in self.made:
+                self._cells.setdefault(id(cell), self.reads.root(cell, f"closure variable {name}"))
+
+    def _read_all(self, frame: FrameType) -> None:
+        """On a Python whose stacks cannot be read: count all that a function can reach as read."""
+        for name in frame.f_code.co_names:
+            if name in frame.f_globals:
+                self.global_name(frame, name)
+        for cell in (fn.__closure__ or ()) if (fn := function_of(frame)) is not None else ():
+            self.cell(cell, "")
+        for value in [*frame.f_locals.values(), *self._functions.values()]:
+            self.consume(value)
+        for read in list(self.known.values()):
+            self.consume(read.value)
+
+    # ---- reads
+
+    def step(self, owner: Read, step: Step, value: Any, where: str) -> None:
+        """Note that the program found ``value`` one step from ``owner``."""
+        if owner.is_given:
+            return
+        place = step.place(owner.value, where)
+        if place is not None and place.id in self.reads.places:
+            return
+        if (id(owner.value), step.same()) in self.written:
+            return
+        self.reach(value, owner.child(step, value, where, self.recorder.line()))
+
+    def reach(self, value: Any, read: Read) -> None:
+        """Know an object that was there before the call, found by ``read``."""
+        value = plain_value(value)
+        if isinstance(value, (*PLAIN, Snapshot)):
+            return
+        if isinstance(value, Tensor):
+            self.reads.tensors[id(value)] = value
+            return
+        seen = self.known.get(id(value))
+        if seen is not None:
+            if seen is not read:  # two ways lead here: both must go on doing so
+                seen.pin()
+                read.pin()
+            return
+        if id(value) in self.made:
+            return
+        self.known[id(value)] = read
+        self._alive.append(value)  # so that no other object has its identity
+        if isinstance(value, type):
+            self._know_class(value)
+        elif is_module(value):
+            for module in value.modules():
+                self.recorder.module_ran(module)
+        else:
+            self._know_class(type(value))
+
+    def _know_class(self, kind: type) -> None:
+        if any(is_program_class(k) for k in kind.__mro__) and id(kind) not in self.reads.classes:
+            read = self.reads.classes[id(kind)] = self.reads.root(kind, f"class {kind.__name__}")
+            step = Methods()
+            read.child(step, step.fetch(kind), f"a method of {kind.__name__}")
+
+    def module(self, module: Any) -> None:
+        """Know a module that runs."""
+        if id(module) not in self.known and id(module) not in self.made:
+            self.known[id(module)] = self.reads.root(module, f"attribute of {type(module).__name__}:")
+        self._know_class(type(module))
+
+    def global_name(self, frame: FrameType, name: str) -> None:
+        """The program read a global."""
+        space = frame.f_globals
+        if name in space:
+            value = space[name]
+            if not (isinstance(value, ModuleType) and _is_library(value)):
+                self.step(self.reads.root(space, "globals"), Entry(name), value, f"global {name}")
+        elif name == "type":
+            self.reads.asks_types = True
+
+    def cell(self, cell: CellType, name: str) -> None:
+        """The program read a variable that functions share."""
+        read = self._cells.get(id(cell))
+        if read is not None:
+            step = Held(name)
+            self.step(read, step, step.fetch(cell), f"closure variable {name}")
+
+    def attribute(self, owner: Any, name: str) -> None:
+        """The program read an attribute."""
+        if isinstance(owner, ModuleType) and _is_library(owner):
+            value = vars(owner).get(name)
+            if value is os.environ or isinstance(value, list | dict):
+                self.reach(value, self.reads.root(value, f"{owner.__name__}.{name}"))
+            return
+        if isinstance(owner, (Tensor, *PLAIN)):
+            return
+        kind = owner if isinstance(owner, type) else type(owner)
+        stored = self._inherited(kind, name)
+        read = self.known.get(id(owner))
+        if read is None or isinstance(owner, type):
+            return
+        own = attributes_of(owner)
+        if is_module(owner) and any(name in own.get(table, ()) for table in ("_parameters", "_buffers", "_modules")):
+            self._part_of_module(owner, name)
+            return
+        where = f"attribute of {type(owner).__name__}: {name}"
+        if hasattr(type(stored), "__set__"):
+            if type(stored).__name__ == "member_descriptor":
+                step: Step = Slot(name)
+                self.step(read, step, step.fetch(owner), where)
+            return
+        if name in own or (stored is not MISSING and type(owner).__dictoffset__):
+            self.step(read, Attribute(name), own.get(name, MISSING), where)
+
+    def _inherited(self, kind: type, name: str) -> Any:
+        """What a class has under a name; a read, where the program's own classes are concerned."""
+        stored = inherited(kind, name)
+        read = self.reads.classes.get(id(kind))
+        if read is None and any(is_program_class(k) for k in kind.__mro__):
+            self._know_class(kind)
+            read = self.reads.classes.get(id(kind))
+        if read is not None and stored is not MISSING and not callable(stored):
+            self.step(read, Inherited(name), stored, f"attribute of class {kind.__name__}: {name}")
+        return stored
+
+    def _part_of_module(self, module: Any, name: str) -> None:
+        self.recorder.module_ran(module)
+        part = module._modules.get(name)
+        if part is not None:
+            self.module(part)
+
+    def item(self, owner: Any, key: Any) -> None:
+        """The program read an element."""
+        read = self.known.get(id(owner))
+        if read is None:
+            return
+        key = plain_value(key)
+        if id(owner) in self.changed:
+            self.contents(owner)
+        elif isinstance(owner, dict):
+            if calls.is_key(key):
+                self.step(read, Entry(key), dict.get(owner, key, MISSING), item_of(read, key))
+        elif isinstance(owner, list | tuple | deque) and isinstance(key, int):
+            step = Element(key)
+            self.step(read, step, step.fetch(owner), item_of(read, key))
+        elif owner is os.environ and isinstance(key, str):
+            self.step(read, Element(key), owner.get(key, MISSING), item_of(read, key))
+        else:
+            self.contents(owner)
+
+    def contents(self, value: Any) -> None:
+        """The program read all elements of a container."""
+        read = self.known.get(id(value))
+        if read is None or not isinstance(value, CONTAINERS):
+            return
+        if read.is_given and isinstance(value, np.ndarray):
+            self.reads.array_lines.add(self.recorder.line())
+        before = self.changed.get(id(value), MISSING)
+        self.step(read, All(), everything(value) if before is MISSING else before, read.where)
+        if read.is_given or isinstance(value, np.ndarray | set | frozenset):
+            return
+        for step, item in _parts(value) if before is MISSING else ():
+            if not isinstance(item, PLAIN):
+                self.step(read, step, item, item_of(read, step.key))
+
+    def consume(self, value: Any, depth: int = 8) -> None:
+        """The program handed ``value`` to code that may look at all of it."""
+        read = self.known.get(id(value))
+        if read is None or depth == 0 or isinstance(value, type | FunctionType | ModuleType) or is_module(value):
+            if isinstance(value, tuple | list | dict) and depth and read is None:  # made in the call, of older things
+                for item in list(value.values()) if isinstance(value, dict) else value:
+                    if not isinstance(item, (*PLAIN, Tensor)):
+                        self.consume(item, depth - 1)
+            return
+        self.contents(value)
+        if isinstance(value, CONTAINERS):
+            items: Sequence[Any] = list(value.values()) if isinstance(value, dict) else list(value)
+            if isinstance(value, np.ndarray):
+                items = ()
+        elif is_opened(type(value)):
+            read.pin()
+            for name in list(attributes_of(value)):
+                self.attribute(value, name)
+            items = list(attributes_of(value).values())
+        else:
+            items = ()
+        for item in items:
+            if not isinstance(item, (*PLAIN, Tensor)):
+                self.consume(item, depth - 1)
+
+    def pin(self, value: Any) -> None:
+        """The program asked which object ``value`` is."""
+        read = self.known.get(id(value))
+        if read is not None:
+            read.pin()
+
+    # ---- changes
+
+    def change(self, owner: Any, written: Step | None, apply: Callable[..., Any], *args: Any) -> None:
+        """Note an effect on an object that was there before: every call makes ``apply(owner, *args)``.
+
+        ``written`` is the step to what it sets; without one the contents as a whole change.
+        """
+        read = self.known.get(id(owner))
+        if read is None:
+            return
+        if written is not None:
+            place = written.place(owner, "")
+            if place is not None and place.id in self.reads.places:
+                return
+            self.written.add((id(owner), written.same()))
+        if isinstance(owner, CONTAINERS):
+            self.changed.setdefault(id(owner), everything(owner))
+        for value in args:
+            self._check_repeatable(value)
+        if self.recorder.stopped is None:
+            self.recorder.effects.append(Effect(apply, read, args))
+
+    def set_cell(self, cell: CellType, name: str, value: Any) -> None:
+        """The program sets a variable that functions share."""
+        read = self._cells.get(id(cell))
+        if read is not None:
+            self.known.setdefault(id(cell), read)
+            self.change(cell, Held(name), _set_cell, value)
+
+    def printed(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """The program prints; so does every call."""
+        for value in (*args, *kwargs.values()):
+            self.consume(value)
+            if value is not kwargs.get("file"):
+                self._check_repeatable(value)
+        if self.recorder.stopped is None:
+            self.recorder.effects.append(Effect(partial(print, **kwargs), None, tuple(args)))
+            self.recorder.quiet = True
+
+    def after_call(self) -> None:
+        """A call has returned."""
+        self.recorder.quiet = False
+
+    def unrepeated(self) -> str | None:
+        """What the program read and left as something else, other than by effects; or as another tensor or number."""
+        for root in self.reads.roots():
+            for child in root.children.values():
+                found = self._unrepeated(child, root.value)
+                if found is not None:
+                    return found
+        return None
+
+    def _unrepeated(self, read: Read, owner: Any) -> str | None:
+        now = read.fetch(owner)
+        if read.moved_place(owner, now) is not None:
+            return read.difference(now)
+        if read.step is not None and (id(owner), read.step.same()) in self.written:
+            return None
+        if not read.fits(now):
+            return read.difference(now)
+        if id(now) in self.changed:
+            return None
+        return next((c for r in read.children.values() if (c := self._unrepeated(r, now)) is not None), None)
+
+    def _check_repeatable(self, value: Any) -> None:
+        """Refuse to keep objects made in the call: every call would have to make its own."""
+        if isinstance(value, (Tensor, *PLAIN, type, FunctionType)) or type(plain_value(value)) in (int, float):
+            return
+        if id(value) in self.known:
+            return
+        if isinstance(value, list | tuple | dict):
+            for item in value.values() if isinstance(value, dict) else value:
+                self._check_repeatable(item)
+            return
+        self.recorder.refuse_here(f"keeps an object of class {type(value).__name__} that is made in the call")
+
+
+def _is_library(module: ModuleType) -> bool:
+    name = getattr(module, "__file__", None)
+    return module.__name__ != "__main__" and not (isinstance(name, str) and is_program_file(name))
+
+
+def _parts(value: Any) -> list[tuple[Step, Any]]:
+    """What a container or dataclass holds, with the steps to it."""
+    if isinstance(value, dict):
+        return [(Entry(key), item) for key, item in value.items()]
+    if isinstance(value, list | tuple | deque):
+        return [(Element(n), item) for n, item in enumerate(value)]
+    return [(Attribute(f.name), getattr(value, f.name)) for f in dataclasses.fields(value)]
+
+
+def item_of(read: Read, key: Any) -> str:
+    """How people call an element."""
+    return f"{read.where}[{short(key)}]"
+
+
+def _set_cell(cell: CellType, value: Any) -> None:
+    cell.cell_contents = value

@@ -1,0 +1,60 @@
+"""What Python's own functions take from the world outside of a program, or do to it.
+
+A recording would freeze it: the same random number, the same time at every call. What is listed here is therefore
+called by Python again at every call.
+"""
+
+from __future__ import annotations
+
+import datetime
+import io
+import random
+from types import BuiltinFunctionType, FunctionType, MethodType
+from typing import Any
+
+import numpy as np
+
+OWNERS: tuple[type, ...] = (random.Random, np.random.Generator, np.random.RandomState, io.IOBase)
+"""Objects whose methods give other values from call to call, or write somewhere."""
+
+MODULES = frozenset({
+    "time", "random", "_random", "secrets", "uuid", "socket", "_socket", "select", "subprocess", "tempfile", "shutil",
+    "urllib", "http", "sqlite3", "logging", "threading", "_thread", "multiprocessing", "queue", "_queue", "signal",
+    "getpass", "glob", "pathlib", "io", "_io", "posix", "nt", "gc",
+})  # fmt: skip
+"""Modules whose functions do."""
+
+NAMES = frozenset({"builtins.open", "builtins.input", "os.urandom", "numpy.random.default_rng"})
+
+PURE = frozenset({
+    "posix.fspath", "posix.getpid", "os.fspath", "os.getenv", "_thread.get_ident", "threading.current_thread",
+    "_thread.allocate_lock", "_thread.RLock", "logging.getLogger", "_thread.get_native_id", "threading.get_ident",
+    "gc.collect", "gc.get_referrers", "gc.isenabled", "gc.disable", "gc.enable", "random.Random", "pathlib.Path",
+    "pathlib.PurePath", "pathlib.PosixPath", "random.getstate", "_thread.lock", "threading.local", "_thread._local",
+})  # fmt: skip
+"""Functions of those modules that do not."""
+
+_CLOCKS = {"now", "utcnow", "today"}
+_STATELESS = {"getstate", "seed", "setstate"}
+
+
+def outside(callee: Any, owner: Any = None) -> str | None:
+    """The name of a function that a recording cannot stand for, or None. ``owner`` is what it is a method of."""
+    if isinstance(callee, MethodType):
+        callee, owner = callee.__func__, callee.__self__
+    elif owner is None or isinstance(callee, BuiltinFunctionType):
+        owner = getattr(callee, "__self__", owner)
+    name = getattr(callee, "__name__", "")
+    if isinstance(owner, OWNERS):
+        return f"{type(owner).__name__}.{name}"
+    if owner is datetime.datetime or owner is datetime.date:
+        return f"{owner.__name__}.{name}" if name in _CLOCKS else None
+    module = getattr(callee, "__module__", None)
+    if not isinstance(module, str) or not isinstance(callee, BuiltinFunctionType | FunctionType | type):
+        return None
+    full = f"{module}.{name}"
+    if full in NAMES:
+        return full
+    if isinstance(callee, type) or full in PURE or module.split(".")[0] not in MODULES:
+        return None
+    return full

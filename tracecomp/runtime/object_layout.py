@@ -1,0 +1,83 @@
+"""Whether CPython's and numpy's objects look as native code believes: tried on probes before the code is used."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Sequence
+from functools import cache
+from sys import getrefcount
+from typing import Any
+
+import numpy as np
+
+from tracecomp.codegen.calls import call_tables
+
+
+def field_offsets(made: Any, fields: Sequence[str]) -> dict[str, int]:
+    """Where the slots of an object stand. ``made`` is an instance to try it on."""
+    offsets = {}
+    for name in fields:
+        probe = object()
+        setattr(made, name, probe)
+        found = [n for n in range(2, 3 + len(fields)) if word_at(made, 8 * n) == id(probe)]
+        if len(found) != 1:
+            return {}
+        offsets[name] = 8 * found[0]
+    return offsets
+
+
+@cache
+def arrays_are_known() -> bool:
+    """Whether type, data, dimensions and flags of arrays stand where native code reads them."""
+    ours = call_tables
+    return all(
+        word_at(array, ours.TYPE) == id(np.ndarray)
+        and word_at(array, ours.ARRAY_DATA) == array.ctypes.data
+        and word_at(array, ours.ARRAY_ND) % (1 << 32) == array.ndim
+        and [word_at(word_at(array, ours.ARRAY_DIMS), 8 * k) for k in range(array.ndim)] == [*array.shape]
+        and word_at(array, ours.ARRAY_DESCR) == id(array.dtype)
+        and word_at(array, ours.ARRAY_FLAGS) % (1 << 32) == array.flags.num
+        for array in (np.zeros(3), np.zeros(()), np.zeros((2, 5)), np.zeros((4, 4))[:, ::2])
+    )
+
+
+@cache
+def objects_are_known() -> bool:
+    """Whether arrays, lists, tuples, cells and dictionaries look as ``tc_fast`` believes."""
+    item = object()
+    several, pair, cell = [item], (item,), (lambda: item).__closure__
+    assert cell is not None
+    ours = call_tables
+    return (
+        arrays_are_known()
+        and word_at(several, ours.LIST_SIZE) == 1
+        and word_at(word_at(several, ours.LIST_ITEMS), 0) == id(item) == word_at(pair, ours.TUPLE_ITEMS)
+        and word_at(cell[0], ours.CELL_CONTENTS) == id(item)
+        and word_at(id(item), ours.REFERENCES) == getrefcount(item) - 1
+        and _weak_reference_is_seen()
+        and _dictionary_has_a_version()
+    )
+
+
+def _weak_reference_is_seen() -> bool:
+    probe = np.zeros(1)
+    before = word_at(probe, call_tables.ARRAY_WEAK)
+    watcher = weakref.ref(probe)
+    return before == 0 and word_at(probe, call_tables.ARRAY_WEAK) == id(watcher)
+
+
+def _dictionary_has_a_version() -> bool:
+    """Whether a dictionary's version is another after each change, and than that of other dictionaries."""
+    dictionary: dict[str, int] = {}
+    versions = []
+    for value in (1, 2, 3):
+        dictionary["key"] = value
+        versions += [word_at(dictionary, call_tables.DICT_VERSION), word_at(dict(dictionary), call_tables.DICT_VERSION)]
+    return len(set(versions)) == 6 and word_at(dictionary, call_tables.DICT_VERSION) == versions[4]
+
+
+def word_at(owner: Any, offset: int) -> int:
+    """The word of an object, or of memory, at an offset."""
+    start = owner if isinstance(owner, int) else id(owner)
+    return ctypes.c_uint64.from_address(start + offset).value

@@ -1,0 +1,98 @@
+"""Program files: a header that says what is in them, and sections of bytes, each at a multiple of 64.
+
+A file begins with ``MAGIC``, the format's version (4 bytes), the header's length (4 bytes) and the header's SHA-256,
+all integers little-endian. The header is JSON; its ``sections`` give offset, size and SHA-256 of each section. So the
+digest of the header, ``digest(path)``, stands for the whole file. Formats get a new number when an old reader would
+misunderstand them; every reader keeps reading the numbers before its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mmap
+import os
+import struct
+from typing import Any
+
+MAGIC = b"\x93TCP\r\n\x1a\n"  # no text, and damaged by whoever converts the ends of lines
+FORMAT = 1
+ALIGNMENT = 64
+HERE = "this machine"
+"""The level of code that was made for the machine it runs on."""
+MAX_HEADER = 64 * 2**20
+FIXED = struct.Struct("<8sII32s")
+
+
+class ProgramError(ValueError):
+    """A program file is damaged, of an unknown format, not the one that was pinned, or not for this machine."""
+
+
+class Container:
+    """A program file that is open for reading; its sections are looked at where the file is mapped into memory."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.fspath(path)
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            fixed = file.read(FIXED.size)
+            if len(fixed) < FIXED.size or not fixed.startswith(MAGIC):
+                raise self.error("is no program file")
+            _, version, length, self._digest = FIXED.unpack(fixed)
+            if version > FORMAT:
+                raise self.error(f"has format {version}; this version reads formats up to {FORMAT}")
+            if length > min(MAX_HEADER, size - FIXED.size):
+                raise self.error("is cut short: its header is not whole")
+            text = file.read(length)
+            if hashlib.sha256(text).digest() != self._digest:
+                raise self.error("is damaged: its header has another digest")
+            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self.header = self._parsed(text)
+        self._start = first(length)
+        self.held: dict[str, bytes] = {}
+        """Sections that are not from the file: what was made of it since."""
+
+    @property
+    def digest(self) -> str:
+        """Stands for the whole file: ``sha256:...``."""
+        return f"sha256:{self._digest.hex()}"
+
+    def section(self, name: str, check: bool = True) -> memoryview:
+        """The bytes of a section, compared with their digest unless ``check`` is off; ProgramError if they differ."""
+        if name in self.held:
+            return memoryview(self.held[name])
+        place = self.header["sections"].get(name)
+        if place is None:
+            raise self.error(f"has no section {name!r}")
+        start, size = self._start + place["offset"], place["size"]
+        if start + size > len(self._map):
+            raise self.error(f"is cut short: section {name!r} is not whole")
+        data = memoryview(self._map)[start : start + size]
+        if check and hashlib.sha256(data).hexdigest() != place["sha256"]:
+            raise self.error(f"is damaged: section {name!r} has another digest")
+        return data
+
+    def error(self, text: str) -> ProgramError:
+        """An error about this file."""
+        return ProgramError(f"{self.path} {text}")
+
+    def _parsed(self, text: bytes) -> dict[str, Any]:
+        try:
+            header = json.loads(text)
+            places = [(p["offset"], p["size"], p["sha256"]) for p in header["sections"].values()]
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise self.error(f"is damaged: its header does not say what is in it ({error})") from None
+        good = all(type(n) is int and n >= 0 for place in places for n in place[:2])
+        if not good or any(offset % ALIGNMENT for offset, _, _ in places):
+            raise self.error("is damaged: its header puts sections where none can be")
+        return dict(header)
+
+
+def aligned(size: int) -> int:
+    """``size`` bytes, and as many more as make it a multiple of ``ALIGNMENT``."""
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def first(header: int) -> int:
+    """Where sections begin behind a header of so many bytes."""
+    return aligned(FIXED.size + header)

@@ -1,0 +1,78 @@
+"""Machine code in memory: code is written, then made executable, and never both at once."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_PAGE = mmap.PAGESIZE
+
+
+class Code:
+    """Memory that holds code, and behind it, from a new page on, data."""
+
+    def __init__(self, size: int) -> None:
+        self._memory = mmap.mmap(-1, max(size, 1), prot=mmap.PROT_READ | mmap.PROT_WRITE)
+        self._bytes = (ctypes.c_char * max(size, 1)).from_buffer(self._memory)
+        self.address = ctypes.addressof(self._bytes)
+
+    def put(self, offset: int, data: bytes | memoryview) -> None:
+        """Copy ``data`` there, before the code is locked."""
+        self._memory[offset : offset + len(data)] = bytes(data)
+
+    def lock(self, size: int) -> None:
+        """Make the first ``size`` bytes, whole pages, executable and no longer writable; OSError when forbidden."""
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+        if libc.mprotect(self.address, -(-size // _PAGE) * _PAGE, mmap.PROT_READ | mmap.PROT_EXEC):
+            number = ctypes.get_errno()
+            raise OSError(number, "this system does not let a process make memory executable")
+
+
+def executable(data: bytes) -> Code:
+    """Code without data."""
+    code = Code(len(data))
+    code.put(0, data)
+    code.lock(len(data))
+    return code
+
+
+def placed(image: Mapping[str, Any], data: memoryview) -> Code:
+    """A linked image in memory: ``text`` bytes of code, data from ``data`` on, and words that depend on the place.
+
+    ``imports`` are words that take the addresses of functions by name, ``absolute`` words to which the image's own
+    address is added.
+    """
+    code = Code(image["size"])
+    code.put(0, data[: image["text"]])
+    code.put(image["data"], data[image["text"] :])
+    words = ctypes.c_uint64 * 1
+    for offset in image["absolute"]:
+        word = words.from_address(code.address + _inside(offset, image))
+        word[0] += code.address
+    for name, offset in image["imports"]:
+        words.from_address(code.address + _inside(offset, image))[0] = _function(name)
+    code.lock(image["text"])
+    return code
+
+
+def _inside(offset: int, image: Mapping[str, Any]) -> int:
+    if not image["data"] <= offset <= image["size"] - 8:
+        raise ValueError(f"a word of the image lies at {offset}, outside of its data")
+    return offset
+
+
+PYTHON = ("PyEval_SaveThread", "PyEval_RestoreThread", "PyLong_FromLongLong", "PyObject_Vectorcall", "PyTuple_New",
+          "PyTuple_SetItem", "Py_DecRef")  # fmt: skip
+LIBC = ("syscall", "clock_gettime", "memcpy", "memmove", "memset", "fma", "fmaf")
+IMPORTS: Sequence[str] = (*PYTHON, *LIBC)
+"""Everything that a program's code may call."""
+
+
+def _function(name: str) -> int:
+    if name not in IMPORTS:
+        raise ValueError(f"the code calls {name!r}, which it must not")
+    library: Any = ctypes.pythonapi if name in PYTHON else ctypes.CDLL(None)
+    return ctypes.cast(library[name], ctypes.c_void_p).value or 0

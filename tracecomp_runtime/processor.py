@@ -1,0 +1,63 @@
+"""What the processor can do, asked of itself: systems and emulators do not always tell the truth about it."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+from functools import cache
+
+from tracecomp_runtime.machine_code import executable
+
+LEVELS = ("x86-64-v4", "x86-64-v3", "x86-64-v2")
+"""Levels of x86-64, the best first, as the psABI defines them."""
+
+_CPUID = bytes.fromhex("53 89f8 89f1 4989d0 0fa2 418900 41895804 41894808 4189500c 5b c3")
+"""push rbx; eax = first argument; ecx = second; cpuid; the third points to where eax, ebx, ecx, edx go; pop rbx; ret"""
+
+_XGETBV = bytes.fromhex("31c9 0f01d0 48c1e220 4809d0 c3")
+"""xor ecx, ecx; xgetbv; edx:eax as one word; ret"""
+
+# leaf, register (eax, ebx, ecx, edx), bit
+_V2 = {"sse3": (1, 2, 0), "ssse3": (1, 2, 9), "cx16": (1, 2, 13), "sse4.1": (1, 2, 19), "sse4.2": (1, 2, 20),
+       "popcnt": (1, 2, 23)}  # fmt: skip
+_V3 = {"fma": (1, 2, 12), "movbe": (1, 2, 22), "osxsave": (1, 2, 27), "avx": (1, 2, 28), "f16c": (1, 2, 29),
+       "bmi1": (7, 1, 3), "avx2": (7, 1, 5), "bmi2": (7, 1, 8), "lzcnt": (0x80000001, 2, 5)}  # fmt: skip
+_V4 = {"avx512f": (7, 1, 16), "avx512dq": (7, 1, 17), "avx512cd": (7, 1, 28), "avx512bw": (7, 1, 30),
+       "avx512vl": (7, 1, 31)}  # fmt: skip
+_YMM, _ZMM = 0x6, 0xE6
+"""The parts of registers that the system has to save for AVX and AVX-512 (bits of XCR0)."""
+
+
+@cache
+def levels() -> tuple[str, ...]:
+    """The levels whose code this processor runs, the best first; none on other processors than x86-64."""
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        return ()
+    if not _has(_V2):
+        return ()
+    if not _has(_V3) or _saved() & _YMM != _YMM:
+        return LEVELS[2:]
+    return LEVELS if _has(_V4) and _saved() & _ZMM == _ZMM else LEVELS[1:]
+
+
+def _has(features: dict[str, tuple[int, int, int]]) -> bool:
+    return all(_registers(leaf)[register] >> bit & 1 for leaf, register, bit in features.values())
+
+
+@cache
+def _registers(leaf: int) -> tuple[int, ...]:
+    """What ``cpuid`` answers; zeros for leaves beyond the last."""
+    code = executable(_CPUID)
+    found = (ctypes.c_uint32 * 4)()
+    ask = ctypes.CFUNCTYPE(None, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_void_p)(code.address)
+    ask(leaf & 0x80000000, 0, found)
+    if found[0] < leaf:
+        return (0, 0, 0, 0)
+    ask(leaf, 0, found)
+    return tuple(found)
+
+
+@cache
+def _saved() -> int:
+    code = executable(_XGETBV)
+    return int(ctypes.CFUNCTYPE(ctypes.c_uint64)(code.address)())
