@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 import tracecomp as tc
-from tracecomp.serialization import atomic, load, safetensors, save
+from tracecomp.base import atomic
+from tracecomp.serialization import load, safetensors, save
 
 Save = Callable[[Any, Any], None]
 SAVERS: dict[str, Save] = {
