@@ -328,7 +328,7 @@ def shown(t: Any) -> Any:
     if isinstance(t, np.ndarray):
         return t.copy(), t.strides
     layout = [s for s, n in zip(t.stride(), t.shape, strict=True) if n > 1] if t.numel() else None
-    return array(t), layout, t.requires_grad, t.is_leaf, t._is_view(), t._version
+    return array(t), layout, t.requires_grad, t.is_leaf, t._version
 
 
 def place(t: Any, memories: list[Any]) -> tuple[int, int]:

@@ -67,6 +67,8 @@ class Finish:
         held = [t for h in self.guards.places for t in h.place.tensors()]
         tensors = dict.fromkeys([*[v for v in left if isinstance(v, Tensor)], *held])
         derive = derive and self._history_outside() is None
+        gradients = [g for slot in self.recorder.grads.values() if (g := slot.tensor._grad) is not None]
+        self.found.note([*tensors, *[t._grad for t in tensors if t._grad is not None], *gradients])
         rebased = self._rebased_arguments() if derive else []
         if derive:
             self.found.differentiate(list(tensors), was_spent)
@@ -86,7 +88,7 @@ class Finish:
             predicates.append(SeenValue(number, p.seen, p.source, p.line))
         split_at = self._derive(roots) if roots else None
         kept_tensors = [*tensors, *[n.tensor for n in self.recorder.numbers]]
-        kept_tensors += [g for slot in self.recorder.grads.values() if (g := slot.tensor._grad) is not None]
+        kept_tensors += gradients
         split = None if split_at is None else self._split(*split_at, updated, edges(roots))
         mapping: dict[Value, Value] = {}
         graph, inputs = self._graph(mapping)

@@ -270,8 +270,7 @@ class _Path:
         base: Held = r
         steps: list[View] = []
         while isinstance(base, Seen):
-            if base.step is not None:
-                steps.insert(0, base.step)
+            steps = [*base.steps, *steps]
             base = base.of
         if isinstance(base, Made):
             o = self.recording.graph.outputs[base.number]

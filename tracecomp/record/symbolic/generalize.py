@@ -129,9 +129,9 @@ def _shown(result: Any) -> Any:
     if isinstance(result, Given):
         return _bound(result.source)
     if isinstance(result, Seen):
-        step = None if result.step is None else (result.step[0].name, forms(result.step[1]))
+        steps = [(op.name, forms(attrs)) for op, attrs in result.steps]
         own = (result.linked, result.apart, result.history, _shown(result.grad), result.kind, result.unwritable)
-        return (_shown(result.of), step, *own)
+        return (_shown(result.of), steps, *own)
     return result
 
 
