@@ -40,8 +40,8 @@ def overrides(kind: type) -> bool:
 
 
 def _is_root(kind: type) -> bool:
-    """Whether ``kind`` is ``Tensor`` itself."""
-    return issubclass(kind, TensorBase) and TensorBase in kind.__bases__
+    """Whether ``kind`` is ``Tensor`` itself, the first class with the default ``__torch_function__``."""
+    return issubclass(kind, TensorBase) and not hasattr(kind.__base__, "__torch_function__")
 
 
 def _asked(values: Iterable[Any], found: list[Any]) -> None:
@@ -214,7 +214,7 @@ _KEPT = (
 def _asking_members(root: type) -> dict[str, tuple[Any, Any]]:
     """Methods and properties of Tensor that do not ask by themselves: what Tensor has, what a subclass gets."""
     found: dict[str, tuple[Any, Any]] = {}
-    for owner in (TensorBase, root):
+    for owner in (c for c in reversed(root.__mro__) if issubclass(c, TensorBase)):
         for name, member in vars(owner).items():
             internal = name.startswith("_") and not name.endswith("__")
             if internal or name in _KEPT or hasattr(member, "__takes__"):
