@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from math import prod
@@ -20,6 +21,7 @@ from tracecomp.codegen.calls.call_tables import (
     LIST_SIZE,
     OBJECT,
     OWNED,
+    TYPE,
 )
 from tracecomp.compiled.autograd import Freed
 from tracecomp.compiled.backends import Native
@@ -316,6 +318,8 @@ class _Rows:
     def word(self, owner: Any, what: str, value: Any) -> bool:
         if what == "cell_contents":
             row: tuple[Any, ...] = (Held(owner), CELL_CONTENTS, Held(value))
+        elif what == "class":
+            row = (Held(owner), TYPE, Held(value))
         elif what == "length":
             size = LIST_SIZE if isinstance(owner, list) else DICT_SIZE
             row = (Held(owner), size, value)
@@ -346,7 +350,7 @@ class _Rows:
             for n, item in enumerate(value):
                 self.r.add("elements", Held(value), 8 * n, Held(item))
             return True
-        return isinstance(value, dict) and self.word(value, "version", None)
+        return type(value) in (dict, defaultdict, Counter) and self.word(value, "version", None)
 
     def _holds(self, value: Any) -> bool:
         """Guard what a container holds by identity; False when that is not enough."""
@@ -368,9 +372,6 @@ class _Rows:
 
     def mode(self, name: str, value: Any) -> None:
         self.r.add("modes", Held(name), Held(value), Held(getattr(Modes, name)))
-
-    def attribute(self, owner: Any, name: str, value: Any) -> None:
-        self.r.add("attributes", Held(owner), Held(name), Held(value))
 
     def grad(self, tensor: Tensor, present: bool) -> None:
         self.r.add("absent_grads", Held(tensor), int(not present))

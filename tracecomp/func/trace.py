@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tracecomp.base.errors import CaptureError, user_source
-from tracecomp.eager.modes import ModuleChanges, host, modes
+from tracecomp.eager.modes import host, modes, module_changes
 from tracecomp.eager.rng import default_generator
 from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.graph import Value
@@ -62,7 +62,7 @@ class Trace(Recorder):
         if self.outer is not None:
             modes.recorder = self.outer
             try:
-                ModuleChanges.ran(module)
+                module_changes.ran(module)
             finally:
                 modes.recorder = self
 

@@ -49,6 +49,9 @@ def called(observer: Any, callee: Any, args: list[Any], kwargs: dict[str, Any]) 
     if special is not None:
         special(observer, args, kwargs)
         return
+    if isinstance(callee, FunctionType) and args and args[0] is os.environ:
+        _environment(observer, callee.__name__, args[1:])
+        return
     if owner is os.environ or (isinstance(callee, MethodType) and callee.__self__ is os.environ):
         _environment(observer, getattr(callee, "__name__", ""), rest if owner is os.environ else args)
         return

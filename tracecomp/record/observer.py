@@ -177,6 +177,8 @@ class Observer:
         read = self.known.get(id(fn)) or self.reads.root(fn, f"function {fn.__name__}")
         for field in _FIELDS:
             value = getattr(fn, field)
+            if value is None:
+                continue  # a call that needed no defaults would use none that are added
             where = f"{'code' if field == '__code__' else 'default argument'} of {fn.__name__}:"
             child = read.child(Field(field), value, where)
             if isinstance(value, tuple | dict):
@@ -206,6 +208,7 @@ class Observer:
             return
         place = step.place(owner.value, where)
         if place is not None and place.id in self.reads.places:
+            owner.pin()  # the place is in this object
             return
         if (id(owner.value), step.same()) in self.written:
             return
@@ -271,7 +274,12 @@ class Observer:
         if isinstance(owner, ModuleType) and _is_library(owner):
             value = vars(owner).get(name)
             if value is os.environ or isinstance(value, list | dict):
-                self.reach(value, self.reads.root(value, f"{owner.__name__}.{name}"))
+                root = self.reads.root(owner, owner.__name__)
+                self.step(root, Attribute(name), value, f"{owner.__name__}.{name}")
+            return
+        if isinstance(owner, Tensor) and name in attributes_of(owner) and not self.recorder.is_made(owner):
+            root = self.reads.root(owner, "a tensor")
+            self.step(root, Attribute(name), attributes_of(owner)[name], f"attribute of a tensor: {name}")
             return
         if isinstance(owner, (Tensor, *PLAIN)):
             return
@@ -286,11 +294,11 @@ class Observer:
             return
         where = f"attribute of {type(owner).__name__}: {name}"
         if hasattr(type(stored), "__set__"):
-            if type(stored).__name__ == "member_descriptor":
+            if not isinstance(stored, property) and not is_program_class(type(stored)):
                 step: Step = Slot(name)
                 self.step(read, step, step.fetch(owner), where)
             return
-        if name in own or (stored is not MISSING and type(owner).__dictoffset__):
+        if name in own or type(owner).__dictoffset__:
             self.step(read, Attribute(name), own.get(name, MISSING), where)
 
     def _inherited(self, kind: type, name: str) -> Any:

@@ -17,6 +17,7 @@ from tracecomp.ir.program import Kernel, Program
 from tracecomp.ir.types import TensorType, bool_
 from tracecomp.passes.cost.machine import Machine
 from tracecomp.passes.fusion.groups import Partition
+from tracecomp.passes.nests.store import Nests
 from tracecomp.passes.program.output_buffers import OutputBuffers
 from tracecomp.passes.steps import Log, Run
 
@@ -48,6 +49,7 @@ class Frame:
 
     ``aliases[o] = i`` promises that output ``o`` is the very memory of input ``i``. ``frozen`` are values that are the
     same in many calls. ``bodies`` are the frames of control nodes; ``within``: this is one, whose results others read.
+    ``nests`` has the loop nests that were built so far.
 
     ``partition`` (fusion, implicit padding, concat in place, row fusion): which nodes are one kernel, and what each
     stores. ``outputs`` (output buffers): which results are written in place. ``tasks`` (kernels): kernel calls in
@@ -62,6 +64,7 @@ class Frame:
     frozen: Set[Value] = frozenset()
     bodies: Mapping[Node, tuple[Frame, ...]] = field(default_factory=dict)
     within: bool = False
+    nests: Nests = field(default_factory=Nests)
     partition: Partition = field(default_factory=Partition)
     outputs: OutputBuffers = field(default_factory=OutputBuffers)
     tasks: tuple[Task | ControlTask, ...] = ()

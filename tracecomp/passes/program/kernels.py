@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Set
 from typing import Any
 
 from tracecomp.ir.graph import Node, Value
@@ -15,12 +15,13 @@ from tracecomp.passes.cost.machine import Machine
 from tracecomp.passes.cost.work import shared_where_it_pays
 from tracecomp.passes.fusion.access import storage
 from tracecomp.passes.fusion.groups import Chain, Group, Partition
-from tracecomp.passes.fusion.members import with_inlined
 from tracecomp.passes.fusion.signature import signature
-from tracecomp.passes.nests.contraction_nest import BilinearNest, labelled_bilinear, tidied, without_ones
-from tracecomp.passes.nests.loop_nest import Nest, build_nest
+from tracecomp.passes.nests.contraction_nest import BilinearNest, tidied, without_ones
+from tracecomp.passes.nests.loop_nest import Nest
 from tracecomp.passes.nests.scalar_exprs import Params
+from tracecomp.passes.nests.store import Nests, on
 from tracecomp.passes.program.frame import Task
+from tracecomp.passes.program.output_buffers import OutputBuffers
 from tracecomp.passes.row_fusion.lowering import chain_body
 from tracecomp.passes.schedule.elementwise import schedule_nest
 from tracecomp.passes.winograd.forward import winograd_form
@@ -31,13 +32,13 @@ class GroupLowerer:
     """Lowers groups and chains; those that differ only in which values they work on share one kernel."""
 
     def __init__(
-        self, partition: Partition, same: Mapping[Value, Value], machine: Machine, large: Set[Value],
-        steady: Set[Value],
-    ) -> None:  # fmt: skip
+        self, partition: Partition, nests: Nests, outputs: OutputBuffers, machine: Machine, frozen: Set[Value]
+    ) -> None:
         self.partition = partition
-        self.same = same
-        self.large = large
-        self.steady = steady
+        self.nests = nests
+        self.same = outputs.same
+        self.large = outputs.large
+        self.frozen = frozen
         self.machine = machine
         self.known: dict[Any, tuple[Kernel, list[int]]] = {}
 
@@ -45,7 +46,7 @@ class GroupLowerer:
         groups = unit.groups if isinstance(unit, Chain) else (unit,)
         shape, values = signature(groups, self.partition, self.same)
         blocks = _blocks(unit, values) if isinstance(unit, Chain) else None
-        marks = (tuple(n for n, v in enumerate(values) if v in chosen) for chosen in (self.large, self.steady))
+        marks = (tuple(n for n, v in enumerate(values) if v in chosen) for chosen in (self.large, self.frozen))
         key = (shape, blocks, *marks)
         if key not in self.known:
             task = self._lower(unit)
@@ -55,30 +56,29 @@ class GroupLowerer:
         return Task(kernel, tuple(values[n] for n in places), tuple(n for g in groups for n in g.nodes))
 
     def _lower(self, unit: Group | Chain) -> Task:
-        params = Params(self.partition.opaque, self.same, self.large, self.steady, self.partition.placed)
+        params = Params(self.partition.opaque, self.same, self.large, self.frozen, self.partition.placed)
         if isinstance(unit, Group):
-            return lower_group(unit, self.partition, params, self.machine)
-        body = chain_body(unit, self.partition, params, self.machine)
+            return self._lower_group(unit, params)
+        body = chain_body(unit, self.partition, self.nests, params, self.machine)
         for value in unit.inside:
             params.drop(value)
         nodes = tuple(n for g in unit.groups for n in g.nodes)
         return _task(_kernel_name(nodes), body, params, nodes)
 
 
+    def _lower_group(self, group: Group, params: Params) -> Task:
+        """The kernel of one group."""
+        if group.kind == "imperative":
+            body = _imperative(group.nodes[0], params, self.machine)
+        elif group.kind == "bilinear":
+            body = _bilinear(on(self.nests.contraction(group, self.partition), params), self.machine)
+        else:
+            body = schedule_nest(on(self.nests.loops(group, self.partition), params), self.machine)
+        return _task(_kernel_name(group.nodes), body, params, tuple(group.nodes))
+
+
 def _blocks(chain: Chain, values: list[Value]) -> tuple[Any, ...]:
     return (chain.outer, chain.count, chain.height, tuple(map(values.index, chain.inside)))
-
-
-def lower_group(group: Group, partition: Partition, params: Params, machine: Machine) -> Task:
-    """The kernel of one group."""
-    stored = partition.stored[group]
-    if group.kind == "imperative":
-        body = _imperative(group.nodes[0], params, machine)
-    elif group.kind == "bilinear":
-        body = _bilinear(labelled_bilinear(with_inlined(group, partition), stored, params), machine)
-    else:
-        body = schedule_nest(build_nest(with_inlined(group, partition), stored, params), machine)
-    return _task(_kernel_name(group.nodes), body, params, tuple(group.nodes))
 
 
 def _bilinear(nest: BilinearNest, machine: Machine) -> tuple[Stmt, ...]:

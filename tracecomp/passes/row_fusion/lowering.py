@@ -17,14 +17,17 @@ from tracecomp.passes.fusion.members import values_read
 from tracecomp.passes.nests.contraction_nest import BilinearNest, tidied
 from tracecomp.passes.nests.loop_nest import Nest
 from tracecomp.passes.nests.scalar_exprs import Params
+from tracecomp.passes.nests.store import Nests
 from tracecomp.passes.row_fusion.row_tiles import RowBlock, Rows, Summed
 from tracecomp.passes.schedule.elementwise import schedule_nest
 
 
-def chain_body(chain: Chain, partition: Partition, params: Params, machine: Machine) -> tuple[Stmt, ...]:
+def chain_body(
+    chain: Chain, partition: Partition, nests: Nests, params: Params, machine: Machine
+) -> tuple[Stmt, ...]:
     """The statements of a chain's kernel: what is packed once, then the blocks, of which the last may be lower."""
     outer = Var("outer", chain.outer)
-    lowering = _Lowering(chain, partition, params, machine)
+    lowering = _Lowering(chain, partition, nests, params, machine)
     cut = Rows(outer, chain.count, Index(), chain.count).cut(chain.height)
     blocks = [(Var("part", chain.count // chain.height if n == 0 else 1), lowering.block(r)) for n, r in enumerate(cut)]
     if lowering.finish:
@@ -65,6 +68,7 @@ class _Lowering:
 
     chain: Chain
     partition: Partition
+    nests: Nests
     params: Params
     machine: Machine
     packing: list[Stmt] = field(default_factory=list)
@@ -85,7 +89,7 @@ class _Lowering:
 
     def block(self, rows: Rows) -> tuple[Stmt, ...]:
         """The loops of all groups for a block."""
-        block = RowBlock(rows, self.params, self.made, self.local)
+        block = RowBlock(rows, self.nests, self.params, self.made, self.local)
         first = not self.copies
         return tuple(s for n, g in enumerate(self.chain.groups) for s in self._group(n, g, block, first))
 

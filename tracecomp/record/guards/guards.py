@@ -97,11 +97,11 @@ class Guards:
         flagged = {key: t for key, (t, _) in recorder.flags.items() if key not in recorder.arguments}
         state: list[CapturedTensor] = []
         for key, t in (recorder.state | flagged).items():
-            if key in used or key in flagged:
-                before = flags[key] if key in flags else recorder.requires_grad[key]
-                name = used.get(key) or recorder.names.get(key, "a tensor")
-                state.append(CapturedTensor(t, t._data.dtype, t._data.shape, before, name))
-                self.modules.add_tensor(t, name)
+            # Also one that the graph does not read in the end: whether it requires grad, and its hooks, have their say.
+            before = flags[key] if key in flags else recorder.requires_grad[key]
+            name = used.get(key) or recorder.names.get(key, "a tensor")
+            state.append(CapturedTensor(t, t._data.dtype, t._data.shape, before, name))
+            self.modules.add_tensor(t, name)
         present: list[Guard] = [
             GradGuard(holder, slot.initial is not None, used.get(id(slot.tensor), "a tensor"))
             for holder, slot in grads if slot.read or (slot.initial is not None and id(slot.initial) in used)

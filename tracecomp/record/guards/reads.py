@@ -284,6 +284,8 @@ class Read:
         now = self.fetch(owner)
         if self.step is not None and not self.step.row(rows, owner, now):
             return False
+        if self.kind is type and is_opened(type(now)) and not rows.word(now, "class", type(now)):
+            return False
         return all(child.native(rows, now) for child in self.children.values())
 
     def walk(self) -> Iterator[Read]:

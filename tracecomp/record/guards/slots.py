@@ -6,7 +6,7 @@ from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tracecomp.eager.modes import ModuleChanges
+from tracecomp.eager.modes import module_changes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.pytree import flatten, unflatten
 
@@ -64,7 +64,7 @@ class Place:
         """Hold ``value`` from now on; with ``same_object``, lists and dicts that are here get new contents."""
         self.mapping[self.key] = _assigned(self.value(), value) if same_object else value
         if self.in_module:
-            ModuleChanges.epoch += 1
+            module_changes.epoch += 1
 
 
 def place_id(mapping: Any, key: str) -> tuple[int, str]:
