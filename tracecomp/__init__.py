@@ -45,6 +45,7 @@ from tracecomp.interop import einops as _einops
 from tracecomp.ir.types import DType as dtype
 from tracecomp.ir.types import (
     bfloat16,
+    complex32,
     complex64,
     complex128,
     float8_e4m3fn,
@@ -90,7 +91,7 @@ _LATER |= {
         "_C", "__config__", "__future__", "_dynamo", "_jit_internal", "_utils", "accelerator", "amp", "backends",
         "compiled", "compiler", "cpu", "cuda", "distributed", "distributions", "fft", "func", "futures", "fx", "hub",
         "jit", "library", "linalg", "masked", "mps", "mtia", "multiprocessing", "nn", "onnx", "optim", "overrides",
-        "profiler", "random", "return_types", "serialization", "signal", "special", "testing", "torch_version",
+        "profiler", "random", "return_types", "serialization", "signal", "special", "storage", "testing", "torch_version",
         "types", "utils", "version", "xpu",
     )
 }  # fmt: skip
@@ -118,7 +119,7 @@ def trace(first: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 float, double, half = float32, float64, float16
-cfloat, cdouble = complex64, complex128
+chalf, cfloat, cdouble = complex32, complex64, complex128
 short, int, long = int16, int32, int64
 newaxis = None
 __version__ = "0.2.0"

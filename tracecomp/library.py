@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
 from typing import Any, TypeVar
 
 from tracecomp.autograd import Function
@@ -130,6 +132,8 @@ class _Namespace:
 
     def __getattr__(self, name: str) -> Any:
         found = _OPERATORS.get(f"{self._name}::{name}") or (_own(name) if self._name == "aten" else None)
+        if found is None and any(Path(path).parent.name == self._name for path in ops.loaded_libraries):
+            found = _operator(f"{self._name}::{name}")  # one that the library would have
         if found is None:
             raise AttributeError(f"'_OpNamespace' '{self._name}' object has no attribute '{name}'")
         return found
@@ -164,7 +168,9 @@ class _Ops:
     """``torch.ops``: operators by namespace and name."""
 
     __name__ = "torch.ops"
-    loaded_libraries: frozenset[str] = frozenset()
+
+    def __init__(self) -> None:
+        self.loaded_libraries: set[str] = set()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -173,10 +179,16 @@ class _Ops:
         setattr(self, name, space)
         return space
 
-    @staticmethod
-    def load_library(path: Any) -> None:
-        """OSError: libraries compiled for PyTorch cannot be loaded; their operators can be registered in Python."""
-        raise OSError(f"{path}: a library compiled for PyTorch, which tracecomp cannot load")
+    def load_library(self, path: Any) -> None:
+        """Note ``path``: what is compiled for PyTorch cannot be loaded, and its operators say so when they are called.
+
+        Those of torchvision are provided (``interop/torchvision.py``). OSError when there is no such file.
+        """
+        if not Path(path).exists():
+            raise OSError(f"{path}: no such library")
+        if Path(path).parent.name == "torchvision":
+            import_module("tracecomp.interop.torchvision")
+        self.loaded_libraries.add(str(path))
 
 
 ops = _Ops()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -66,11 +67,14 @@ def test_lists_of_tensors_get_lists_of_gradients_and_results_may_be_several() ->
     assert a.grad.tolist() == [3.0, 4.0] and b.grad.tolist() == [2.0, 2.0]
 
 
-def test_aten_operators_are_the_functions_and_compiled_libraries_are_refused() -> None:
+def test_aten_operators_are_the_functions_and_compiled_libraries_are_only_noted(tmp_path: Path) -> None:
     assert library.ops.aten.relu.default(torch.tensor([-1.0, 1.0])).tolist() == [0.0, 1.0]
     assert np.allclose(library.ops.aten.add.Tensor(torch.ones(1), 2).tolist(), 3)
     with pytest.raises(OSError, match=r"x\.so"):
         library.ops.load_library("x.so")
+    (tmp_path / "y.so").touch()
+    library.ops.load_library(tmp_path / "y.so")
+    assert str(tmp_path / "y.so") in library.ops.loaded_libraries
 
 
 def test_what_a_custom_operator_computes_is_compiled() -> None:

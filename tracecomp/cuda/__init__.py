@@ -6,8 +6,8 @@ from typing import Any
 
 from tracecomp.cuda import amp as amp
 from tracecomp.eager.absent_device import names_of
+from tracecomp.functional.symbols import OutOfMemoryError as OutOfMemoryError
 
 globals().update(names_of("cuda"))
 default_generators: tuple[Any, ...] = ()
 has_half = has_magma = False
-OutOfMemoryError = type("OutOfMemoryError", (RuntimeError,), {"__doc__": "A device has not enough memory."})

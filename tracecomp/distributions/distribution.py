@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from tracecomp.autograd import grad
-from tracecomp.distributions.constraints import Constraint
+from tracecomp.distributions.constraints import Constraint, is_dependent
 from tracecomp.eager.modes import modes, no_grad
 from tracecomp.eager.size import Size
 from tracecomp.eager.tensor import Tensor
@@ -39,7 +39,7 @@ class Distribution:
             self._validate_args = validate_args
         if self._validate_args:
             for name, constraint in self.arg_constraints.items():
-                if name in self.__dict__:
+                if name in self.__dict__ and not is_dependent(constraint):
                     self._check_parameter(name, constraint)
 
     @staticmethod

@@ -21,6 +21,8 @@ Fn = Callable[..., Any]
 _NEVER = (int, float, bool, complex, str, bytes, type(None), slice, type(Ellipsis), type)
 PLAIN: set[type] = set(_NEVER)
 NOT_OVERRIDDEN = object()
+_NOT_ASKING = ("is_storage", "is_tensor")
+"""Questions about what an object is, which it does not answer itself."""
 _lock = threading.Lock()
 _active = 0
 
@@ -68,7 +70,7 @@ def override(fn: Fn, args: tuple[Any, ...], kwargs: dict[str, Any], asked: tuple
     """
     stack = modes.function_modes
     found: list[Any] = []
-    if not modes.plain_subclasses:
+    if not modes.plain_subclasses and fn.__name__ not in _NOT_ASKING:
         _asked((*args, *kwargs.values()) if asked is None else asked, found)
     if not stack and not found:
         return NOT_OVERRIDDEN

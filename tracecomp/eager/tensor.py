@@ -28,6 +28,7 @@ from tracecomp.eager.aliasing import (
 )
 from tracecomp.eager.grad_fn import NUMBERS
 from tracecomp.eager.methods import TensorMethods
+from tracecomp.eager.device import channels_last, channels_last_3d, contiguous_format
 from tracecomp.eager.modes import (
     enable_grad,
     grad_enabled,
@@ -319,9 +320,15 @@ class Tensor(TensorMethods):
     def nbytes(self) -> int:
         return self._data.nbytes
 
-    def is_contiguous(self) -> bool:
-        """Whether the elements lie densely in row-major order."""
-        return self._data.flags.c_contiguous
+    def is_contiguous(self, memory_format: Any = contiguous_format) -> bool:
+        """Whether the elements lie densely in row-major order, or in that of ``channels_last``."""
+        if memory_format is contiguous_format:
+            return self._data.flags.c_contiguous
+        if memory_format not in (channels_last, channels_last_3d):
+            raise RuntimeError(f"is_contiguous(): {memory_format} is not an order of elements")
+        if self._data.ndim != (4 if memory_format is channels_last else 5):
+            return False
+        return np.moveaxis(self._data, 1, -1).flags.c_contiguous
 
     # ---- leaving the tensor world
 

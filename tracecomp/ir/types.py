@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -14,18 +13,16 @@ from tracecomp.ir.immutable import immutable
 Shape: TypeAlias = tuple[int, ...]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
 class DType:
     """An element type. One object exists per type, so ``is`` compares.
 
     ``kind`` is ``"bool"``, ``"int"``, ``"float"`` or ``"complex"``; ``short`` is the name in printed IR (``f32``).
     """
 
-    name: str
-    short: str
-    kind: str
-    itemsize: int
-    signed: bool = True
+    __slots__ = ("itemsize", "kind", "name", "short", "signed")
+
+    def __init__(self, name: str, short: str, kind: str, itemsize: int, signed: bool = True) -> None:
+        self.name, self.short, self.kind, self.itemsize, self.signed = name, short, kind, itemsize, signed
 
     @property
     def numpy(self) -> np.dtype[Any]:
@@ -94,9 +91,10 @@ float8_e4m3fnuz = DType("float8_e4m3fnuz", "f8e4m3fnuz", "float", 1)
 float8_e5m2 = DType("float8_e5m2", "f8e5m2", "float", 1)
 float8_e5m2fnuz = DType("float8_e5m2fnuz", "f8e5m2fnuz", "float", 1)
 float8_e8m0fnu = DType("float8_e8m0fnu", "f8e8m0fnu", "float", 1, signed=False)
+complex32 = DType("complex32", "c32", "complex", 4)  # numpy has none: it can be named, nothing can hold it
 
 STORAGE_DTYPES: tuple[DType, ...] = (
-    uint16, uint32, uint64, float8_e4m3fn, float8_e4m3fnuz, float8_e5m2, float8_e5m2fnuz, float8_e8m0fnu,
+    complex32, uint16, uint32, uint64, float8_e4m3fn, float8_e4m3fnuz, float8_e5m2, float8_e5m2fnuz, float8_e8m0fnu,
 )  # fmt: skip
 _PYTHON: dict[str, Any] = {"bool": bool, "int": int, "float": float, "complex": complex}
 _COMPLEX = {float32: complex64, float64: complex128}
@@ -108,7 +106,7 @@ _WORDS = {
     "bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long",
     "float16": "Half", "bfloat16": "BFloat16", "float32": "Float", "float64": "Double",
     "complex64": "ComplexFloat", "complex128": "ComplexDouble",
-    "uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64",
+    "complex32": "ComplexHalf", "uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64",
 } | {t.name: t.name.capitalize() for t in STORAGE_DTYPES if t.kind == "float"}  # fmt: skip
 
 
