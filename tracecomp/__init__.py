@@ -91,8 +91,8 @@ _LATER |= {
         "_C", "__config__", "__future__", "_dynamo", "_jit_internal", "_utils", "accelerator", "amp", "backends",
         "compiled", "compiler", "cpu", "cuda", "distributed", "distributions", "fft", "func", "futures", "fx", "hub",
         "jit", "library", "linalg", "masked", "mps", "mtia", "multiprocessing", "nn", "onnx", "optim", "overrides",
-        "profiler", "random", "return_types", "serialization", "signal", "special", "storage", "testing", "torch_version",
-        "types", "utils", "version", "xpu",
+        "profiler", "random", "return_types", "serialization", "signal", "special", "storage", "testing",
+        "torch_version", "types", "utils", "version", "xpu",
     )
 }  # fmt: skip
 

@@ -50,7 +50,9 @@ class Kit:
             array = value.detach().numpy() if hasattr(value, "detach") else np.asarray(value)
             self.results[name] = np.asarray(array, dtype=np.float64)
 
-    def forward_backward(self, module: Any, *args: Any, pick: Callable[[Any], Any] | None = None, **kwargs: Any) -> None:
+    def forward_backward(
+        self, module: Any, *args: Any, pick: Callable[[Any], Any] | None = None, **kwargs: Any
+    ) -> None:
         """Keep what ``module`` computes and the gradients of its square."""
         choose = pick or (lambda y: y)
         y = choose(self.call(module, *args, **kwargs))

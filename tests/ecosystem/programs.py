@@ -99,7 +99,8 @@ def torchvision_vit_and_mobilenet(kit: Kit) -> None:
     from torchvision.models import mobilenet_v3_small
     from torchvision.models.vision_transformer import VisionTransformer
 
-    kit.forward_backward(kit.fill(VisionTransformer(32, 8, 2, 2, 32, 64, num_classes=3)).eval(), kit.normal(2, 3, 32, 32))
+    vit = VisionTransformer(32, 8, 2, 2, 32, 64, num_classes=3)
+    kit.forward_backward(kit.fill(vit).eval(), kit.normal(2, 3, 32, 32))
     kit.forward_backward(kit.fill(mobilenet_v3_small(num_classes=3)).eval(), kit.normal(1, 3, 64, 64))
 
 
@@ -187,7 +188,8 @@ def accelerate_trains(kit: Kit) -> None:
     accelerator = Accelerator(cpu=True)
     model = kit.fill(torch.nn.Linear(4, 1))
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
-    data = torch.utils.data.DataLoader(list(zip(kit.normal(8, 4), kit.normal(8, 1, name="y"))), batch_size=4)
+    pairs = list(zip(kit.normal(8, 4), kit.normal(8, 1, name="y"), strict=True))
+    data = torch.utils.data.DataLoader(pairs, batch_size=4)
     model, optimizer, data = accelerator.prepare(model, optimizer, data)
     for x, y in data:
         optimizer.zero_grad()
@@ -218,11 +220,12 @@ def _lightning(kit: Kit, lightning: Any) -> None:
     model = Fit()
     if kit.compiled:
         model.net.compile()
-    data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(kit.normal(8, 4), kit.normal(8, 1)), batch_size=4)
+    pairs = torch.utils.data.TensorDataset(kit.normal(8, 4), kit.normal(8, 1))
+    data = torch.utils.data.DataLoader(pairs, batch_size=4)
     with tempfile.TemporaryDirectory() as folder:
         trainer = lightning.Trainer(
-            max_epochs=2, accelerator="cpu", devices=1, logger=False, enable_checkpointing=False, default_root_dir=folder,
-            enable_progress_bar=False, enable_model_summary=False,
+            max_epochs=2, accelerator="cpu", devices=1, logger=False, enable_checkpointing=False,
+            default_root_dir=folder, enable_progress_bar=False, enable_model_summary=False,
         )  # fmt: skip
         trainer.fit(model, data)
     kit.keep(weight=model.net[0].weight, loss=trainer.callback_metrics["loss"])
@@ -296,7 +299,8 @@ def torchinfo_summarizes(kit: Kit) -> None:
     from torchinfo import summary
 
     nn = kit.torch.nn
-    found = summary(nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 2)), (1, 3, 8, 8), verbose=0)
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 2))
+    found = summary(model, (1, 3, 8, 8), verbose=0)
     kit.keep(params=found.total_params, operations=found.total_mult_adds)
 
 
@@ -376,7 +380,8 @@ def ignite_trains(kit: Kit) -> None:
     model = kit.fill(torch.nn.Linear(4, 1))
     called = torch.compile(model) if kit.compiled else model
     data = [(kit.normal(4, 4, name=f"x{i}"), kit.normal(4, 1, name=f"y{i}")) for i in range(3)]
-    trainer = create_supervised_trainer(called, torch.optim.SGD(model.parameters(), lr=0.1), torch.nn.functional.mse_loss)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    trainer = create_supervised_trainer(called, optimizer, torch.nn.functional.mse_loss)
     trainer.run(data, max_epochs=2)
     evaluator = create_supervised_evaluator(called, metrics={"mse": MeanSquaredError()})
     evaluator.run(data)
@@ -500,7 +505,8 @@ def stable_baselines_policies(kit: Kit) -> None:
     agent = PPO("MlpPolicy", gym.make("CartPole-v1"), n_steps=16, batch_size=8, n_epochs=1, device="cpu", seed=0)
     kit.fill(agent.policy)
     observations = kit.normal(3, 4)
-    kit.keep(values=agent.policy.predict_values(observations), chosen=agent.predict(observations.numpy(), deterministic=True)[0])
+    chosen, _ = agent.predict(observations.numpy(), deterministic=True)
+    kit.keep(values=agent.policy.predict_values(observations), chosen=chosen)
     agent.learn(32)
 
 

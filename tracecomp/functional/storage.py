@@ -116,8 +116,8 @@ class UntypedStorage:
     def element_size(self) -> int:
         return 1
 
-    def tolist(self) -> list[int]:
-        return self._array.tolist()
+    def tolist(self) -> list[Any]:
+        return list(self._array.tolist())
 
     def clone(self) -> UntypedStorage:
         return self._over(self._array.copy())

@@ -1,29 +1,19 @@
-"""The names of ``torch.onnx`` that programs use while they run. Nothing here exports: marks for it are only noted."""
+"""ONNX models as modules that run, train and compile. Needs the package onnx: ``pip install 'tracecomp[onnx]'``.
 
-from __future__ import annotations
+The marks that programs set for PyTorch's exporter are here too, and need nothing.
+"""
 
-from collections.abc import Callable
-from typing import Any
-
+from tracecomp.base.lazy_names import later as _later
 from tracecomp.onnx import symbolic_helper
+from tracecomp.onnx.export_marks import (
+    is_in_onnx_export,
+    register_custom_op_symbolic,
+    unregister_custom_op_symbolic,
+)
 
-__all__ = ["is_in_onnx_export", "register_custom_op_symbolic", "symbolic_helper", "unregister_custom_op_symbolic"]
+__getattr__ = _later(__name__, {"OnnxModule": "module", "UnsupportedError": "model", "load": "module"})
 
-_symbolic: dict[tuple[str, int], Callable[..., Any]] = {}
-
-
-def is_in_onnx_export() -> bool:
-    """Whether the call that asks is being exported."""
-    return False
-
-
-def register_custom_op_symbolic(symbolic_name: str, symbolic_fn: Callable[..., Any], opset_version: int) -> None:
-    """Note how an operator is to be exported. ValueError unless the name is like ``"space::name"``."""
-    if "::" not in symbolic_name:
-        raise ValueError(f"Failed to register operator {symbolic_name}: it must be of the form 'space::name'")
-    _symbolic[symbolic_name, opset_version] = symbolic_fn
-
-
-def unregister_custom_op_symbolic(symbolic_name: str, opset_version: int) -> None:
-    """Forget it."""
-    _symbolic.pop((symbolic_name, opset_version), None)
+__all__ = [
+    "OnnxModule", "UnsupportedError", "is_in_onnx_export", "load", "register_custom_op_symbolic", "symbolic_helper",
+    "unregister_custom_op_symbolic",
+]  # fmt: skip

@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 import time
+from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from tracecomp.eager.tensor import Tensor
 
-try:
-    from tensorboard.compat.proto.event_pb2 import Event
-    from tensorboard.compat.proto.summary_pb2 import HistogramProto, Summary, SummaryMetadata
-    from tensorboard.compat.proto.tensor_pb2 import TensorProto
-    from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
-    from tensorboard.plugins.hparams import summary_v2 as hparams_summary
-    from tensorboard.summary.writer.event_file_writer import EventFileWriter
-except ImportError as error:
-    raise ImportError("torch.utils.tensorboard needs tensorboard: pip install tensorboard") from error
-
 __all__ = ["SummaryWriter"]
+
+
+@cache
+def _tensorboard() -> Any:
+    """The classes of tensorboard that are needed; ImportError, with what to install, where it is not there."""
+    try:
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import HistogramProto, Summary, SummaryMetadata
+        from tensorboard.compat.proto.tensor_pb2 import TensorProto
+        from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
+        from tensorboard.plugins.hparams.summary_v2 import hparams_pb
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+    except ImportError as error:
+        raise ImportError("SummaryWriter needs tensorboard: pip install tensorboard") from error
+    return SimpleNamespace(
+        Event=Event, HistogramProto=HistogramProto, Summary=Summary, SummaryMetadata=SummaryMetadata,
+        TensorProto=TensorProto, TensorShapeProto=TensorShapeProto, hparams_pb=hparams_pb,
+        EventFileWriter=EventFileWriter,
+    )  # fmt: skip
 
 
 def _array(value: Any) -> Any:
@@ -35,15 +46,16 @@ class SummaryWriter:
         self, log_dir: str | None = None, comment: str = "", purge_step: int | None = None, max_queue: int = 10,
         flush_secs: int = 120, filename_suffix: str = "",
     ) -> None:  # fmt: skip
+        self._t = _tensorboard()
         self.log_dir = str(log_dir) if log_dir else f"runs/{time.strftime('%b%d_%H-%M-%S')}{comment}"
         Path(self.log_dir).mkdir(parents=True, exist_ok=True)
-        self.file_writer = EventFileWriter(self.log_dir, max_queue, flush_secs, filename_suffix)
+        self.file_writer = self._t.EventFileWriter(self.log_dir, max_queue, flush_secs, filename_suffix)
 
     def get_logdir(self) -> str:
         return self.log_dir
 
     def _add(self, summary: Any, step: int | None, walltime: float | None) -> None:
-        event = Event(summary=summary, wall_time=time.time() if walltime is None else walltime)
+        event = self._t.Event(summary=summary, wall_time=time.time() if walltime is None else walltime)
         if step is not None:
             event.step = int(step)
         self.file_writer.add_event(event)
@@ -54,7 +66,7 @@ class SummaryWriter:
     ) -> None:  # fmt: skip
         """A number at a step."""
         value = float(_array(scalar_value).reshape(()))
-        self._add(Summary(value=[Summary.Value(tag=tag, simple_value=value)]), global_step, walltime)
+        self._add(self._t.Summary(value=[self._t.Summary.Value(tag=tag, simple_value=value)]), global_step, walltime)
 
     def add_scalars(
         self, main_tag: str, tag_scalar_dict: dict[str, Any], global_step: int | None = None,
@@ -73,11 +85,11 @@ class SummaryWriter:
         flat = _array(values).astype(np.float64).reshape(-1)
         edges = 30 if bins in ("tensorflow", "auto", "fd") else bins
         counts, limits = np.histogram(flat, bins=edges)
-        proto = HistogramProto(
+        proto = self._t.HistogramProto(
             min=flat.min(), max=flat.max(), num=flat.size, sum=flat.sum(), sum_squares=flat @ flat,
             bucket_limit=limits[1:].tolist(), bucket=counts.tolist(),
         )  # fmt: skip
-        self._add(Summary(value=[Summary.Value(tag=tag, histo=proto)]), global_step, walltime)
+        self._add(self._t.Summary(value=[self._t.Summary.Value(tag=tag, histo=proto)]), global_step, walltime)
 
     def add_image(
         self, tag: str, img_tensor: Any, global_step: int | None = None, walltime: float | None = None,
@@ -96,18 +108,18 @@ class SummaryWriter:
         file = BytesIO()
         Image.fromarray(array).save(file, format="PNG")
         size = {"height": array.shape[0], "width": array.shape[1], "colorspace": 1 if array.ndim == 2 else 3}
-        image = Summary.Image(encoded_image_string=file.getvalue(), **size)
-        self._add(Summary(value=[Summary.Value(tag=tag, image=image)]), global_step, walltime)
+        image = self._t.Summary.Image(encoded_image_string=file.getvalue(), **size)
+        self._add(self._t.Summary(value=[self._t.Summary.Value(tag=tag, image=image)]), global_step, walltime)
 
     def add_text(
         self, tag: str, text_string: str, global_step: int | None = None, walltime: float | None = None
     ) -> None:
         """Words, which TensorBoard shows as Markdown."""
-        metadata = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="text"))
-        shape = TensorShapeProto(dim=[TensorShapeProto.Dim(size=1)])
-        content = TensorProto(dtype="DT_STRING", string_val=[text_string.encode()], tensor_shape=shape)
-        value = Summary.Value(tag=f"{tag}/text_summary", metadata=metadata, tensor=content)
-        self._add(Summary(value=[value]), global_step, walltime)
+        metadata = self._t.SummaryMetadata(plugin_data=self._t.SummaryMetadata.PluginData(plugin_name="text"))
+        shape = self._t.TensorShapeProto(dim=[self._t.TensorShapeProto.Dim(size=1)])
+        content = self._t.TensorProto(dtype="DT_STRING", string_val=[text_string.encode()], tensor_shape=shape)
+        value = self._t.Summary.Value(tag=f"{tag}/text_summary", metadata=metadata, tensor=content)
+        self._add(self._t.Summary(value=[value]), global_step, walltime)
 
     def add_hparams(
         self, hparam_dict: dict[str, Any], metric_dict: dict[str, Any], run_name: str | None = None, **options: Any
@@ -115,7 +127,7 @@ class SummaryWriter:
         """The settings of a run and what came of them."""
         with SummaryWriter(f"{self.log_dir}/{run_name or time.time()}") as writer:
             plain = {k: v if isinstance(v, str | bool | int | float) else str(v) for k, v in hparam_dict.items()}
-            writer._add(hparams_summary.hparams_pb(plain), None, None)
+            writer._add(self._t.hparams_pb(plain), None, None)
             for name, value in metric_dict.items():
                 writer.add_scalar(name, value)
 

@@ -3,7 +3,6 @@
 import sys
 
 from tracecomp.utils.data import _utils, distributed
-
 from tracecomp.utils.data.collate import collate, default_collate, default_collate_fn_map, default_convert
 from tracecomp.utils.data.dataloader import DataLoader
 from tracecomp.utils.data.dataset import (
@@ -28,10 +27,29 @@ from tracecomp.utils.data.sampler import (
 from tracecomp.utils.data.worker import WorkerInfo, get_worker_info
 
 __all__ = [
-    "BatchSampler", "ChainDataset", "ConcatDataset", "DataLoader", "Dataset", "DistributedSampler", "IterableDataset",
-    "RandomSampler", "Sampler", "SequentialSampler", "StackDataset", "Subset", "SubsetRandomSampler", "TensorDataset",
-    "WeightedRandomSampler", "WorkerInfo", "collate", "distributed", "default_collate", "default_collate_fn_map", "default_convert",
-    "get_worker_info", "random_split",
+    "BatchSampler",
+    "ChainDataset",
+    "ConcatDataset",
+    "DataLoader",
+    "Dataset",
+    "DistributedSampler",
+    "IterableDataset",
+    "RandomSampler",
+    "Sampler",
+    "SequentialSampler",
+    "StackDataset",
+    "Subset",
+    "SubsetRandomSampler",
+    "TensorDataset",
+    "WeightedRandomSampler",
+    "WorkerInfo",
+    "collate",
+    "default_collate",
+    "default_collate_fn_map",
+    "default_convert",
+    "distributed",
+    "get_worker_info",
+    "random_split",
 ]  # fmt: skip
 
 sys.modules[f"{__name__}._utils.collate"] = _utils.collate
