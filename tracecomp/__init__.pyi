@@ -52,15 +52,11 @@ from tracecomp.ir.types import int16 as int16
 from tracecomp.ir.types import int32 as int32
 from tracecomp.ir.types import int64 as int64
 from tracecomp.ir.types import uint8 as uint8
-<<<<<<< HEAD
 from tracecomp.ir.types import uint16 as uint16
 from tracecomp.ir.types import uint32 as uint32
 from tracecomp.ir.types import uint64 as uint64
-from tracecomp.ir.types import bool_ as bool
-=======
 from tracecomp.ir.types import bool_ as _bool
 bool = _bool
->>>>>>> main
 from tracecomp.functional.names import BFloat16Tensor as BFloat16Tensor
 from tracecomp.functional.names import BoolTensor as BoolTensor
 from tracecomp.functional.names import ByteTensor as ByteTensor

@@ -101,7 +101,7 @@ def test_modes_see_every_call_and_end(torch: Any) -> None:
     from_module = overrides if torch is tracecomp else torch.overrides
     names: list[str] = []
 
-    class Watch(from_module.TorchFunctionMode):
+    class Watch(from_module.TorchFunctionMode):  # type: ignore[misc, name-defined]
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             names.append(func.__name__)
             return func(*args, **(kwargs or {}))
@@ -135,5 +135,6 @@ def test_functions_of_users_can_be_overridden_too() -> None:
         return x * factor
 
     assert mine(tracecomp.ones(1)).tolist() == [2.0] and mine(foreign(), 3).kwargs == {"factor": 3}
-    wrapped = overrides.wrap_torch_function(lambda x: (x,))(lambda x: "plain")
+    plain: Any = lambda x: "plain"  # noqa: E731
+    wrapped = overrides.wrap_torch_function(lambda x: (x,))(plain)
     assert wrapped(tracecomp.ones(1)) == "plain" and wrapped(foreign()).types
