@@ -101,7 +101,7 @@ def test_modes_see_every_call_and_end(torch: Any) -> None:
     from_module = overrides if torch is tracecomp else torch.overrides
     names: list[str] = []
 
-    class Watch(from_module.TorchFunctionMode):  # type: ignore[misc, name-defined]
+    class Watch(from_module.TorchFunctionMode):  # type: ignore[name-defined]
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             names.append(func.__name__)
             return func(*args, **(kwargs or {}))
