@@ -1,7 +1,9 @@
-"""ONNX models as modules that run, train and compile. Needs the package onnx: ``pip install 'tracecomp[onnx]'``.
+"""ONNX both ways: models as modules that train and compile, recorded graphs as models. Needs the package onnx.
 
 The marks that programs set for PyTorch's exporter are here too, and need nothing.
 """
+
+from typing import Any
 
 from tracecomp.base.lazy_names import later as _later
 from tracecomp.onnx import symbolic_helper
@@ -11,9 +13,20 @@ from tracecomp.onnx.export_marks import (
     unregister_custom_op_symbolic,
 )
 
-__getattr__ = _later(__name__, {"OnnxModule": "module", "UnsupportedError": "model", "load": "module"})
+_late = _later(
+    __name__, {"OnnxModule": "module", "UnsupportedError": "model", "export": "exporter", "load": "module"}
+)
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        return _late(name)
+    except ImportError as error:
+        raise ImportError("tracecomp.onnx needs the package onnx: pip install 'tracecomp[onnx]'") from error
+
 
 __all__ = [
-    "OnnxModule", "UnsupportedError", "is_in_onnx_export", "load", "register_custom_op_symbolic", "symbolic_helper",
+    "OnnxModule", "UnsupportedError", "export", "is_in_onnx_export", "load", "register_custom_op_symbolic",
+    "symbolic_helper",
     "unregister_custom_op_symbolic",
 ]  # fmt: skip

@@ -22,9 +22,7 @@ from tracecomp.passes.schedule.elementwise import schedule_nest
 from tracecomp.passes.schedule.records import Chooser
 
 
-def chain_body(
-    chain: Chain, partition: Partition, nests: Nests, params: Params, chooser: Chooser
-) -> tuple[Stmt, ...]:
+def chain_body(chain: Chain, partition: Partition, nests: Nests, params: Params, chooser: Chooser) -> tuple[Stmt, ...]:
     """The statements of a chain's kernel: what is packed once, then the blocks, of which the last may be lower."""
     outer = Var("outer", chain.outer)
     lowering = _Lowering(chain, partition, nests, params, chooser)
