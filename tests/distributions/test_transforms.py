@@ -174,5 +174,7 @@ def test_random_matrices_have_torchs_densities_and_moments() -> None:
     np.testing.assert_allclose(wishart.numpy(), mine.mean.numpy(), atol=0.1 * float(mine.mean.max()))
     point = ours.LogisticNormal(tracecomp.zeros(2).double(), tracecomp.ones(2).double())
     y = np.array([0.2, 0.3, 0.5])
-    close(point.log_prob(tracecomp.tensor(y)),
-          theirs.LogisticNormal(torch.zeros(2).double(), torch.ones(2).double()).log_prob(torch.tensor(y)))
+    close(
+        point.log_prob(tracecomp.tensor(y)),
+        theirs.LogisticNormal(torch.zeros(2).double(), torch.ones(2).double()).log_prob(torch.tensor(y)),
+    )

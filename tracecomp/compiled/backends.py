@@ -97,9 +97,7 @@ class Native:
     @cached_property
     def built(self) -> Built:
         """The graph after every pass, and its program."""
-        found: Built = _where_fast(
-            self._fast_math, lambda: build(self.graph, self._aliases, self._dump, self._steady)
-        )
+        found: Built = _where_fast(self._fast_math, lambda: build(self.graph, self._aliases, self._dump, self._steady))
         return found
 
     def _argument_places(self) -> tuple[int | Array, ...]:

@@ -36,9 +36,7 @@ class ConstraintRegistry:
             return lambda factory: self.register(constraint, factory)
         kind = type(constraint) if isinstance(constraint, Constraint) else constraint
         if not (isinstance(kind, type) and issubclass(kind, Constraint)):
-            raise TypeError(
-                f"Expected constraint to be either a Constraint subclass or instance, but got {constraint}"
-            )
+            raise TypeError(f"Expected constraint to be either a Constraint subclass or instance, but got {constraint}")
         self._registry[kind] = factory
         return factory
 

@@ -38,7 +38,6 @@ def leave_modes() -> Leave:
     return Leave(lambda: modes.__dict__)
 
 
-
 class ContextDecorator:
     """A context manager that also decorates functions and generators: ``@no_grad()``, ``@no_grad``."""
 

@@ -132,9 +132,7 @@ def _numpy_dtype(name: str) -> np.dtype[Any]:
     return np.dtype(name)
 
 
-_FROM_NUMPY: dict[Any, DType] = {
-    np.dtype(t.name): t for t in (*DTYPES, uint16, uint32, uint64) if t.name != "bfloat16"
-}
+_FROM_NUMPY: dict[Any, DType] = {np.dtype(t.name): t for t in (*DTYPES, uint16, uint32, uint64) if t.name != "bfloat16"}
 
 
 def from_numpy_dtype(dtype: np.dtype[Any]) -> DType:

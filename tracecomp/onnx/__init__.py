@@ -13,9 +13,7 @@ from tracecomp.onnx.export_marks import (
     unregister_custom_op_symbolic,
 )
 
-_late = _later(
-    __name__, {"OnnxModule": "module", "UnsupportedError": "model", "export": "exporter", "load": "module"}
-)
+_late = _later(__name__, {"OnnxModule": "module", "UnsupportedError": "model", "export": "exporter", "load": "module"})
 
 
 def __getattr__(name: str) -> Any:
