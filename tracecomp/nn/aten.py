@@ -33,7 +33,7 @@ def embedding_bag(
     per_sample_weights: Tensor | None = None,
     include_last_offset: bool = False,
 ) -> Tensor:
-    """Sums (mode 0), means (1) or maxima (2) of bags of rows."""
+    """Sums (mode 0), means (1) or maxima (2) of bags of rows; the bookkeeping that PyTorch adds is left out."""
     return F.embedding_bag(
         indices, weight, offsets, mode=_BAGS[mode], per_sample_weights=per_sample_weights,
         include_last_offset=include_last_offset,
