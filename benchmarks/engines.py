@@ -284,7 +284,7 @@ class Exporter(Torch):
             return self.model(workload)
         lib, f = self.lib, workload.torch(self.lib)
 
-        class Function(lib.nn.Module):  # type: ignore[misc, name-defined]
+        class Function(lib.nn.Module):  # type: ignore[name-defined]
             def forward(self, *arguments: Any) -> Any:
                 return f(*arguments)
 

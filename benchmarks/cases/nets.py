@@ -28,7 +28,7 @@ def resnet(lib: Any, widths: tuple[int, ...]) -> Any:
     """Two residual blocks per width, each width at half the side of the one before; 3 channels to 10 classes."""
     nn = lib.nn
 
-    class Block(nn.Module):  # type: ignore[misc, name-defined]
+    class Block(nn.Module):  # type: ignore[name-defined]
         def __init__(self, before: int, after: int, stride: int) -> None:
             super().__init__()
             self.conv1 = nn.Conv2d(before, after, 3, stride=stride, padding=1, bias=False)
@@ -70,7 +70,7 @@ def gpt(lib: Any, vocabulary: int, width: int, heads: int, layers: int, context:
     """A decoder-only transformer with pre-norm blocks."""
     nn, functional = lib.nn, lib.nn.functional
 
-    class Block(nn.Module):  # type: ignore[misc, name-defined]
+    class Block(nn.Module):  # type: ignore[name-defined]
         def __init__(self) -> None:
             super().__init__()
             self.ln1, self.ln2 = nn.LayerNorm(width), nn.LayerNorm(width)
@@ -84,7 +84,7 @@ def gpt(lib: Any, vocabulary: int, width: int, heads: int, layers: int, context:
             x = x + self.proj(y.transpose(1, 2).reshape(b, t, c))
             return x + self.fc2(functional.gelu(self.fc1(self.ln2(x)), approximate="tanh"))
 
-    class GPT(nn.Module):  # type: ignore[misc, name-defined]
+    class GPT(nn.Module):  # type: ignore[name-defined]
         def __init__(self) -> None:
             super().__init__()
             self.tokens, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
@@ -104,7 +104,7 @@ def lstm(lib: Any, vocabulary: int, width: int, layers: int) -> Any:
     """Embedding, LSTM over time, a linear layer at every step."""
     nn = lib.nn
 
-    class Language(nn.Module):  # type: ignore[misc, name-defined]
+    class Language(nn.Module):  # type: ignore[name-defined]
         def __init__(self) -> None:
             super().__init__()
             self.tokens = nn.Embedding(vocabulary, width)

@@ -350,7 +350,7 @@ def leaves_and_flags(torch):
 
 @agrees
 def custom_function(torch):
-    class Square(torch.autograd.Function):
+    class Square(torch.autograd.Function):  # type: ignore[name-defined]
         @staticmethod
         def forward(ctx, x, power):
             ctx.save_for_backward(x)
@@ -371,7 +371,7 @@ def custom_function(torch):
 
 @agrees
 def custom_function_two_outputs(torch):
-    class Both(torch.autograd.Function):
+    class Both(torch.autograd.Function):  # type: ignore[name-defined]
         @staticmethod
         def forward(ctx, x):
             y, i = x * 2, x.argmax()
@@ -390,7 +390,7 @@ def custom_function_two_outputs(torch):
 
 @agrees
 def custom_function_new_style(torch):
-    class Double(torch.autograd.Function):
+    class Double(torch.autograd.Function):  # type: ignore[name-defined]
         @staticmethod
         def forward(x, k):
             return x * k
@@ -412,7 +412,7 @@ def custom_function_new_style(torch):
 
 @agrees
 def custom_function_dirty(torch):
-    class AddOne(torch.autograd.Function):
+    class AddOne(torch.autograd.Function):  # type: ignore[name-defined]
         @staticmethod
         def forward(ctx, x):
             x.add_(1)
@@ -434,7 +434,7 @@ def custom_function_dirty(torch):
 def needs_input_grad(torch):
     found = []
 
-    class Mul(torch.autograd.Function):
+    class Mul(torch.autograd.Function):  # type: ignore[name-defined]
         @staticmethod
         def forward(ctx, a, b, c):
             ctx.save_for_backward(a, b)
@@ -529,7 +529,7 @@ def expanded_gradient(torch):
 @agrees
 def unbound_rows(torch):
     x = leaf(torch, 3, 2)
-    total = 0
+    total = torch.zeros(())
     for row in x:
         total = total + (row * row).sum()
     total.backward()
@@ -740,7 +740,7 @@ def inference_saved(torch):
 
 @fails
 def twice_once_differentiable(torch):
-    class Cube(torch.autograd.Function):
+    class Cube(torch.autograd.Function):  # type: ignore[name-defined]
         @staticmethod
         def forward(ctx, x):
             ctx.save_for_backward(x)
@@ -759,7 +759,7 @@ def twice_once_differentiable(torch):
 
 @fails
 def wrong_number_of_gradients(torch):
-    class Bad(torch.autograd.Function):
+    class Bad(torch.autograd.Function):  # type: ignore[name-defined]
         @staticmethod
         def forward(ctx, x, y):
             return x * y

@@ -14,7 +14,7 @@ from tests.compiled.test_function import BACKENDS
 from tracecomp import nn
 
 
-def orders(torch: Any, fn: Callable[..., Any], x: Any, w: Any, order: int) -> list[Any]:
+def orders(torch: Any, fn: Callable[..., Any], order: int, x: Any, w: Any) -> list[Any]:
     """Gradients in x and w of a loss of ``fn``, of a sum of their squares and sines, and so on."""
     x, w = x.clone().requires_grad_(), w.clone().requires_grad_()
     y, found = fn(x, w).pow(2).sum(), []
@@ -29,8 +29,8 @@ def compare_with_torch(fn: Callable[..., Any], run: Callable[..., Any], order: i
     torch = pytest.importorskip("torch")
     for seed in range(seeds):
         given = values(seed)
-        want = orders(torch, fn, *map(torch.tensor, given), order)
-        got = orders(tracecomp, run, *map(tracecomp.tensor, given), order)
+        want = orders(torch, fn, order, *map(torch.tensor, given))
+        got = orders(tracecomp, run, order, *map(tracecomp.tensor, given))
         for a, b in zip(got, want, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
 
@@ -75,11 +75,11 @@ def native_calls(run: Any) -> list[int]:
 def test_each_order_is_recorded_once_and_then_runs_natively() -> None:
     run = tracecomp.compile(tanh_layer)
     for seed in range(6):
-        orders(tracecomp, run, *map(tracecomp.tensor, values(seed)), 2)
+        orders(tracecomp, run, 2, *map(tracecomp.tensor, values(seed)))
     assert native_calls(run) == [5, 9, 3]
     native_backward = run.entries[0].plan.again
     before = native_backward.entries[0].recording.calls
-    orders(tracecomp, run, *map(tracecomp.tensor, values(9)), 2)
+    orders(tracecomp, run, 2, *map(tracecomp.tensor, values(9)))
     assert native_backward.entries[0].recording.calls == before + 2
     assert "tanh_layer_backward_backward: recordings 1, in use 1" in run.explain()
 
@@ -87,7 +87,7 @@ def test_each_order_is_recorded_once_and_then_runs_natively() -> None:
 def test_orders_that_nobody_asks_for_are_not_built() -> None:
     run = tracecomp.compile(tanh_layer)
     for seed in range(3):
-        orders(tracecomp, run, *map(tracecomp.tensor, values(seed)), 1)
+        orders(tracecomp, run, 1, *map(tracecomp.tensor, values(seed)))
     assert run.entries[0].plan.again is not None  # create_graph=True was asked for
     run = tracecomp.compile(tanh_layer)
     for seed in range(3):

@@ -37,7 +37,7 @@ def assert_close(found: Array, want: Array, points: int, note: str = "") -> None
     """Relative error in the Euclidean norm, which grows with the logarithm of the number of points."""
     assert found.shape == want.shape, note
     unit = SINGLE if found.dtype in (np.float32, np.complex64) else DOUBLE
-    error = np.linalg.norm((found - want).ravel()) / max(np.linalg.norm(want.ravel()), 1e-300)
+    error = np.linalg.norm((found - want).ravel()) / max(float(np.linalg.norm(want.ravel())), 1e-300)
     assert error <= unit * (1 + np.log2(points)), f"{note}: {error}"
 
 
@@ -76,7 +76,7 @@ def test_random_shapes(seed: int) -> None:
     rng = np.random.default_rng(seed)
     shape = tuple(int(rng.integers(1, 40)) for _ in range(int(rng.integers(1, 5))))
     axes = tuple(int(a) for a in rng.permutation(len(shape))[: rng.integers(1, len(shape) + 1)])
-    norm = str(rng.choice(["backward", "ortho", "forward"]))
+    norm: Any = str(rng.choice(["backward", "ortho", "forward"]))
     dtype = str(rng.choice(["complex64", "complex128"]))
     order = rng.permutation(len(shape))
     stored = drawn(rng, *(shape[a] for a in order)).astype(dtype)

@@ -22,12 +22,15 @@ from tracecomp.compiled.function import Compiled
 from tracecomp.compiled.replay import Plan
 from tracecomp.runtime import threads
 from tracecomp.runtime.call import take_calls
+from tracecomp.runtime.object_layout import objects_are_known
 
 SCALE = 2.0
 
 
 def served(compiled: Compiled) -> int:
     """How many calls native code has served since this was asked last."""
+    if not objects_are_known():
+        pytest.skip("calls go through Python on this interpreter")
     return sum(take_calls(e.fast[0]) for e in compiled.entries if e.fast is not None)
 
 
@@ -89,7 +92,7 @@ def test_memory_that_is_looked_at_is_not_used_again(keep: str) -> None:
     result = c(x, y)
     looks: dict[str, Callable[[tc.Tensor], Any]] = {
         "view": lambda t: t[1:], "numpy": lambda t: t.numpy(), "row of numpy": lambda t: t.numpy()[::2],
-        "buffer": lambda t: memoryview(t.numpy()),
+        "buffer": lambda t: memoryview(t.numpy()),  # type: ignore[arg-type]
     }  # fmt: skip
     look = looks[keep](result)
     del result
@@ -106,9 +109,10 @@ def test_a_weak_reference_to_a_result_or_its_array_dies() -> None:
     del result
     c(tc.ones(4), tc.ones(4))
     assert tensor() is None
-    assert array() is None or array().tolist() == [2.0] * 4  # type: ignore[union-attr]
+    assert array() is None or array().tolist() == [2.0] * 4
 
 
+@pytest.mark.filterwarnings("ignore:Setting the shape:DeprecationWarning")
 def test_a_result_changed_by_its_owner_is_not_used_again() -> None:
     x = tc.ones(4)
     c = warm(add, x, x)
@@ -373,7 +377,7 @@ def test_a_training_step_with_a_scheduled_rate_and_shared_gradients() -> None:
             found.append((loss.item(), model[0].weight.grad.tolist()))
             schedule.step()
         if compiled:
-            assert served(call) >= 5
+            assert served(call) >= 5  # type: ignore[arg-type]
             with pytest.raises(RuntimeError, match="second time"):
                 loss.backward()
         held = model[0].weight.grad
@@ -578,6 +582,7 @@ def test_inside_another_recording_the_function_itself_runs() -> None:
     assert len(outer.graphs[0].nodes) >= 2
 
 
+@pytest.mark.skipif(not objects_are_known(), reason="calls go through Python on this interpreter")
 def test_a_native_call_does_not_double_the_memory_of_intermediate_values() -> None:
     x = tc.randn(500, 1000)
     c = tc.compile(lambda x: tc.softmax((x @ x.t()) @ x, 1).sum())

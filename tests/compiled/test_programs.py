@@ -167,7 +167,7 @@ def attention_to_a_memory_under_a_decorator():
     kept = torch.zeros(2, 16, 8)
 
     class Position:
-        now = 0
+        now: Any = 0
 
     position = Position()
     position.now = torch.zeros((), dtype=torch.int64)
@@ -319,7 +319,7 @@ def test_lbfgs_takes_a_compiled_closure_and_is_refused_inside() -> None:
         found = [opt.step(call).item() for _ in range(5)]
         assert not compiled or call.recordings == 1
         with pytest.raises(CaptureError, match=r"LBFGS.step at .* Compile the closure"):
-            torch.compile(lambda: opt.step(closure))()
+            torch.compile(lambda: opt.step(closure), fullgraph=True)()
         return found
 
     assert losses(True) == pytest.approx(losses(False), rel=1e-3)

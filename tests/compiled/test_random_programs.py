@@ -229,7 +229,7 @@ def test_eager_equals_torch(program: list[Any]) -> None:
 @example(program=[("expand", 3, 0), ("setrow", 4, 0)])
 def test_compiled_equals_eager(backend: str, outside: bool, program: list[Any]) -> None:
     eager = Case(tracecomp, program, outside=outside)
-    compiled = Case(tracecomp, program, lambda f: tracecomp.compile(f, backend=backend), outside)
+    compiled = Case(tracecomp, program, lambda f: tracecomp.compile(f, backend=backend, fullgraph=True), outside)
     for k in range(4):
         want, got = eager.call(k), compiled.call(k)
         if isinstance(got, tuple) and got[0] is CaptureError:

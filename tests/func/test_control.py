@@ -176,7 +176,7 @@ def nested(x: Tensor, h: Tensor, w: Tensor) -> Tensor:
 
         return tracecomp.scan(step, h, x)[1]
 
-    return tracecomp.cond(x[0, 0, 0] < 100, run, lambda x, h: x.sum((1, 2)) + h.sum(), (x, h))  # type: ignore[no-any-return]
+    return tracecomp.cond(x[0, 0, 0] < 100, run, lambda x, h: x.sum((1, 2)) + h.sum(), (x, h))
 
 
 def test_nested_regions_eager_compiled_and_differentiated() -> None:
@@ -243,7 +243,7 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     "dtypes": (lambda: tracecomp.cond(YES, lambda x: x, lambda x: x.long(), (one(3),)), "branches return"),
     "structures": (lambda: tracecomp.cond(YES, lambda x: x, lambda x: (x, x), (one(3),)), "different structures"),
     "predicate": (lambda: tracecomp.cond(one(2), lambda: 1, lambda: 2), "single-element tensor"),
-    "branches": (lambda: tracecomp.cond(YES, 1, lambda: 2), "both branches to be callable"),
+    "branches": (lambda: tracecomp.cond(YES, 1, lambda: 2), "both branches to be callable"),  # type: ignore[arg-type]
     "operands": (lambda: tracecomp.cond(YES, abs, abs, (1,)), "consist of tensors"),
     "no tensor": (lambda: tracecomp.cond(YES, lambda: 1, lambda: 2), "return tensors only"),
     "python's if": (lambda: tracecomp.cond(YES, lambda x: x if x.sum() > 0 else -x, abs, (one(3),)), "use cond"),

@@ -153,6 +153,7 @@ def test_rules_on_the_samples_of_every_primitive(op: Any) -> None:
         graph = Graph()
         given = [graph.add_input(type_of(a), "x") for a in case.arrays]
         node = graph.add(op, given, case.attrs)[0].node
+        assert node is not None
         for mask in range(1, 1 << len(tensors)) if len(tensors) < 4 else (1, (1 << len(tensors)) - 1):
             mixed = [_copies(t) if mask >> i & 1 else t for i, t in enumerate(tensors)]
             found = batched_node(2, node, mixed)

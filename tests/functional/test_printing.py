@@ -41,7 +41,7 @@ def test_options(options: dict[str, Any]) -> None:
         for library in (torch, tracecomp):
             library.set_printoptions(**options)
         for text in ("T.arange(12.) / 7", "T.tensor([1e-5, 3.])", "T.arange(40).reshape(4, 10)"):
-            same_text(lambda T, text=text: eval(text, {"T": T}))
+            same_text(lambda T, text=text: eval(text, {"T": T}))  # type: ignore[misc]
     finally:
         for library in (torch, tracecomp):
             library.set_printoptions(profile="default")

@@ -13,7 +13,7 @@ VIEWS = (
     "select", "slice", "step", "transpose", "flatten", "split", "expand", "unsqueeze", "squeeze", "one", "detach",
     "data", "quiet", "unbind", "chunk", "diagonal", "alias",
 )  # fmt: skip
-FRESH = ("add", "mul", "tanh", "sum", "clone", "contiguous", "product", "stack", "where", "take", "double")
+FRESH = ("add", "mul", "square", "sum", "clone", "contiguous", "product", "stack", "where", "take", "double")
 WRITES = (
     "add_", "mul_", "copy_", "zero_", "set_row", "set_last", "mask_", "index_", "data_", "quiet_", "add_itself_",
     "fill_masked_", "transpose_",
@@ -88,8 +88,8 @@ def smaller(p: Program) -> list[Program]:
     found += [replace(p, derive=p.derive - 1)] if p.derive else []
     found += [replace(p, apart=False)] if p.apart else []
     for k, (name, i, j) in enumerate(p.body):
-        for x in {(name, 0, j), (name, i, 0)} - {(name, i, j)}:
-            found.append(replace(p, body=(*p.body[:k], x, *p.body[k + 1 :])))
+        for call in {(name, 0, j), (name, i, 0)} - {(name, i, j)}:
+            found.append(replace(p, body=(*p.body[:k], call, *p.body[k + 1 :])))
     return found
 
 
@@ -141,8 +141,8 @@ def fresh(torch: Any, name: str, a: Any, b: Any) -> Any:
         return a + b.sum().to(a.dtype)
     if name == "mul":
         return a * 2
-    if name == "tanh":
-        return a.tanh() if a.dtype.is_floating_point else a.abs()
+    if name == "square":
+        return a * a
     if name == "sum":
         return a.sum(0) if a.dim() else a.clone()
     if name == "product":
@@ -328,7 +328,7 @@ def shown(t: Any) -> Any:
     if isinstance(t, np.ndarray):
         return t.copy(), t.strides
     layout = [s for s, n in zip(t.stride(), t.shape, strict=True) if n > 1] if t.numel() else None
-    return array(t), layout, t.requires_grad, t.is_leaf, t._is_view(), t._version
+    return array(t), layout, t.requires_grad, t.is_leaf, t._version
 
 
 def place(t: Any, memories: list[Any]) -> tuple[int, int]:

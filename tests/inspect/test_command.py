@@ -69,7 +69,7 @@ def test_compare_with_operands_from(
     assert "everything agrees" in seen.out and "kernel 1 of 1" in seen.err
 
 
-def write_safetensors(path: Path, arrays: dict[str, np.ndarray]) -> None:  # type: ignore[type-arg]
+def write_safetensors(path: Path, arrays: dict[str, np.ndarray]) -> None:
     header, data = {}, b""
     for name, array in arrays.items():
         header[name] = {"dtype": "F32", "shape": array.shape, "data_offsets": [len(data), len(data) + array.nbytes]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from tracecomp.base.errors import CaptureError
 from tracecomp.codegen.math import exponential, functions
 from tracecomp.inspect import compare, explain
 from tracecomp.inspect.errors_of import difference
+from tracecomp.ir.graph import Value
 from tracecomp.passes.graph import algebra, rule_sets
+from tracecomp.passes.program.arena import Lifetime
 
 HERE = Path(__file__).name
 
@@ -84,6 +87,24 @@ def test_fault_in_codegen_is_located(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.divergence.stage == "kernels" and "exp" in result.divergence.kernel
     assert result.divergence.node.startswith("exp(")
     assert line_of("exponential") in result.divergence.source
+
+
+def test_fault_in_a_lowering_step_is_located(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every kernel is right by itself, but two values that are needed at once have one place."""
+
+    def overlapping(lifetimes: Iterable[Lifetime]) -> tuple[dict[Value, int], int]:
+        values = {x.value: x.nbytes for x in lifetimes}
+        return dict.fromkeys(values, 0), max(values.values(), default=0)
+
+    def products(x: Any, v: Any, w: Any) -> Any:
+        return (x @ v) @ (x @ w)
+
+    args = [torch.arange(81.0).reshape(9, 9) / 80 - 0.5 * n for n in range(3)]
+    assert compare(products, *args).ok
+    monkeypatch.setattr("tracecomp.passes.program.lower.plan_arena", overlapping)
+    result = compare(products, *args)
+    assert result.divergence is not None and result.divergence.stage == "native"
+    assert result.divergence.step == "arena" and "wrong from lowering step arena on" in str(result)
 
 
 def test_fault_in_the_derivative_is_located(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,7 +47,7 @@ def test_print_of_parse_is_the_text() -> None:
 def test_parsed_graph_runs() -> None:
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     w = np.ones((4, 3), np.float32)
-    out, limit, new_w, held = parse_graph(TEXT).interpret(x, w, np.float64(0.5).reshape(()))
+    out, limit, new_w, held = parse_graph(TEXT).interpret(x, w, np.array(0.5))
     assert out.shape == (2, 4) and np.isnan(limit) and bool(held)
     np.testing.assert_array_equal(new_w, w * 0.5)
 
@@ -119,7 +119,7 @@ def test_interpreter_refuses_wrong_arrays() -> None:
     graph = parse_graph(TEXT)
     with pytest.raises(TypeError, match="takes 3 arrays, got 1"):
         graph.interpret(np.zeros((2, 3), np.float32))
-    w, lr = np.ones((4, 3), np.float32), np.float64(1).reshape(())
+    w, lr = np.ones((4, 3), np.float32), np.array(1.0)
     with pytest.raises(TypeError, match=r"input 'x' is f32\[2,3\], got float64\[2, 3\]"):
         graph.interpret(np.zeros((2, 3)), w, lr)
 

@@ -35,7 +35,7 @@ def both(run: Callable[[Any], Any]) -> Any:
 
 
 def network(library: Any) -> Any:
-    class Net(library.nn.Module):  # type: ignore[misc,name-defined]
+    class Net(library.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.first = library.nn.Linear(3, 4)
@@ -69,7 +69,7 @@ TREE = {
     "buffer": lambda m: tuple(m.get_buffer("body.1.running_mean").shape),
     "names": lambda m: [n for n in ("first", "count", "scale", "absent", "nothing") if hasattr(m, n)],
     "modes": lambda m: [c.training for c in m.eval().modules()] + [c.training for c in m.train().modules()],
-    "applied": lambda m: (lambda seen: (m.apply(lambda c: seen.append(type(c).__name__)), seen)[1])([]),
+    "applied": lambda m: (lambda seen: (m.apply(lambda c: seen.append(type(c).__name__)), seen)[1])([]),  # type: ignore[arg-type]
     "frozen": lambda m: [p.requires_grad for p in m.requires_grad_(False).parameters()],
     "double": lambda m: [str(t.dtype) for t in m.double().state_dict().values()],
     "half and back": lambda m: [str(t.dtype) for t in m.half().float().state_dict().values()],
@@ -125,7 +125,7 @@ def test_errors_are_those_of_torch(mistake: str) -> None:
 
 def test_assignment_before_init_is_an_error() -> None:
     def run(library: Any, value: Callable[[Any], Any]) -> Any:
-        class Net(library.nn.Module):  # type: ignore[misc,name-defined]
+        class Net(library.nn.Module):
             def __init__(self) -> None:
                 self.part = value(library)
 
@@ -150,7 +150,7 @@ def test_replacing_and_deleting_attributes() -> None:
 
 def test_assign_and_extra_state() -> None:
     def run(library: Any) -> Any:
-        class Counter(library.nn.Linear):  # type: ignore[misc,name-defined]
+        class Counter(library.nn.Linear):
             calls = 0
 
             def get_extra_state(self) -> Any:

@@ -44,7 +44,7 @@ def test_random_leaky_relu_in_place_has_the_gradient_of_its_slopes() -> None:
     out = tracecomp.nn.functional.rrelu(y, 0.25, 0.25, training=True, inplace=True)
     assert out is y
     out.sum().backward()
-    assert tracecomp.equal(x.grad, tracecomp.where(x > 0, 1.0, 0.25))
+    assert x.grad is not None and tracecomp.equal(x.grad, tracecomp.where(x > 0, 1.0, 0.25))
 
 
 @pytest.mark.parametrize("library", [tracecomp, torch])

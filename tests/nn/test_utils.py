@@ -156,7 +156,7 @@ def test_spectral_norm_reaches_the_largest_singular_value() -> None:
 
 def test_parametrizations() -> None:
     def run(library: Any) -> Any:
-        class Symmetric(library.nn.Module):  # type: ignore[misc,name-defined]
+        class Symmetric(library.nn.Module):
             def forward(self, x: Any) -> Any:
                 return x.triu() + x.triu(1).transpose(-1, -2)
 
@@ -204,7 +204,8 @@ def test_orthogonal_parametrization(kind: str, sizes: tuple[int, int]) -> None:
 
 def test_orthogonal_weights_can_be_assigned() -> None:
     q = np.linalg.qr(RNG.normal(size=(5, 3)))[0].astype("float32")
-    for options in ({"use_trivialization": False}, {}):
+    every: tuple[dict[str, Any], ...] = ({"use_trivialization": False}, {})
+    for options in every:
         m = nn.utils.parametrizations.orthogonal(layer(tracecomp, "Linear", 3, 5), **options)
         m.weight = tracecomp.tensor(q)
         np.testing.assert_allclose(m.weight.detach().numpy(), q, atol=1e-5)

@@ -19,7 +19,7 @@ import torch
 from torch.testing._internal.common_methods_invocations import op_db
 
 sys.path.insert(0, str(Path(__file__).parent))
-from run_opinfo import DTYPES, OUT_OF_SCOPE, RANDOM, Unsupported, convert, function, leaves
+from run_opinfo import DTYPES, OUT_OF_SCOPE, RANDOM, Unsupported, convert, function, leaves  # type: ignore[import-not-found]
 
 import tracecomp
 

@@ -21,7 +21,6 @@ import torch
 from torch.testing._internal.common_methods_invocations import op_db
 
 import tracecomp
-from tracecomp.functional.dtype_support import takes_complex
 from tracecomp.ir.types import dtype_named
 
 # Importing the samples forbids setting flags of torch.backends, which other tests of the same process do.
@@ -300,7 +299,7 @@ def samples(op: Any, dtype: torch.dtype, limit: int) -> Iterator[Any]:
 
 def takes(op: Any, dtype: torch.dtype) -> bool:
     """Whether torch's operator and ours work on ``dtype``: not all functions take complex tensors here."""
-    known = takes_complex(op.name.rpartition(".")[2]) and not op.name.startswith("masked.")
+    known = "complex" in getattr(function(op.name), "__takes__", ()) and not op.name.startswith("masked.")
     ours = not dtype.is_complex or (known and op.variant_test_name != "nuc")
     return ours and dtype in op.supported_dtypes("cpu")
 

@@ -14,6 +14,8 @@ import tracecomp
 torch = pytest.importorskip("torch")
 pytest.importorskip("expecttest")  # torch's sample database needs it
 
+from torch.testing._internal.common_methods_invocations import op_db  # noqa: E402
+
 from tests.opinfo.run_opinfo import (  # noqa: E402
     DTYPES,
     Unsupported,
@@ -23,7 +25,6 @@ from tests.opinfo.run_opinfo import (  # noqa: E402
     in_scope,
     is_exact,
     leaves,
-    op_db,
     samples,
     takes,
 )

@@ -88,7 +88,7 @@ def _real(rng: np.random.Generator, shape: tuple[int, ...], domain: str) -> Any:
     x = rng.standard_normal(shape) * 2
     if domain in ("regular", "definite") and len(shape) >= 2:
         square = x @ np.swapaxes(x, -1, -2) if domain == "definite" else x
-        return square + np.eye(*shape[-2:]) * np.arange(3, 3 + shape[-1]) * 2
+        return square + np.eye(shape[-2], shape[-1]) * np.arange(3, 3 + shape[-1]) * 2
     if domain == "positive":
         return np.abs(x) + 0.1
     if domain == "nonzero":

@@ -62,7 +62,7 @@ def test_bad_inputs_are_refused(op: Op) -> None:
             op.impl(*case.arrays, **case.attrs)
 
 
-@pytest.mark.parametrize("op", [p for p in EVERY if isinstance(p.values[0].loop, Composed)])  # type: ignore[union-attr]
+@pytest.mark.parametrize("op", [p for p in EVERY if isinstance(p.values[0].loop, Composed)])
 def test_composed_loop_meaning_is_impl(op: Op) -> None:
     assert isinstance(op.loop, Composed)
     for case in samples_of(op):
@@ -78,7 +78,7 @@ def test_composed_loop_meaning_is_impl(op: Op) -> None:
             np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance, err_msg=str(case))
 
 
-VIEWS = [p for p in EVERY if p.values[0].kind == "view"]  # type: ignore[union-attr]
+VIEWS = [p for p in EVERY if p.values[0].kind == "view"]
 
 
 @pytest.mark.parametrize("op", VIEWS)

@@ -306,5 +306,5 @@ def test_swa_schedule() -> None:
             schedule.step()
             row.append(sgd.param_groups[0]["lr"])
         found.append(row)
-    np.testing.assert_allclose(*found, rtol=1e-9)
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-9)
     assert math.isclose(found[0][-1], 0.01)

@@ -89,7 +89,8 @@ def test_what_may_be_passed(tmp_path: Path) -> None:
     mapped = np.memmap(tmp_path / "data", np.float32, "w+", shape=4)
     assert result(executable, mapped).tolist() == [1.0] * 4
     out = np.empty(4, np.float32)
-    for wrong in ([[0.0] * 4], [np.float32(0)], [], [out, out]):
+    wrongs: tuple[Any, ...] = ([[0.0] * 4], [np.float32(0)], [], [out, out])
+    for wrong in wrongs:
         with pytest.raises(TypeError, match="2 arrays are wanted"):
             executable.run(wrong, [out])
 

@@ -7,6 +7,7 @@ import random
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -156,16 +157,16 @@ def test_a_full_disk_is_one_warning_and_leaves_nothing(folder: Path, monkeypatch
     if not Path("/dev/full").exists():
         pytest.skip("no /dev/full here")
     names = sorted(folder.iterdir())
-    made = object_cache.tempfile.mkstemp
+    made = tempfile.mkstemp
 
-    def on_a_full_disk(**where: str) -> tuple[int, str]:
+    def on_a_full_disk(**where: Any) -> tuple[int, str]:
         handle, name = made(**where)
         full = os.open("/dev/full", os.O_WRONLY)
         os.dup2(full, handle)
         os.close(full)
         return handle, name
 
-    monkeypatch.setattr(object_cache.tempfile, "mkstemp", on_a_full_disk)
+    monkeypatch.setattr(tempfile, "mkstemp", on_a_full_disk)
     with pytest.warns(RuntimeWarning, match="No space left"):
         object_cache.write("cd" * 32, b"x" * 100_000)
     assert sorted(folder.iterdir()) == names

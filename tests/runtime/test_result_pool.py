@@ -15,7 +15,7 @@ from tracecomp.runtime.result_pool import KEPT_BYTES, Spare, kept_outputs
 SIZE = 100_000
 LOOKS: dict[str, Callable[[tc.Tensor], Any]] = {
     "tensor": lambda t: t, "view": lambda t: t[1:], "detached": lambda t: t.detach(), "numpy": lambda t: t.numpy(),
-    "row of numpy": lambda t: t.numpy()[::2], "buffer": lambda t: memoryview(t.numpy()),
+    "row of numpy": lambda t: t.numpy()[::2], "buffer": lambda t: memoryview(t.numpy()),  # type: ignore[arg-type]
 }  # fmt: skip
 
 
@@ -51,6 +51,7 @@ def test_memory_that_is_looked_at_is_not_used_again(look: str, nested: bool) -> 
         assert (np.asarray(kept) == 2 * k).all()
 
 
+@pytest.mark.filterwarnings("ignore:Setting the shape:DeprecationWarning")
 @pytest.mark.parametrize("nested", [False, True])
 def test_arrays_changed_by_their_owner_are_left_to_it(nested: bool) -> None:
     f, x = adding(nested), tc.ones(SIZE)

@@ -124,7 +124,7 @@ class Stub:
             yield self._parameter(p, module)
 
     def _parameter(self, p: inspect.Parameter, module: str) -> str:
-        mark = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
+        mark = "*" if p.kind is p.VAR_POSITIONAL else "**" if p.kind is p.VAR_KEYWORD else ""
         text = mark + p.name
         if p.annotation is not p.empty:
             text += f": {self.annotation(p.annotation, module)}"
@@ -287,7 +287,7 @@ def package() -> Stub:
         if name not in own:
             there = NAMESPACES["torch"][name].__name__ if nn.get(name) == aten.__name__ else name
             stub.body.append(f"from {nn.get(name, 'tracecomp.functional.names')} import {there} as {name}")
-    for name, where in sorted(tracecomp._LATER.items()):
+    for name, where in sorted(vars(tracecomp)["_LATER"].items()):
         head, _, last = where.rpartition(".")
         module = ".".join(filter(None, ("tracecomp", head))) if last == name else f"tracecomp.{where}"
         stub.body.append(f"from {module} import {name} as {name}")

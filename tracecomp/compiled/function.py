@@ -6,7 +6,7 @@ import inspect
 import os
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from functools import partial, update_wrapper
 from itertools import takewhile
@@ -19,25 +19,27 @@ from tracecomp.compiled.backends import BACKENDS, Make, with_fast_math
 from tracecomp.compiled.dynamic_shapes import SizedPlan
 from tracecomp.compiled.kernel_profile import Profile
 from tracecomp.compiled.native_call import call_code, fast_record
+from tracecomp.compiled.parts import Parts
 from tracecomp.compiled.program_files.levels import chosen
 from tracecomp.compiled.program_files.save import Case, save_code, save_graph
 from tracecomp.compiled.replay import Plan
 from tracecomp.eager.modes import modes
 from tracecomp.ir.graph import Graph
 from tracecomp.record.binding import Binding
-from tracecomp.record.capture import record
+from tracecomp.record.capture import Refusal, record
 from tracecomp.record.describe import describe_recording
-from tracecomp.record.guards.slots import Place
+from tracecomp.record.dynamic_shapes.generalize import sized
+from tracecomp.record.dynamic_shapes.padding import NotSized
+from tracecomp.record.guards.slots import StateSlot
 from tracecomp.record.guards.varying_numbers import Varying
 from tracecomp.record.pytree import flatten_call
 from tracecomp.record.recording import Recording
-from tracecomp.record.symbolic.generalize import sized
-from tracecomp.record.symbolic.padding import NotSized
 from tracecomp.record.symbolic.sym_scalar import followed
 from tracecomp.runtime.call import take_calls
 from tracecomp.runtime.malloc import return_unused
 
 MAX_RECORDINGS = 64
+MAX_PARTIAL_RECORDINGS = 16
 MAX_UNSETTLED = 4
 MAX_PLACES = 256
 MAX_VALUES = 8
@@ -71,7 +73,7 @@ class Compiled:
     __call__: Callable[..., Any]
 
     def __init__(
-        self, fn: Any, *, fullgraph: bool = True, threads: int | None = None, backend: str = "native",
+        self, fn: Any, *, fullgraph: bool = False, threads: int | None = None, backend: str = "native",
         dynamic: bool = False, fast_math: bool = False, disable: bool = False,
     ) -> None:  # fmt: skip
         if backend not in BACKENDS:
@@ -85,12 +87,15 @@ class Compiled:
         self.entries: list[Entry] = []
         self.misses: list[str] = []
         self.eager_because = "disable=True" if disable else None
+        self.parts: Parts | None = None
+        self.quiet = False  # a part of another compiled function, which has warned
+        self._varied: Counter[int] = Counter()
         self.recordings = 0
         self._unsettled = 0
         self._served = self._unserved = 0
         self._follow = False
         self._varying = Varying()
-        self._places: dict[tuple[int, str], Place] = {}
+        self._places: dict[tuple[int, str], StateSlot] = {}
         self._shared: list[Binding] = []
         self._values: Counter[Source | None] = Counter()
         self._lock = Lock()
@@ -103,6 +108,8 @@ class Compiled:
         """A call that native code alone cannot serve."""
         if self.eager_because is not None or modes.recorder is not None:
             return self.fn(*args, **kwargs)
+        if self.parts is not None:
+            return self.parts(*args, **kwargs)
         structure, leaves = flatten_call(args, kwargs)
         entries = self.entries
         known: dict[int, Any] = {}
@@ -111,7 +118,9 @@ class Compiled:
             recording = entry.recording
             miss = recording.guards.miss(structure, leaves)
             if miss is not None:
-                reason = reason or miss
+                if reason is None:
+                    reason = miss
+                    self._varied.update(recording.guards.lines(leaves))
                 continue
             if known and not recording.allows(known):
                 continue
@@ -126,10 +135,11 @@ class Compiled:
             if held < 0:
                 reason = f"on a path seen before: {found}"
                 continue
-            known.update(enumerate([seen for _, seen, _ in recording.predicates[:held]]))
+            known.update(enumerate([p.seen for p in recording.predicates[:held]]))
             known[held] = found
             self._follow = self._follow or followed(found)
-            new = (recording.predicates[held][2], found)
+            new = (recording.predicates[held].source, found)
+            self._varied[recording.predicates[held].line] += 1
             reason = f"the value at {new[0]} was {found}, a path not seen before"
         if new is not None and followed(new[1]):
             self._new_value(*new)
@@ -206,6 +216,8 @@ class Compiled:
         lines += [f"recorded again: {reason}" for reason in self.misses]
         if self.eager_because is not None:
             lines.append(f"runs eagerly: {self.eager_because}")
+        if self.parts is not None:
+            lines += self.parts.explain()
         for e in self.entries:
             e.calls()
             lines.append(describe_recording(e.recording))
@@ -230,6 +242,7 @@ class Compiled:
     def reset(self) -> None:
         """Forget all recordings."""
         self.entries = []
+        self.parts = None
         self._places = {}
         self._shared = []
         self._varying = Varying()
@@ -286,10 +299,9 @@ class Compiled:
             if reason is not None:
                 self.misses.append(reason)
             if not self._make_room():
-                return self._give_up(
-                    f"{MAX_RECORDINGS} recordings were made in a row that no later call fitted: {reason}. {NEEDED}",
-                    args, kwargs,
-                )  # fmt: skip
+                message = f"{self._most} recordings were made in a row that no later call fitted: {reason}. {NEEDED}"
+                self._break(f"{self._name}: {message}", self._varying_lines())
+                return self(*args, **kwargs)
             self.entries = [e for e in self.entries if not self._learn_places(e.recording)]
             places = list(self._places.values())
             numbers = self._varying.of_call([e.recording.guards for e in self.entries], args, kwargs)
@@ -298,8 +310,8 @@ class Compiled:
                 sized=self.dynamic, numbers=numbers, shared=self._shared,
             )  # fmt: skip
             self.recordings += 1
-            if isinstance(recording, str):
-                self._to_eager(recording)
+            if isinstance(recording, Refusal):
+                self._break(recording.reason, recording.lines)
             elif self._varying.asked(recording.guards):
                 pass  # the next call with this value is recorded
             elif recording.unsettled is not None and (self._learn_places(recording) or self._learn_shared(recording)):
@@ -307,7 +319,8 @@ class Compiled:
             elif recording.unsettled is not None:
                 self._unsettled += 1
                 if self._unsettled >= MAX_UNSETTLED:
-                    self._unsettled_for_good(f"every call of {self._name} {recording.unsettled}{self._place}")
+                    message = f"every call of {self._name} {recording.unsettled}{self._place}"
+                    self._break(message, recording.blamed)
             else:
                 self._unsettled = 0
                 entry = Entry(recording, follows=self._follow)
@@ -336,7 +349,7 @@ class Compiled:
     @staticmethod
     def _covers(new: Recording, old: Entry) -> bool:
         """Whether ``old`` serves every size of the same path too."""
-        paths = [[seen for _, seen, _ in r.predicates] for r in (new, old.recording)]
+        paths = [[p.seen for p in r.predicates] for r in (new, old.recording)]
         same_call = new.guards.structure == old.recording.guards.structure
         return isinstance(old.plan, SizedPlan) and same_call and paths[0] == paths[1]
 
@@ -353,8 +366,8 @@ class Compiled:
         """Whether another recording is worthwhile; of too many, the one that fitted longest ago is dropped."""
         served = sum(e.calls() for e in self.entries)
         self._unserved = self._unserved + 1 if served == self._served else 0
-        if len(self.entries) >= MAX_RECORDINGS:
-            if self._unserved >= MAX_RECORDINGS:
+        if len(self.entries) >= self._most:
+            if self._unserved >= self._most:
                 return False
             served -= self.entries.pop().calls()
         self._served = served
@@ -389,27 +402,34 @@ class Compiled:
         code = getattr(inspect.unwrap(getattr(self.fn, "forward", self.fn)), "__code__", None)
         return "" if code is None else f" ({self._name} stands at {code.co_filename}:{code.co_firstlineno})"
 
-    def _unsettled_for_good(self, message: str) -> None:
-        if self.fullgraph:
-            raise CaptureError(message)
-        self._to_eager(message)
+    @property
+    def _most(self) -> int:
+        return MAX_RECORDINGS if self.fullgraph else MAX_PARTIAL_RECORDINGS
 
-    def _give_up(self, message: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _break(self, reason: str, lines: Set[int]) -> None:
+        """Run as Python with compiled parts from now on, cut at ``lines``; as Python alone if there are none."""
         if self.fullgraph:
-            raise CaptureError(f"{self._name}: {message}")
-        self._to_eager(message)
-        return self.fn(*args, **kwargs)
-
-    def _to_eager(self, reason: str) -> None:
-        self.eager_because = reason
+            raise CaptureError(reason)
+        parts = Parts(self.fn, lines, reason, self._alike())
+        if parts.found:
+            self.parts = parts
+        else:
+            self.eager_because = reason
         self._chain.clear()
-        warnings.warn(f"{self._name} runs eagerly from now on: {reason}", UserWarning, stacklevel=5)
+        self.entries = []
+        if not self.quiet:
+            how = "in parts" if parts.found else "eagerly"
+            warnings.warn(f"{self._name} runs {how} from now on: {reason}", UserWarning, stacklevel=5)
+
+    def _varying_lines(self) -> Set[int]:
+        """The lines of the function that read what is another thing from call to call."""
+        return {line for line, count in self._varied.items() if line and 2 * count >= self._most}
 
 
 def compile(
     model: Any = None,
     *,
-    fullgraph: bool = True,
+    fullgraph: bool = False,
     threads: int | None = None,
     backend: str = "native",
     dynamic: bool | None = None,

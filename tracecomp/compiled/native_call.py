@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from math import prod
@@ -20,10 +21,12 @@ from tracecomp.codegen.calls.call_tables import (
     LIST_SIZE,
     OBJECT,
     OWNED,
+    TYPE,
 )
 from tracecomp.compiled.autograd import Freed
 from tracecomp.compiled.backends import Native
 from tracecomp.compiled.replay import Plan
+from tracecomp.compiled.results import Finish
 from tracecomp.eager.modes import Modes
 from tracecomp.eager.storage import Memory, Storage
 from tracecomp.eager.tensor import Tensor
@@ -33,7 +36,7 @@ from tracecomp.record.guards.class_versions import class_version_offset, field_o
 from tracecomp.record.guards.snapshots import MISSING, ById, freeze
 from tracecomp.record.guards.state_guards import GradGuard
 from tracecomp.record.pytree import LEAF, flat_call, unflatten
-from tracecomp.record.results import Given, History, Made, Plain, Result
+from tracecomp.record.results import Given, History, Made, Plain, Result, Seen
 from tracecomp.runtime import threads
 from tracecomp.runtime.aligned import maker
 from tracecomp.runtime.call import Code, Held, Place, Record
@@ -82,11 +85,25 @@ def _fits(plan: Plan, leaves: Sequence[Any]) -> bool:
         and not reusable & accumulated
         and all(times and b in updated for b, times in recording.writes)
         and all(new is None or (id(b.ref) in reusable and _simple(new)) for b, new in recording.grads)
-        and all(_simple(r) for r in recording.results)
+        and (all(map(_simple, recording.results)) or all(map(_native, recording.results)))
     )
 
 
+def _native(r: Result) -> bool:
+    """Whether ``r`` can be made from what native code has."""
+    if isinstance(r, Plain):
+        return True
+    while isinstance(r, Seen):
+        if r.grad is not None or (r.history is not None and r.history.freed):
+            return False
+        r = r.of
+    if isinstance(r, Made):
+        return r.grad is None and not r.history.freed
+    return isinstance(r, Given) and r.source.kind in ("argument", "state")
+
+
 def _simple(r: Result) -> bool:
+    """Whether native code makes ``r`` by itself."""
     if isinstance(r, Made):
         return r == Made(r.number, history=History(freed=r.history.freed))
     return isinstance(r, Plain) or (isinstance(r, Given) and r.source.kind in ("argument", "state"))
@@ -245,7 +262,13 @@ class _Writer:
 
     def _results(self) -> tuple[int, Held | int]:
         """Rows for what is returned; how many, and what makes the return value of their tuple."""
-        for r in self.recording.results:
+        structure = self.recording.structure
+        results: Sequence[Result] = self.recording.results
+        finish: Callable[[Any], Any] | None = None
+        if not all(map(_simple, results)):
+            finish = Finish([r for r in results if isinstance(r, Made | Given | Seen | Plain)], structure)
+            results = finish.below
+        for r in results:
             if isinstance(r, Made):
                 self.r.add("results", Place("fresh", self.fresh[r.number], "tensor"))
             elif isinstance(r, Plain):
@@ -256,14 +279,12 @@ class _Writer:
                 self.r.add("results", Place("sources", self.sources[ARGUMENT, r.source.ref], "tensor"))
             else:
                 self.r.add("results", self.r.cell(r.source.ref))
-        structure = self.recording.structure
-        if structure is LEAF:
+        if structure is LEAF and finish is None:
             return -1, 0
-        count = len(self.recording.results)
-        if structure == (tuple, *(LEAF,) * count):
+        count = len(results)
+        if structure == (tuple, *(LEAF,) * count) and finish is None:
             return count, 0
-        finish: Callable[[Any], Any] = partial(unflatten, structure)
-        return count, Held(finish)
+        return count, Held(finish or partial(unflatten, structure))
 
 
 class _Rows:
@@ -297,6 +318,8 @@ class _Rows:
     def word(self, owner: Any, what: str, value: Any) -> bool:
         if what == "cell_contents":
             row: tuple[Any, ...] = (Held(owner), CELL_CONTENTS, Held(value))
+        elif what == "class":
+            row = (Held(owner), TYPE, Held(value))
         elif what == "length":
             size = LIST_SIZE if isinstance(owner, list) else DICT_SIZE
             row = (Held(owner), size, value)
@@ -327,7 +350,7 @@ class _Rows:
             for n, item in enumerate(value):
                 self.r.add("elements", Held(value), 8 * n, Held(item))
             return True
-        return isinstance(value, dict) and self.word(value, "version", None)
+        return type(value) in (dict, defaultdict, Counter) and self.word(value, "version", None)
 
     def _holds(self, value: Any) -> bool:
         """Guard what a container holds by identity; False when that is not enough."""
@@ -349,9 +372,6 @@ class _Rows:
 
     def mode(self, name: str, value: Any) -> None:
         self.r.add("modes", Held(name), Held(value), Held(getattr(Modes, name)))
-
-    def attribute(self, owner: Any, name: str, value: Any) -> None:
-        self.r.add("attributes", Held(owner), Held(name), Held(value))
 
     def grad(self, tensor: Tensor, present: bool) -> None:
         self.r.add("absent_grads", Held(tensor), int(not present))

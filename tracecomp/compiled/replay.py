@@ -133,7 +133,7 @@ class Plan:
             if recording.predicates:
                 return -1, error
             raise
-        for k, (out, seen, _) in enumerate(recording.predicates):
+        for k, (out, seen, *_) in enumerate(recording.predicates):
             now = outputs[out].tolist()
             if not same_value(now, seen):
                 return k, now

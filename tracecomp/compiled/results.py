@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tracecomp.compiled.autograd import CompiledNode, Freed
+from tracecomp.eager.aliasing import attach
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor, shared
 from tracecomp.eager.tensor_base import View
 from tracecomp.eager.views import look
 from tracecomp.record.binding import tensor_of
-from tracecomp.record.results import Followed, Given, Held, History, Passed, Plain, Seen
+from tracecomp.record.pytree import LEAF, unflatten
+from tracecomp.record.results import (
+    PLAIN,
+    Followed,
+    Given,
+    Held,
+    History,
+    Made,
+    Passed,
+    Plain,
+    Seen,
+    bottom,
+    lowest,
+)
 
 Array = np.ndarray[Any, Any]
 Attrs = dict[str, Any]
@@ -26,8 +40,8 @@ class Builder:
     """
 
     def __init__(
-        self, leaves: Sequence[Any], outputs: Sequence[Array], node: CompiledNode | None,
-        settle: Callable[[Attrs], Attrs] | None,
+        self, leaves: Sequence[Any], outputs: Sequence[Array] | Mapping[int, Array], node: CompiledNode | None = None,
+        settle: Callable[[Attrs], Attrs] | None = None,
     ) -> None:  # fmt: skip
         self._leaves = leaves
         self._outputs = outputs
@@ -73,13 +87,7 @@ class Builder:
         if isinstance(r, Given):
             found = tensor_of(r.source, self._leaves)
             return found if isinstance(found, Tensor) else shared(found)
-        if isinstance(r, Seen):
-            t = self._seen(r, self._made[id(r.of)])
-        else:
-            array = self._outputs[r.number]
-            t = Tensor._wrap(array if r.order is None else array.transpose(np.argsort(r.order)))
-            if r.inference:
-                t._inference = True
+        t = self._seen(r, self._made[id(r.of)]) if isinstance(r, Seen) else self._own(r)
         if r.history is not None:
             self._remember(t, r.history)
         if r.grad is not None:
@@ -88,10 +96,23 @@ class Builder:
             t.__class__ = r.kind
         return t
 
+    def _own(self, r: Made) -> Tensor:
+        array = self._outputs[r.number]
+        t = Tensor._wrap(array if r.order is None else array.transpose(np.argsort(r.order)))
+        if r.inference:
+            t._inference = True
+        return t
+
     def _seen(self, r: Seen, of: Tensor) -> Tensor:
-        if r.step is None:
+        if not r.steps:
             return of.data if r.apart else of.detach()
-        t = _view(of, r.step if self._settle is None else (r.step[0], self._settle(r.step[1])), r.linked)
+        if r.layout is not None and of._grad_fn is None and not of._requires_grad:
+            dtype, shape, strides, offset = r.layout
+            t = Tensor._wrap(np.ndarray(shape, dtype, self._outputs[bottom(r).number], offset, strides))
+            attach(t, of, r.steps, r.linked)
+        else:
+            settle = self._settle
+            t = _view(of, r.steps if settle is None else [(op, settle(attrs)) for op, attrs in r.steps], r.linked)
         if r.unwritable is not None:
             t._unwritable = r.unwritable
         return t
@@ -105,10 +126,55 @@ class Builder:
             t._shared_storage().version = history.version
 
 
-def _view(of: Tensor, step: View, linked: bool) -> Tensor:
+class Finish:
+    """Makes what a native call returns of tensors over its outputs, and of tensors from outside."""
+
+    def __init__(self, results: Sequence[Held | Plain], structure: Any) -> None:
+        held = [lowest(r) for r in results if not isinstance(r, Plain)]
+        self.below = [*{id(r): r for r in held}.values()]
+        self._results = results
+        self._structure = structure
+        self._quick = _quick(results[0]) if structure is LEAF else None
+
+    def __call__(self, found: tuple[Tensor, ...]) -> Any:
+        """``found`` are the tensors for ``below``."""
+        if self._quick is not None:
+            return self._quick(found[0])
+        builder = Builder((), {r.number: t._data for r, t in zip(self.below, found, strict=True) if type(r) is Made})
+        for r, t in zip(self.below, found, strict=True):
+            if isinstance(r, Given) or (r.order is None and r.history is PLAIN and not r.inference):
+                builder.keep(r, t)
+        return unflatten(self._structure, list(map(builder.value, self._results)))
+
+
+def _quick(r: Held | Plain) -> Callable[[Tensor], Tensor] | None:
+    """Makes the only result from the tensor that native code has made for its memory, where that is simple."""
+    if isinstance(r, Made) and r.order is not None and r == Made(r.number, r.order):
+        axes = tuple(map(int, np.argsort(r.order)))
+
+        def turned(t: Tensor) -> Tensor:
+            t._data = t._data.transpose(axes)
+            return t
+
+        return turned
+    if not isinstance(r, Seen) or not isinstance(r.of, Made) or not r.steps or r.layout is None:
+        return None
+    if r != Seen(Made(r.of.number), r.steps, r.layout, r.linked, False):
+        return None
+    (dtype, shape, strides, offset), steps, linked = r.layout, r.steps, r.linked
+
+    def seen(of: Tensor) -> Tensor:
+        t = Tensor._wrap(np.ndarray(shape, dtype, of._data, offset, strides))
+        attach(t, of, steps, linked)
+        return t
+
+    return seen
+
+
+def _view(of: Tensor, steps: Sequence[View], linked: bool) -> Tensor:
     before, modes.grad = modes.grad, linked
     try:
-        found: Tensor = look(of, (step,))
+        found: Tensor = look(of, steps)
         return found
     finally:
         modes.grad = before

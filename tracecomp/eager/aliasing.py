@@ -62,10 +62,10 @@ def track(
     out_types = tuple([(t._data.dtype, t._data.shape) for t in outs])
     recorder = modes.recorder
     sized = recorder is not None and recorder.sized
-    given = recorder.without_sizes(attrs) if sized else attrs
+    given = recorder.batch.without_sizes(attrs) if sized else attrs
     node = op_node(op, given, operands, types, tuple(edges), outs, out_types)
     if sized:
-        recorder.note_node(node, attrs, operands, outs)
+        recorder.batch.note_node(node, attrs, operands, outs)
     for i, t in enumerate(outs):
         if t._data.dtype.kind not in "biu":
             t._grad_fn, t._output_nr = node, i
@@ -174,18 +174,20 @@ NO_GRAD_VIEW = (
 
 def link(view: TensorBase, source: TensorBase, step: View) -> None:
     """Make ``view`` a view of ``source``, when they share memory."""
-    if view._data.size and not np.may_share_memory(view._data, source._data):
-        return
+    if not view._data.size or np.may_share_memory(view._data, source._data):
+        attach(view, source, (step,), modes.grad)
+
+
+def attach(view: TensorBase, source: TensorBase, steps: tuple[View, ...], linked: bool) -> None:
+    """Make ``view`` a view of ``source``, whose memory it looks at through ``steps``."""
     view._storage = source._shared_storage()
     view._seen = view._storage.version
     if source._linked:
-        view._base, view._chain = source._base, (*source._chain, step)
+        view._base, view._chain = source._base, (*source._chain, *steps)
     else:
-        view._base, view._chain = source, (step,)
-    view._linked = modes.grad
-    view._unwritable = source._unwritable
-    if not modes.grad:
-        view._unwritable = NO_GRAD_VIEW
+        view._base, view._chain = source, steps
+    view._linked = linked
+    view._unwritable = source._unwritable if linked else NO_GRAD_VIEW
     if source._inference:
         view._inference = True
 

@@ -7,7 +7,7 @@ import inspect
 import threading
 from collections.abc import Callable, Generator, Mapping
 from types import TracebackType
-from typing import Any, ClassVar, Self, TypeVar, cast, overload
+from typing import Any, Self, TypeVar, cast, overload
 
 from tracecomp.runtime.threadstate import know_thread
 
@@ -216,16 +216,19 @@ class ModuleChanges:
     ``global_hooks`` are the tables of hooks of all modules.
     """
 
-    epoch: int = 0
-    global_hooks: ClassVar[list[Mapping[int, Any]]] = []
+    def __init__(self) -> None:
+        self.epoch = 0
+        self.global_hooks: list[Mapping[int, Any]] = []
 
-    @staticmethod
-    def note() -> None:
+    def note(self) -> None:
         """Count a change; those that a recorded program makes are its own."""
         if modes.recorder is None:
-            ModuleChanges.epoch += 1
+            self.epoch += 1
 
     @staticmethod
     def ran(module: Any) -> None:
         """Called for every module whose forward runs while a recorder is active."""
         modes.recorder.module_ran(module)
+
+
+module_changes = ModuleChanges()

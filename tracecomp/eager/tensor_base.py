@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from tracecomp.base.errors import Source, user_source
-from tracecomp.eager.modes import ModuleChanges, modes
+from tracecomp.eager.modes import modes, module_changes
 from tracecomp.eager.storage import Storage
 from tracecomp.ir.graph import Origin
 from tracecomp.ir.op import Op
@@ -42,7 +42,7 @@ class Handle:
         self.id = next(_hook_ids)
 
     def remove(self) -> None:
-        ModuleChanges.note()
+        module_changes.note()
         self._hooks.pop(self.id, None)
 
     def __enter__(self) -> Handle:
@@ -54,7 +54,7 @@ class Handle:
 
 def add_hook(hooks: dict[int, Any], fn: Callable[..., Any]) -> Handle:
     """Put ``fn`` among ``hooks``, which recordings made without it are to find out."""
-    ModuleChanges.note()
+    module_changes.note()
     handle = Handle(hooks)
     hooks[handle.id] = fn
     return handle

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tracecomp.eager.modes import ModuleChanges, modes
+from tracecomp.eager.modes import modes, module_changes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.nn.norm import _BatchNorm
@@ -70,7 +70,7 @@ def _with_ties(module: Any, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def _swapped(module: Any, given: Mapping[str, Tensor]) -> Iterator[None]:
     if modes.recorder is not None:  # which is to know the module as it is outside of this call
         for part in module.modules():
-            ModuleChanges.ran(part)
+            module_changes.ran(part)
     slots = _slots(module)
     before = []
     try:
@@ -80,12 +80,12 @@ def _swapped(module: Any, given: Mapping[str, Tensor]) -> Iterator[None]:
             table, key = slots[name]
             before.append((table, key, table[key]))
             table[key] = value
-        ModuleChanges.epoch += 1
+        module_changes.epoch += 1
         yield
     finally:
         for table, key, value in reversed(before):
             table[key] = value
-        ModuleChanges.epoch += 1
+        module_changes.epoch += 1
 
 
 def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

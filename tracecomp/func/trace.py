@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tracecomp.base.errors import CaptureError, user_source
-from tracecomp.eager.modes import ModuleChanges, host, modes
+from tracecomp.eager.modes import host, modes, module_changes
 from tracecomp.eager.rng import default_generator
 from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.graph import Value
@@ -16,7 +16,7 @@ from tracecomp.ir.index import index
 from tracecomp.ir.op import Indexed, Op
 from tracecomp.record.pytree import flatten
 from tracecomp.record.recorder import Recorder
-from tracecomp.record.traced_value import Cell
+from tracecomp.record.traced_value import TracedValue
 
 # Marks in a trace where a history ends; never part of any other graph.
 DETACH = Op(
@@ -38,11 +38,11 @@ class Trace(Recorder):
         super().node(op, operands, attrs, outs)
         if not modes.grad:
             for t in outs:
-                t._value = Cell(self, self._ended(t._value.value), t._value.stamp)
+                t._value = TracedValue(self, self._ended(t._value.value), t._value.version)
 
     def alias(self, t: Tensor, base: Tensor) -> None:
         super().alias(t, base)
-        t._value = Cell(self, self._ended(t._value.value), t._value.stamp)
+        t._value = TracedValue(self, self._ended(t._value.value), t._value.version)
 
     def _ended(self, value: Value) -> Value:
         return self.graph.add(DETACH, (value,), {}, [value.type])[0]
@@ -62,7 +62,7 @@ class Trace(Recorder):
         if self.outer is not None:
             modes.recorder = self.outer
             try:
-                ModuleChanges.ran(module)
+                module_changes.ran(module)
             finally:
                 modes.recorder = self
 

@@ -12,7 +12,7 @@ from tracecomp.base.errors import CaptureError
 from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.graph import Graph
 from tracecomp.record.binding import read, tensor_of
-from tracecomp.record.capture import record
+from tracecomp.record.capture import Refusal, record
 from tracecomp.record.pytree import flatten
 from tracecomp.record.recording import Recording
 from tracecomp.record.results import Made
@@ -91,8 +91,8 @@ def settled(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
     name = getattr(fn, "__name__", type(fn).__name__)
     for _ in range(SETTLING):
         _, recording = record(fn, args, kwargs, name)
-        if isinstance(recording, str):
-            raise CaptureError(recording)
+        if isinstance(recording, Refusal):
+            raise CaptureError(recording.reason)
         leaves: list[Any] = []
         structure = flatten((args, kwargs), leaves)
         if recording.unsettled is None and recording.guards.miss(structure, leaves) is None:

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from tracecomp.base import config
 from tracecomp.base.dump import Dump
 from tracecomp.inspect.capture import capture
 from tracecomp.inspect.errors_of import Difference, changed_in_the_last_place, difference, worst
-from tracecomp.inspect.locate import after_pass, every_value, first_bad_node, part_of, run_native
+from tracecomp.inspect.locate import after_pass, every_value, first_bad_node, first_bad_step, part_of, run_native
 from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.interpret import interpret
 from tracecomp.passes import pipeline
-from tracecomp.passes.fusion.fuse import Fuser
 from tracecomp.passes.fusion.groups import Group
 from tracecomp.passes.graph.complex_to_real import in_parts, split_complex
 from tracecomp.passes.graph.host_segments import has_external, segments
-from tracecomp.passes.pipeline import PIPELINE
+from tracecomp.passes.pipeline import PIPELINE, lower
 from tracecomp.passes.steps import Log, Stage
 
 Array = np.ndarray[Any, Any]
@@ -45,16 +43,18 @@ class StageResult:
 
 @dataclass(frozen=True)
 class Divergence:
-    """Where a fault was found: the stage, the first diverging node as text, and the user's line."""
+    """Where a fault was found: the stage, the first diverging node as text, the user's line, the lowering step."""
 
     stage: str
     node: str
     source: str
     kernel: str = ""
+    step: str = ""
 
     def __str__(self) -> str:
         where = f" in kernel {self.kernel}" if self.kernel else ""
-        return f"first diverging node{where}: {self.node}\n  from {self.source}"
+        step = f"\n  wrong from lowering step {self.step} on" if self.step else ""
+        return f"first diverging node{where}: {self.node}\n  from {self.source}{step}"
 
 
 @dataclass
@@ -176,7 +176,8 @@ class _Comparing:
         return True
 
     def _kernels_of(self, graph: Graph, values: dict[Value, Array]) -> bool:
-        partition = Fuser(graph, config.current().fusion).run()
+        fused = lower(graph).stages[1]
+        partition = fused.state.partition
         self.result.kernels += len(partition.groups)
         cut = {v for stored in partition.stored.values() for v in stored} | {i.value for i in graph.inputs}
         differences: list[Difference | None] = []
@@ -203,7 +204,9 @@ class _Comparing:
         self.result.native += differences
         if not self._agree("native", differences):
             node = first_bad_node(graph, self.arrays, run_native, self.result.tolerance)
-            self.result.divergence = self._at(graph, node, "native")
+            self.report("searching the lowering step that gets it wrong")
+            step = first_bad_step(graph, self.arrays, recorded, self.moved, self.result.tolerance)
+            self.result.divergence = replace(self._at(graph, node, "native"), step=step)
 
     def _at(self, graph: Graph, node: Node | None, stage: str, kernel: str = "") -> Divergence:
         stage = self.part + stage

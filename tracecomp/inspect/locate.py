@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.base import config
 from tracecomp.inspect.errors_of import changed_in_the_last_place, difference
 from tracecomp.ir.graph import Graph, Input, Node, Output, Value
 from tracecomp.ir.interpret import interpret
 from tracecomp.passes.graph.host_segments import has_external, segments
-from tracecomp.passes.pipeline import lower
+from tracecomp.passes.pipeline import LOWERING, PIPELINE, lower
 from tracecomp.passes.steps import Log, Step
 from tracecomp.record.backward.extract import extract, needed_nodes
 from tracecomp.runtime.executable import Executable
@@ -87,6 +88,21 @@ def first_bad_node(graph: Graph, arrays: list[Array], evaluate: Evaluate, tolera
         middle = (low + high) // 2
         low, high = (low, middle) if is_bad(middle) else (middle, high)
     return nodes[high - 1]
+
+
+def first_bad_step(
+    graph: Graph, arrays: list[Array], wanted: Sequence[Array], moved: Sequence[Array], tolerance: float | None
+) -> str:
+    """The lowering step with which ``graph`` goes wrong: without it and those after it, the outputs are ``wanted``.
+
+    Steps that are needed always run; if these alone go wrong, it is one of them.
+    """
+    for count in range(len(LOWERING) + 1):
+        with config.override(stop_after=len(PIPELINE) + count):
+            found = run_native(graph, arrays)
+        if not all(difference(f, w, m).agrees(tolerance) for f, w, m in zip(found, wanted, moved, strict=True)):
+            return LOWERING[count - 1].name if count else next(s.name for s in LOWERING if s.needed)
+    return ""
 
 
 def _frontier(graph: Graph, nodes: list[Node], count: int) -> list[Value]:

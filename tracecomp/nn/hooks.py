@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tracecomp.autograd import Function, grad_enabled
-from tracecomp.eager.modes import ModuleChanges
+from tracecomp.eager.modes import module_changes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.utils.hooks import RemovableHandle, register
 
@@ -17,7 +17,7 @@ _global_forward_pre: OrderedDict[int, Hook] = OrderedDict()
 _global_forward: OrderedDict[int, Hook] = OrderedDict()
 _global_backward_pre: OrderedDict[int, Hook] = OrderedDict()
 _global_backward: OrderedDict[int, Hook] = OrderedDict()
-ModuleChanges.global_hooks += [_global_forward_pre, _global_forward, _global_backward_pre, _global_backward]
+module_changes.global_hooks += [_global_forward_pre, _global_forward, _global_backward_pre, _global_backward]
 
 
 def register_module_forward_pre_hook(hook: Hook) -> RemovableHandle:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from tracecomp.compiled.function import compile
 from tracecomp.eager.device import Device
-from tracecomp.eager.modes import ModuleChanges, modes, no_grad, scope
+from tracecomp.eager.modes import modes, module_changes, no_grad, scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.nn.hooks import ModuleHooks
 from tracecomp.nn.parameter import Buffer, Parameter, is_lazy
@@ -81,7 +81,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
 
     def _call_recorded(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The call under a scope that is this module's path below the module that contains it."""
-        ModuleChanges.ran(self)
+        module_changes.ran(self)
         outer, before = _running.names, _running.path
         if outer is None or id(self) not in outer:
             _running.names = {id(module): name for name, module in self.named_modules()}
@@ -116,7 +116,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
             self._check_initialized("module")
             self._forget(name, "_modules")
             own["_modules"][name] = value
-            ModuleChanges.epoch += 1
+            module_changes.epoch += 1
             return
         for table, kind, word in _KINDS:
             if name in own.get(table, ()):
@@ -127,7 +127,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
                         f"cannot assign '{typename(value)}' as {word} '{name}' (torch.{label} or None expected)"
                     )
                 own[table][name] = value
-                ModuleChanges.epoch += 1
+                module_changes.epoch += 1
                 return
         if isinstance(value, Buffer):
             self._check_initialized("buffer")
@@ -135,7 +135,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
             self.register_buffer(name, value, value.persistent)
             return
         super().__setattr__(name, value)
-        ModuleChanges.epoch += 1
+        module_changes.epoch += 1
 
     def _check_initialized(self, what: str) -> None:
         if "_parameters" not in self.__dict__:
@@ -158,7 +158,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
                 break
         else:
             super().__delattr__(name)
-        ModuleChanges.epoch += 1
+        module_changes.epoch += 1
 
     def __dir__(self) -> list[str]:
         names = {*super().__dir__(), *self._parameters, *self._buffers, *self._modules}
@@ -197,7 +197,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
                     f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be created explicitly."
                 )
         self._parameters[name] = param
-        ModuleChanges.epoch += 1
+        module_changes.epoch += 1
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Add a tensor that is state but no parameter; a persistent one is part of the state_dict."""
@@ -209,7 +209,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
             )
         self._buffers[name] = tensor
         (self._non_persistent_buffers_set.discard if persistent else self._non_persistent_buffers_set.add)(name)
-        ModuleChanges.epoch += 1
+        module_changes.epoch += 1
 
     def add_module(self, name: str, module: Module | None) -> None:
         """Add a child module under ``name``."""
@@ -217,7 +217,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
             raise TypeError(f"{typename(module)} is not a Module subclass")
         self._check_name("module", name, self._modules)
         self._modules[name] = module
-        ModuleChanges.epoch += 1
+        module_changes.epoch += 1
 
     register_module = add_module
 
@@ -244,7 +244,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
         for name, buffer in self._buffers.items():
             if buffer is not None:
                 self._buffers[name] = fn(buffer)
-        ModuleChanges.epoch += 1
+        module_changes.epoch += 1
         return self
 
     def to(self: Self, *args: Any, **kwargs: Any) -> Self:

@@ -7,7 +7,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from tracecomp.eager.modes import ModuleChanges, enable_grad, modes, no_grad, scope
+from tracecomp.eager.modes import enable_grad, modes, module_changes, no_grad, scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.functional.default_dtype import default_dtype
@@ -78,7 +78,7 @@ class Optimizer:
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
         if name == "state":
-            ModuleChanges.epoch += 1
+            module_changes.epoch += 1
 
     def _tables(self) -> None:
         for name in ("_pre_hooks", "_post_hooks", "_save_pre", "_save_post", "_load_pre", "_load_post"):
@@ -131,7 +131,7 @@ class Optimizer:
         if any(id(p) in known for p in listed):
             raise ValueError("some parameters appear in more than one parameter group")
         self.param_groups.append(param_group)
-        ModuleChanges.epoch += 1
+        module_changes.epoch += 1
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients of all parameters, or set them to zero."""

@@ -20,7 +20,7 @@ from tracecomp.eager.tensor import Tensor
 from tracecomp.record.guards.ownership import is_module, is_program_class, is_program_code
 from tracecomp.record.guards.reads import CONTAINERS, Attribute, Entry, Member, Size, Slot, inherited
 from tracecomp.record.guards.snapshots import PLAIN, plain_value, short
-from tracecomp.record.outside import outside
+from tracecomp.record.outside import OWNERS, outside
 
 _BLIND = (isinstance, issubclass, type, id, callable, super, object, property, staticmethod, classmethod)
 """Functions that look at no contents of what they are given."""
@@ -49,9 +49,14 @@ def called(observer: Any, callee: Any, args: list[Any], kwargs: dict[str, Any]) 
     if special is not None:
         special(observer, args, kwargs)
         return
+    if isinstance(callee, FunctionType) and args and args[0] is os.environ:
+        _environment(observer, callee.__name__, args[1:])
+        return
     if owner is os.environ or (isinstance(callee, MethodType) and callee.__self__ is os.environ):
         _environment(observer, getattr(callee, "__name__", ""), rest if owner is os.environ else args)
         return
+    if owner is None and args and isinstance(args[0], OWNERS):
+        owner = args[0]  # what is called is a method of a class that is written in C
     _opaque(observer, callee, owner, args, kwargs)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass
+from types import FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,8 @@ from tracecomp.record.binding import Binding
 from tracecomp.record.effects import put_plain
 from tracecomp.record.finish import Finish, plain
 from tracecomp.record.guards.guards import Guards
-from tracecomp.record.guards.slots import Place
+from tracecomp.record.guards.ownership import is_module
+from tracecomp.record.guards.slots import StateSlot
 from tracecomp.record.observer import Observer
 from tracecomp.record.pytree import direct, flatten_call, paths
 from tracecomp.record.recorder import Recorder
@@ -23,11 +26,32 @@ from tracecomp.record.shared_memory import find_shared, mergeable
 from tracecomp.record.symbolic.sym_scalar import replace_left
 
 
+@dataclass(frozen=True)
+class Refusal:
+    """Why there is no recording, and the lines of the compiled function where that shows."""
+
+    reason: str
+    lines: Set[int]
+
+
+def target_of(fn: Any) -> tuple[FunctionType, tuple[Any, ...]] | None:
+    """The Python function that a call of ``fn`` runs, and what it is given first."""
+    if isinstance(fn, MethodType):
+        return (fn.__func__, (fn.__self__,)) if isinstance(fn.__func__, FunctionType) else None
+    if isinstance(fn, FunctionType):
+        return fn, ()
+    if is_module(fn):
+        forward = vars(fn).get("forward", getattr(type(fn), "forward", None))
+        return (forward, (fn,)) if isinstance(forward, FunctionType) and not fn._has_hooks else None
+    run = getattr(type(fn), "__call__", None)  # noqa: B004  the function itself is wanted
+    return (run, (fn,)) if isinstance(run, FunctionType) else None
+
+
 def record(
     fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], name: str, strict: bool = True,
-    derive: bool = True, places: Sequence[Place] = (), follow: bool = False, sized: bool = False,
+    derive: bool = True, places: Sequence[StateSlot] = (), follow: bool = False, sized: bool = False,
     numbers: Set[int] = frozenset(), shared: Sequence[Binding] = (),
-) -> tuple[Any, Recording | str]:  # fmt: skip
+) -> tuple[Any, Recording | Refusal]:  # fmt: skip
     """Run ``fn`` and record it: its result, and the recording (or why there is none).
 
     ``derive`` adds the derivative of results that require grad. ``places`` hold other tensors and numbers from call to
@@ -40,7 +64,8 @@ def record(
     guards = Guards(structure, leaves, where, places, follow, numbers)
     recorder = Recorder(name, strict, follow, sized)
     recorder.leaves = leaves
-    observer = Observer(recorder, guards.reads)
+    target = target_of(fn)
+    observer = Observer(recorder, guards.reads, None if target is None else target[0].__code__)
 
     def on_module(module: Any) -> None:
         guards.modules.add_module(module)
@@ -61,25 +86,33 @@ def record(
         if recorder.stopped is not None:
             if strict:  # the program has caught the refusal
                 raise CaptureError(recorder.stopped)
-            return plain(result), recorder.stopped
-        recording = Finish(recorder, guards, leaves, result, observer).recording(derive)
+            return plain(result), Refusal(recorder.stopped, recorder.blamed)
+        recorder.strict = True  # what is refused from here on is caught below
+        try:
+            recording = Finish(recorder, guards, leaves, result, observer).recording(derive)
+        except CaptureError as refused:
+            if strict:
+                raise
+            return plain(result), Refusal(str(refused), recorder.blamed)
         result = plain(result)
         put_plain(recorder.effects, (args, kwargs))
         recording.unsettled = recording.unsettled or _fill_in(recorder, places)
+        recording.blamed = recorder.blamed
         return result, recording
     finally:
         modes.recorder = None
+        put_plain(recorder.effects, (args, kwargs))
         recorder.forget()
         _fill_in(recorder, places)
 
 
-def _fill_in(recorder: Recorder, places: Sequence[Place]) -> str | None:
+def _fill_in(recorder: Recorder, places: Sequence[StateSlot]) -> str | None:
     """Put plain numbers for followed ones into ``places``; says so when followed numbers live on elsewhere."""
     if not recorder.numbers:
         return None
     for place in places:
         place.fill([plain(x) for x in place.leaves()])
-    return replace_left(recorder)
+    return replace_left(recorder.numbers)
 
 
 def _bind_numbers(
@@ -111,7 +144,7 @@ def _bind_arguments(recorder: Recorder, leaves: Sequence[Any], where: Sequence[s
     for i, leaf in enumerate(leaves):
         array = leaf._data if isinstance(leaf, Tensor) else leaf
         if isinstance(array, np.ndarray) and array.ndim:
-            recorder.note_size(len(array), i)
+            recorder.batch.note_size(len(array), i)
         if isinstance(leaf, Tensor) and id(leaf) not in recorder.arguments:
             recorder.bind(leaf, where[i], "argument")
         elif isinstance(leaf, np.ndarray) and leaf.dtype.kind in "biufc" and i not in recorder.arrays:

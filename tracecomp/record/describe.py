@@ -28,8 +28,9 @@ def describe_recording(recording: Recording) -> str:
         lines += _listed(title, [f"{o.name}: {o.value.type}" for o in graph.outputs if o.role == role])
     lines += _listed(
         "runs this way as long as these values stay",
-        [f"{seen} at {source or 'an unknown line'}" for _, seen, source in recording.predicates],
+        [f"{p.seen} at {p.source or 'an unknown line'}" for p in recording.predicates],
     )
+    lines += _listed("used again while", [guard.explain() for guard in recording.guards.list])
     counts = Counter(n.op.name for n in nodes)
     return "\n".join([*lines, "  operators: " + ", ".join(f"{n} {name}" for name, n in counts.most_common(8))])
 

@@ -61,7 +61,8 @@ _FIELDS = ("__code__", "__defaults__", "__kwdefaults__")
 class Observer:
     """While active, notes in ``reads`` what the program's functions read, and as effects what they change."""
 
-    def __init__(self, recorder: Recorder, reads: Reads) -> None:
+    def __init__(self, recorder: Recorder, reads: Reads, root: CodeType | None) -> None:
+        self._root = root
         self.recorder = recorder
         self.reads = reads
         self.known: dict[int, Read] = {}  # objects that were there before the call, by identity
@@ -84,12 +85,14 @@ class Observer:
         self.made.clear()  # which may hold tensors of the call
         self._functions.clear()
         self._alive.clear()
+        self.recorder.running = None
 
     # ---- functions
 
     def start(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Make what is compiled known before it is called, and what it is given."""
         given = Read(None, None, (args, kwargs), "arguments")
+        given.is_given = True
         self.reads.given = given
         for i, value in enumerate(args):
             self._give(given.child(Element(0), args, "arguments").child(Element(i), value, f"argument [{i}]"))
@@ -108,11 +111,16 @@ class Observer:
             self.known[id(value)] = read
             for step, item in _parts(value):
                 self._give(read.child(step, item, item_of(read, step.key)))
-        elif not isinstance(value, (Tensor, np.ndarray, *PLAIN)):
+        elif isinstance(value, np.ndarray):
+            read.is_given = True
+            self.known[id(value)] = read
+        elif not isinstance(value, (Tensor, *PLAIN)):
             self.reach(value, self.reads.root(value, f"attribute of {type(value).__name__}:"))
 
     def _called(self, frame: FrameType, event: str, arg: Any) -> Any:
         code = frame.f_code
+        if code is self._root and self.recorder.running is None:
+            self.recorder.running = frame
         before = self._before(frame, event, arg) if self._before is not None else None
         found = self._handlers.get(id(code))
         if found is None:
@@ -169,6 +177,8 @@ class Observer:
         read = self.known.get(id(fn)) or self.reads.root(fn, f"function {fn.__name__}")
         for field in _FIELDS:
             value = getattr(fn, field)
+            if value is None:
+                continue  # a call that needed no defaults would use none that are added
             where = f"{'code' if field == '__code__' else 'default argument'} of {fn.__name__}:"
             child = read.child(Field(field), value, where)
             if isinstance(value, tuple | dict):
@@ -198,10 +208,11 @@ class Observer:
             return
         place = step.place(owner.value, where)
         if place is not None and place.id in self.reads.places:
+            owner.pin()  # the place is in this object
             return
         if (id(owner.value), step.same()) in self.written:
             return
-        self.reach(value, owner.child(step, value, where))
+        self.reach(value, owner.child(step, value, where, self.recorder.line()))
 
     def reach(self, value: Any, read: Read) -> None:
         """Know an object that was there before the call, found by ``read``."""
@@ -263,7 +274,12 @@ class Observer:
         if isinstance(owner, ModuleType) and _is_library(owner):
             value = vars(owner).get(name)
             if value is os.environ or isinstance(value, list | dict):
-                self.reach(value, self.reads.root(value, f"{owner.__name__}.{name}"))
+                root = self.reads.root(owner, owner.__name__)
+                self.step(root, Attribute(name), value, f"{owner.__name__}.{name}")
+            return
+        if isinstance(owner, Tensor) and name in attributes_of(owner) and not self.recorder.is_made(owner):
+            root = self.reads.root(owner, "a tensor")
+            self.step(root, Attribute(name), attributes_of(owner)[name], f"attribute of a tensor: {name}")
             return
         if isinstance(owner, (Tensor, *PLAIN)):
             return
@@ -278,11 +294,11 @@ class Observer:
             return
         where = f"attribute of {type(owner).__name__}: {name}"
         if hasattr(type(stored), "__set__"):
-            if type(stored).__name__ == "member_descriptor":
+            if not isinstance(stored, property) and not is_program_class(type(stored)):
                 step: Step = Slot(name)
                 self.step(read, step, step.fetch(owner), where)
             return
-        if name in own or (stored is not MISSING and type(owner).__dictoffset__):
+        if name in own or type(owner).__dictoffset__:
             self.step(read, Attribute(name), own.get(name, MISSING), where)
 
     def _inherited(self, kind: type, name: str) -> Any:
@@ -326,6 +342,8 @@ class Observer:
         read = self.known.get(id(value))
         if read is None or not isinstance(value, CONTAINERS):
             return
+        if read.is_given and isinstance(value, np.ndarray):
+            self.reads.array_lines.add(self.recorder.line())
         before = self.changed.get(id(value), MISSING)
         self.step(read, All(), everything(value) if before is MISSING else before, read.where)
         if read.is_given or isinstance(value, np.ndarray | set | frozenset):
@@ -345,9 +363,8 @@ class Observer:
             return
         self.contents(value)
         if isinstance(value, CONTAINERS):
-            items: Sequence[Any] = list(value.values()) if isinstance(value, dict) else list(value)
-            if isinstance(value, np.ndarray):
-                items = ()
+            parts = () if isinstance(value, np.ndarray) else value  # of no dimension, too
+            items: Sequence[Any] = list(parts.values()) if isinstance(parts, dict) else list(parts)
         elif is_opened(type(value)):
             read.pin()
             for name in list(attributes_of(value)):

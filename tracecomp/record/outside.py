@@ -20,14 +20,19 @@ OWNERS: tuple[type, ...] = (random.Random, np.random.Generator, np.random.Random
 MODULES = frozenset({
     "time", "random", "_random", "secrets", "uuid", "socket", "_socket", "select", "subprocess", "tempfile", "shutil",
     "urllib", "http", "sqlite3", "logging", "threading", "_thread", "multiprocessing", "queue", "_queue", "signal",
-    "getpass", "glob", "pathlib", "io", "_io", "posix", "nt", "gc",
+    "getpass", "glob", "genericpath", "pathlib", "io", "_io", "posix", "nt", "gc",
 })  # fmt: skip
 """Modules whose functions do."""
 
-NAMES = frozenset({"builtins.open", "builtins.input", "os.urandom", "numpy.random.default_rng"})
+NAMES = frozenset({
+    "builtins.open", "builtins.input", "os.urandom", "numpy.random.default_rng", "os.walk", "os.makedirs", "os.popen",
+    "posixpath.realpath", "posixpath.expanduser", "posixpath.expandvars", "posixpath.ismount", "posixpath.lexists",
+    "posixpath.islink", "posixpath.abspath",
+})  # fmt: skip
 
 PURE = frozenset({
-    "posix.fspath", "posix.getpid", "os.fspath", "os.getenv", "_thread.get_ident", "threading.current_thread",
+    "posix.fspath", "genericpath.commonprefix", "posix.getpid", "os.fspath", "os.getenv", "_thread.get_ident",
+    "threading.current_thread",
     "_thread.allocate_lock", "_thread.RLock", "logging.getLogger", "_thread.get_native_id", "threading.get_ident",
     "gc.collect", "gc.get_referrers", "gc.isenabled", "gc.disable", "gc.enable", "random.Random", "pathlib.Path",
     "pathlib.PurePath", "pathlib.PosixPath", "random.getstate", "_thread.lock", "threading.local", "_thread._local",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,9 +15,9 @@ from tracecomp.record.binding import Binding
 from tracecomp.record.effects import Given as Arguments
 from tracecomp.record.guards.guards import Guards
 from tracecomp.record.guards.reads import Read
-from tracecomp.record.guards.slots import Place
+from tracecomp.record.guards.slots import StateSlot
 from tracecomp.record.results import Held, Result
-from tracecomp.record.symbolic.sym_int import Range
+from tracecomp.record.size_range import SizeRange
 from tracecomp.record.symbolic.sym_scalar import followed
 
 
@@ -39,11 +39,15 @@ class Repeated:
 
 
 class SeenValue(NamedTuple):
-    """A value that steered Python: output ``number`` of the graph must be ``seen``, which ``source`` asked for."""
+    """A value that steered Python: output ``number`` of the graph must be ``seen``, which ``source`` asked for.
+
+    ``line`` is the line of the compiled function that ran.
+    """
 
     number: int
     seen: Any
     source: Source | None
+    line: int
 
 
 class Rebased(NamedTuple):
@@ -57,7 +61,7 @@ class Rebased(NamedTuple):
 class Rebound:
     """What a place holds at the end; with ``same_object``, the list or dict there got new contents."""
 
-    place: Place
+    place: StateSlot
     structure: Any
     results: list[Result]
     same_object: bool
@@ -88,15 +92,16 @@ class Recording:
     effects: list[Repeated]
     sizes: Sizes | None
     unsettled: str | None = None
+    blamed: Set[int] = frozenset()
     shared: Sequence[Binding] = ()
     calls: int = 0
 
     def observed_at(self) -> set[Source | None]:
         """The lines whose numbers the recording depends on."""
-        return {source for _, seen, source in self.predicates if followed(seen)}
+        return {p.source for p in self.predicates if followed(p.seen)}
 
     def reads_floats(self) -> bool:
-        return any(type(seen) is float for _, seen, _ in self.predicates)
+        return any(type(p.seen) is float for p in self.predicates)
 
     def allows(self, known: dict[int, Any]) -> bool:
         """Whether this can be the path of a call whose first predicates are ``known``."""
@@ -107,10 +112,10 @@ class Recording:
 class Sizes:
     """How a recording depends on the first sizes of arguments: the ``ranges`` of those in which argument.
 
-    ``leading`` are the arguments of each size; ``shapes`` and ``attrs`` hold Extents in place of numbers.
+    ``leading`` are the arguments of each size; ``shapes`` and ``attrs`` hold SymInts in place of numbers.
     """
 
-    ranges: dict[int, Range]
+    ranges: dict[int, SizeRange]
     leading: dict[int, list[int]]
     shapes: dict[Value, tuple[int, ...]]
     attrs: dict[GraphNode, dict[str, Any]]

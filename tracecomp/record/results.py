@@ -5,12 +5,14 @@ One object stands for one tensor: results that are the same tensor, or look at t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tracecomp.eager.aliasing import NO_GRAD_VIEW
 from tracecomp.eager.grad_fn import OpNode
 from tracecomp.eager.tensor import Tensor, gradient_edge
 from tracecomp.eager.tensor_base import View
@@ -38,6 +40,7 @@ class History:
 
 
 PLAIN = History()
+Layout = tuple[Any, tuple[int, ...], tuple[int, ...], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +68,16 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A tensor that looks at the memory of another: through ``step``, or without one as its alias.
+    """A tensor that looks at the memory of another: through ``steps``, or without any as its alias.
 
-    ``linked``: the view was made while gradients were enabled. ``apart``: the alias counts its writes by itself, as
-    ``x.data`` does. Without a ``history`` it has that of ``of``. ``unwritable`` says why autograd forbids writes to it.
+    ``layout`` is dtype, shape, strides and offset in bytes, in memory that the graph makes. ``linked``: the view was
+    made while gradients were enabled. ``apart``: the alias counts its writes by itself, as ``x.data`` does. Without a
+    ``history`` it has that of ``of``. ``unwritable`` says why autograd forbids writes to it.
     """
 
     of: Made | Given | Seen
-    step: View | None
+    steps: tuple[View, ...]
+    layout: Layout | None
     linked: bool
     apart: bool
     history: History | None = None
@@ -115,12 +120,21 @@ Result = Held | Followed | Passed | Plain | Found
 
 def bottoms(results: Sequence[Result | None]) -> list[Made]:
     """Those with memory of their own that ``results`` are or look at, one for each."""
-    found = []
-    for r in results:
-        while isinstance(r, Seen):
-            r = r.of
-        if isinstance(r, Made):
-            found.append(r)
+    found = [lowest(r) for r in results if isinstance(r, Made | Given | Seen)]
+    return [r for r in found if isinstance(r, Made)]
+
+
+def lowest(r: Held) -> Made | Given:
+    """What ``r`` is, or looks at in the end."""
+    while isinstance(r, Seen):
+        r = r.of
+    return r
+
+
+def bottom(r: Held) -> Made:
+    """The memory that ``r`` looks at, which the call has made."""
+    found = lowest(r)
+    assert isinstance(found, Made)
     return found
 
 
@@ -142,6 +156,7 @@ class Results:
         self._held: dict[int, Held] = {}
         self._places: dict[int, int] = {}
         self._freed: set[int] = set()
+        self._only: set[int] = set()
 
     def differentiate(self, tensors: Sequence[Tensor], spent: Callable[[Tensor], bool]) -> None:
         """Find the differentiable ones of what ``tensors`` take their histories from."""
@@ -151,6 +166,27 @@ class Results:
                 self._freed.add(id(t))
             else:
                 self.add_root(t)
+
+    def note(self, tensors: Iterable[Tensor]) -> None:
+        """Find the views among ``tensors``, which are all that the call leaves behind, whose base nobody else can see.
+
+        Where they show all of it and have no history, they are made as tensors of their own.
+        """
+        seen = Counter(id(self._recorder.root(t)[0]) for t in {id(t): t for t in tensors}.values())
+        self._only = {key for key, count in seen.items() if count == 1}
+
+    def _stands_alone(self, t: Tensor) -> bool:
+        """Whether ``t`` needs no other tensor to look at."""
+        seen = self._recorder.look(t)
+        if seen is None or seen.step is None or t._grad is not None or t.requires_grad:
+            return seen is None
+        if t._unwritable not in (None, NO_GRAD_VIEW):
+            return False
+        root, _ = self._recorder.root(t)
+        a, b = t._data, root._data
+        same = a.size == b.size and a.dtype == b.dtype
+        dense = (x.flags.c_contiguous or memory_order(x) is not None for x in (a, b))
+        return id(root) in self._only and self._recorder.is_made(root) and same and all(dense)
 
     def add_root(self, t: Tensor) -> None:
         self._places[id(t)] = len(self.roots)
@@ -163,8 +199,8 @@ class Results:
     def of(self, t: Tensor) -> Held:
         """What stands for ``t``."""
         path = [t]
-        while id(path[-1]) not in self._held and (seen := self._recorder.look(path[-1])) is not None:
-            path.append(seen.of)
+        while id(path[-1]) not in self._held and not self._stands_alone(path[-1]):
+            path.append(self._below(path[-1])[0])
         for x in reversed(path):
             if id(x) not in self._held:
                 self._held[id(x)] = self._find(x)
@@ -183,17 +219,41 @@ class Results:
     def _find(self, t: Tensor) -> Held:
         if not self._recorder.is_made(t):
             return Given(self._origin(t))
-        seen = self._recorder.look(t)
         history = self._history(t)
         grad = None if t._grad is None else self.of(t._grad)
-        if seen is None:
+        if self._stands_alone(t):
             number = self.number(t, f"out{len(self.made)}")
             return Made(number, memory_order(t._data), history, grad, type(t), t._inference)
-        self._check(t, seen.of, seen.step)
-        apart = t._storage is not seen.of._storage
+        below, steps = self._below(t)
+        self._check(t, below, steps)
+        apart = t._storage is not below._storage
         kept = history if history.root is not None or history.freed or history.leaf or apart else None
-        unwritable = t._unwritable if t._linked and t._unwritable != seen.of._unwritable else None
-        return Seen(self.of(seen.of), seen.step, t._linked, apart, kept, grad, type(t), unwritable)
+        unwritable = t._unwritable if t._linked and t._unwritable != below._unwritable else None
+        layout = self._layout(t)
+        return Seen(self.of(below), steps, layout, t._linked, apart, kept, grad, type(t), unwritable)
+
+    def _below(self, t: Tensor) -> tuple[Tensor, tuple[View, ...]]:
+        """What the view or alias ``t`` looks at, and through which steps: views of linked views look at their base."""
+        seen = self._recorder.look(t)
+        assert seen is not None
+        if seen.step is None:
+            return seen.of, ()
+        steps: tuple[View, ...] = (seen.step,)
+        while t._linked and seen.of._linked:
+            further = self._recorder.look(seen.of)
+            if further is None or further.step is None:
+                break
+            seen, steps = further, (further.step, *steps)
+        return seen.of, steps
+
+    def _layout(self, t: Tensor) -> Layout | None:
+        """Where ``t`` lies in memory of the call's own; None where that is other memory, or laid out in another way."""
+        root, _ = self._recorder.root(t)
+        data = root._data
+        told = data.flags.c_contiguous or memory_order(data) is not None
+        if not self._recorder.is_made(root) or not told or self._recorder.sized or data.dtype.kind == "V":
+            return None
+        return t._data.dtype, t._data.shape, t._data.strides, t._address() - root._address()
 
     def _history(self, t: Tensor) -> History:
         root = self._places.get(id(t))
@@ -213,10 +273,11 @@ class Results:
             edge = edge[0].edges[0]
         return source if edge in ends and not t._requires_grad else t
 
-    def _check(self, t: Tensor, of: Tensor, step: View | None) -> None:
+    def _check(self, t: Tensor, of: Tensor, steps: Sequence[View]) -> None:
         """Note when what ``t`` looked at has another shape or other memory by now."""
-        attrs = {} if step is None else self._recorder.without_sizes(step[1])
-        found = of._data if step is None else step[0].impl(of._data, **attrs)
+        found = of._data
+        for op, attrs in steps:
+            found = op.impl(found, **self._recorder.batch.without_sizes(attrs))
         if (found.shape, found.strides, _address(found)) != (t._data.shape, t._data.strides, t._address()):
             self.moved = "changes the shape or memory of a tensor that a result looks at. Make a new tensor instead."
 

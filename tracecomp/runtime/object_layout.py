@@ -67,14 +67,32 @@ def _weak_reference_is_seen() -> bool:
     return before == 0 and word_at(probe, call_tables.ARRAY_WEAK) == id(watcher)
 
 
+class _Owner:
+    """An object with a dictionary."""
+
+    def __init__(self) -> None:
+        self.key = 0
+
+
 def _dictionary_has_a_version() -> bool:
-    """Whether a dictionary's version is another after each change, and than that of other dictionaries."""
-    dictionary: dict[str, int] = {}
-    versions = []
-    for value in (1, 2, 3):
-        dictionary["key"] = value
-        versions += [word_at(dictionary, call_tables.DICT_VERSION), word_at(dict(dictionary), call_tables.DICT_VERSION)]
-    return len(set(versions)) == 6 and word_at(dictionary, call_tables.DICT_VERSION) == versions[4]
+    """Whether a dictionary's version is another after each change, and than that of other dictionaries.
+
+    Attributes are changed too: CPython 3.13 keeps them in the object, beside a dictionary whose version stays as it was
+    (a guard that trusts the version would miss the change), and 3.14 has no versions.
+    """
+    owner = _Owner()
+    for dictionary in ({"key": 0}, vars(owner)):
+        versions = []
+        for value in (1, 2, 3):
+            if dictionary is vars(owner):
+                owner.key = value
+            else:
+                dictionary["key"] = value
+            copy = dict(dictionary)
+            versions += [word_at(d, call_tables.DICT_VERSION) for d in (dictionary, copy)]
+        if len(set(versions)) != 6 or word_at(dictionary, call_tables.DICT_VERSION) != versions[4]:
+            return False
+    return True
 
 
 def word_at(owner: Any, offset: int) -> int:

@@ -628,7 +628,7 @@ def test_several_updates_in_one_body_keep_their_order() -> None:
     x, w = Buffer("x", float32, depth * (rows + 2)), Buffer("w", float32, depth * 3 * lanes)
     y = Buffer("y", float32, rows * lanes)
     i, j, t = Var("i", rows), Var("j", lanes), Var("t", depth)
-    taps = []
+    taps: list[Stmt] = []
     for tap in range(3):
         weight = Load(w, (index(t) * 3 + tap) * lanes + index(j))
         taps += [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -116,7 +116,7 @@ def test_what_is_not_definite_is_refused_with_its_order() -> None:
 @pytest.mark.parametrize("dtype", list(EPSILON))
 @pytest.mark.parametrize("mode", ["reduced", "complete"])
 @pytest.mark.parametrize("shape", [(1, 1), (17, 17), (75, 40), (40, 75), (3, 20, 33), (2, 3, 0), (0, 3, 3)], ids=str)
-def test_qr_has_the_signs_of_lapack(shape: tuple[int, ...], mode: str, dtype: str) -> None:
+def test_qr_has_the_signs_of_lapack(shape: tuple[int, ...], mode: Literal["reduced", "complete"], dtype: str) -> None:
     x = np.random.default_rng(8).standard_normal(shape).astype(dtype)
     q, r = compiled(lambda t: tuple(tracecomp.linalg.qr(t, mode)), x)
     exact_q, exact_r = np.linalg.qr(x.astype(np.float64), mode=mode)

@@ -64,4 +64,5 @@ def test_refusals(words: str, call: object) -> None:
 
 
 def solve_of(b: torch.Tensor) -> torch.Tensor:
-    return torch.linalg.ldl_solve(*torch.linalg.ldl_factor(torch.eye(3)), b)
+    factor, pivots = torch.linalg.ldl_factor(torch.eye(3))
+    return torch.linalg.ldl_solve(factor, pivots, b)

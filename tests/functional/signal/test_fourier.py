@@ -34,14 +34,14 @@ def test_values(name: str, dtype: str) -> None:
     x = operand(name, dtype)
     for (suffix, options), norm in product(DIMENSIONS, (None, "ortho", "forward", "backward")):
         given = {**options, "norm": norm}
-        same(lambda T, f=name + suffix, kw=given: getattr(T.fft, f)(T.tensor(x), **kw), 2e-5)
+        same(lambda T, f=name + suffix, kw=given: getattr(T.fft, f)(T.tensor(x), **kw), 2e-5)  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_errors(name: str) -> None:
     x = operand(name, "float64")
     for suffix, options in BAD:
-        same(lambda T, f=name + suffix, kw=options: getattr(T.fft, f)(T.tensor(x), **kw))
+        same(lambda T, f=name + suffix, kw=options: getattr(T.fft, f)(T.tensor(x), **kw))  # type: ignore[misc]
     same(lambda T: getattr(T.fft, name)(T.ones(3, dtype=T.float16)))
     same(lambda T: getattr(T.fft, name)(T.tensor(1.0)))
     same(lambda T: getattr(T.fft, name + "n")(T.ones(3), dim=()))
@@ -62,7 +62,7 @@ def test_gradients_of_two_orders(name: str) -> None:
         return first.detach(), second
 
     for suffix, options in DIMENSIONS:
-        same(lambda T, s=suffix, kw=options: program(T, s, kw))
+        same(lambda T, s=suffix, kw=options: program(T, s, kw))  # type: ignore[misc]
 
 
 def test_frequencies_and_shifts() -> None:
@@ -115,7 +115,7 @@ def test_other_forms_and_errors_of_stft() -> None:
         "T.istft(T.ones(6, 4).to(T.cfloat), 8)", "T.istft(T.ones(5, 4).to(T.cfloat), 8, window=T.zeros(8))",
         "T.istft(T.ones(5, 4).to(T.cfloat), 8, return_complex=True, onesided=True)",
     ):  # fmt: skip
-        same(lambda T, call=call: eval(call, {"T": T}))
+        same(lambda T, call=call: eval(call, {"T": T}))  # type: ignore[misc]
 
 
 def test_transforms_keep_single_precision() -> None:

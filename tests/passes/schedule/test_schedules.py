@@ -249,7 +249,7 @@ def test_softmax_and_values_that_several_sweeps_read(shape: tuple[int, int], axi
     wide = given.numpy().astype(np.float64)
     e = np.exp(wide - wide.max(axis, keepdims=True))
     want = e / e.sum(axis, keepdims=True)
-    tolerance = {"atol": 1e-3} if dtype is np.float16 else {"rtol": 1e-5, "atol": 1e-9}
+    tolerance: dict[str, Any] = {"atol": 1e-3} if dtype is np.float16 else {"rtol": 1e-5, "atol": 1e-9}
     np.testing.assert_allclose(compiled(lambda t: tc.softmax(t, axis), given).numpy(), want, **tolerance)
 
     def several(t: tc.Tensor) -> tuple[tc.Tensor, ...]:
@@ -321,7 +321,7 @@ def test_sums_down_columns_of_large_memory(name: str, monkeypatch: pytest.Monkey
     """A few rows at a time have the bits of chunks of columns, whatever their width and however many threads."""
     shape, f = COLUMNS[name]
     x, chosen = normal(*shape), []
-    wide = elementwise.column_sums
+    wide = vars(elementwise)["column_sums"]
 
     def noted(*args: Any) -> Any:
         chosen.append(args)
@@ -347,7 +347,7 @@ def test_sums_down_columns_of_large_memory(name: str, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("dtype", [tc.float32, tc.float64])
 @pytest.mark.parametrize("rows, inner", [(1, 100), (3, 64), (4, 40), (7, 128), (33, 200), (130, 65)])
-def test_products_of_several_rows_with_a_vector_are_those_one_by_one(rows: int, inner: int, dtype: tc.dtype) -> None:
+def test_products_of_several_rows_with_a_vector_are_those_one_by_one(rows: int, inner: int, dtype: Any) -> None:
     x, w = normal(inner).to(dtype), normal(2, rows, inner, seed=1).to(dtype)
     whole = compiled(lambda w, x: w @ x, w, x).numpy()
     np.testing.assert_allclose(whole, w.numpy() @ x.numpy(), rtol=1e-4, atol=1e-4)

@@ -271,7 +271,7 @@ def test_numpy_is_refused_with_the_line() -> None:
         return float(x.numpy().sum())
 
     with pytest.raises(CaptureError, match=r"test_guards.py:\d+.*fullgraph=False"):
-        compiled(step)(torch.ones(3))
+        compiled(step, fullgraph=True)(torch.ones(3))
 
 
 @pytest.mark.parametrize("name", ["uint8", "int16", "float32", "int64", "complex64"])
@@ -303,19 +303,19 @@ def test_a_view_of_the_same_type_is_a_view() -> None:
 
 def test_numpy_runs_eagerly_without_fullgraph() -> None:
     c = compiled(lambda x: torch.from_numpy(x.numpy() * 2), fullgraph=False)
-    with pytest.warns(UserWarning, match="runs eagerly from now on"):
+    with pytest.warns(UserWarning, match="runs in parts from now on"):
         assert c(torch.ones(2)).tolist() == [2, 2]
     assert c(torch.ones(2) * 3).tolist() == [6, 6]
 
 
 def test_state_that_never_settles_is_refused() -> None:
-    kept = torch.zeros(2)
+    kept: Any = torch.zeros(2)
 
     def step(x: Any) -> Any:
         kept.last = x * 2
         return x
 
-    c = compiled(step)
+    c = compiled(step, fullgraph=True)
     with pytest.raises(CaptureError, match=r"leaves new tensors behind, made at .*test_guards.py:\d+"):
         for _ in range(10):
             c(torch.ones(2))
@@ -343,13 +343,13 @@ def test_history_that_crosses_the_border_is_refused() -> None:
     def step(x: Any) -> None:
         total.add_(w * x)
 
-    c = compiled(step)
+    c = compiled(step, fullgraph=True)
     with pytest.raises(CaptureError, match="leaves gradient history in"):
         for _ in range(10):
             c(torch.ones(2))
 
     h = (w * 2).sum()
-    c = compiled(lambda x: (h * x).sum().backward(retain_graph=True))
+    c = compiled(lambda x: (h * x).sum().backward(retain_graph=True), fullgraph=True)
     with pytest.raises(CaptureError, match="through operations made before the call"):
         for _ in range(10):
             c(torch.ones(2))
@@ -360,7 +360,7 @@ def test_written_memory_that_inputs_share_is_recorded_by_itself() -> None:
         a.add_(1)
         return b * 1
 
-    c = compiled(step)
+    c = compiled(step, fullgraph=True)
     x = torch.zeros(4)
     c(torch.zeros(4), torch.zeros(2))
     assert c(torch.zeros(4), x[1:3]).tolist() == [0, 0]
@@ -381,15 +381,15 @@ def test_resizing_in_place_is_refused() -> None:
         return y + 1
 
     with pytest.raises(CaptureError, match="size of a tensor was changed in place"):
-        compiled(step)(torch.ones(4))
-    c = compiled(step, fullgraph=False)
-    with pytest.warns(UserWarning, match="runs eagerly from now on"):
+        compiled(step, fullgraph=True)(torch.ones(4))
+    c = compiled(step)
+    with pytest.warns(UserWarning, match="runs in parts from now on"):
         assert c(torch.ones(4)).tolist() == [[2, 2], [2, 2]]
     assert c(torch.ones(4) * 2).tolist() == [[3, 3], [3, 3]]
 
 
 def test_too_many_paths_are_refused() -> None:
-    c = compiled(lambda x: x * round(x.sum().item(), 3))
+    c = compiled(lambda x: x * round(x.sum().item(), 3), fullgraph=True)
     with (
         pytest.raises(CaptureError, match=r"64 recordings were made in a row .*Python needs the value there"),
         pytest.warns(UserWarning, match=r"recorded 8 times for the number at .*test_guards.py:\d+, now 18.0"),
@@ -398,15 +398,37 @@ def test_too_many_paths_are_refused() -> None:
             c(torch.full((2,), float(i)))
 
 
-def test_text_of_tensors_is_made_by_recorded_calls_only() -> None:
+def test_what_is_printed_is_printed_at_every_call(capsys: pytest.CaptureFixture[str]) -> None:
+    seen: list[str] = []
+
     def step(x: Any) -> Any:
-        assert f"{x.sum():.1f}" == "2.0"
+        total = x.sum()
+        print("total", total, total.item(), "of", len(x), sep="|")
+        seen.append("called")
         return x * 2
 
     c = compiled(step)
-    with pytest.warns(UserWarning, match=r"a tensor is printed or formatted at .*test_guards.py:\d+"):
+    for n in range(5):
+        c(torch.ones(2) * n)
+        assert capsys.readouterr().out == f"total|tensor({2 * n}.)|{2.0 * n}|of|2\n"
+    assert c.recordings <= 2 and len(seen) == 5
+
+
+def test_text_of_tensors_is_made_in_python(capsys: pytest.CaptureFixture[str]) -> None:
+    def step(x: Any) -> Any:
+        y = x * 2
+        print(f"{y.sum():.1f}")
+        return y + 1
+
+    with pytest.raises(CaptureError, match=r"makes the text of a tensor, at .*test_guards.py:\d+"):
+        compiled(step, fullgraph=True)(torch.ones(2))
+    c = compiled(step)
+    with pytest.warns(UserWarning, match="runs in parts from now on: makes the text of a tensor"):
         c(torch.ones(2))
-    c(torch.ones(2))
+    capsys.readouterr()
+    for n in range(3):
+        assert c(torch.ones(2) * n).tolist() == [2.0 * n + 1] * 2
+        assert capsys.readouterr().out == f"{4.0 * n:.1f}\n"
 
 
 def through_no_grad(scale: Callable[[], float]) -> Any:
@@ -674,7 +696,7 @@ class AnswersForAnyName:
 
 
 def test_objects_that_answer_for_any_name_are_called() -> None:
-    wrapper = AnswersForAnyName()
+    wrapper: Any = AnswersForAnyName()
     wrapper.scale = 3.0
     call = torch.compile(lambda x: wrapper.times(x))
     for _ in range(3):

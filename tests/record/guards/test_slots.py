@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -20,6 +20,11 @@ class Holder:
 
     def __init__(self, **attributes: Any) -> None:
         vars(self).update(attributes)
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+        def __setattr__(self, name: str, value: Any) -> None: ...
 
 
 class Recurrent(nn.Module):
@@ -285,10 +290,10 @@ def test_an_object_that_no_name_leads_to_is_refused() -> None:
     kept = torch.zeros(2)
 
     def step(x: Any) -> Any:
-        kept.last = x * 2
+        kept.last = x * 2  # type: ignore[attr-defined]
         return x
 
-    c = torch.compile(step)
+    c = torch.compile(step, fullgraph=True)
     with pytest.raises(CaptureError, match="leaves new tensors behind"):
         for _ in range(6):
             c(torch.ones(2))

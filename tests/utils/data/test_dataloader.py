@@ -170,12 +170,12 @@ def test_collation_of_nested_items() -> None:
 def test_splits_and_joins() -> None:
     parts = random_split(range(10), [0.5, 0.25, 0.25], tc.Generator().manual_seed(1))
     assert [len(p) for p in parts] == [6, 2, 2]
-    assert sorted(x for p in parts for x in p) == list(range(10))
+    assert sorted(x for p in parts for x in p) == list(range(10))  # type: ignore[attr-defined]
     with pytest.raises(ValueError, match="Sum of input lengths"):
         random_split(range(10), [3, 3])
     joined = ConcatDataset([Squares(2), Squares(3)])
     assert len(joined) == 5 and joined[-1][1] == 2 and joined[2][1] == 0
-    assert [x[1] for x in Subset(joined, [4, 0])] == [2, 0]
+    assert [x[1] for x in Subset(joined, [4, 0])] == [2, 0]  # type: ignore[attr-defined]
 
 
 def test_samplers() -> None:

@@ -144,21 +144,10 @@ class CallGuards:
             items = a.load("ptr", self._word(a, "elements", r, "list"), LIST_ITEMS)
             found = a.load("ptr", items, self._word(a, "elements", r, "offset", "i64"))
             a.need(a.same(found, self._word(a, "elements", r, "value")), "no")
-        with self._table(a, "attributes") as r:
-            owner, key = self._word(a, "attributes", r, "object"), self._word(a, "attributes", r, "key")
-            found = a.let(f"call ptr @PyObject_GetAttr(ptr {owner}, ptr {key})")
-            a.need(a.let(f"icmp ne ptr {found}, null"), "error")
-            a.do(f"call void @Py_DecRef(ptr {found})")
-            a.need(a.same(found, self._word(a, "attributes", r, "value")), "no")
         with self._table(a, "absent_grads") as r:
             grad = a.load("ptr", self._word(a, "absent_grads", r, "tensor"), self.fields["_grad"])
             absent = a.let(f"zext i1 {a.same(grad, self._object(a, 'none'))} to i64")
             a.need(a.same(absent, self._word(a, "absent_grads", r, "absent", "i64"), "i64"), "no")
-        a.go("checked")
-        a.block("error")
-        a.do("call void @PyErr_Clear()")
-        a.go("no")
-        a.block("checked")
 
     # ---- addresses of all operands, with the guards of the tensors that they belong to
 

@@ -15,7 +15,6 @@ TABLES: Mapping[str, tuple[str, ...]] = {
     "fields": ("object", "offset", "value"),
     "elements": ("list", "offset", "value"),
     "modes": ("key", "value", "default"),
-    "attributes": ("object", "key", "value"),
     "items": ("mapping", "key", "value"),
     "hosts": ("owner", "key", "attribute", "number"),
     "sources": (

@@ -201,7 +201,7 @@ class _Path:
             "plain": [(k, _plain(self, x)) for k, x in enumerate(self.leaves) if k not in self._argument],
             "flat": self.places == [*range(len(self.leaves))], "outputs": self.outputs, "copies": self.copies,
             "overwrites": self.overwrites, "new_gradients": self.new_gradients,
-            "predicates": [(number, seen) for number, seen, _ in recording.predicates],
+            "predicates": [(p.number, p.seen) for p in recording.predicates],
             "results": [self._result(r) for r in recording.results], "structure": _structure(self, recording.structure),
             "failures": [(error_name(kind), text) for kind, text in FAILURES.values()],
         }  # fmt: skip
@@ -270,8 +270,7 @@ class _Path:
         base: Held = r
         steps: list[View] = []
         while isinstance(base, Seen):
-            if base.step is not None:
-                steps.insert(0, base.step)
+            steps = [*base.steps, *steps]
             base = base.of
         if isinstance(base, Made):
             o = self.recording.graph.outputs[base.number]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Set
+from dataclasses import replace
 from typing import Any
 
 from tracecomp.ir.graph import Node, Value
@@ -10,19 +11,21 @@ from tracecomp.ir.index import Var, index
 from tracecomp.ir.loops import Load, Stmt, Store
 from tracecomp.ir.op import Imperative
 from tracecomp.ir.program import Kernel
-from tracecomp.passes.contraction.register_tiles import schedule_bilinear
+from tracecomp.passes.contraction.contractions import schedule_bilinear
 from tracecomp.passes.cost.machine import Machine
 from tracecomp.passes.cost.work import shared_where_it_pays
 from tracecomp.passes.fusion.access import storage
 from tracecomp.passes.fusion.groups import Chain, Group, Partition
-from tracecomp.passes.fusion.members import with_inlined
 from tracecomp.passes.fusion.signature import signature
-from tracecomp.passes.nests.contraction_nest import BilinearNest, labelled_bilinear, tidied, without_ones
-from tracecomp.passes.nests.loop_nest import Nest, build_nest
+from tracecomp.passes.nests.contraction_nest import BilinearNest, tidied, without_ones
+from tracecomp.passes.nests.loop_nest import Nest
 from tracecomp.passes.nests.scalar_exprs import Params
+from tracecomp.passes.nests.store import Nests, on
 from tracecomp.passes.program.frame import Task
+from tracecomp.passes.program.output_buffers import OutputBuffers
 from tracecomp.passes.row_fusion.lowering import chain_body
 from tracecomp.passes.schedule.elementwise import schedule_nest
+from tracecomp.passes.schedule.records import Chooser, Given, print_record
 from tracecomp.passes.winograd.forward import winograd_form
 from tracecomp.passes.winograd.selection import windows_of
 
@@ -31,21 +34,23 @@ class GroupLowerer:
     """Lowers groups and chains; those that differ only in which values they work on share one kernel."""
 
     def __init__(
-        self, partition: Partition, same: Mapping[Value, Value], machine: Machine, large: Set[Value],
-        steady: Set[Value],
+        self, partition: Partition, nests: Nests, outputs: OutputBuffers, machine: Machine, frozen: Set[Value],
+        given: Given,
     ) -> None:  # fmt: skip
         self.partition = partition
-        self.same = same
-        self.large = large
-        self.steady = steady
+        self.nests = nests
+        self.same = outputs.same
+        self.large = outputs.large
+        self.frozen = frozen
         self.machine = machine
+        self.given = given
         self.known: dict[Any, tuple[Kernel, list[int]]] = {}
 
     def task(self, unit: Group | Chain) -> Task:
         groups = unit.groups if isinstance(unit, Chain) else (unit,)
         shape, values = signature(groups, self.partition, self.same)
         blocks = _blocks(unit, values) if isinstance(unit, Chain) else None
-        marks = (tuple(n for n, v in enumerate(values) if v in chosen) for chosen in (self.large, self.steady))
+        marks = (tuple(n for n, v in enumerate(values) if v in chosen) for chosen in (self.large, self.frozen))
         key = (shape, blocks, *marks)
         if key not in self.known:
             task = self._lower(unit)
@@ -55,36 +60,45 @@ class GroupLowerer:
         return Task(kernel, tuple(values[n] for n in places), tuple(n for g in groups for n in g.nodes))
 
     def _lower(self, unit: Group | Chain) -> Task:
-        params = Params(self.partition.opaque, self.same, self.large, self.steady, self.partition.placed)
+        """The kernel as it is chosen, or by the schedules that were handed in for that one."""
+        task = self._scheduled(unit, Chooser(self.machine))
+        written = self.given.get(replace(task.kernel, name=""))
+        if written is None:
+            return task
+        chooser = Chooser(self.machine, written)
+        task = self._scheduled(unit, chooser)
+        chooser.finish()
+        return task
+
+    def _scheduled(self, unit: Group | Chain, chooser: Chooser) -> Task:
+        params = Params(self.partition.opaque, self.same, self.large, self.frozen, self.partition.placed)
         if isinstance(unit, Group):
-            return lower_group(unit, self.partition, params, self.machine)
-        body = chain_body(unit, self.partition, params, self.machine)
+            return self._lower_group(unit, params, chooser)
+        body = chain_body(unit, self.partition, self.nests, params, chooser)
         for value in unit.inside:
             params.drop(value)
         nodes = tuple(n for g in unit.groups for n in g.nodes)
-        return _task(_kernel_name(nodes), body, params, nodes)
+        return _task(_kernel_name(nodes), body, params, nodes, chooser)
+
+    def _lower_group(self, group: Group, params: Params, chooser: Chooser) -> Task:
+        """The kernel of one group."""
+        if group.kind == "imperative":
+            body = _imperative(group.nodes[0], params, chooser.machine)
+        elif group.kind == "bilinear":
+            body = _bilinear(on(self.nests.contraction(group, self.partition), params), chooser)
+        else:
+            body = schedule_nest(on(self.nests.loops(group, self.partition), params), chooser)
+        return _task(_kernel_name(group.nodes), body, params, tuple(group.nodes), chooser)
 
 
 def _blocks(chain: Chain, values: list[Value]) -> tuple[Any, ...]:
     return (chain.outer, chain.count, chain.height, tuple(map(values.index, chain.inside)))
 
 
-def lower_group(group: Group, partition: Partition, params: Params, machine: Machine) -> Task:
-    """The kernel of one group."""
-    stored = partition.stored[group]
-    if group.kind == "imperative":
-        body = _imperative(group.nodes[0], params, machine)
-    elif group.kind == "bilinear":
-        body = _bilinear(labelled_bilinear(with_inlined(group, partition), stored, params), machine)
-    else:
-        body = schedule_nest(build_nest(with_inlined(group, partition), stored, params), machine)
-    return _task(_kernel_name(group.nodes), body, params, tuple(group.nodes))
-
-
-def _bilinear(nest: BilinearNest, machine: Machine) -> tuple[Stmt, ...]:
+def _bilinear(nest: BilinearNest, chooser: Chooser) -> tuple[Stmt, ...]:
     nest = without_ones(nest)
     windows = windows_of(nest)
-    return winograd_form(nest, windows, machine) if windows else schedule_bilinear(tidied(nest), machine)
+    return winograd_form(nest, windows, chooser.machine) if windows else schedule_bilinear(tidied(nest), chooser)
 
 
 def _imperative(node: Node, params: Params, machine: Machine) -> tuple[Stmt, ...]:
@@ -100,8 +114,11 @@ def _kernel_name(nodes: Iterable[Node]) -> str:
     return "_".join(names if len(names) <= 4 else [*names[:3], f"{len(names) - 3}_more"])
 
 
-def _task(name: str, body: tuple[Stmt, ...], params: Params, nodes: tuple[Node, ...]) -> Task:
-    kernel = Kernel(name, tuple(params.buffers.values()), frozenset(params.writes), body)
+def _task(
+    name: str, body: tuple[Stmt, ...], params: Params, nodes: tuple[Node, ...], chooser: Chooser
+) -> Task:
+    schedules = tuple(map(print_record, chooser.made))
+    kernel = Kernel(name, tuple(params.buffers.values()), frozenset(params.writes), body, schedules)
     return Task(kernel, tuple(params.buffers), nodes)
 
 
@@ -111,4 +128,5 @@ def copy_task(source: Value, target: Value, machine: Machine, large: bool = Fals
     p, q = params.of(source), params.written(target)
     var = Var("i", source.type.numel)
     store = Store(q, index(var), Load(p, index(var)))
-    return _task("copy", schedule_nest(Nest([var], [], [[store]], params, 1), machine), params, ())
+    chooser = Chooser(machine)
+    return _task("copy", schedule_nest(Nest([var], [], [[store]], params, 1), chooser), params, (), chooser)

@@ -43,7 +43,7 @@ def one_kernel_per_node(frame: Frame, log: Log) -> Frame:
 @everywhere
 def pad_implicitly(frame: Frame, log: Log) -> Frame:
     """Contractions read operands as if they were padded."""
-    partition = with_masked_pads(frame.partition, frame.graph)
+    partition = with_masked_pads(frame.partition, frame.graph, frame.nests)
     log.hits["pads"] += len(frame.partition.groups) - len(partition.groups)
     return replace(frame, partition=partition)
 
@@ -59,7 +59,7 @@ def concat_in_place(frame: Frame, log: Log) -> Frame:
 @everywhere
 def fuse_rows(frame: Frame, log: Log) -> Frame:
     """Kernels with the same rows as one loop over blocks of rows."""
-    partition = with_chains(frame.partition, frame.graph, frame.aliases, frame.machine)
+    partition = with_chains(frame.partition, frame.graph, frame.aliases, frame.machine, frame.nests)
     log.hits["loops over blocks of rows"] += len(partition.chains)
     return replace(frame, partition=partition)
 
@@ -77,12 +77,13 @@ def place_outputs(frame: Frame, log: Log) -> Frame:
 def make_kernels(frame: Frame, log: Log) -> Frame:
     """Loops for every group, and calls of them in order."""
     outputs = frame.outputs
-    lowerer = GroupLowerer(frame.partition, outputs.same, frame.machine, outputs.large, frame.frozen)
+    lowerer = GroupLowerer(frame.partition, frame.nests, outputs, frame.machine, frame.frozen, frame.given)
     tasks: list[Task | ControlTask] = [
         _control(u.nodes[0]) if isinstance(u, Group) and u.kind == "control" else lowerer.task(u)
         for u in frame.partition.units()
     ]
     tasks.extend(copy_task(c.source, c.target, frame.machine, c.large) for c in outputs.copies)
+    frame.nests.forget()
     log.hits["kernels"] += len(lowerer.known)
     return replace(frame, tasks=tuple(t for t in tasks if isinstance(t, ControlTask) or t.kernel.body))
 

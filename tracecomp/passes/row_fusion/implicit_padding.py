@@ -12,15 +12,15 @@ from dataclasses import replace
 from tracecomp.ir.graph import Graph, Value
 from tracecomp.ir.op import Bilinear
 from tracecomp.passes.contraction.sliding_windows import written_out
-from tracecomp.passes.contraction.tile_choice import plan_of, sums_in_lanes
+from tracecomp.passes.contraction.tile_choice import sums_in_lanes, tiles_of
 from tracecomp.passes.cost.reference import REFERENCE
 from tracecomp.passes.fusion.groups import Group, Partition
-from tracecomp.passes.fusion.members import values_read, with_inlined
-from tracecomp.passes.nests.contraction_nest import labelled_bilinear, tidied
-from tracecomp.passes.nests.scalar_exprs import Params
+from tracecomp.passes.fusion.members import values_read
+from tracecomp.passes.nests.contraction_nest import tidied
+from tracecomp.passes.nests.store import Nests
 
 
-def with_masked_pads(partition: Partition, graph: Graph) -> Partition:
+def with_masked_pads(partition: Partition, graph: Graph, nests: Nests) -> Partition:
     """The partition without the pads whose only reader can do so."""
     wanted = {o.value for o in graph.outputs}
     readers: dict[Value, list[Group]] = {}
@@ -35,7 +35,7 @@ def with_masked_pads(partition: Partition, graph: Graph) -> Partition:
             continue
         reading = readers.get(pad.outputs[0], [])
         tried = replace(partition, inlined=partition.inlined | {pad})
-        if len(reading) == 1 and reading[0].kind == "bilinear" and _slides(reading[0], tried):
+        if len(reading) == 1 and reading[0].kind == "bilinear" and _slides(reading[0], tried, nests):
             stored = {g: values for g, values in partition.stored.items() if g is not group}
             partition = replace(tried, groups=[g for g in partition.groups if g is not group], stored=stored)
     return partition
@@ -47,14 +47,14 @@ def _turned(value: Value) -> bool:
     return node is not None and node.op.name == "permute" and node.attrs["dims"][-1] != value.ndim - 1
 
 
-def _slides(group: Group, partition: Partition) -> bool:
+def _slides(group: Group, partition: Partition, nests: Nests) -> bool:
     """Whether the group's rows of a tile are written out, without the terms that are padding."""
     root = next(n for n in group.nodes if isinstance(n.op.loop, Bilinear))
     if root.outputs[0].type.numel == 0:
         return False
-    nest = tidied(labelled_bilinear(with_inlined(group, partition), partition.stored[group], Params(partition.opaque)))
+    nest = tidied(nests.contraction(group, partition))
     if not nest.out or sums_in_lanes(nest.plain or nest):
         return False
-    plan = plan_of(nest, REFERENCE)
+    tile = tiles_of(nest, REFERENCE).tile
     padded = [o for o in (nest.lhs, nest.rhs) if o.conditions]
-    return plan.tile is not None and any(o.depends(plan.tile) for o in padded) and written_out(nest)
+    return tile is not None and any(o.depends(tile) for o in padded) and written_out(nest)

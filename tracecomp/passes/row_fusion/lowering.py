@@ -9,22 +9,25 @@ from tracecomp.ir.graph import Value
 from tracecomp.ir.index import Index, Var, index
 from tracecomp.ir.loop_copy import Copier
 from tracecomp.ir.loops import SHARED, Buffer, Local, Loop, Stmt, children, walk, with_children
-from tracecomp.passes.contraction.register_tiles import schedule_parts
-from tracecomp.passes.cost.machine import Machine
+from tracecomp.passes.contraction.contractions import schedule_parts
 from tracecomp.passes.cost.work import shared_where_it_pays
 from tracecomp.passes.fusion.groups import Chain, Group, Partition
 from tracecomp.passes.fusion.members import values_read
 from tracecomp.passes.nests.contraction_nest import BilinearNest, tidied
 from tracecomp.passes.nests.loop_nest import Nest
 from tracecomp.passes.nests.scalar_exprs import Params
+from tracecomp.passes.nests.store import Nests
 from tracecomp.passes.row_fusion.row_tiles import RowBlock, Rows, Summed
 from tracecomp.passes.schedule.elementwise import schedule_nest
+from tracecomp.passes.schedule.records import Chooser
 
 
-def chain_body(chain: Chain, partition: Partition, params: Params, machine: Machine) -> tuple[Stmt, ...]:
+def chain_body(
+    chain: Chain, partition: Partition, nests: Nests, params: Params, chooser: Chooser
+) -> tuple[Stmt, ...]:
     """The statements of a chain's kernel: what is packed once, then the blocks, of which the last may be lower."""
     outer = Var("outer", chain.outer)
-    lowering = _Lowering(chain, partition, params, machine)
+    lowering = _Lowering(chain, partition, nests, params, chooser)
     cut = Rows(outer, chain.count, Index(), chain.count).cut(chain.height)
     blocks = [(Var("part", chain.count // chain.height if n == 0 else 1), lowering.block(r)) for n, r in enumerate(cut)]
     if lowering.finish:
@@ -33,7 +36,7 @@ def chain_body(chain: Chain, partition: Partition, params: Params, machine: Mach
         loops: tuple[Stmt, ...] = (Loop("parallel", outer, within),)
     else:
         loops = tuple(_numbered(outer, part, (*lowering.locals, *block)) for part, block in blocks)
-    return (*lowering.packing, *shared_where_it_pays(loops, machine))
+    return (*lowering.packing, *shared_where_it_pays(loops, chooser.machine))
 
 
 def block_slots(groups: tuple[Group, ...], inside: Iterable[Value], partition: Partition) -> dict[Value, int]:
@@ -65,8 +68,9 @@ class _Lowering:
 
     chain: Chain
     partition: Partition
+    nests: Nests
     params: Params
-    machine: Machine
+    chooser: Chooser
     packing: list[Stmt] = field(default_factory=list)
     locals: list[Stmt] = field(default_factory=list)
     start: list[Stmt] = field(default_factory=list)
@@ -85,7 +89,7 @@ class _Lowering:
 
     def block(self, rows: Rows) -> tuple[Stmt, ...]:
         """The loops of all groups for a block."""
-        block = RowBlock(rows, self.params, self.made, self.local)
+        block = RowBlock(rows, self.nests, self.params, self.made, self.local)
         first = not self.copies
         return tuple(s for n, g in enumerate(self.chain.groups) for s in self._group(n, g, block, first))
 
@@ -105,9 +109,9 @@ class _Lowering:
         """The loops of a nest, with names of their own."""
         packing: tuple[Stmt, ...] = ()
         if isinstance(nest, BilinearNest):
-            packing, body = schedule_parts(tidied(nest), self.machine)
+            packing, body = schedule_parts(tidied(nest), self.chooser)
         else:
-            body = schedule_nest(nest, self.machine)
+            body = schedule_nest(nest, self.chooser)
         self.copies += 1
         suffix = f"_{self.copies}"
         own = {s.buffer for s in walk((*packing, *body)) if isinstance(s, Local)}

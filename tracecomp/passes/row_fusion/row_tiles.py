@@ -17,10 +17,10 @@ from tracecomp.ir.index import Index, Var, index, linear, unravel
 from tracecomp.ir.loops import Buffer, Const, Let, Load, Stmt, Store
 from tracecomp.passes.contraction.tile_choice import sums_in_lanes
 from tracecomp.passes.fusion.groups import Group, Partition
-from tracecomp.passes.fusion.members import with_inlined
-from tracecomp.passes.nests.contraction_nest import ACCUMULATOR, BilinearNest, Operand, labelled_bilinear, without_ones
-from tracecomp.passes.nests.loop_nest import Nest, build_nest
+from tracecomp.passes.nests.contraction_nest import ACCUMULATOR, BilinearNest, Operand, without_ones
+from tracecomp.passes.nests.loop_nest import Nest
 from tracecomp.passes.nests.scalar_exprs import Params
+from tracecomp.passes.nests.store import Nests, taken
 from tracecomp.passes.winograd.selection import windows_of
 
 
@@ -83,13 +83,16 @@ class RowBlock:
     def __init__(
         self,
         rows: Rows,
+        nests: Nests,
         params: Params,
         made: Sequence[Value],
         local: Mapping[Value, Buffer],
         perhaps: Sequence[Value] = (),
     ) -> None:
         self.rows = rows
+        self.nests = nests
         self.params = params
+        self.buffers: dict[Buffer, Buffer] = {}
         self.made = {params.of(v): v for v in (*made, *perhaps) if v not in params.placed}
         self.local = local
         self.perhaps = perhaps
@@ -97,13 +100,15 @@ class RowBlock:
 
     def nest(self, group: Group, partition: Partition) -> Nest | BilinearNest | Summed:
         """A group's nest for the block."""
-        stored, whole = partition.stored[group], with_inlined(group, partition)
         if group.kind != "bilinear":
-            return self._loops(build_nest(whole, stored, self.params))
-        nest = labelled_bilinear(whole, stored, self.params)
+            loops = self.nests.loops(group, partition)
+            self.buffers = taken(loops, self.params)
+            return replace(self._loops(loops), params=self.params)
+        nest = self.nests.contraction(group, partition)
+        self.buffers = taken(nest, self.params)
         if windows_of(without_ones(nest)):
             raise Misaligned
-        nest = replace(nest, lhs=self._placed(nest.lhs), rhs=self._placed(nest.rhs))
+        nest = replace(nest, lhs=self._placed(nest.lhs), rhs=self._placed(nest.rhs), params=self.params)
         labels = self._labels(nest)
         if labels[-1] in nest.out:
             return self._bilinear(nest, labels)
@@ -156,7 +161,7 @@ class RowBlock:
 
     def _placed(self, operand: Operand) -> Operand:
         load = operand.load
-        return replace(operand, inside=load is not None and load.buffer in self.made)
+        return replace(operand, inside=load is not None and self.buffers[load.buffer] in self.made)
 
     def _labels(self, nest: BilinearNest) -> list[Var]:
         """The labels that together number the rows, outermost first."""
@@ -165,11 +170,12 @@ class RowBlock:
         for operand in (nest.lhs, nest.rhs):
             if operand.inside and operand.load is not None:
                 offset = operand.load.offset
-                width = self.made[operand.load.buffer].type.numel // self.rows.total
+                width = self.made[self.buffers[operand.load.buffer]].type.numel // self.rows.total
         return _labels_of(offset, width, self.rows)
 
     def _move(self, buffer: Buffer, offset: Index) -> tuple[Buffer, Index]:
-        """An access, redirected if it is to what is kept for a block."""
+        """An access to a kernel's buffer, redirected if it is to what is kept for a block."""
+        buffer = self.buffers.get(buffer, buffer)
         value = self.made.get(buffer)
         if value is None:
             return buffer, offset

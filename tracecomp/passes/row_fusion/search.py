@@ -24,6 +24,7 @@ from tracecomp.passes.fusion.groups import Chain, Group, Partition
 from tracecomp.passes.fusion.members import values_read
 from tracecomp.passes.fusion.signature import signature
 from tracecomp.passes.nests.scalar_exprs import Params
+from tracecomp.passes.nests.store import Nests
 from tracecomp.passes.row_fusion.lowering import block_slots
 from tracecomp.passes.row_fusion.row_tiles import Misaligned, RowBlock, Rows, Summed
 
@@ -43,10 +44,12 @@ WANTED_OUTER = 8
 Unit = tuple[Group, ...]
 
 
-def with_chains(partition: Partition, graph: Graph, aliases: Mapping[int, int], machine: Machine) -> Partition:
+def with_chains(
+    partition: Partition, graph: Graph, aliases: Mapping[int, int], machine: Machine, nests: Nests
+) -> Partition:
     """The partition with its chains, whose groups become neighbours. What ``aliases`` overwrites is in none."""
     overwriting = {storage(graph.outputs[o].value) for o in aliases}
-    search = _Search(partition, {storage(o.value) for o in graph.outputs}, overwriting, machine)
+    search = _Search(partition, {storage(o.value) for o in graph.outputs}, overwriting, machine, nests)
     for group in partition.groups:
         search.start(group)
     for group in partition.groups:
@@ -75,7 +78,10 @@ class _Grown:
 class _Search:
     """``units`` are the groups of chains, and other groups by themselves, in an order that respects dependences."""
 
-    def __init__(self, partition: Partition, wanted: set[Value], overwriting: set[Value], machine: Machine) -> None:
+    def __init__(
+        self, partition: Partition, wanted: set[Value], overwriting: set[Value], machine: Machine, nests: Nests
+    ) -> None:
+        self.nests = nests
         self.stored = dict(partition.stored)
         self.partition = replace(partition, stored=self.stored)
         self.wanted = wanted | set(partition.placed)
@@ -170,7 +176,7 @@ class _Search:
     def _tried(self, grown: _Grown, group: Group) -> tuple[bool, bool, bool]:
         """Whether ``group`` reads row by row, whether it makes its results otherwise, whether it sums over rows."""
         made = [v for g in grown.members if g not in grown.ends for v in self.stored[g]]
-        block = RowBlock(grown.rows, self._params(), made, {}, self.stored[group])
+        block = RowBlock(grown.rows, self.nests, self._params(), made, {}, self.stored[group])
         try:
             nest = block.nest(group, self.partition)
         except Misaligned:
@@ -290,7 +296,7 @@ class _Search:
         key = (shape, grown.rows, height, *(g in grown.ends for g in grown.members))
         if key not in self.aligned:
             made = [v for g in grown.members if g not in grown.ends for v in self.stored[g]]
-            blocks = [RowBlock(rows, self._params(), made, {}) for rows in grown.rows.cut(height)]
+            blocks = [RowBlock(rows, self.nests, self._params(), made, {}) for rows in grown.rows.cut(height)]
             try:
                 self.aligned[key] = bool([b.nest(g, self.partition) for b in blocks for g in grown.members])
             except Misaligned:

@@ -57,12 +57,14 @@ def new_state(recorder: Recorder, kept: Sequence[Tensor]) -> str | None:
     recorder.forget()
     keep = reachable(kept)
 
-    def alive() -> list[Source | None]:
-        return [s for ref, s in recorder.made if (t := ref()) is not None and id(t) not in keep]
+    def alive() -> list[tuple[Source | None, int]]:
+        return [(s, n) for ref, s, n in recorder.made if (t := ref()) is not None and id(t) not in keep]
 
     if collected(lambda: not alive()):
         return None
-    lines = sorted({"a line of the library" if s is None else str(s) for s in alive()})
+    for _, line in alive():
+        recorder.blame(line)
+    lines = sorted({"a line of the library" if s is None else str(s) for s, _ in alive()})
     return (
         f"leaves new tensors behind, made at {', '.join(lines)}; a recording cannot hold them. Return them, or write "
         "into existing tensors in place (copy_, add_)."

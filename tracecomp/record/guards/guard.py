@@ -40,9 +40,6 @@ class Rows(ReadRows, Protocol):
     def mode(self, name: str, value: Any) -> None:
         """A mode of the thread."""
 
-    def attribute(self, owner: Any, name: str, value: Any) -> None:
-        """An attribute, found as Python finds it."""
-
     def grad(self, tensor: Tensor, present: bool) -> None:
         """Whether a tensor has a ``.grad``."""
 

@@ -34,6 +34,8 @@ def is_program_code(code: CodeType, space: dict[str, Any]) -> bool:
     """Whether the program's own code runs; what is generated at run time belongs to the module it is made for."""
     module = space.get("__file__")
     name = code.co_filename
+    if str(space.get("__name__")).startswith("namedtuple_"):
+        return False
     return is_program_file(module if name.startswith("<") and isinstance(module, str) else name)
 
 

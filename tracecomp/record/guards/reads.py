@@ -16,7 +16,7 @@ import numpy as np
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.guards.class_versions import class_version
 from tracecomp.record.guards.ownership import is_opened, is_program_class
-from tracecomp.record.guards.slots import Contents, Place
+from tracecomp.record.guards.slots import Contents, StateSlot
 from tracecomp.record.guards.snapshots import MISSING, PLAIN, ById, alike, freeze, plain_value, short
 
 CONTAINERS = (list, tuple, dict, set, frozenset, deque, np.ndarray)
@@ -51,7 +51,7 @@ class Step:
         """Have native code compare it; False where only Python can."""
         return False
 
-    def place(self, owner: Any, where: str) -> Place | None:
+    def place(self, owner: Any, where: str) -> StateSlot | None:
         """The place that holds the value, if programs can keep tensors there."""
         return None
 
@@ -69,8 +69,8 @@ class Entry(Step):
     def row(self, rows: Rows, owner: Any, value: Any) -> bool:
         return rows.entry(owner, self.key, value)
 
-    def place(self, owner: Any, where: str) -> Place | None:
-        return Place(owner, self.key, where)
+    def place(self, owner: Any, where: str) -> StateSlot | None:
+        return StateSlot(owner, self.key, where)
 
 
 class Attribute(Step):
@@ -82,8 +82,8 @@ class Attribute(Step):
     def row(self, rows: Rows, owner: Any, value: Any) -> bool:
         return rows.entry(attributes_of(owner), self.key, value)
 
-    def place(self, owner: Any, where: str) -> Place | None:
-        return Place(attributes_of(owner), self.key, where, "_parameters" in attributes_of(owner))
+    def place(self, owner: Any, where: str) -> StateSlot | None:
+        return StateSlot(attributes_of(owner), self.key, where, "_parameters" in attributes_of(owner))
 
 
 class Slot(Step):
@@ -105,8 +105,8 @@ class Held(Step):
     def row(self, rows: Rows, owner: Any, value: Any) -> bool:
         return value is not MISSING and rows.word(owner, "cell_contents", value)
 
-    def place(self, owner: Any, where: str) -> Place | None:
-        return Place(Contents(owner), self.key, where)
+    def place(self, owner: Any, where: str) -> StateSlot | None:
+        return StateSlot(Contents(owner), self.key, where)
 
 
 class Field(Step):
@@ -189,24 +189,25 @@ class Read:
     numbers may become a place, which needs to know.
     """
 
-    __slots__ = ("children", "frozen", "is_given", "kind", "owner", "seen", "step", "value", "where")
+    __slots__ = ("children", "frozen", "is_given", "kind", "line", "owner", "seen", "step", "value", "where")
 
-    def __init__(self, owner: Read | None, step: Step | None, value: Any, where: str) -> None:
+    def __init__(self, owner: Read | None, step: Step | None, value: Any, where: str, line: int = 0) -> None:
         self.owner = owner
         self.step = step
         self.value = value
         self.where = where
         self.is_given = False
+        self.line = line
         self.children: dict[tuple[type, Any], Read] = {}
         self.kind, self.seen = expected(value)
         self.frozen = freeze(value) if self.kind is type and isinstance(value, list | dict | tuple) else MISSING
 
-    def child(self, step: Step, value: Any, where: str) -> Read:
-        """The read one ``step`` from here, made when it is new."""
+    def child(self, step: Step, value: Any, where: str, line: int = 0) -> Read:
+        """The read one ``step`` from here, made when it is new; ``line`` is the compiled function's."""
         key = step.same()
         found = self.children.get(key)
         if found is None:
-            found = self.children[key] = Read(self, step, value, where)
+            found = self.children[key] = Read(self, step, value, where, line)
         return found
 
     def pin(self) -> None:
@@ -229,6 +230,15 @@ class Read:
                 return found
         return None
 
+    def missed(self, owner: Any) -> Iterator[int]:
+        """The lines that read what does not fit any more."""
+        now = self.fetch(owner)
+        if self.step is not None and not self.fits(now):
+            yield self.line
+        else:
+            for child in self.children.values():
+                yield from child.missed(now)
+
     def difference(self, now: Any) -> str:
         """In words, what ``now`` is instead of what was seen."""
         seen = self.frozen if self.frozen is not MISSING else self.seen
@@ -249,7 +259,7 @@ class Read:
             return given if self.is_given else self.value
         return self.fetch(self.owner.now(given))
 
-    def moved(self, owner: Any) -> Iterator[Place]:
+    def moved(self, owner: Any) -> Iterator[StateSlot]:
         """The places here and below that now hold other tensors and numbers, and are otherwise as they were."""
         now = self.fetch(owner)
         place = self.moved_place(owner, now)
@@ -259,7 +269,7 @@ class Read:
             for child in self.children.values():
                 yield from child.moved(now)
 
-    def moved_place(self, owner: Any, now: Any) -> Place | None:
+    def moved_place(self, owner: Any, now: Any) -> StateSlot | None:
         """The place of ``now`` if it holds other tensors or numbers than were read, and is otherwise what was seen."""
         place = None if self.step is None or now is MISSING else self.step.place(owner, self.where)
         before = self.frozen if self.kind is type else self.seen
@@ -273,6 +283,8 @@ class Read:
         """Have native code compare this and all below; False where only Python can."""
         now = self.fetch(owner)
         if self.step is not None and not self.step.row(rows, owner, now):
+            return False
+        if self.kind is type and is_opened(type(now)) and not rows.word(now, "class", type(now)):
             return False
         return all(child.native(rows, now) for child in self.children.values())
 
@@ -292,6 +304,7 @@ class Reads:
         self.given = Read(None, None, ((), {}), "arguments")
         self.classes: dict[int, Read] = {}
         self.tensors: dict[int, Tensor] = {}
+        self.array_lines: set[int] = set()  # that look at the contents of arrays among the arguments
         self._roots: dict[int, Read] = {}
 
     def root(self, value: Any, where: str) -> Read:
@@ -309,6 +322,11 @@ class Reads:
                     return found
         return None
 
+    @property
+    def missed(self) -> Set[int]:
+        """The lines of the compiled function that read what does not fit any more."""
+        return {line for root in self._roots.values() for line in root.missed(None)}
+
     def explain(self) -> str:
         names = [r.where for root in self._roots.values() for r in root.walk() if r.step is not None]
         return f"{len(names)} values that Python reads: {', '.join(dict.fromkeys(names))}"
@@ -316,7 +334,7 @@ class Reads:
     def native_row(self, rows: Rows) -> bool:
         return all(root.native(rows, None) for root in self._roots.values())
 
-    def moved(self) -> list[Place]:
+    def moved(self) -> list[StateSlot]:
         """The places that now hold other tensors and numbers, and are otherwise as they were."""
         return [place for root in self._roots.values() for place in root.moved(None)]
 

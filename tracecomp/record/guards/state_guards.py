@@ -8,14 +8,23 @@ from typing import Any
 
 from tracecomp.codegen.calls.call_tables import OBJECT
 from tracecomp.eager.aliasing import refresh
-from tracecomp.eager.modes import ModuleChanges, modes
+from tracecomp.eager.modes import modes, module_changes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import default_dtype as dtype_setting
 from tracecomp.functional.default_dtype import default_dtype
 from tracecomp.record.binding import Binding, tensor_of
 from tracecomp.record.guards.guard import Rows, sharing, tensor_miss
-from tracecomp.record.guards.slots import Place, leaves_of, tensors_in
-from tracecomp.record.guards.snapshots import MISSING, ById, alike, freeze, module_change, module_snapshot, short
+from tracecomp.record.guards.slots import StateSlot, leaves_of, slot_id, tensors_in
+from tracecomp.record.guards.snapshots import (
+    MISSING,
+    MODULE_INTERNALS,
+    ById,
+    alike,
+    freeze,
+    module_change,
+    module_snapshot,
+    short,
+)
 from tracecomp.record.symbolic.sym_scalar import followed
 
 _NAMES = ("gradient mode", "inference mode", "default dtype", "autocast")
@@ -144,25 +153,31 @@ class ModulesGuard:
 
     def __init__(self, known: Set[tuple[int, str]]) -> None:
         self.known = known
-        self.epoch = ModuleChanges.epoch
+        self.epoch = module_changes.epoch
         self.modules: list[tuple[Any, dict[str, Any]]] = []
+        self.tables: list[tuple[dict[str, Any], list[int]]] = []
         self.tensors: list[tuple[Tensor, Any, str]] = []
         self.optimizers: list[tuple[Any, Any]] = []
         self.hooks = _global_hooks()
 
     def add_module(self, module: Any) -> None:
         self.modules.append((module, module_snapshot(module, self.known)))
+        for name in MODULE_INTERNALS:
+            table = vars(module)[name]
+            if table and not any(slot_id(table, key) in self.known for key in table):
+                self.tables.append((table, list(map(id, table.values()))))
 
     def add_tensor(self, t: Tensor, name: str) -> None:
         """Guard the hooks of a captured tensor."""
         self.tensors.append((t, tensor_hooks(t), name))
 
     def check(self, leaves: Sequence[Any]) -> str | None:
-        if self.epoch == ModuleChanges.epoch:
+        same = all([*map(id, table.values())] == seen for table, seen in self.tables)
+        if same and self.epoch == module_changes.epoch:
             return None
         found = self.change()
         if found is None:
-            self.epoch = ModuleChanges.epoch
+            self.epoch = module_changes.epoch
         return found
 
     def change(self) -> str | None:
@@ -184,12 +199,13 @@ class ModulesGuard:
         return f"parts, hooks and options of {len(self.modules)} modules: {', '.join(kinds)}"
 
     def native_row(self, rows: Rows) -> bool:
-        rows.attribute(ModuleChanges, "epoch", self.epoch)
-        return True
+        if not rows.entry(vars(module_changes), "epoch", self.epoch):
+            return False
+        return all(rows.word(table, "version", None) for table, _ in self.tables)
 
 
 def _global_hooks() -> list[dict[int, ById]]:
-    return [{k: ById(v) for k, v in table.items()} for table in ModuleChanges.global_hooks]
+    return [{k: ById(v) for k, v in table.items()} for table in module_changes.global_hooks]
 
 
 def tensor_hooks(t: Tensor) -> Any:
@@ -264,10 +280,10 @@ class Options:
         return all(rows.item(mapping, key, snapshot) for mapping, key, snapshot in self.entries)
 
 
-class PlaceGuard:
+class SlotGuard:
     """What a place held when the recording began. Numbers may be others later if the recording can ``follow`` them."""
 
-    def __init__(self, place: Place, follow: bool) -> None:
+    def __init__(self, place: StateSlot, follow: bool) -> None:
         self.place = place
         self.follow = follow
         self.value = place.value()
@@ -309,13 +325,13 @@ def _kind(kind: tuple[Any, tuple[int, ...], bool]) -> str:
     return f"a tensor {dtype}{list(shape)}{' that requires grad' if requires_grad else ''}"
 
 
-class PlacesApart:
+class SlotsApart:
     """Which tensors in places and among the arguments are the same."""
 
-    def __init__(self, places: Sequence[PlaceGuard], leaves: Sequence[Any]) -> None:
+    def __init__(self, places: Sequence[SlotGuard], leaves: Sequence[Any]) -> None:
         self.places = places
         self.same = sharing([*leaves, *[t for held in places for t in held.tensors]])
-        self.pinned: list[tuple[Place, list[Tensor]]] = []
+        self.pinned: list[tuple[StateSlot, list[Tensor]]] = []
 
     def check(self, leaves: Sequence[Any]) -> str | None:
         for place, pinned in self.pinned:

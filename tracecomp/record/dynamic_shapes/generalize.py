@@ -9,10 +9,10 @@ from typing import Any
 from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.graph import Graph
 from tracecomp.record.binding import Binding
+from tracecomp.record.dynamic_shapes.instantiate import Instantiated, check_same
+from tracecomp.record.dynamic_shapes.padding import NotSized
 from tracecomp.record.recording import Recording, Split
 from tracecomp.record.results import Given, Seen, bottoms
-from tracecomp.record.symbolic.instantiate import Stretched, check_same
-from tracecomp.record.symbolic.padding import NotSized
 from tracecomp.record.symbolic.sym_int import evaluated, forms
 
 
@@ -33,12 +33,12 @@ class Sized:
         """``attrs`` for the size of a call."""
         return {k: evaluated(x, self.leaf, self.size(leaves)) for k, x in attrs.items()}
 
-    def stretched(self, graph: Graph, rows: int) -> Stretched:
+    def stretched(self, graph: Graph, rows: int) -> Instantiated:
         """The recording's graph, or that of its derivative, for up to ``rows`` rows; NotSized when there is none."""
         split = self.recording.split
         sizes = split.sizes if split is not None and graph is split.backward else self.recording.sizes
         assert sizes is not None
-        found = Stretched(graph, sizes, self.leaf, rows)
+        found = Instantiated(graph, sizes, self.leaf, rows)
         if not any(found.rows_in):
             raise NotSized("nothing that has the size is read, only the size itself")
         return found
@@ -106,7 +106,7 @@ def _check_alike(first: Recording, second: Recording) -> None:
         ([(_bound(b), n) for b, n in first.writes], [(_bound(b), n) for b, n in second.writes]),
         ([(_bound(b), _shown(n)) for b, n in first.grads], [(_bound(b), _shown(n)) for b, n in second.grads]),
         ([(_bound(b), n) for b, n in first.requires_grad], [(_bound(b), n) for b, n in second.requires_grad]),
-        ([(n, seen) for n, seen, _ in first.predicates], [(n, seen) for n, seen, _ in second.predicates]),
+        ([(p.number, p.seen) for p in first.predicates], [(p.number, p.seen) for p in second.predicates]),
         ([(r.place, list(map(_shown, r.results))) for r in first.rebound],
          [(r.place, list(map(_shown, r.results))) for r in second.rebound]),
     ]  # fmt: skip
@@ -129,9 +129,9 @@ def _shown(result: Any) -> Any:
     if isinstance(result, Given):
         return _bound(result.source)
     if isinstance(result, Seen):
-        step = None if result.step is None else (result.step[0].name, forms(result.step[1]))
+        steps = [(op.name, forms(attrs)) for op, attrs in result.steps]
         own = (result.linked, result.apart, result.history, _shown(result.grad), result.kind, result.unwritable)
-        return (_shown(result.of), step, *own)
+        return (_shown(result.of), steps, *own)
     return result
 
 
@@ -142,7 +142,7 @@ def _shown_split(split: Split | None) -> Any:
     return saved, [(_bound(b), n) for b, n in split.wanted], split.roots
 
 
-def _check_rows(recording: Recording, stretched: Stretched) -> None:
+def _check_rows(recording: Recording, stretched: Instantiated) -> None:
     """That only arguments and results grow."""
     for binding, rows in zip(recording.inputs, stretched.rows_in, strict=True):
         if rows is not None and binding.kind != "argument":

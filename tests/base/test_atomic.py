@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 import tracecomp as tc
-from tracecomp.serialization import atomic, load, safetensors, save
+from tracecomp.base import atomic
+from tracecomp.serialization import load, safetensors, save
 
 Save = Callable[[Any, Any], None]
 SAVERS: dict[str, Save] = {
@@ -50,7 +51,7 @@ def mode(path: Path) -> int:
 FULL = """
 import resource, sys
 import tracecomp as tc
-from tests.serialization.test_atomic import SAVERS
+from tests.base.test_atomic import SAVERS
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 try:
     SAVERS[sys.argv[1]](tc.zeros(1_000_000), sys.argv[2])
@@ -175,7 +176,7 @@ def test_pipes_are_written(how: str, tmp_path: Path) -> None:
 
 def test_standard_output_is_written(how: str, tmp_path: Path) -> None:
     program = (
-        "import sys, tracecomp as tc\nfrom tests.serialization.test_atomic import SAVERS\n"
+        "import sys, tracecomp as tc\nfrom tests.base.test_atomic import SAVERS\n"
         "SAVERS[sys.argv[1]](tc.tensor([4.0]), '/dev/stdout')\n"
     )
     with open(tmp_path / "x", "wb") as file:

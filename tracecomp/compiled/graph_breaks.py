@@ -1,0 +1,215 @@
+"""Programs that cannot be one graph, cut at the lines that cannot be captured.
+
+A function is written anew from its source: statements at such lines stay Python, the runs of statements between them
+become functions of their own, which are compiled. Inside of ``if``, ``for``, ``while`` and ``with`` it goes on like
+that. What a Python statement calls is compiled too, when it is a module or a function of the program.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence, Set
+from types import FunctionType
+from typing import Any
+
+from tracecomp.compiled.source_trees import definition, function_of_tree, tree_of
+from tracecomp.compiled.variables import (
+    SCOPES,
+    at_line,
+    forget,
+    grown,
+    leaves_loop,
+    loaded,
+    name_of,
+    picked,
+    stored,
+    tuple_of,
+    within,
+    without_conversion,
+)
+
+_HELPERS = ("__part", "__pick", "__unbound")
+_WORK = (ast.Call, ast.BinOp)
+
+
+class Unbound:
+    """Stands for a variable that has no value yet."""
+
+    def __repr__(self) -> str:
+        return "unbound"
+
+
+UNBOUND = Unbound()
+
+
+def pick(held: dict[str, Any], names: Sequence[str]) -> list[Any]:
+    """The values of variables."""
+    return [held.get(name, UNBOUND) for name in names]
+
+
+def split(
+    fn: FunctionType, lines: Set[int], part: Callable[[Any], Any], piece: Callable[[FunctionType], Any]
+) -> FunctionType | None:
+    """``fn`` with compiled pieces between the statements at ``lines``; at no lines, with Python alone.
+
+    ``part`` is applied to what Python statements call, ``piece`` compiles the functions between them. None when there
+    is no source to work on, or nothing to compile.
+    """
+    tree = tree_of(fn)
+    if tree is None or any(isinstance(n, ast.Yield | ast.YieldFrom | ast.Await) for n in ast.walk(tree)):
+        return None
+    splitter = _Splitter(fn, tree, lines)
+    body = splitter.block(tree.body, True, False)
+    if not splitter.pieces and not splitter.calls:
+        return None
+    cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True))
+    helpers: dict[str, Any] = dict(zip(_HELPERS, (part, pick, UNBOUND), strict=True))
+    for made in splitter.pieces:
+        helpers[made.name] = piece(function_of_tree(made, fn, cells, helpers))
+    new = definition(tree.name, tree.args, body, tree)
+    return function_of_tree(new, fn, cells, helpers, fn.__defaults__, fn.__kwdefaults__)
+
+
+class _Splitter:
+    """Writes the statements of one function anew."""
+
+    def __init__(self, fn: FunctionType, tree: ast.FunctionDef, lines: Set[int]) -> None:
+        self.pieces: list[ast.FunctionDef] = []
+        self.calls = 0
+        self._lines = lines
+        self._tree = tree
+        self._locals = {*fn.__code__.co_varnames, *fn.__code__.co_cellvars}
+        self._used: set[str] = set()
+        inner = [n for n in ast.walk(tree) if isinstance(n, SCOPES) and n is not tree]
+        self._captured = {name for n in inner for name in loaded(n)}
+
+    def block(self, statements: Sequence[ast.stmt], is_tail: bool, in_loop: bool) -> list[ast.stmt]:
+        """The statements of one block; a tail ends with the function itself."""
+        found: list[ast.stmt] = []
+        run: list[ast.stmt] = []
+        stay = [self._breaks(s) or not self._can_move(s, True) for s in statements]
+        last = max((k for k, stays in enumerate(stay) if stays), default=-1)
+        for k, s in enumerate(statements):
+            grows = grown([s]) & self._locals - stored(run)
+            if stay[k] or grows or not self._can_move(s, is_tail and k > last):
+                if grows and not stay[k] and isinstance(s, ast.Expr):
+                    run, s = self._computed_first(run, s)
+                found += self._outline(run, False, in_loop)
+                run = []
+                found += self._python(s, is_tail and k == len(statements) - 1, in_loop)
+            else:
+                run.append(s)
+        found += self._outline(run, is_tail, in_loop)
+        return found or [ast.Pass()]
+
+    def _computed_first(self, run: list[ast.stmt], s: ast.Expr) -> tuple[list[ast.stmt], ast.stmt]:
+        """A list grows in Python; what it grows by is computed with the run before."""
+        call = s.value
+        assert isinstance(call, ast.Call)
+        if not any(isinstance(n, _WORK) for a in call.args for n in ast.walk(a)) or len(call.args) != 1:
+            return run, s
+        name = f"__grown{len(self._locals)}"
+        self._locals.add(name)
+        self._used.add(name)
+        added, kept = without_conversion(call.args[0], name_of(name))
+        first = ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], added), s)
+        then = ast.copy_location(ast.Expr(ast.Call(call.func, [kept], call.keywords)), s)
+        return [*run, *at_line([first], s)], at_line([then], s)[0]
+
+    def _breaks(self, s: ast.stmt) -> bool:
+        first, end = s.lineno, s.end_lineno or s.lineno
+        return not self._lines or any(first <= line <= end for line in self._lines)
+
+    def _can_move(self, s: ast.stmt, may_return: bool) -> bool:
+        """Whether a statement means the same in a function of its own."""
+        if isinstance(s, (*SCOPES, ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom, ast.Delete, ast.Try)):
+            return False
+        for n in within(s):
+            if isinstance(n, ast.Return) and not may_return:
+                return False
+            if isinstance(n, (ast.Global, ast.Nonlocal, *SCOPES)):
+                return False
+            if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id in ("locals", "super", "vars"):
+                return False
+        return not leaves_loop(s) and not stored([s]) & self._captured
+
+    def _outline(self, run: list[ast.stmt], is_tail: bool, in_loop: bool) -> list[ast.stmt]:
+        """A run of statements as a call of a function of its own, where there is something to compile."""
+        if not any(isinstance(n, _WORK) for s in run for n in ast.walk(s)):
+            return run
+        reads, sets = self._live(run)
+        outside = loaded(self._tree, set(map(id, run))) | self._used
+        left = sorted(n for n in sets & self._locals if n in outside or (in_loop and n in reads))
+        returns = [n for s in run for n in within(s) if isinstance(n, ast.Return)]
+        name, names = f"__piece{len(self.pieces)}", sorted(reads)
+        if returns or is_tail:
+            left = []
+        arguments = ast.arguments(
+            posonlyargs=[], args=[ast.arg(n) for n in names], kwonlyargs=[], kw_defaults=[], defaults=[]
+        )
+        body = [*[forget(n) for n in names if n in sets], *run]
+        if left:
+            body.append(ast.Return(picked(left)))
+        self.pieces.append(definition(name, arguments, at_line(body, run[0]), run[0]))
+        call = ast.Call(name_of(name), [ast.Starred(picked(names), ast.Load())], [])
+        if returns or is_tail:
+            return at_line([ast.Return(call)], run[0])
+        if not left:
+            return at_line([ast.Expr(call)], run[0])
+        after = [forget(n) for n in left]
+        return at_line([ast.Assign([tuple_of(left, ast.Store())], call), *after], run[0])
+
+    def _live(self, run: Sequence[ast.stmt]) -> tuple[set[str], set[str]]:
+        """The variables that a run needs from before, and those that it sets."""
+        needed: set[str] = set()
+        sure: set[str] = set()
+        for s in run:
+            needed |= loaded(s) - sure
+            if isinstance(s, ast.Assign | ast.AnnAssign):
+                sure |= stored([s])
+        sets = stored(run)
+        return ((needed | (sets - sure)) & self._locals), sets
+
+    def _python(self, s: ast.stmt, is_tail: bool, in_loop: bool) -> list[ast.stmt]:
+        """A statement that stays Python; what it calls, and the blocks in it, are compiled."""
+        if isinstance(s, ast.If):
+            new: ast.stmt = ast.If(self._calls(s.test), self.block(s.body, is_tail, in_loop),
+                                   self.block(s.orelse, is_tail, in_loop) if s.orelse else [])  # fmt: skip
+        elif isinstance(s, ast.For):
+            new = ast.For(s.target, self._calls(s.iter), self.block(s.body, False, True),
+                          self.block(s.orelse, False, in_loop) if s.orelse else [])  # fmt: skip
+        elif isinstance(s, ast.While):
+            new = ast.While(self._calls(s.test), self.block(s.body, False, True),
+                            self.block(s.orelse, False, in_loop) if s.orelse else [])  # fmt: skip
+        elif isinstance(s, ast.With):
+            new = ast.With(s.items, self.block(s.body, False, in_loop))
+        elif isinstance(s, SCOPES):
+            return [s]
+        else:
+            new = self._calls(s)
+        return [ast.copy_location(new, s)]
+
+    def _calls(self, node: Any) -> Any:
+        """``node`` with what it calls compiled."""
+        return _Calls(self).visit(node)
+
+
+class _Calls(ast.NodeTransformer):
+    """Puts ``__part`` around what is called."""
+
+    def __init__(self, splitter: _Splitter) -> None:
+        self._splitter = splitter
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Name) and node.func.id in ("super", "locals", "vars", *_HELPERS):
+            return node
+        self._splitter.calls += 1
+        func = ast.copy_location(ast.Call(name_of("__part"), [node.func], []), node.func)
+        return ast.copy_location(ast.Call(func, node.args, node.keywords), node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
+        return node
+
+    def visit_Lambda(self, node: ast.Lambda) -> Any:
+        return node
