@@ -329,6 +329,23 @@ def an_actor_and_a_critic() -> Program:
     return episode, lambda n: (n,)
 
 
+@program
+def an_object_that_cannot_be_looked_at() -> Program:
+    class Weird(list[float]):
+        def __len__(self) -> int:
+            raise TypeError("no length")
+
+    weird = Weird([2.0])
+
+    def f(x: Any) -> Any:
+        try:
+            return x * len(weird)
+        except TypeError:
+            return x * weird[0]
+
+    return f, vectors
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return value.detach().numpy()
