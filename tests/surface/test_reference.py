@@ -6,7 +6,7 @@ import doctest
 import inspect
 import typing
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -98,7 +98,7 @@ def test_pytorch_gives_the_same_text(space: str) -> None:
     assert not any(wrong), "\n".join(filter(None, wrong))
 
 
-def forms(value: Any) -> list[Callable[..., Any]]:
+def forms(value: Any) -> Sequence[Callable[..., object]]:
     if inspect.isclass(value):
         made = value.__dict__.get("__init__")
         return [made] if inspect.isfunction(made) else []
