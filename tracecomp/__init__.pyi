@@ -91,7 +91,7 @@ from tracecomp.functional.names import acos_ as acos_
 from tracecomp.functional.names import acosh as acosh
 from tracecomp.functional.names import acosh_ as acosh_
 from tracecomp.nn.functional import adaptive_avg_pool1d as adaptive_avg_pool1d
-from tracecomp.nn.functional import adaptive_max_pool1d as adaptive_max_pool1d
+from tracecomp.nn.aten import adaptive_max_pool1d as adaptive_max_pool1d
 from tracecomp.functional.names import add as add
 from tracecomp.functional.names import add_ as add_
 from tracecomp.functional.names import addbmm as addbmm
@@ -161,7 +161,7 @@ from tracecomp.functional.names import bartlett_window as bartlett_window
 from tracecomp.nn.aten import batch_norm as batch_norm
 from tracecomp.functional.names import bernoulli as bernoulli
 from tracecomp.nn.functional import bilinear as bilinear
-from tracecomp.nn.functional import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
+from tracecomp.nn.aten import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
 from tracecomp.functional.names import bincount as bincount
 from tracecomp.functional.names import binomial as binomial
 from tracecomp.functional.names import bitwise_and as bitwise_and
@@ -228,12 +228,12 @@ from tracecomp.functional.names import cos as cos
 from tracecomp.functional.names import cos_ as cos_
 from tracecomp.functional.names import cosh as cosh
 from tracecomp.functional.names import cosh_ as cosh_
-from tracecomp.nn.functional import cosine_embedding_loss as cosine_embedding_loss
+from tracecomp.nn.aten import cosine_embedding_loss as cosine_embedding_loss
 from tracecomp.nn.functional import cosine_similarity as cosine_similarity
 from tracecomp.functional.names import count_nonzero as count_nonzero
 from tracecomp.functional.names import cov as cov
 from tracecomp.functional.names import cross as cross
-from tracecomp.nn.functional import ctc_loss as ctc_loss
+from tracecomp.nn.aten import ctc_loss as ctc_loss
 from tracecomp.functional.names import cummax as cummax
 from tracecomp.functional.names import cummin as cummin
 from tracecomp.functional.names import cumprod as cumprod
@@ -347,7 +347,7 @@ from tracecomp.functional.names import hann_window as hann_window
 from tracecomp.nn.functional import hardshrink as hardshrink
 from tracecomp.functional.names import heaviside as heaviside
 from tracecomp.functional.names import heaviside_ as heaviside_
-from tracecomp.nn.functional import hinge_embedding_loss as hinge_embedding_loss
+from tracecomp.nn.aten import hinge_embedding_loss as hinge_embedding_loss
 from tracecomp.functional.names import histc as histc
 from tracecomp.functional.names import histogram as histogram
 from tracecomp.functional.names import histogramdd as histogramdd
@@ -397,7 +397,7 @@ from tracecomp.functional.names import isposinf as isposinf
 from tracecomp.functional.names import isreal as isreal
 from tracecomp.functional.names import istft as istft
 from tracecomp.functional.names import kaiser_window as kaiser_window
-from tracecomp.nn.functional import kl_div as kl_div
+from tracecomp.nn.aten import kl_div as kl_div
 from tracecomp.functional.names import kron as kron
 from tracecomp.functional.names import kthvalue as kthvalue
 from tracecomp.nn.functional import layer_norm as layer_norm
@@ -438,7 +438,7 @@ from tracecomp.functional.names import lt as lt
 from tracecomp.functional.names import lu as lu
 from tracecomp.functional.names import lu_solve as lu_solve
 from tracecomp.functional.names import lu_unpack as lu_unpack
-from tracecomp.nn.functional import margin_ranking_loss as margin_ranking_loss
+from tracecomp.nn.aten import margin_ranking_loss as margin_ranking_loss
 from tracecomp.functional.names import masked_fill as masked_fill
 from tracecomp.functional.names import masked_fill_ as masked_fill_
 from tracecomp.functional.names import masked_scatter as masked_scatter
@@ -507,7 +507,7 @@ from tracecomp.functional.names import pinverse as pinverse
 from tracecomp.nn.functional import pixel_shuffle as pixel_shuffle
 from tracecomp.nn.functional import pixel_unshuffle as pixel_unshuffle
 from tracecomp.functional.names import poisson as poisson
-from tracecomp.nn.functional import poisson_nll_loss as poisson_nll_loss
+from tracecomp.nn.aten import poisson_nll_loss as poisson_nll_loss
 from tracecomp.functional.names import polar as polar
 from tracecomp.functional.names import polygamma as polygamma
 from tracecomp.functional.names import polygamma_ as polygamma_
@@ -649,7 +649,7 @@ from tracecomp.functional.names import triangular_solve as triangular_solve
 from tracecomp.functional.names import tril as tril
 from tracecomp.functional.names import tril_ as tril_
 from tracecomp.functional.names import tril_indices as tril_indices
-from tracecomp.nn.functional import triplet_margin_loss as triplet_margin_loss
+from tracecomp.nn.aten import triplet_margin_loss as triplet_margin_loss
 from tracecomp.functional.names import triu as triu
 from tracecomp.functional.names import triu_ as triu_
 from tracecomp.functional.names import triu_indices as triu_indices

@@ -96,7 +96,7 @@ class Stub:
                 self.imports.add("from typing import overload")
                 self.body.append(f"{indent}@overload")
             ignore = "  # type: ignore[override]" if name in REPLACED and method else ""
-            doc = inspect.getdoc(fn) if k == 0 else None
+            doc = inspect.getdoc(source) if k == 0 else None
             end = ":" if doc else ": ..."
             head = f"{indent}def {name}({self._parameters(form, fn, method)}) -> {self._result(form)}{end}{ignore}"
             self.body += [head, *_docstring(doc, indent + "    ")]
@@ -136,7 +136,7 @@ class Stub:
         getter = value.fget
         assert getter is not None
         self.body += [f"{indent}@property", f"{indent}def {name}(self) -> {self._result(getter)}:"]
-        self.body += _docstring(inspect.getdoc(value) or f"``{name}``.", indent + "    ")
+        self.body += _docstring((inspect.getdoc(value) or f"``{name}``.").partition("\n\n")[0], indent + "    ")
         if value.fset is not None:
             written = list(inspect.signature(value.fset).parameters.values())[1].annotation
             kind = self.annotation(written, value.fset.__module__)

@@ -111,47 +111,47 @@ class TensorMethods(TensorBase):
     def abs(self) -> Tensor:
         """Absolute value."""
     def abs_(self) -> Tensor:
-        """In-place form of :func:`abs`."""
+        """Absolute value."""
     def absolute(self) -> Tensor:
         """Absolute value."""
     def absolute_(self) -> Tensor:
-        """In-place form of :func:`abs`."""
+        """Absolute value."""
     def acos(self) -> Tensor:
         """Elementwise acos; integers and bools become the default float dtype."""
     def acos_(self) -> Tensor:
-        """In-place form of :func:`acos`."""
+        """Elementwise acos; integers and bools become the default float dtype."""
     def acosh(self) -> Tensor:
         """Elementwise acosh; integers and bools become the default float dtype."""
     def acosh_(self) -> Tensor:
-        """In-place form of :func:`acosh`."""
+        """Elementwise acosh; integers and bools become the default float dtype."""
     def add(self, other: Operand, *, alpha: Number = 1) -> Tensor:
         """``input + alpha * other``, broadcast."""
     def add_(self, other: Operand, *, alpha: Number = 1) -> Tensor:
-        """In-place form of :func:`add`."""
+        """``input + alpha * other``, broadcast."""
     def addbmm(self, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
         """beta * input + alpha * (the sum of the products of the batch)."""
     def addbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
-        """In-place form of :func:`addbmm`."""
+        """beta * input + alpha * (the sum of the products of the batch)."""
     def addcdiv(self, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
         """``input + value * tensor1 / tensor2``; RuntimeError on integer operands."""
     def addcdiv_(self, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
-        """In-place form of :func:`addcdiv`."""
+        """``input + value * tensor1 / tensor2``; RuntimeError on integer operands."""
     def addcmul(self, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
         """``input + value * tensor1 * tensor2``."""
     def addcmul_(self, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
-        """In-place form of :func:`addcmul`."""
+        """``input + value * tensor1 * tensor2``."""
     def addmm(self, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
         """beta * input + alpha * (mat1 @ mat2)."""
     def addmm_(self, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
-        """In-place form of :func:`addmm`."""
+        """beta * input + alpha * (mat1 @ mat2)."""
     def addmv(self, mat: Tensor, vec: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
         """beta * input + alpha * (mat @ vec)."""
     def addmv_(self, mat: Tensor, vec: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
-        """In-place form of :func:`addmv`."""
+        """beta * input + alpha * (mat @ vec)."""
     def addr(self, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
         """beta * input + alpha * outer(vec1, vec2)."""
     def addr_(self, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
-        """In-place form of :func:`addr`."""
+        """beta * input + alpha * outer(vec1, vec2)."""
     def adjoint(self) -> Tensor:
         """The last two dimensions swapped, and the conjugate of complex tensors."""
     def all(self, dim: Dim = None, keepdim: _bool = False) -> Tensor:
@@ -173,31 +173,31 @@ class TensorMethods(TensorBase):
     def arccos(self) -> Tensor:
         """Elementwise acos; integers and bools become the default float dtype."""
     def arccos_(self) -> Tensor:
-        """In-place form of :func:`acos`."""
+        """Elementwise acos; integers and bools become the default float dtype."""
     def arccosh(self) -> Tensor:
         """Elementwise acosh; integers and bools become the default float dtype."""
     def arccosh_(self) -> Tensor:
-        """In-place form of :func:`acosh`."""
+        """Elementwise acosh; integers and bools become the default float dtype."""
     def arcsin(self) -> Tensor:
         """Elementwise asin; integers and bools become the default float dtype."""
     def arcsin_(self) -> Tensor:
-        """In-place form of :func:`asin`."""
+        """Elementwise asin; integers and bools become the default float dtype."""
     def arcsinh(self) -> Tensor:
         """Elementwise asinh; integers and bools become the default float dtype."""
     def arcsinh_(self) -> Tensor:
-        """In-place form of :func:`asinh`."""
+        """Elementwise asinh; integers and bools become the default float dtype."""
     def arctan(self) -> Tensor:
         """Elementwise atan; integers and bools become the default float dtype."""
     def arctan2(self, other: Tensor) -> Tensor:
         """The angle of the point (other, input)."""
     def arctan2_(self, other: Tensor) -> Tensor:
-        """In-place form of :func:`atan2`."""
+        """The angle of the point (other, input)."""
     def arctan_(self) -> Tensor:
-        """In-place form of :func:`atan`."""
+        """Elementwise atan; integers and bools become the default float dtype."""
     def arctanh(self) -> Tensor:
         """Elementwise atanh; integers and bools become the default float dtype."""
     def arctanh_(self) -> Tensor:
-        """In-place form of :func:`atanh`."""
+        """Elementwise atanh; integers and bools become the default float dtype."""
     def argmax(self, dim: _int | None = None, keepdim: _bool = False) -> Tensor:
         """The first position of the largest element, in the flattened order without ``dim``."""
     def argmin(self, dim: _int | None = None, keepdim: _bool = False) -> Tensor:
@@ -213,33 +213,45 @@ class TensorMethods(TensorBase):
     def asin(self) -> Tensor:
         """Elementwise asin; integers and bools become the default float dtype."""
     def asin_(self) -> Tensor:
-        """In-place form of :func:`asin`."""
+        """Elementwise asin; integers and bools become the default float dtype."""
     def asinh(self) -> Tensor:
         """Elementwise asinh; integers and bools become the default float dtype."""
     def asinh_(self) -> Tensor:
-        """In-place form of :func:`asinh`."""
+        """Elementwise asinh; integers and bools become the default float dtype."""
     def atan(self) -> Tensor:
         """Elementwise atan; integers and bools become the default float dtype."""
     def atan2(self, other: Tensor) -> Tensor:
         """The angle of the point (other, input)."""
     def atan2_(self, other: Tensor) -> Tensor:
-        """In-place form of :func:`atan2`."""
+        """The angle of the point (other, input)."""
     def atan_(self) -> Tensor:
-        """In-place form of :func:`atan`."""
+        """Elementwise atan; integers and bools become the default float dtype."""
     def atanh(self) -> Tensor:
         """Elementwise atanh; integers and bools become the default float dtype."""
     def atanh_(self) -> Tensor:
-        """In-place form of :func:`atanh`."""
+        """Elementwise atanh; integers and bools become the default float dtype."""
     def backward(self, gradient: Tensor | None = None, retain_graph: _bool | None = None, create_graph: _bool = False, inputs: Tensors | None = None) -> None:
-        """Add the gradients of this tensor to ``.grad`` of the leaves. See :func:`tracecomp.autograd.backward`."""
+        """Add the gradients of this tensor to ``.grad`` of the leaves. See :func:`tracecomp.autograd.backward`.
+
+        Args:
+            gradient (Tensor | None, optional): the gradient of the tensor; 1 for a single element.
+            retain_graph (bool | None, optional): whether the graph can be run backwards again.
+            create_graph (bool, optional): whether the gradients can be differentiated again.
+            inputs (Tensors | None, optional): the leaves whose gradients are wanted.
+
+        Example:
+            >>> x = torch.tensor(3.0, requires_grad=True)
+            >>> (x * x).backward()
+            >>> x.grad
+            tensor(6.)
+        """
     def baddbmm(self, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
         """beta * input + alpha * bmm(batch1, batch2)."""
     def baddbmm_(self, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
-        """In-place form of :func:`baddbmm`."""
+        """beta * input + alpha * bmm(batch1, batch2)."""
     def bernoulli(self, p: _float | None = None, *, generator: Generator | None = None) -> Tensor:
         """1 with the probabilities of ``input`` (or with ``p``), else 0."""
-    def bernoulli_(self, p: _float | Tensor = ..., *, generator: Generator | None = None) -> Tensor:
-        """1 with probability ``p``, else 0."""
+    def bernoulli_(self, p: _float | Tensor = ..., *, generator: Generator | None = None) -> Tensor: ...
     def bfloat16(self, memory_format: MemoryFormat = None) -> Tensor:
         """``input`` as bfloat16; itself when it is already."""
     def bincount(self, weights: Tensor | None = None, minlength: _int = 0) -> Tensor:
@@ -249,27 +261,27 @@ class TensorMethods(TensorBase):
     def bitwise_and(self, other: Operand) -> Tensor:
         """Elementwise bitwise and of integers or bools."""
     def bitwise_and_(self, other: Operand) -> Tensor:
-        """In-place form of :func:`bitwise_and`."""
+        """Elementwise bitwise and of integers or bools."""
     def bitwise_left_shift(self, other: Operand) -> Tensor:
         """Elementwise bitwise left shift of integers or bools."""
     def bitwise_left_shift_(self, other: Operand) -> Tensor:
-        """In-place form of :func:`bitwise_left_shift`."""
+        """Elementwise bitwise left shift of integers or bools."""
     def bitwise_not(self) -> Tensor:
         """Bits inverted; logical not on bools."""
     def bitwise_not_(self) -> Tensor:
-        """In-place form of :func:`bitwise_not`."""
+        """Bits inverted; logical not on bools."""
     def bitwise_or(self, other: Operand) -> Tensor:
         """Elementwise bitwise or of integers or bools."""
     def bitwise_or_(self, other: Operand) -> Tensor:
-        """In-place form of :func:`bitwise_or`."""
+        """Elementwise bitwise or of integers or bools."""
     def bitwise_right_shift(self, other: Operand) -> Tensor:
         """Elementwise bitwise right shift of integers or bools."""
     def bitwise_right_shift_(self, other: Operand) -> Tensor:
-        """In-place form of :func:`bitwise_right_shift`."""
+        """Elementwise bitwise right shift of integers or bools."""
     def bitwise_xor(self, other: Operand) -> Tensor:
         """Elementwise bitwise xor of integers or bools."""
     def bitwise_xor_(self, other: Operand) -> Tensor:
-        """In-place form of :func:`bitwise_xor`."""
+        """Elementwise bitwise xor of integers or bools."""
     def bmm(self, mat2: Tensor) -> Tensor:
         """Products of two batches of matrices, without broadcasting."""
     def bool(self, memory_format: MemoryFormat = None) -> Tensor:
@@ -278,16 +290,14 @@ class TensorMethods(TensorBase):
         """:func:`expand` to ``size``."""
     def byte(self, memory_format: MemoryFormat = None) -> Tensor:
         """``input`` as uint8; itself when it is already."""
-    def cauchy(self, median: _float = ..., sigma: _float = ..., *, generator: Generator | None = None) -> Tensor:
-        """Cauchy numbers."""
-    def cauchy_(self, median: _float = ..., sigma: _float = ..., *, generator: Generator | None = None) -> Tensor:
-        """Cauchy numbers."""
+    def cauchy(self, median: _float = ..., sigma: _float = ..., *, generator: Generator | None = None) -> Tensor: ...
+    def cauchy_(self, median: _float = ..., sigma: _float = ..., *, generator: Generator | None = None) -> Tensor: ...
     def cdouble(self, memory_format: MemoryFormat = None) -> Tensor:
         """``input`` as complex128; itself when it is already."""
     def ceil(self) -> Tensor:
         """Rounded up."""
     def ceil_(self) -> Tensor:
-        """In-place form of :func:`ceil`."""
+        """Rounded up."""
     def cfloat(self, memory_format: MemoryFormat = None) -> Tensor:
         """``input`` as complex64; itself when it is already."""
     def char(self, memory_format: MemoryFormat = None) -> Tensor:
@@ -303,19 +313,19 @@ class TensorMethods(TensorBase):
     def clamp(self, min: Operand | None = None, max: Operand | None = None) -> Tensor:
         """``input`` limited to [min, max], which are numbers or tensors. Gradients are zero outside; NaN propagates."""
     def clamp_(self, min: Operand | None = None, max: Operand | None = None) -> Tensor:
-        """In-place form of :func:`clamp`."""
+        """``input`` limited to [min, max], which are numbers or tensors. Gradients are zero outside; NaN propagates."""
     def clamp_max(self, max: Operand) -> Tensor:
         """:func:`clamp` from above."""
     def clamp_max_(self, max: Operand) -> Tensor:
-        """In-place form of :func:`clamp_max`."""
+        """:func:`clamp` from above."""
     def clamp_min(self, min: Operand) -> Tensor:
         """:func:`clamp` from below."""
     def clamp_min_(self, min: Operand) -> Tensor:
-        """In-place form of :func:`clamp_min`."""
+        """:func:`clamp` from below."""
     def clip(self, min: Operand | None = None, max: Operand | None = None) -> Tensor:
         """``input`` limited to [min, max], which are numbers or tensors. Gradients are zero outside; NaN propagates."""
     def clip_(self, min: Operand | None = None, max: Operand | None = None) -> Tensor:
-        """In-place form of :func:`clamp`."""
+        """``input`` limited to [min, max], which are numbers or tensors. Gradients are zero outside; NaN propagates."""
     def clone(self, *, memory_format: MemoryFormat = None) -> Tensor:
         """A copy; gradients flow through it."""
     def conj(self) -> Tensor:
@@ -323,7 +333,7 @@ class TensorMethods(TensorBase):
     def conj_physical(self) -> Tensor:
         """The conjugate, a copy also of real tensors."""
     def conj_physical_(self) -> Tensor:
-        """In-place form of :func:`conj_physical`."""
+        """The conjugate, a copy also of real tensors."""
     def contiguous(self, memory_format: MemoryFormat = None) -> Tensor:
         """``input`` in row-major memory; itself when it is already."""
     def copy_(self, src: Operand, non_blocking: _bool = False) -> Tensor:
@@ -331,17 +341,17 @@ class TensorMethods(TensorBase):
     def copysign(self, other: Operand) -> Tensor:
         """The magnitude of ``input`` with the sign of ``other``."""
     def copysign_(self, other: Operand) -> Tensor:
-        """In-place form of :func:`copysign`."""
+        """The magnitude of ``input`` with the sign of ``other``."""
     def corrcoef(self) -> Tensor:
         """Correlation of the rows."""
     def cos(self) -> Tensor:
         """Elementwise cos; integers and bools become the default float dtype."""
     def cos_(self) -> Tensor:
-        """In-place form of :func:`cos`."""
+        """Elementwise cos; integers and bools become the default float dtype."""
     def cosh(self) -> Tensor:
         """Elementwise cosh; integers and bools become the default float dtype."""
     def cosh_(self) -> Tensor:
-        """In-place form of :func:`cosh`."""
+        """Elementwise cosh; integers and bools become the default float dtype."""
     def count_nonzero(self, dim: Dim = None) -> Tensor:
         """How many elements are nonzero."""
     def cov(self, *, correction: _int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
@@ -359,17 +369,17 @@ class TensorMethods(TensorBase):
     def cumprod(self, dim: _int, *, dtype: DType | None = None) -> Tensor:
         """Running products along ``dim``."""
     def cumprod_(self, dim: _int, *, dtype: DType | None = None) -> Tensor:
-        """In-place form of :func:`cumprod`."""
+        """Running products along ``dim``."""
     def cumsum(self, dim: _int, *, dtype: DType | None = None) -> Tensor:
         """Running sums along ``dim``."""
     def cumsum_(self, dim: _int, *, dtype: DType | None = None) -> Tensor:
-        """In-place form of :func:`cumsum`."""
+        """Running sums along ``dim``."""
     def cumulative_trapezoid(self, x: Tensor | None = None, *, dx: Number | Tensor = ..., dim: _int = -1) -> Tensor:
         """Running integrals along ``dim`` by the trapezoidal rule."""
     def deg2rad(self) -> Tensor:
         """Degrees to radians."""
     def deg2rad_(self) -> Tensor:
-        """In-place form of :func:`deg2rad`."""
+        """Degrees to radians."""
     def det(self) -> Tensor:
         """:func:`linalg.det`."""
     @property
@@ -390,17 +400,17 @@ class TensorMethods(TensorBase):
     def digamma(self) -> Tensor:
         """Elementwise digamma; integers and bools become the default float dtype."""
     def digamma_(self) -> Tensor:
-        """In-place form of :func:`digamma`."""
+        """Elementwise digamma; integers and bools become the default float dtype."""
     def dist(self, other: Tensor, p: _float = 2) -> Tensor:
         """The p-norm of ``input - other``."""
     def div(self, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
         """True division; with ``rounding_mode`` ``"trunc"`` or ``"floor"`` in the promoted dtype."""
     def div_(self, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
-        """In-place form of :func:`div`."""
+        """True division; with ``rounding_mode`` ``"trunc"`` or ``"floor"`` in the promoted dtype."""
     def divide(self, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
         """True division; with ``rounding_mode`` ``"trunc"`` or ``"floor"`` in the promoted dtype."""
     def divide_(self, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
-        """In-place form of :func:`div`."""
+        """True division; with ``rounding_mode`` ``"trunc"`` or ``"floor"`` in the promoted dtype."""
     def dot(self, tensor: Tensor) -> Tensor:
         """Inner product of two vectors of one size."""
     def double(self, memory_format: MemoryFormat = None) -> Tensor:
@@ -410,29 +420,29 @@ class TensorMethods(TensorBase):
     def eq(self, other: Operand) -> Tensor:
         """Elementwise comparison eq, as bools."""
     def eq_(self, other: Operand) -> Tensor:
-        """In-place form of :func:`eq`."""
+        """Elementwise comparison eq, as bools."""
     def equal(self, other: Tensor) -> _bool:
         """Whether both have the same shape and elements."""
     def erf(self) -> Tensor:
         """Elementwise erf; integers and bools become the default float dtype."""
     def erf_(self) -> Tensor:
-        """In-place form of :func:`erf`."""
+        """Elementwise erf; integers and bools become the default float dtype."""
     def erfc(self) -> Tensor:
         """Elementwise erfc; integers and bools become the default float dtype."""
     def erfc_(self) -> Tensor:
-        """In-place form of :func:`erfc`."""
+        """Elementwise erfc; integers and bools become the default float dtype."""
     def erfinv(self) -> Tensor:
         """Elementwise erfinv; integers and bools become the default float dtype."""
     def erfinv_(self) -> Tensor:
-        """In-place form of :func:`erfinv`."""
+        """Elementwise erfinv; integers and bools become the default float dtype."""
     def exp(self) -> Tensor:
         """Elementwise exp; integers and bools become the default float dtype."""
     def exp2(self) -> Tensor:
         """Elementwise exp2; integers and bools become the default float dtype."""
     def exp2_(self) -> Tensor:
-        """In-place form of :func:`exp2`."""
+        """Elementwise exp2; integers and bools become the default float dtype."""
     def exp_(self) -> Tensor:
-        """In-place form of :func:`exp`."""
+        """Elementwise exp; integers and bools become the default float dtype."""
     def expand(self, *size: Sizes, implicit: _bool = False) -> Tensor:
         """Repeated along new leading dimensions and dimensions of size 1 (-1 keeps a size), as a view."""
     def expand_as(self, other: Tensor) -> Tensor:
@@ -440,11 +450,9 @@ class TensorMethods(TensorBase):
     def expm1(self) -> Tensor:
         """Elementwise expm1; integers and bools become the default float dtype."""
     def expm1_(self) -> Tensor:
-        """In-place form of :func:`expm1`."""
-    def exponential(self, lambd: _float = ..., *, generator: Generator | None = None) -> Tensor:
-        """Exponential numbers of rate ``lambd``."""
-    def exponential_(self, lambd: _float = ..., *, generator: Generator | None = None) -> Tensor:
-        """Exponential numbers of rate ``lambd``."""
+        """Elementwise expm1; integers and bools become the default float dtype."""
+    def exponential(self, lambd: _float = ..., *, generator: Generator | None = None) -> Tensor: ...
+    def exponential_(self, lambd: _float = ..., *, generator: Generator | None = None) -> Tensor: ...
     def fill(self, value: Operand) -> Tensor:
         """A copy with every element ``value``."""
     def fill_(self, value: Operand) -> Tensor:
@@ -452,11 +460,11 @@ class TensorMethods(TensorBase):
     def fill_diagonal(self, fill_value: Number, wrap: _bool = False) -> Tensor:
         """A copy with ``fill_value`` on the main diagonal."""
     def fill_diagonal_(self, fill_value: Number, wrap: _bool = False) -> Tensor:
-        """In-place form of :func:`fill_diagonal`."""
+        """A copy with ``fill_value`` on the main diagonal."""
     def fix(self) -> Tensor:
         """Rounded towards zero."""
     def fix_(self) -> Tensor:
-        """In-place form of :func:`trunc`."""
+        """Rounded towards zero."""
     def flatten(self, start_dim: _int = 0, end_dim: _int = -1) -> Tensor:
         """Dimensions ``start_dim`` to ``end_dim`` merged into one."""
     def flip(self, *dims: Sizes) -> Tensor:
@@ -470,15 +478,15 @@ class TensorMethods(TensorBase):
     def float_power(self, exponent: Operand) -> Tensor:
         """:func:`pow` computed in float64."""
     def float_power_(self, exponent: Operand) -> Tensor:
-        """In-place form of :func:`float_power`."""
+        """:func:`pow` computed in float64."""
     def floor(self) -> Tensor:
         """Rounded down."""
     def floor_(self) -> Tensor:
-        """In-place form of :func:`floor`."""
+        """Rounded down."""
     def floor_divide(self, other: Operand) -> Tensor:
         """Division rounded down."""
     def floor_divide_(self, other: Operand) -> Tensor:
-        """In-place form of :func:`floor_divide`."""
+        """Division rounded down."""
     def fmax(self, other: Tensor) -> Tensor:
         """The greater of each pair; a number wins over NaN."""
     def fmin(self, other: Tensor) -> Tensor:
@@ -486,35 +494,33 @@ class TensorMethods(TensorBase):
     def fmod(self, other: Operand) -> Tensor:
         """Remainder with the dividend's sign."""
     def fmod_(self, other: Operand) -> Tensor:
-        """In-place form of :func:`fmod`."""
+        """Remainder with the dividend's sign."""
     def frac(self) -> Tensor:
         """The part after the point, with the sign of ``input``."""
     def frac_(self) -> Tensor:
-        """In-place form of :func:`frac`."""
+        """The part after the point, with the sign of ``input``."""
     def frexp(self) -> MantissaExponent:
         """(mantissa in [0.5, 1), exponent) with input = mantissa * 2**exponent."""
     def gammainc(self, other: Tensor) -> Tensor:
         """Lower regularised incomplete gamma function."""
     def gammainc_(self, other: Tensor) -> Tensor:
-        """In-place form of :func:`igamma`."""
+        """Lower regularised incomplete gamma function."""
     def gammaincc(self, other: Tensor) -> Tensor:
         """Upper regularised incomplete gamma function."""
     def gammaincc_(self, other: Tensor) -> Tensor:
-        """In-place form of :func:`igammac`."""
+        """Upper regularised incomplete gamma function."""
     def gather(self, dim: _int, index: Tensor, *, sparse_grad: _bool = False) -> Tensor:
         """out[i, j] = input[index[i, j], j] for dim 0, and so on."""
     def gcd(self, other: Tensor) -> Tensor:
         """Greatest common divisor of integers."""
     def gcd_(self, other: Tensor) -> Tensor:
-        """In-place form of :func:`gcd`."""
+        """Greatest common divisor of integers."""
     def ge(self, other: Operand) -> Tensor:
         """Elementwise comparison ge, as bools."""
     def ge_(self, other: Operand) -> Tensor:
-        """In-place form of :func:`ge`."""
-    def geometric(self, p: _float, *, generator: Generator | None = None) -> Tensor:
-        """How many trials a first success takes."""
-    def geometric_(self, p: _float, *, generator: Generator | None = None) -> Tensor:
-        """How many trials a first success takes."""
+        """Elementwise comparison ge, as bools."""
+    def geometric(self, p: _float, *, generator: Generator | None = None) -> Tensor: ...
+    def geometric_(self, p: _float, *, generator: Generator | None = None) -> Tensor: ...
     def geqrf(self) -> Reflections:
         """(reflections below the diagonal with R above, their factors tau), as LAPACK gives them."""
     def ger(self, vec2: Tensor) -> Tensor:
@@ -524,21 +530,21 @@ class TensorMethods(TensorBase):
     def greater(self, other: Operand) -> Tensor:
         """Elementwise comparison gt, as bools."""
     def greater_(self, other: Operand) -> Tensor:
-        """In-place form of :func:`gt`."""
+        """Elementwise comparison gt, as bools."""
     def greater_equal(self, other: Operand) -> Tensor:
         """Elementwise comparison ge, as bools."""
     def greater_equal_(self, other: Operand) -> Tensor:
-        """In-place form of :func:`ge`."""
+        """Elementwise comparison ge, as bools."""
     def gt(self, other: Operand) -> Tensor:
         """Elementwise comparison gt, as bools."""
     def gt_(self, other: Operand) -> Tensor:
-        """In-place form of :func:`gt`."""
+        """Elementwise comparison gt, as bools."""
     def half(self, memory_format: MemoryFormat = None) -> Tensor:
         """``input`` as float16; itself when it is already."""
     def heaviside(self, values: Tensor) -> Tensor:
         """0 below zero, 1 above, ``values`` at zero."""
     def heaviside_(self, values: Tensor) -> Tensor:
-        """In-place form of :func:`heaviside`."""
+        """0 below zero, 1 above, ``values`` at zero."""
     def histc(self, bins: _int = 100, min: Number = 0, max: Number = 0) -> Tensor:
         """Counts in ``bins`` equal bins of [min, max] (of the data's range when both are equal)."""
     def histogram(self, bins: _int | Tensor, *, range: Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False) -> CountsEdges:
@@ -548,19 +554,19 @@ class TensorMethods(TensorBase):
     def hypot(self, other: Tensor) -> Tensor:
         """``sqrt(input^2 + other^2)`` without overflow."""
     def hypot_(self, other: Tensor) -> Tensor:
-        """In-place form of :func:`hypot`."""
+        """``sqrt(input^2 + other^2)`` without overflow."""
     def i0(self) -> Tensor:
         """Modified Bessel function of the first kind, order 0."""
     def i0_(self) -> Tensor:
-        """In-place form of :func:`i0`."""
+        """Modified Bessel function of the first kind, order 0."""
     def igamma(self, other: Tensor) -> Tensor:
         """Lower regularised incomplete gamma function."""
     def igamma_(self, other: Tensor) -> Tensor:
-        """In-place form of :func:`igamma`."""
+        """Lower regularised incomplete gamma function."""
     def igammac(self, other: Tensor) -> Tensor:
         """Upper regularised incomplete gamma function."""
     def igammac_(self, other: Tensor) -> Tensor:
-        """In-place form of :func:`igammac`."""
+        """Upper regularised incomplete gamma function."""
     @property
     def imag(self) -> Tensor:
         """The imaginary part, as a view; RuntimeError for real tensors."""
@@ -569,15 +575,15 @@ class TensorMethods(TensorBase):
     def index_add(self, dim: _int, index: Tensor, source: Tensor, *, alpha: Number = 1) -> Tensor:
         """A copy of ``input`` with alpha * source added at the positions ``index`` of a dimension."""
     def index_add_(self, dim: _int, index: Tensor, source: Tensor, *, alpha: Number = 1) -> Tensor:
-        """In-place form of :func:`index_add`."""
+        """A copy of ``input`` with alpha * source added at the positions ``index`` of a dimension."""
     def index_copy(self, dim: _int, index: Tensor, source: Tensor) -> Tensor:
         """A copy of ``input`` with ``source`` at the positions ``index`` of a dimension."""
     def index_copy_(self, dim: _int, index: Tensor, source: Tensor) -> Tensor:
-        """In-place form of :func:`index_copy`."""
+        """A copy of ``input`` with ``source`` at the positions ``index`` of a dimension."""
     def index_fill(self, dim: _int, index: Tensor, value: Operand) -> Tensor:
         """A copy of ``input`` with ``value`` at the positions ``index`` of a dimension."""
     def index_fill_(self, dim: _int, index: Tensor, value: Operand) -> Tensor:
-        """In-place form of :func:`index_fill`."""
+        """A copy of ``input`` with ``value`` at the positions ``index`` of a dimension."""
     def index_put(self, indices: Sequence[Tensor | None], values: Tensor, accumulate: _bool = False) -> Tensor:
         """A copy of ``input`` with ``values`` set (or added) at the index tensors."""
     def index_put_(self, indices: Sequence[Tensor | None], values: Tensor, accumulate: _bool = False) -> Tensor:
@@ -585,7 +591,7 @@ class TensorMethods(TensorBase):
     def index_reduce(self, dim: _int, index: Tensor, source: Tensor, reduce: str, *, include_self: _bool = True) -> Tensor:
         """Rows of ``source`` combined into ``input`` by prod, mean, amax or amin."""
     def index_reduce_(self, dim: _int, index: Tensor, source: Tensor, reduce: str, *, include_self: _bool = True) -> Tensor:
-        """In-place form of :func:`index_reduce`."""
+        """Rows of ``source`` combined into ``input`` by prod, mean, amax or amin."""
     def index_select(self, dim: _int, index: Tensor) -> Tensor:
         """The positions ``index`` (1-d) of a dimension."""
     def inner(self, other: Tensor) -> Tensor:
@@ -681,51 +687,49 @@ class TensorMethods(TensorBase):
     def lcm(self, other: Tensor) -> Tensor:
         """Least common multiple of integers."""
     def lcm_(self, other: Tensor) -> Tensor:
-        """In-place form of :func:`lcm`."""
+        """Least common multiple of integers."""
     def ldexp(self, other: Tensor) -> Tensor:
         """input * 2**other."""
     def ldexp_(self, other: Tensor) -> Tensor:
-        """In-place form of :func:`ldexp`."""
+        """input * 2**other."""
     def le(self, other: Operand) -> Tensor:
         """Elementwise comparison le, as bools."""
     def le_(self, other: Operand) -> Tensor:
-        """In-place form of :func:`le`."""
+        """Elementwise comparison le, as bools."""
     def lerp(self, end: Tensor, weight: Tensor | Number) -> Tensor:
         """``input + weight * (end - input)``, accurate at both ends."""
     def lerp_(self, end: Tensor, weight: Tensor | Number) -> Tensor:
-        """In-place form of :func:`lerp`."""
+        """``input + weight * (end - input)``, accurate at both ends."""
     def less(self, other: Operand) -> Tensor:
         """Elementwise comparison lt, as bools."""
     def less_(self, other: Operand) -> Tensor:
-        """In-place form of :func:`lt`."""
+        """Elementwise comparison lt, as bools."""
     def less_equal(self, other: Operand) -> Tensor:
         """Elementwise comparison le, as bools."""
     def less_equal_(self, other: Operand) -> Tensor:
-        """In-place form of :func:`le`."""
+        """Elementwise comparison le, as bools."""
     def lgamma(self) -> Tensor:
         """Elementwise lgamma; integers and bools become the default float dtype."""
     def lgamma_(self) -> Tensor:
-        """In-place form of :func:`lgamma`."""
+        """Elementwise lgamma; integers and bools become the default float dtype."""
     def log(self) -> Tensor:
         """Elementwise log; integers and bools become the default float dtype."""
     def log10(self) -> Tensor:
         """Elementwise log10; integers and bools become the default float dtype."""
     def log10_(self) -> Tensor:
-        """In-place form of :func:`log10`."""
+        """Elementwise log10; integers and bools become the default float dtype."""
     def log1p(self) -> Tensor:
         """Elementwise log1p; integers and bools become the default float dtype."""
     def log1p_(self) -> Tensor:
-        """In-place form of :func:`log1p`."""
+        """Elementwise log1p; integers and bools become the default float dtype."""
     def log2(self) -> Tensor:
         """Elementwise log2; integers and bools become the default float dtype."""
     def log2_(self) -> Tensor:
-        """In-place form of :func:`log2`."""
+        """Elementwise log2; integers and bools become the default float dtype."""
     def log_(self) -> Tensor:
-        """In-place form of :func:`log`."""
-    def log_normal(self, mean: _float = ..., std: _float = ..., *, generator: Generator | None = None) -> Tensor:
-        """Numbers whose logarithm is normal."""
-    def log_normal_(self, mean: _float = ..., std: _float = ..., *, generator: Generator | None = None) -> Tensor:
-        """Numbers whose logarithm is normal."""
+        """Elementwise log; integers and bools become the default float dtype."""
+    def log_normal(self, mean: _float = ..., std: _float = ..., *, generator: Generator | None = None) -> Tensor: ...
+    def log_normal_(self, mean: _float = ..., std: _float = ..., *, generator: Generator | None = None) -> Tensor: ...
     def log_softmax(self, dim: _int, dtype: DType | None = None) -> Tensor:
         """log(softmax(x)) along ``dim``, computed without the quotient."""
     def logaddexp(self, other: Tensor) -> Tensor:
@@ -739,23 +743,23 @@ class TensorMethods(TensorBase):
     def logical_and(self, other: Tensor) -> Tensor:
         """Whether both are nonzero."""
     def logical_and_(self, other: Tensor) -> Tensor:
-        """In-place form of :func:`logical_and`."""
+        """Whether both are nonzero."""
     def logical_not(self) -> Tensor:
         """Whether each element is zero."""
     def logical_not_(self) -> Tensor:
-        """In-place form of :func:`logical_not`."""
+        """Whether each element is zero."""
     def logical_or(self, other: Tensor) -> Tensor:
         """Whether either is nonzero."""
     def logical_or_(self, other: Tensor) -> Tensor:
-        """In-place form of :func:`logical_or`."""
+        """Whether either is nonzero."""
     def logical_xor(self, other: Tensor) -> Tensor:
         """Whether exactly one is nonzero."""
     def logical_xor_(self, other: Tensor) -> Tensor:
-        """In-place form of :func:`logical_xor`."""
+        """Whether exactly one is nonzero."""
     def logit(self, eps: _float | None = None) -> Tensor:
         """log(x / (1 - x)), with x first clamped to [eps, 1 - eps]."""
     def logit_(self, eps: _float | None = None) -> Tensor:
-        """In-place form of :func:`logit`."""
+        """log(x / (1 - x)), with x first clamped to [eps, 1 - eps]."""
     def logsumexp(self, dim: Dim, keepdim: _bool = False) -> Tensor:
         """log(sum(exp(input))) over ``dim``, shifted by the maximum so that it does not overflow."""
     def long(self, memory_format: MemoryFormat = None) -> Tensor:
@@ -763,7 +767,7 @@ class TensorMethods(TensorBase):
     def lt(self, other: Operand) -> Tensor:
         """Elementwise comparison lt, as bools."""
     def lt_(self, other: Operand) -> Tensor:
-        """In-place form of :func:`lt`."""
+        """Elementwise comparison lt, as bools."""
     def lu(self, pivot: _bool = True, get_infos: _bool = False) -> tuple[Tensor, ...]:
         """(LU, pivots) and, if asked, infos."""
     def lu_solve(self, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
@@ -781,11 +785,11 @@ class TensorMethods(TensorBase):
     def masked_fill(self, mask: Tensor, value: Operand) -> Tensor:
         """``value`` where ``mask`` (broadcast) is true."""
     def masked_fill_(self, mask: Tensor, value: Operand) -> Tensor:
-        """In-place form of :func:`masked_fill`."""
+        """``value`` where ``mask`` (broadcast) is true."""
     def masked_scatter(self, mask: Tensor, source: Tensor) -> Tensor:
         """Elements of ``source``, in order, where ``mask`` (broadcast) is true."""
     def masked_scatter_(self, mask: Tensor, source: Tensor) -> Tensor:
-        """In-place form of :func:`masked_scatter`."""
+        """Elements of ``source``, in order, where ``mask`` (broadcast) is true."""
     def masked_select(self, mask: Tensor) -> Tensor:
         """The elements where ``mask`` (broadcast) is true, in one dimension."""
     def matmul(self, other: Tensor) -> Tensor:
@@ -832,30 +836,30 @@ class TensorMethods(TensorBase):
     def mul(self, other: Operand) -> Tensor:
         """``input * other``, broadcast."""
     def mul_(self, other: Operand) -> Tensor:
-        """In-place form of :func:`mul`."""
+        """``input * other``, broadcast."""
     def multigammaln(self, p: _int) -> Tensor:
         """log of the multivariate gamma function of dimension ``p``."""
     def multigammaln_(self, p: _int) -> Tensor:
-        """In-place form of :func:`mvlgamma`."""
+        """log of the multivariate gamma function of dimension ``p``."""
     def multinomial(self, num_samples: _int, replacement: _bool = False, *, generator: Generator | None = None) -> Tensor:
         """Indices drawn with the weights of each row, with or without replacement."""
     def multiply(self, other: Operand) -> Tensor:
         """``input * other``, broadcast."""
     def multiply_(self, other: Operand) -> Tensor:
-        """In-place form of :func:`mul`."""
+        """``input * other``, broadcast."""
     def mv(self, vec: Tensor) -> Tensor:
         """Product of a matrix and a vector."""
     def mvlgamma(self, p: _int) -> Tensor:
         """log of the multivariate gamma function of dimension ``p``."""
     def mvlgamma_(self, p: _int) -> Tensor:
-        """In-place form of :func:`mvlgamma`."""
+        """log of the multivariate gamma function of dimension ``p``."""
     @property
     def names(self) -> tuple[None, ...]:
         """None for every dimension: dimensions have no names."""
     def nan_to_num(self, nan: _float | None = None, posinf: _float | None = None, neginf: _float | None = None) -> Tensor:
         """NaN and infinities replaced (by 0 and the extreme finite numbers unless given)."""
     def nan_to_num_(self, nan: _float | None = None, posinf: _float | None = None, neginf: _float | None = None) -> Tensor:
-        """In-place form of :func:`nan_to_num`."""
+        """NaN and infinities replaced (by 0 and the extreme finite numbers unless given)."""
     def nanmean(self, dim: Dim = None, keepdim: _bool = False, *, dtype: DType | None = None) -> Tensor:
         """:func:`mean` over what is not NaN."""
     @overload
@@ -870,19 +874,19 @@ class TensorMethods(TensorBase):
     def narrow(self, dim: _int, start: _int | Tensor, length: _int) -> Tensor:
         """``length`` positions of ``dim`` from ``start`` on, as a view."""
     def narrow_copy(self, dim: _int, start: _int | Tensor, length: _int) -> Tensor:
-        """:func:`narrow` as a copy."""
+        """``length`` positions of ``dim`` from ``start`` on, as a view."""
     def ne(self, other: Operand) -> Tensor:
         """Elementwise comparison ne, as bools."""
     def ne_(self, other: Operand) -> Tensor:
-        """In-place form of :func:`ne`."""
+        """Elementwise comparison ne, as bools."""
     def neg(self) -> Tensor:
         """-input; RuntimeError on bools."""
     def neg_(self) -> Tensor:
-        """In-place form of :func:`neg`."""
+        """-input; RuntimeError on bools."""
     def negative(self) -> Tensor:
         """-input; RuntimeError on bools."""
     def negative_(self) -> Tensor:
-        """In-place form of :func:`neg`."""
+        """-input; RuntimeError on bools."""
     def new(self, *args: Any) -> Tensor:
         """A tensor of ``input``'s dtype from sizes or data."""
     def new_empty(self, *size: Sizes, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: _bool = False, pin_memory: _bool = False) -> Tensor:
@@ -900,7 +904,7 @@ class TensorMethods(TensorBase):
     def nextafter(self, other: Tensor) -> Tensor:
         """The next representable float after ``input`` towards ``other``."""
     def nextafter_(self, other: Tensor) -> Tensor:
-        """In-place form of :func:`nextafter`."""
+        """The next representable float after ``input`` towards ``other``."""
     @overload
     def nonzero(self, *, as_tuple: Literal[False] = False) -> Tensor:
         """Positions of the nonzero elements: rows of a matrix, or one tensor per dimension."""
@@ -910,12 +914,11 @@ class TensorMethods(TensorBase):
         """:func:`nonzero` with exactly ``size`` rows: cut off, or filled up."""
     def norm(self, p: _int | _float | str | None = 'fro', dim: Dim = None, keepdim: _bool = False, dtype: DType | None = None) -> Tensor:
         """The p-norm over ``dim``; "fro" is the 2-norm and "nuc" the sum of singular values."""
-    def normal_(self, mean: _float = ..., std: _float = ..., *, generator: Generator | None = None) -> Tensor:
-        """Normal numbers."""
+    def normal_(self, mean: _float = ..., std: _float = ..., *, generator: Generator | None = None) -> Tensor: ...
     def not_equal(self, other: Operand) -> Tensor:
         """Elementwise comparison ne, as bools."""
     def not_equal_(self, other: Operand) -> Tensor:
-        """In-place form of :func:`ne`."""
+        """Elementwise comparison ne, as bools."""
     def orgqr(self, tau: Tensor) -> Tensor:
         """The first columns of the product of reflections I - tau v v' given below the diagonal of ``A``."""
     def ormqr(self, tau: Tensor, other: Tensor, left: _bool = True, transpose: _bool = False) -> Tensor:
@@ -933,19 +936,19 @@ class TensorMethods(TensorBase):
     def polygamma(self, other: _int | Tensor) -> Tensor:
         """The n-th derivative of digamma: ``polygamma(n, x)`` or ``x.polygamma(n)``."""
     def polygamma_(self, other: _int | Tensor) -> Tensor:
-        """In-place form of :func:`polygamma`."""
+        """The n-th derivative of digamma: ``polygamma(n, x)`` or ``x.polygamma(n)``."""
     def positive(self) -> Tensor:
         """``input`` itself; RuntimeError on bools."""
     def pow(self, exponent: Operand) -> Tensor:
         """``input ** exponent``; RuntimeError for an integer to a negative Python power."""
     def pow_(self, exponent: Operand) -> Tensor:
-        """In-place form of :func:`pow`."""
+        """``input ** exponent``; RuntimeError for an integer to a negative Python power."""
     def prod(self, dim: _int | None = None, keepdim: _bool = False, *, dtype: DType | None = None) -> Tensor:
         """Product over ``dim`` (all dimensions by default); integers and bools multiply in int64."""
     def put(self, index: Tensor, source: Tensor, accumulate: _bool = False) -> Tensor:
         """A copy of ``input`` with ``source`` set (or added) by position in the flattened order."""
     def put_(self, index: Tensor, source: Tensor, accumulate: _bool = False) -> Tensor:
-        """In-place form of :func:`put`."""
+        """A copy of ``input`` with ``source`` set (or added) by position in the flattened order."""
     def qr(self, some: _bool = True) -> QR:
         """Orthogonal and upper triangular factors, reduced if ``some``."""
     def quantile(self, q: _float | Tensor, dim: _int | None = None, keepdim: _bool = False, *, interpolation: str = 'linear') -> Tensor:
@@ -953,9 +956,8 @@ class TensorMethods(TensorBase):
     def rad2deg(self) -> Tensor:
         """Radians to degrees."""
     def rad2deg_(self) -> Tensor:
-        """In-place form of :func:`rad2deg`."""
-    def random_(self, from_: _int | None = None, to: _int | None = None, *, generator: Generator | None = None, **named: _int) -> Tensor:
-        """Uniform integers of [from, to), by default all the dtype holds."""
+        """Radians to degrees."""
+    def random_(self, from_: _int | None = None, to: _int | None = None, *, generator: Generator | None = None, **named: _int) -> Tensor: ...
     def ravel(self) -> Tensor:
         """All elements in one dimension."""
     @property
@@ -966,19 +968,19 @@ class TensorMethods(TensorBase):
     def reciprocal(self) -> Tensor:
         """1 / x."""
     def reciprocal_(self) -> Tensor:
-        """In-place form of :func:`reciprocal`."""
+        """1 / x."""
     def relu(self) -> Tensor:
         """max(0, input); the gradient at 0 is 0."""
     def relu_(self) -> Tensor:
-        """In-place form of :func:`relu`."""
+        """max(0, input); the gradient at 0 is 0."""
     def remainder(self, other: Operand) -> Tensor:
         """Remainder with the divisor's sign."""
     def remainder_(self, other: Operand) -> Tensor:
-        """In-place form of :func:`remainder`."""
+        """Remainder with the divisor's sign."""
     def renorm(self, p: _float, dim: _int, maxnorm: _float) -> Tensor:
         """Slices along ``dim`` scaled down where their p-norm exceeds ``maxnorm``."""
     def renorm_(self, p: _float, dim: _int, maxnorm: _float) -> Tensor:
-        """In-place form of :func:`renorm`."""
+        """Slices along ``dim`` scaled down where their p-norm exceeds ``maxnorm``."""
     def repeat(self, *repeats: Sizes) -> Tensor:
         """Copies laid side by side along every dimension."""
     def repeat_interleave(self, repeats: _int | Tensor | None = None, dim: _int | None = None, *, output_size: _int | None = None) -> Tensor:
@@ -1002,25 +1004,25 @@ class TensorMethods(TensorBase):
     def round(self, *, decimals: _int = 0) -> Tensor:
         """Rounded half to even, at ``decimals`` digits after the point."""
     def round_(self, *, decimals: _int = 0) -> Tensor:
-        """In-place form of :func:`round`."""
+        """Rounded half to even, at ``decimals`` digits after the point."""
     def rsqrt(self) -> Tensor:
         """Elementwise rsqrt; integers and bools become the default float dtype."""
     def rsqrt_(self) -> Tensor:
-        """In-place form of :func:`rsqrt`."""
+        """Elementwise rsqrt; integers and bools become the default float dtype."""
     def rsub(self, other: Operand, *, alpha: Number = 1) -> Tensor:
         """``other - alpha * input``."""
     def scatter(self, dim: _int, index: Tensor, src: Tensor | Number | None = None, *, value: Number | None = None, reduce: str | None = None) -> Tensor:
         """A copy of ``input`` with out[index[i, j], j] = src[i, j] for dim 0 (``reduce``: add or multiply)."""
     def scatter_(self, dim: _int, index: Tensor, src: Tensor | Number | None = None, *, value: Number | None = None, reduce: str | None = None) -> Tensor:
-        """In-place form of :func:`scatter`."""
+        """A copy of ``input`` with out[index[i, j], j] = src[i, j] for dim 0 (``reduce``: add or multiply)."""
     def scatter_add(self, dim: _int, index: Tensor, src: Tensor) -> Tensor:
         """A copy of ``input`` with out[index[i, j], j] += src[i, j] for dim 0."""
     def scatter_add_(self, dim: _int, index: Tensor, src: Tensor) -> Tensor:
-        """In-place form of :func:`scatter_add`."""
+        """A copy of ``input`` with out[index[i, j], j] += src[i, j] for dim 0."""
     def scatter_reduce(self, dim: _int, index: Tensor, src: Tensor, reduce: str, *, include_self: _bool = True) -> Tensor:
         """Scatter combined by sum, prod, mean, amax or amin; ``include_self``: with the elements of ``input``."""
     def scatter_reduce_(self, dim: _int, index: Tensor, src: Tensor, reduce: str, *, include_self: _bool = True) -> Tensor:
-        """In-place form of :func:`scatter_reduce`."""
+        """Scatter combined by sum, prod, mean, amax or amin; ``include_self``: with the elements of ``input``."""
     def select(self, dim: _int, index: _int) -> Tensor:
         """The slice at ``index`` of ``dim``, without the dimension, as a view."""
     def select_scatter(self, src: Tensor, dim: _int, index: _int) -> Tensor:
@@ -1030,7 +1032,7 @@ class TensorMethods(TensorBase):
     def sgn(self) -> Tensor:
         """:func:`sign`; of complex numbers the number of size 1 in their direction, 0 for 0."""
     def sgn_(self) -> Tensor:
-        """In-place form of :func:`sgn`."""
+        """:func:`sign`; of complex numbers the number of size 1 in their direction, 0 for 0."""
     def share_memory_(self) -> Tensor:
         """``input`` itself."""
     def short(self, memory_format: MemoryFormat = None) -> Tensor:
@@ -1038,25 +1040,25 @@ class TensorMethods(TensorBase):
     def sigmoid(self) -> Tensor:
         """Elementwise sigmoid; integers and bools become the default float dtype."""
     def sigmoid_(self) -> Tensor:
-        """In-place form of :func:`sigmoid`."""
+        """Elementwise sigmoid; integers and bools become the default float dtype."""
     def sign(self) -> Tensor:
         """-1, 0 or 1 with the sign of ``input``."""
     def sign_(self) -> Tensor:
-        """In-place form of :func:`sign`."""
+        """-1, 0 or 1 with the sign of ``input``."""
     def signbit(self) -> Tensor:
         """Whether the sign bit is set (also of -0.0)."""
     def sin(self) -> Tensor:
         """Elementwise sin; integers and bools become the default float dtype."""
     def sin_(self) -> Tensor:
-        """In-place form of :func:`sin`."""
+        """Elementwise sin; integers and bools become the default float dtype."""
     def sinc(self) -> Tensor:
         """sin(pi x) / (pi x), 1 at 0."""
     def sinc_(self) -> Tensor:
-        """In-place form of :func:`sinc`."""
+        """sin(pi x) / (pi x), 1 at 0."""
     def sinh(self) -> Tensor:
         """Elementwise sinh; integers and bools become the default float dtype."""
     def sinh_(self) -> Tensor:
-        """In-place form of :func:`sinh`."""
+        """Elementwise sinh; integers and bools become the default float dtype."""
     def slice(self, dim: _int = 0, start: _int | None = None, end: _int | None = None, step: _int = 1) -> Tensor:
         """``input[start:end:step]`` along ``dim``, as a view."""
     def slice_scatter(self, src: Tensor, dim: _int = 0, start: _int | None = None, end: _int | None = None, step: _int = 1) -> Tensor:
@@ -1071,21 +1073,30 @@ class TensorMethods(TensorBase):
     @overload
     def sort(self, stable: _bool | None = None, dim: _int = -1, descending: _bool = False) -> ValuesIndices: ...
     def split(self, split_size: Sizes, dim: _int = 0) -> tuple[Tensor, ...]:
-        """:func:`split`, whose second parameter has another name as a method."""
+        """:func:`split`, whose second parameter has another name as a method.
+
+        Args:
+            split_size (Sizes): the size of the pieces, or one for each.
+            dim (int, optional): the dimension, or several; negative ones count from the last.
+
+        Example:
+            >>> torch.arange(5).split([1, 4])
+            (tensor([0]), tensor([1, 2, 3, 4]))
+        """
     def split_with_sizes(self, split_sizes: Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]:
         """Pieces of the listed sizes, which must add up to the extent, as views."""
     def sqrt(self) -> Tensor:
         """Elementwise sqrt; integers and bools become the default float dtype."""
     def sqrt_(self) -> Tensor:
-        """In-place form of :func:`sqrt`."""
+        """Elementwise sqrt; integers and bools become the default float dtype."""
     def square(self) -> Tensor:
         """input * input."""
     def square_(self) -> Tensor:
-        """In-place form of :func:`square`."""
+        """input * input."""
     def squeeze(self, dim: _int | Sequence[_int] | None = None) -> Tensor:
         """Dimensions of size 1 removed: all, or those named."""
     def squeeze_(self, dim: _int | Sequence[_int] | None = None) -> Tensor:
-        """In-place form of :func:`squeeze`."""
+        """Dimensions of size 1 removed: all, or those named."""
     def std(self, dim: Dim | _bool = None, unbiased: _bool | None = None, keepdim: _bool = False, *, correction: Number | None = None) -> Tensor:
         """Standard deviation over ``dim``."""
     def std_mean(self, dim: Dim | _bool = None, unbiased: _bool | None = None, keepdim: _bool = False, *, correction: Number | None = None) -> tuple[Tensor, Tensor]:
@@ -1093,15 +1104,21 @@ class TensorMethods(TensorBase):
     def stft(self, n_fft: _int, hop_length: _int | None = None, win_length: _int | None = None, window: Tensor | None = None, center: _bool = True, pad_mode: str = 'reflect', normalized: _bool = False, onesided: _bool | None = None, return_complex: _bool | None = None, align_to_window: _bool | None = None) -> Tensor:
         """Transforms of windows of a signal (B?, T), ``hop_length`` apart: (B?, frequencies, windows)."""
     def storage(self) -> TypedStorage:
-        """The memory of ``self`` and its views, element by element."""
+        """The memory of ``self`` and its views, element by element.
+
+        Example:
+            >>> x = torch.tensor([1.0, 2.0, 3.0])
+            >>> len(x.storage())
+            3
+        """
     def sub(self, other: Operand, *, alpha: Number = 1) -> Tensor:
         """``input - alpha * other``, broadcast; RuntimeError for bools."""
     def sub_(self, other: Operand, *, alpha: Number = 1) -> Tensor:
-        """In-place form of :func:`sub`."""
+        """``input - alpha * other``, broadcast; RuntimeError for bools."""
     def subtract(self, other: Operand, *, alpha: Number = 1) -> Tensor:
         """``input - alpha * other``, broadcast; RuntimeError for bools."""
     def subtract_(self, other: Operand, *, alpha: Number = 1) -> Tensor:
-        """In-place form of :func:`sub`."""
+        """``input - alpha * other``, broadcast; RuntimeError for bools."""
     def sum(self, dim: Dim = None, keepdim: _bool = False, *, dtype: DType | None = None) -> Tensor:
         """Sum over ``dim`` (all dimensions by default); integers and bools add up in int64."""
     def sum_to_size(self, *size: Sizes) -> Tensor:
@@ -1111,15 +1128,15 @@ class TensorMethods(TensorBase):
     def swapaxes(self, dim0: _int, dim1: _int) -> Tensor:
         """Two dimensions swapped, as a view."""
     def swapaxes_(self, dim0: _int, dim1: _int) -> Tensor:
-        """In-place form of :func:`swapaxes`."""
+        """Two dimensions swapped, as a view."""
     def swapdims(self, dim0: _int, dim1: _int) -> Tensor:
         """Two dimensions swapped, as a view."""
     def swapdims_(self, dim0: _int, dim1: _int) -> Tensor:
-        """In-place form of :func:`swapdims`."""
+        """Two dimensions swapped, as a view."""
     def t(self) -> Tensor:
         """The transpose of a tensor of at most two dimensions."""
     def t_(self) -> Tensor:
-        """In-place form of :func:`t`."""
+        """The transpose of a tensor of at most two dimensions."""
     def take(self, index: Tensor) -> Tensor:
         """Elements by position in the flattened order, in the shape of ``index``."""
     def take_along_dim(self, indices: Tensor, dim: _int | None = None) -> Tensor:
@@ -1127,11 +1144,11 @@ class TensorMethods(TensorBase):
     def tan(self) -> Tensor:
         """Elementwise tan; integers and bools become the default float dtype."""
     def tan_(self) -> Tensor:
-        """In-place form of :func:`tan`."""
+        """Elementwise tan; integers and bools become the default float dtype."""
     def tanh(self) -> Tensor:
         """Elementwise tanh; integers and bools become the default float dtype."""
     def tanh_(self) -> Tensor:
-        """In-place form of :func:`tanh`."""
+        """Elementwise tanh; integers and bools become the default float dtype."""
     def tensor_split(self, indices_or_sections: Sizes | Tensor, dim: _int = 0) -> tuple[Tensor, ...]:
         """So many pieces of nearly equal size, or pieces cut at the listed indices, as views."""
     def tile(self, *dims: Sizes) -> Tensor:
@@ -1152,7 +1169,7 @@ class TensorMethods(TensorBase):
     def transpose(self, dim0: _int, dim1: _int) -> Tensor:
         """Two dimensions swapped, as a view."""
     def transpose_(self, dim0: _int, dim1: _int) -> Tensor:
-        """In-place form of :func:`transpose`."""
+        """Two dimensions swapped, as a view."""
     def trapezoid(self, x: Tensor | None = None, *, dx: Number | Tensor = ..., dim: _int = -1) -> Tensor:
         """Integral along ``dim`` by the trapezoidal rule."""
     def trapz(self, x: Tensor | None = None, *, dx: Number | Tensor = ..., dim: _int = -1) -> Tensor:
@@ -1162,19 +1179,19 @@ class TensorMethods(TensorBase):
     def tril(self, diagonal: _int = 0) -> Tensor:
         """The lower triangle of matrices, the rest zero."""
     def tril_(self, diagonal: _int = 0) -> Tensor:
-        """In-place form of :func:`tril`."""
+        """The lower triangle of matrices, the rest zero."""
     def triu(self, diagonal: _int = 0) -> Tensor:
         """The upper triangle of matrices, the rest zero."""
     def triu_(self, diagonal: _int = 0) -> Tensor:
-        """In-place form of :func:`triu`."""
+        """The upper triangle of matrices, the rest zero."""
     def true_divide(self, other: Operand) -> Tensor:
         """:func:`div` without rounding."""
     def true_divide_(self, other: Operand) -> Tensor:
-        """In-place form of :func:`true_divide`."""
+        """:func:`div` without rounding."""
     def trunc(self) -> Tensor:
         """Rounded towards zero."""
     def trunc_(self) -> Tensor:
-        """In-place form of :func:`trunc`."""
+        """Rounded towards zero."""
     @overload
     def type(self) -> str:
         """The type's name, as ``torch.FloatTensor``; with an argument, a conversion."""
@@ -1188,10 +1205,8 @@ class TensorMethods(TensorBase):
         """Dimension ``dim`` split into ``sizes`` (one may be -1)."""
     def unfold(self, dimension: _int, size: _int, step: _int) -> Tensor:
         """Windows of ``size`` every ``step`` positions of ``dimension``; the place in the window is the last dimension."""
-    def uniform(self, from_: _float = ..., to: _float = ..., *, generator: Generator | None = None, **named: _float) -> Tensor:
-        """Uniform numbers of [from, to)."""
-    def uniform_(self, from_: _float = ..., to: _float = ..., *, generator: Generator | None = None, **named: _float) -> Tensor:
-        """Uniform numbers of [from, to)."""
+    def uniform(self, from_: _float = ..., to: _float = ..., *, generator: Generator | None = None, **named: _float) -> Tensor: ...
+    def uniform_(self, from_: _float = ..., to: _float = ..., *, generator: Generator | None = None, **named: _float) -> Tensor: ...
     @overload
     def unique(self, sorted: _bool = True, return_inverse: Literal[False] = False, return_counts: Literal[False] = False, dim: _int | None = None) -> Tensor:
         """Distinct elements (or slices along ``dim``), sorted; with their inverse indices and counts if asked."""
@@ -1203,17 +1218,23 @@ class TensorMethods(TensorBase):
     @overload
     def unique_consecutive(self, return_inverse: _bool = False, return_counts: _bool = False, dim: _int | None = None) -> tuple[Tensor, ...]: ...
     def unsafe_chunk(self, chunks: _int, dim: _int = 0) -> tuple[Tensor, ...]:
-        """:func:`chunk` as a copy."""
+        """At most ``chunks`` pieces of equal size (the last may be smaller), as views."""
     def unsafe_split(self, split_size_or_sections: Sizes, dim: _int = 0) -> tuple[Tensor, ...]:
-        """:func:`split` as a copy."""
+        """Pieces of a size (the last may be smaller), or of the listed sizes, as views."""
     def unsafe_split_with_sizes(self, split_sizes: Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]:
-        """:func:`split_with_sizes` as a copy."""
+        """Pieces of the listed sizes, which must add up to the extent, as views."""
     def unsqueeze(self, dim: _int) -> Tensor:
         """A dimension of size 1 inserted at ``dim``."""
     def unsqueeze_(self, dim: _int) -> Tensor:
-        """In-place form of :func:`unsqueeze`."""
+        """A dimension of size 1 inserted at ``dim``."""
     def untyped_storage(self) -> UntypedStorage:
-        """The memory of ``self`` and its views, byte by byte."""
+        """The memory of ``self`` and its views, byte by byte.
+
+        Example:
+            >>> x = torch.tensor([1.0, 2.0, 3.0])
+            >>> x.untyped_storage().nbytes()
+            12
+        """
     def var(self, dim: Dim | _bool = None, unbiased: _bool | None = None, keepdim: _bool = False, *, correction: Number | None = None) -> Tensor:
         """Variance over ``dim``."""
     def var_mean(self, dim: Dim | _bool = None, unbiased: _bool | None = None, keepdim: _bool = False, *, correction: Number | None = None) -> tuple[Tensor, Tensor]:
@@ -1230,10 +1251,20 @@ class TensorMethods(TensorBase):
     def vsplit(self, *indices_or_sections: Sizes) -> tuple[Tensor, ...]:
         """Pieces along rows, as views."""
     def where(self, condition: Tensor, other: Operand) -> Tensor:
-        """``self`` where ``condition`` holds, else ``other``."""
+        """``self`` where ``condition`` holds, else ``other``.
+
+        Args:
+            condition (Tensor): where `input` is taken, elsewhere `other`.
+            other (Operand): the second operand.
+
+        Example:
+            >>> x = torch.tensor([-1.5, 0.0, 2.5])
+            >>> x.where(x > 0, torch.zeros(3))
+            tensor([0.0000, 0.0000, 2.5000])
+        """
     def xlogy(self, other: Operand) -> Tensor:
         """input * log(other), zero where ``input`` is zero."""
     def xlogy_(self, other: Operand) -> Tensor:
-        """In-place form of :func:`xlogy`."""
+        """input * log(other), zero where ``input`` is zero."""
     def zero_(self) -> Tensor:
         """Every element becomes 0."""

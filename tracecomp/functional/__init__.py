@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import printing, sampling, settings, storage, symbols
 from tracecomp.functional.creation import creation, legacy, sequences
 from tracecomp.functional.elementwise import arithmetic, complexes, conversion, logic, pointwise, quantizing
 from tracecomp.functional.indexing import gathering, indexing, writing
 from tracecomp.functional.linalg import distances, einsum, factors, linalg, lowrank, matmul, norms, solving
-from tracecomp.functional.publish import NAMESPACES
+from tracecomp.functional.publish import NAMESPACES, complete
 from tracecomp.functional.reductions import cumulative, reduction, sorting
 from tracecomp.functional.shape import copies, joining, rearranging, shaping, strided, triangles
 from tracecomp.functional.signal import fourier, spectra, windows
@@ -60,3 +61,8 @@ __all__ = [
     "windows",
     "writing",
 ]
+
+# The methods that Tensor has of its own are explained by the same tables.
+for _name, _method in vars(Tensor).items():
+    if _name not in NAMESPACES["Tensor"]:
+        complete(_method, f"Tensor.{_name}")

@@ -30,6 +30,8 @@ def refuse_complex(name: str, values: Iterable[Any]) -> None:
 
 def accepting(fn: Callable[..., Any], name: str, takes: Kinds) -> Callable[..., Any]:
     """``fn``, refusing tensors none of which is of the kinds of real numbers in ``takes``."""
+    if takes in (REAL, ALL):
+        return fn
     refused = [kind for kind in REAL if kind not in takes]
     if not refused:
         return fn

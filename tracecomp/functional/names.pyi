@@ -72,51 +72,51 @@ def _check_value(cond: Any, message: Callable[[], Any] | None = None) -> None:
 def abs(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Absolute value."""
 def abs_(input: Tensor) -> Tensor:
-    """In-place form of :func:`abs`."""
+    """Absolute value."""
 def absolute(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Absolute value."""
 def absolute_(input: Tensor) -> Tensor:
-    """In-place form of :func:`abs`."""
+    """Absolute value."""
 def acos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise acos; integers and bools become the default float dtype."""
 def acos_(input: Tensor) -> Tensor:
-    """In-place form of :func:`acos`."""
+    """Elementwise acos; integers and bools become the default float dtype."""
 def acosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise acosh; integers and bools become the default float dtype."""
 def acosh_(input: Tensor) -> Tensor:
-    """In-place form of :func:`acosh`."""
+    """Elementwise acosh; integers and bools become the default float dtype."""
 def add(input: Operand, other: Operand, *, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
     """``input + alpha * other``, broadcast."""
 def add_(input: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
-    """In-place form of :func:`add`."""
+    """``input + alpha * other``, broadcast."""
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
     """beta * input + alpha * (the sum of the products of the batch)."""
 def addbmm_(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
-    """In-place form of :func:`addbmm`."""
+    """beta * input + alpha * (the sum of the products of the batch)."""
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1, out: Tensor | None = None) -> Tensor:
     """``input + value * tensor1 / tensor2``; RuntimeError on integer operands."""
 def addcdiv_(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
-    """In-place form of :func:`addcdiv`."""
+    """``input + value * tensor1 / tensor2``; RuntimeError on integer operands."""
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1, out: Tensor | None = None) -> Tensor:
     """``input + value * tensor1 * tensor2``."""
 def addcmul_(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Number = 1) -> Tensor:
-    """In-place form of :func:`addcmul`."""
+    """``input + value * tensor1 * tensor2``."""
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2)."""
 def addmm_(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
-    """In-place form of :func:`addmm`."""
+    """beta * input + alpha * (mat1 @ mat2)."""
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
     """beta * input + alpha * (mat @ vec)."""
 def addmv_(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
-    """In-place form of :func:`addmv`."""
+    """beta * input + alpha * (mat @ vec)."""
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
     """beta * input + alpha * outer(vec1, vec2)."""
 def addr_(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
-    """In-place form of :func:`addr`."""
+    """beta * input + alpha * outer(vec1, vec2)."""
 def adjoint(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The last two dimensions swapped, and the conjugate of complex tensors."""
 def alias_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """:func:`alias` as a copy."""
+    """A view of everything."""
 def all(input: Tensor, dim: Dim = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
     """Whether every element is nonzero."""
 def allclose(input: Tensor, other: Tensor, rtol: float = ..., atol: float = ..., equal_nan: bool = False) -> bool:
@@ -136,33 +136,38 @@ def arange(start: Number, end: Number | None = None, step: Number = 1, *, dtype:
 def arccos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise acos; integers and bools become the default float dtype."""
 def arccos_(input: Tensor) -> Tensor:
-    """In-place form of :func:`acos`."""
+    """Elementwise acos; integers and bools become the default float dtype."""
 def arccosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise acosh; integers and bools become the default float dtype."""
 def arccosh_(input: Tensor) -> Tensor:
-    """In-place form of :func:`acosh`."""
+    """Elementwise acosh; integers and bools become the default float dtype."""
 def arcsin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise asin; integers and bools become the default float dtype."""
 def arcsin_(input: Tensor) -> Tensor:
-    """In-place form of :func:`asin`."""
+    """Elementwise asin; integers and bools become the default float dtype."""
 def arcsinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise asinh; integers and bools become the default float dtype."""
 def arcsinh_(input: Tensor) -> Tensor:
-    """In-place form of :func:`asinh`."""
+    """Elementwise asinh; integers and bools become the default float dtype."""
 def arctan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise atan; integers and bools become the default float dtype."""
 def arctan2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The angle of the point (other, input)."""
 def arctan2_(input: Tensor, other: Tensor) -> Tensor:
-    """In-place form of :func:`atan2`."""
+    """The angle of the point (other, input)."""
 def arctan_(input: Tensor) -> Tensor:
-    """In-place form of :func:`atan`."""
+    """Elementwise atan; integers and bools become the default float dtype."""
 def arctanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise atanh; integers and bools become the default float dtype."""
 def arctanh_(input: Tensor) -> Tensor:
-    """In-place form of :func:`atanh`."""
+    """Elementwise atanh; integers and bools become the default float dtype."""
 def are_deterministic_algorithms_enabled() -> bool:
-    """What :func:`use_deterministic_algorithms` was told."""
+    """What :func:`use_deterministic_algorithms` was told.
+
+    Example:
+        >>> torch.are_deterministic_algorithms_enabled()
+        False
+    """
 def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
     """The first position of the largest element, in the flattened order without ``dim``."""
 def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
@@ -174,7 +179,7 @@ def argwhere(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def as_strided(input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None, *, out: Tensor | None = None) -> Tensor:
     """A copy of the elements at the given strides of ``input``'s memory; gradients reach what ``input`` shows."""
 def as_strided_copy(input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None, *, out: Tensor | None = None) -> Tensor:
-    """:func:`as_strided` as a copy."""
+    """A copy of the elements at the given strides of ``input``'s memory; gradients reach what ``input`` shows."""
 def as_strided_scatter(input: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None, *, out: Tensor | None = None) -> Tensor:
     """A copy of ``input`` with the elements :func:`as_strided` sees replaced by ``src``."""
 def as_tensor(data: object, dtype: DType | None = None, device: Device = None, *, copy: bool | None = None, requires_grad: bool = False, out: Tensor | None = None) -> Tensor:
@@ -184,23 +189,23 @@ def asarray(data: object, dtype: DType | None = None, device: Device = None, *, 
 def asin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise asin; integers and bools become the default float dtype."""
 def asin_(input: Tensor) -> Tensor:
-    """In-place form of :func:`asin`."""
+    """Elementwise asin; integers and bools become the default float dtype."""
 def asinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise asinh; integers and bools become the default float dtype."""
 def asinh_(input: Tensor) -> Tensor:
-    """In-place form of :func:`asinh`."""
+    """Elementwise asinh; integers and bools become the default float dtype."""
 def atan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise atan; integers and bools become the default float dtype."""
 def atan2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The angle of the point (other, input)."""
 def atan2_(input: Tensor, other: Tensor) -> Tensor:
-    """In-place form of :func:`atan2`."""
+    """The angle of the point (other, input)."""
 def atan_(input: Tensor) -> Tensor:
-    """In-place form of :func:`atan`."""
+    """Elementwise atan; integers and bools become the default float dtype."""
 def atanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise atanh; integers and bools become the default float dtype."""
 def atanh_(input: Tensor) -> Tensor:
-    """In-place form of :func:`atanh`."""
+    """Elementwise atanh; integers and bools become the default float dtype."""
 def atleast_1d(*tensors: Tensor | Sequence[Tensor]) -> Tensor | tuple[Tensor, ...]:
     """Tensors with dimensions of size 1 added so that each has at least 1."""
 def atleast_2d(*tensors: Tensor | Sequence[Tensor]) -> Tensor | tuple[Tensor, ...]:
@@ -210,7 +215,7 @@ def atleast_3d(*tensors: Tensor | Sequence[Tensor]) -> Tensor | tuple[Tensor, ..
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
     """beta * input + alpha * bmm(batch1, batch2)."""
 def baddbmm_(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1) -> Tensor:
-    """In-place form of :func:`baddbmm`."""
+    """beta * input + alpha * bmm(batch1, batch2)."""
 def bartlett_window(window_length: int, periodic: bool = True, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, out: Tensor | None = None) -> Tensor:
     """Bartlett window, symmetric unless ``periodic``."""
 def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None, out: Tensor | None = None) -> Tensor:
@@ -222,27 +227,27 @@ def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None, *,
 def bitwise_and(input: Operand, other: Operand, *, out: Tensor | None = None) -> Tensor:
     """Elementwise bitwise and of integers or bools."""
 def bitwise_and_(input: Tensor, other: Operand) -> Tensor:
-    """In-place form of :func:`bitwise_and`."""
+    """Elementwise bitwise and of integers or bools."""
 def bitwise_left_shift(input: Operand, other: Operand, *, out: Tensor | None = None) -> Tensor:
     """Elementwise bitwise left shift of integers or bools."""
 def bitwise_left_shift_(input: Tensor, other: Operand) -> Tensor:
-    """In-place form of :func:`bitwise_left_shift`."""
+    """Elementwise bitwise left shift of integers or bools."""
 def bitwise_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Bits inverted; logical not on bools."""
 def bitwise_not_(input: Tensor) -> Tensor:
-    """In-place form of :func:`bitwise_not`."""
+    """Bits inverted; logical not on bools."""
 def bitwise_or(input: Operand, other: Operand, *, out: Tensor | None = None) -> Tensor:
     """Elementwise bitwise or of integers or bools."""
 def bitwise_or_(input: Tensor, other: Operand) -> Tensor:
-    """In-place form of :func:`bitwise_or`."""
+    """Elementwise bitwise or of integers or bools."""
 def bitwise_right_shift(input: Operand, other: Operand, *, out: Tensor | None = None) -> Tensor:
     """Elementwise bitwise right shift of integers or bools."""
 def bitwise_right_shift_(input: Tensor, other: Operand) -> Tensor:
-    """In-place form of :func:`bitwise_right_shift`."""
+    """Elementwise bitwise right shift of integers or bools."""
 def bitwise_xor(input: Operand, other: Operand, *, out: Tensor | None = None) -> Tensor:
     """Elementwise bitwise xor of integers or bools."""
 def bitwise_xor_(input: Tensor, other: Operand) -> Tensor:
-    """In-place form of :func:`bitwise_xor`."""
+    """Elementwise bitwise xor of integers or bools."""
 def blackman_window(window_length: int, periodic: bool = True, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, out: Tensor | None = None) -> Tensor:
     """Blackman window, symmetric unless ``periodic``."""
 def block_diag(*tensors: Tensor | Sequence[Tensor], out: Tensor | None = None) -> Tensor:
@@ -272,7 +277,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = ..., compute_mode: str = 'use_mm_fo
 def ceil(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Rounded up."""
 def ceil_(input: Tensor) -> Tensor:
-    """In-place form of :func:`ceil`."""
+    """Rounded up."""
 def chain_matmul(*matrices: Tensor | Sequence[Tensor], out: Tensor | None = None) -> Tensor:
     """Product of several matrices in the cheapest order."""
 def cholesky(input: Tensor, upper: bool = False, *, out: Tensor | None = None) -> Tensor:
@@ -286,19 +291,19 @@ def chunk(input: Tensor, chunks: int, dim: int = 0, *, out: tuple[Tensor, ...] |
 def clamp(input: Tensor, min: Operand | None = None, max: Operand | None = None, *, out: Tensor | None = None) -> Tensor:
     """``input`` limited to [min, max], which are numbers or tensors. Gradients are zero outside; NaN propagates."""
 def clamp_(input: Tensor, min: Operand | None = None, max: Operand | None = None) -> Tensor:
-    """In-place form of :func:`clamp`."""
+    """``input`` limited to [min, max], which are numbers or tensors. Gradients are zero outside; NaN propagates."""
 def clamp_max(input: Tensor, max: Operand, *, out: Tensor | None = None) -> Tensor:
     """:func:`clamp` from above."""
 def clamp_max_(input: Tensor, max: Operand) -> Tensor:
-    """In-place form of :func:`clamp_max`."""
+    """:func:`clamp` from above."""
 def clamp_min(input: Tensor, min: Operand, *, out: Tensor | None = None) -> Tensor:
     """:func:`clamp` from below."""
 def clamp_min_(input: Tensor, min: Operand) -> Tensor:
-    """In-place form of :func:`clamp_min`."""
+    """:func:`clamp` from below."""
 def clip(input: Tensor, min: Operand | None = None, max: Operand | None = None, *, out: Tensor | None = None) -> Tensor:
     """``input`` limited to [min, max], which are numbers or tensors. Gradients are zero outside; NaN propagates."""
 def clip_(input: Tensor, min: Operand | None = None, max: Operand | None = None) -> Tensor:
-    """In-place form of :func:`clamp`."""
+    """``input`` limited to [min, max], which are numbers or tensors. Gradients are zero outside; NaN propagates."""
 def clone(input: Tensor, *, memory_format: MemoryFormat = None, out: Tensor | None = None) -> Tensor:
     """A copy; gradients flow through it."""
 def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
@@ -316,21 +321,21 @@ def conj(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def conj_physical(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The conjugate, a copy also of real tensors."""
 def conj_physical_(input: Tensor) -> Tensor:
-    """In-place form of :func:`conj_physical`."""
+    """The conjugate, a copy also of real tensors."""
 def copysign(input: Tensor, other: Operand, *, out: Tensor | None = None) -> Tensor:
     """The magnitude of ``input`` with the sign of ``other``."""
 def copysign_(input: Tensor, other: Operand) -> Tensor:
-    """In-place form of :func:`copysign`."""
+    """The magnitude of ``input`` with the sign of ``other``."""
 def corrcoef(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Correlation of the rows."""
 def cos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise cos; integers and bools become the default float dtype."""
 def cos_(input: Tensor) -> Tensor:
-    """In-place form of :func:`cos`."""
+    """Elementwise cos; integers and bools become the default float dtype."""
 def cosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise cosh; integers and bools become the default float dtype."""
 def cosh_(input: Tensor) -> Tensor:
-    """In-place form of :func:`cosh`."""
+    """Elementwise cosh; integers and bools become the default float dtype."""
 def count_nonzero(input: Tensor, dim: Dim = None, *, out: Tensor | None = None) -> Tensor:
     """How many elements are nonzero."""
 def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None, out: Tensor | None = None) -> Tensor:
@@ -344,23 +349,23 @@ def cummin(input: Tensor, dim: int) -> ValuesIndices:
 def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None, out: Tensor | None = None) -> Tensor:
     """Running products along ``dim``."""
 def cumprod_(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
-    """In-place form of :func:`cumprod`."""
+    """Running products along ``dim``."""
 def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None, out: Tensor | None = None) -> Tensor:
     """Running sums along ``dim``."""
 def cumsum_(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
-    """In-place form of :func:`cumsum`."""
+    """Running sums along ``dim``."""
 def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Number | Tensor = ..., dim: int = -1, out: Tensor | None = None) -> Tensor:
     """Running integrals along ``dim`` by the trapezoidal rule."""
 def deg2rad(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Degrees to radians."""
 def deg2rad_(input: Tensor) -> Tensor:
-    """In-place form of :func:`deg2rad`."""
+    """Degrees to radians."""
 def det(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """:func:`linalg.det`."""
 def detach(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """``input`` without history, sharing its memory."""
 def detach_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """:func:`detach` as a copy."""
+    """``input`` without history."""
 def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
     """A matrix with a vector on a diagonal, or the diagonal of a matrix."""
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1, *, out: Tensor | None = None) -> Tensor:
@@ -370,7 +375,7 @@ def diagflat(input: Tensor, offset: int = 0, *, out: Tensor | None = None) -> Te
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1, *, out: Tensor | None = None) -> Tensor:
     """The diagonal of the plane of ``dim1`` and ``dim2``, as the last dimension; a view when the plane is dense."""
 def diagonal_copy(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1, *, out: Tensor | None = None) -> Tensor:
-    """:func:`diagonal` as a copy."""
+    """The diagonal of the plane of ``dim1`` and ``dim2``, as the last dimension; a view when the plane is dense."""
 def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1, *, out: Tensor | None = None) -> Tensor:
     """A copy of ``input`` with ``src`` on a diagonal."""
 def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
@@ -378,17 +383,17 @@ def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None
 def digamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise digamma; integers and bools become the default float dtype."""
 def digamma_(input: Tensor) -> Tensor:
-    """In-place form of :func:`digamma`."""
+    """Elementwise digamma; integers and bools become the default float dtype."""
 def dist(input: Tensor, other: Tensor, p: float = 2, *, out: Tensor | None = None) -> Tensor:
     """The p-norm of ``input - other``."""
 def div(input: Operand, other: Operand, *, rounding_mode: str | None = None, out: Tensor | None = None) -> Tensor:
     """True division; with ``rounding_mode`` ``"trunc"`` or ``"floor"`` in the promoted dtype."""
 def div_(input: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
-    """In-place form of :func:`div`."""
+    """True division; with ``rounding_mode`` ``"trunc"`` or ``"floor"`` in the promoted dtype."""
 def divide(input: Operand, other: Operand, *, rounding_mode: str | None = None, out: Tensor | None = None) -> Tensor:
     """True division; with ``rounding_mode`` ``"trunc"`` or ``"floor"`` in the promoted dtype."""
 def divide_(input: Tensor, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
-    """In-place form of :func:`div`."""
+    """True division; with ``rounding_mode`` ``"trunc"`` or ``"floor"`` in the promoted dtype."""
 def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Inner product of two vectors of one size."""
 def dsplit(input: Tensor, *indices_or_sections: Sizes, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
@@ -412,29 +417,29 @@ def equal(input: Tensor, other: Tensor) -> bool:
 def erf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise erf; integers and bools become the default float dtype."""
 def erf_(input: Tensor) -> Tensor:
-    """In-place form of :func:`erf`."""
+    """Elementwise erf; integers and bools become the default float dtype."""
 def erfc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise erfc; integers and bools become the default float dtype."""
 def erfc_(input: Tensor) -> Tensor:
-    """In-place form of :func:`erfc`."""
+    """Elementwise erfc; integers and bools become the default float dtype."""
 def erfinv(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise erfinv; integers and bools become the default float dtype."""
 def erfinv_(input: Tensor) -> Tensor:
-    """In-place form of :func:`erfinv`."""
+    """Elementwise erfinv; integers and bools become the default float dtype."""
 def exp(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise exp; integers and bools become the default float dtype."""
 def exp2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise exp2; integers and bools become the default float dtype."""
 def exp2_(input: Tensor) -> Tensor:
-    """In-place form of :func:`exp2`."""
+    """Elementwise exp2; integers and bools become the default float dtype."""
 def exp_(input: Tensor) -> Tensor:
-    """In-place form of :func:`exp`."""
+    """Elementwise exp; integers and bools become the default float dtype."""
 def expand_copy(input: Tensor, *size: Sizes, implicit: bool = False, out: Tensor | None = None) -> Tensor:
-    """:func:`expand` as a copy."""
+    """Repeated along new leading dimensions and dimensions of size 1 (-1 keeps a size), as a view."""
 def expm1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise expm1; integers and bools become the default float dtype."""
 def expm1_(input: Tensor) -> Tensor:
-    """In-place form of :func:`expm1`."""
+    """Elementwise expm1; integers and bools become the default float dtype."""
 def eye(n: int, m: int | None = None, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
     """The identity matrix, ``n`` x ``m``."""
 def fake_quantize_per_channel_affine(input: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int, quant_max: int, *, out: Tensor | None = None) -> Tensor:
@@ -451,11 +456,11 @@ def fill_(input: Tensor, value: Operand) -> Tensor:
 def fill_diagonal(input: Tensor, fill_value: Number, wrap: bool = False, *, out: Tensor | None = None) -> Tensor:
     """A copy with ``fill_value`` on the main diagonal."""
 def fill_diagonal_(input: Tensor, fill_value: Number, wrap: bool = False) -> Tensor:
-    """In-place form of :func:`fill_diagonal`."""
+    """A copy with ``fill_value`` on the main diagonal."""
 def fix(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Rounded towards zero."""
 def fix_(input: Tensor) -> Tensor:
-    """In-place form of :func:`trunc`."""
+    """Rounded towards zero."""
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1, *, out: Tensor | None = None) -> Tensor:
     """Dimensions ``start_dim`` to ``end_dim`` merged into one."""
 def flip(input: Tensor, *dims: Sizes, out: Tensor | None = None) -> Tensor:
@@ -467,15 +472,15 @@ def flipud(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def float_power(input: Operand, exponent: Operand, *, out: Tensor | None = None) -> Tensor:
     """:func:`pow` computed in float64."""
 def float_power_(input: Tensor, exponent: Operand) -> Tensor:
-    """In-place form of :func:`float_power`."""
+    """:func:`pow` computed in float64."""
 def floor(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Rounded down."""
 def floor_(input: Tensor) -> Tensor:
-    """In-place form of :func:`floor`."""
+    """Rounded down."""
 def floor_divide(input: Operand, other: Operand, *, out: Tensor | None = None) -> Tensor:
     """Division rounded down."""
 def floor_divide_(input: Tensor, other: Operand) -> Tensor:
-    """In-place form of :func:`floor_divide`."""
+    """Division rounded down."""
 def fmax(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The greater of each pair; a number wins over NaN."""
 def fmin(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -483,11 +488,11 @@ def fmin(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
 def fmod(input: Tensor, other: Operand, *, out: Tensor | None = None) -> Tensor:
     """Remainder with the dividend's sign."""
 def fmod_(input: Tensor, other: Operand) -> Tensor:
-    """In-place form of :func:`fmod`."""
+    """Remainder with the dividend's sign."""
 def frac(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The part after the point, with the sign of ``input``."""
 def frac_(input: Tensor) -> Tensor:
-    """In-place form of :func:`frac`."""
+    """The part after the point, with the sign of ``input``."""
 def frexp(input: Tensor) -> MantissaExponent:
     """(mantissa in [0.5, 1), exponent) with input = mantissa * 2**exponent."""
 def from_dlpack(ext_tensor: _HasDLPack, *, out: Tensor | None = None) -> Tensor:
@@ -503,17 +508,17 @@ def full_like(input: Tensor, fill_value: Number, *, dtype: DType | None = None, 
 def gammainc(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Lower regularised incomplete gamma function."""
 def gammainc_(input: Tensor, other: Tensor) -> Tensor:
-    """In-place form of :func:`igamma`."""
+    """Lower regularised incomplete gamma function."""
 def gammaincc(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Upper regularised incomplete gamma function."""
 def gammaincc_(input: Tensor, other: Tensor) -> Tensor:
-    """In-place form of :func:`igammac`."""
+    """Upper regularised incomplete gamma function."""
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False, out: Tensor | None = None) -> Tensor:
     """out[i, j] = input[index[i, j], j] for dim 0, and so on."""
 def gcd(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Greatest common divisor of integers."""
 def gcd_(input: Tensor, other: Tensor) -> Tensor:
-    """In-place form of :func:`gcd`."""
+    """Greatest common divisor of integers."""
 def ge(input: Tensor, other: Operand, *, out: Tensor | None = None) -> Tensor:
     """Elementwise comparison ge, as bools."""
 def geqrf(input: Tensor) -> Reflections:
@@ -521,11 +526,26 @@ def geqrf(input: Tensor) -> Reflections:
 def ger(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Every product of an element of each vector."""
 def get_default_device() -> devices.device:
-    """The CPU."""
+    """The CPU.
+
+    Example:
+        >>> torch.get_default_device()
+        device(type='cpu')
+    """
 def get_default_dtype() -> DType:
-    """The dtype of tensors made from Python floats."""
+    """The dtype of tensors made from Python floats.
+
+    Example:
+        >>> torch.get_default_dtype()
+        torch.float32
+    """
 def get_float32_matmul_precision() -> str:
-    """What :func:`set_float32_matmul_precision` was told."""
+    """What :func:`set_float32_matmul_precision` was told.
+
+    Example:
+        >>> torch.get_float32_matmul_precision()
+        'highest'
+    """
 def gradient(input: Tensor, *, spacing: Number | Sequence[Number] | Sequence[Tensor] = 1, dim: int | Sequence[int] | None = None, edge_order: int = 1, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
     """Slopes by central differences inside and one-sided ones (of order 1 or 2) at the edges."""
 def greater(input: Tensor, other: Operand, *, out: Tensor | None = None) -> Tensor:
@@ -541,7 +561,7 @@ def hann_window(window_length: int, periodic: bool = True, *, dtype: DType | Non
 def heaviside(input: Tensor, values: Tensor, *, out: Tensor | None = None) -> Tensor:
     """0 below zero, 1 above, ``values`` at zero."""
 def heaviside_(input: Tensor, values: Tensor) -> Tensor:
-    """In-place form of :func:`heaviside`."""
+    """0 below zero, 1 above, ``values`` at zero."""
 def histc(input: Tensor, bins: int = 100, min: Number = 0, max: Number = 0, *, out: Tensor | None = None) -> Tensor:
     """Counts in ``bins`` equal bins of [min, max] (of the data's range when both are equal)."""
 def histogram(input: Tensor, bins: int | Tensor, *, range: Sequence[float] | None = None, weight: Tensor | None = None, density: bool = False) -> CountsEdges:
@@ -555,33 +575,42 @@ def hstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
 def hypot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """``sqrt(input^2 + other^2)`` without overflow."""
 def hypot_(input: Tensor, other: Tensor) -> Tensor:
-    """In-place form of :func:`hypot`."""
+    """``sqrt(input^2 + other^2)`` without overflow."""
 def i0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Modified Bessel function of the first kind, order 0."""
 def i0_(input: Tensor) -> Tensor:
-    """In-place form of :func:`i0`."""
+    """Modified Bessel function of the first kind, order 0."""
 def igamma(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Lower regularised incomplete gamma function."""
 def igamma_(input: Tensor, other: Tensor) -> Tensor:
-    """In-place form of :func:`igamma`."""
+    """Lower regularised incomplete gamma function."""
 def igammac(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Upper regularised incomplete gamma function."""
 def igammac_(input: Tensor, other: Tensor) -> Tensor:
-    """In-place form of :func:`igammac`."""
+    """Upper regularised incomplete gamma function."""
 def imag(input: Tensor) -> Tensor:
-    """The imaginary part, as a view; RuntimeError for real tensors."""
+    """The imaginary part, as a view; RuntimeError for real tensors.
+
+    Args:
+        input (Tensor): the operand.
+
+    Example:
+        >>> x = torch.tensor([3 + 4j, 1j])
+        >>> torch.imag(x)
+        tensor([4., 1.])
+    """
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
     """A copy of ``input`` with alpha * source added at the positions ``index`` of a dimension."""
 def index_add_(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Number = 1) -> Tensor:
-    """In-place form of :func:`index_add`."""
+    """A copy of ``input`` with alpha * source added at the positions ``index`` of a dimension."""
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor, *, out: Tensor | None = None) -> Tensor:
     """A copy of ``input`` with ``source`` at the positions ``index`` of a dimension."""
 def index_copy_(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    """In-place form of :func:`index_copy`."""
+    """A copy of ``input`` with ``source`` at the positions ``index`` of a dimension."""
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Operand, *, out: Tensor | None = None) -> Tensor:
     """A copy of ``input`` with ``value`` at the positions ``index`` of a dimension."""
 def index_fill_(input: Tensor, dim: int, index: Tensor, value: Operand) -> Tensor:
-    """In-place form of :func:`index_fill`."""
+    """A copy of ``input`` with ``value`` at the positions ``index`` of a dimension."""
 def index_put(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False, *, out: Tensor | None = None) -> Tensor:
     """A copy of ``input`` with ``values`` set (or added) at the index tensors."""
 def index_put_(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
@@ -589,7 +618,7 @@ def index_put_(input: Tensor, indices: Sequence[Tensor | None], values: Tensor, 
 def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True, out: Tensor | None = None) -> Tensor:
     """Rows of ``source`` combined into ``input`` by prod, mean, amax or amin."""
 def index_reduce_(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
-    """In-place form of :func:`index_reduce`."""
+    """Rows of ``source`` combined into ``input`` by prod, mean, amax or amin."""
 def index_select(input: Tensor, dim: int, index: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The positions ``index`` (1-d) of a dimension."""
 def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -600,7 +629,11 @@ def is_complex(input: Tensor) -> bool:
     """Whether the dtype is complex."""
 def is_conj(input: Tensor) -> bool:
     """False: conjugation is never lazy."""
-def is_deterministic_algorithms_warn_only_enabled() -> bool: ...
+def is_deterministic_algorithms_warn_only_enabled() -> bool:
+    """Example:
+        >>> torch.is_deterministic_algorithms_warn_only_enabled()
+        False
+    """
 def is_floating_point(input: Tensor) -> bool:
     """Whether the dtype is floating."""
 def is_neg(input: Tensor) -> bool:
@@ -642,17 +675,17 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Val
 def lcm(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Least common multiple of integers."""
 def lcm_(input: Tensor, other: Tensor) -> Tensor:
-    """In-place form of :func:`lcm`."""
+    """Least common multiple of integers."""
 def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """input * 2**other."""
 def ldexp_(input: Tensor, other: Tensor) -> Tensor:
-    """In-place form of :func:`ldexp`."""
+    """input * 2**other."""
 def le(input: Tensor, other: Operand, *, out: Tensor | None = None) -> Tensor:
     """Elementwise comparison le, as bools."""
 def lerp(input: Tensor, end: Tensor, weight: Tensor | Number, *, out: Tensor | None = None) -> Tensor:
     """``input + weight * (end - input)``, accurate at both ends."""
 def lerp_(input: Tensor, end: Tensor, weight: Tensor | Number) -> Tensor:
-    """In-place form of :func:`lerp`."""
+    """``input + weight * (end - input)``, accurate at both ends."""
 def less(input: Tensor, other: Operand, *, out: Tensor | None = None) -> Tensor:
     """Elementwise comparison lt, as bools."""
 def less_equal(input: Tensor, other: Operand, *, out: Tensor | None = None) -> Tensor:
@@ -660,7 +693,7 @@ def less_equal(input: Tensor, other: Operand, *, out: Tensor | None = None) -> T
 def lgamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise lgamma; integers and bools become the default float dtype."""
 def lgamma_(input: Tensor) -> Tensor:
-    """In-place form of :func:`lgamma`."""
+    """Elementwise lgamma; integers and bools become the default float dtype."""
 def linspace(start: Number | Tensor, end: Number | Tensor, steps: int, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
     """``steps`` evenly spaced numbers from ``start`` to ``end``, both included."""
 def log(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -668,17 +701,17 @@ def log(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def log10(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise log10; integers and bools become the default float dtype."""
 def log10_(input: Tensor) -> Tensor:
-    """In-place form of :func:`log10`."""
+    """Elementwise log10; integers and bools become the default float dtype."""
 def log1p(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise log1p; integers and bools become the default float dtype."""
 def log1p_(input: Tensor) -> Tensor:
-    """In-place form of :func:`log1p`."""
+    """Elementwise log1p; integers and bools become the default float dtype."""
 def log2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise log2; integers and bools become the default float dtype."""
 def log2_(input: Tensor) -> Tensor:
-    """In-place form of :func:`log2`."""
+    """Elementwise log2; integers and bools become the default float dtype."""
 def log_(input: Tensor) -> Tensor:
-    """In-place form of :func:`log`."""
+    """Elementwise log; integers and bools become the default float dtype."""
 def log_softmax(input: Tensor, dim: int, dtype: DType | None = None, *, out: Tensor | None = None) -> Tensor:
     """log(softmax(x)) along ``dim``, computed without the quotient."""
 def logaddexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -700,7 +733,7 @@ def logical_xor(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> T
 def logit(input: Tensor, eps: float | None = None, *, out: Tensor | None = None) -> Tensor:
     """log(x / (1 - x)), with x first clamped to [eps, 1 - eps]."""
 def logit_(input: Tensor, eps: float | None = None) -> Tensor:
-    """In-place form of :func:`logit`."""
+    """log(x / (1 - x)), with x first clamped to [eps, 1 - eps]."""
 def logspace(start: Number | Tensor, end: Number | Tensor, steps: int, base: float = ..., *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
     """``base`` to the powers of :func:`linspace`."""
 def logsumexp(input: Tensor, dim: Dim, keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
@@ -716,11 +749,11 @@ def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpa
 def masked_fill(input: Tensor, mask: Tensor, value: Operand, *, out: Tensor | None = None) -> Tensor:
     """``value`` where ``mask`` (broadcast) is true."""
 def masked_fill_(input: Tensor, mask: Tensor, value: Operand) -> Tensor:
-    """In-place form of :func:`masked_fill`."""
+    """``value`` where ``mask`` (broadcast) is true."""
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elements of ``source``, in order, where ``mask`` (broadcast) is true."""
 def masked_scatter_(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """In-place form of :func:`masked_scatter`."""
+    """Elements of ``source``, in order, where ``mask`` (broadcast) is true."""
 def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The elements where ``mask`` (broadcast) is true, in one dimension."""
 def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -769,27 +802,27 @@ def msort(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def mul(input: Operand, other: Operand, *, out: Tensor | None = None) -> Tensor:
     """``input * other``, broadcast."""
 def mul_(input: Tensor, other: Operand) -> Tensor:
-    """In-place form of :func:`mul`."""
+    """``input * other``, broadcast."""
 def multigammaln(input: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:
     """log of the multivariate gamma function of dimension ``p``."""
 def multigammaln_(input: Tensor, p: int) -> Tensor:
-    """In-place form of :func:`mvlgamma`."""
+    """log of the multivariate gamma function of dimension ``p``."""
 def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None, out: Tensor | None = None) -> Tensor:
     """Indices drawn with the weights of each row, with or without replacement."""
 def multiply(input: Operand, other: Operand, *, out: Tensor | None = None) -> Tensor:
     """``input * other``, broadcast."""
 def multiply_(input: Tensor, other: Operand) -> Tensor:
-    """In-place form of :func:`mul`."""
+    """``input * other``, broadcast."""
 def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Product of a matrix and a vector."""
 def mvlgamma(input: Tensor, p: int, *, out: Tensor | None = None) -> Tensor:
     """log of the multivariate gamma function of dimension ``p``."""
 def mvlgamma_(input: Tensor, p: int) -> Tensor:
-    """In-place form of :func:`mvlgamma`."""
+    """log of the multivariate gamma function of dimension ``p``."""
 def nan_to_num(input: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None, *, out: Tensor | None = None) -> Tensor:
     """NaN and infinities replaced (by 0 and the extreme finite numbers unless given)."""
 def nan_to_num_(input: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None) -> Tensor:
-    """In-place form of :func:`nan_to_num`."""
+    """NaN and infinities replaced (by 0 and the extreme finite numbers unless given)."""
 def nanmean(input: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: DType | None = None, out: Tensor | None = None) -> Tensor:
     """:func:`mean` over what is not NaN."""
 @overload
@@ -804,21 +837,21 @@ def nansum(input: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: DTyp
 def narrow(input: Tensor, dim: int, start: int | Tensor, length: int, *, out: Tensor | None = None) -> Tensor:
     """``length`` positions of ``dim`` from ``start`` on, as a view."""
 def narrow_copy(input: Tensor, dim: int, start: int | Tensor, length: int, *, out: Tensor | None = None) -> Tensor:
-    """:func:`narrow` as a copy."""
+    """``length`` positions of ``dim`` from ``start`` on, as a view."""
 def ne(input: Tensor, other: Operand, *, out: Tensor | None = None) -> Tensor:
     """Elementwise comparison ne, as bools."""
 def neg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """-input; RuntimeError on bools."""
 def neg_(input: Tensor) -> Tensor:
-    """In-place form of :func:`neg`."""
+    """-input; RuntimeError on bools."""
 def negative(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """-input; RuntimeError on bools."""
 def negative_(input: Tensor) -> Tensor:
-    """In-place form of :func:`neg`."""
+    """-input; RuntimeError on bools."""
 def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The next representable float after ``input`` towards ``other``."""
 def nextafter_(input: Tensor, other: Tensor) -> Tensor:
-    """In-place form of :func:`nextafter`."""
+    """The next representable float after ``input`` towards ``other``."""
 @overload
 def nonzero(input: Tensor, *, as_tuple: Literal[False] = False, out: Tensor | None = None) -> Tensor:
     """Positions of the nonzero elements: rows of a matrix, or one tensor per dimension."""
@@ -849,7 +882,7 @@ def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int
 def permute(input: Tensor, *dims: Sizes, out: Tensor | None = None) -> Tensor:
     """Dimensions in the given order, as a view."""
 def permute_copy(input: Tensor, *dims: Sizes, out: Tensor | None = None) -> Tensor:
-    """:func:`permute` as a copy."""
+    """Dimensions in the given order, as a view."""
 def pinverse(input: Tensor, rcond: float = ..., *, out: Tensor | None = None) -> Tensor:
     """:func:`linalg.pinv`."""
 def poisson(input: Tensor, generator: Generator | None = None, *, out: Tensor | None = None) -> Tensor:
@@ -859,13 +892,13 @@ def polar(abs: Tensor, angle: Tensor, *, out: Tensor | None = None) -> Tensor:
 def polygamma(input: int | Tensor, other: int | Tensor, *, out: Tensor | None = None) -> Tensor:
     """The n-th derivative of digamma: ``polygamma(n, x)`` or ``x.polygamma(n)``."""
 def polygamma_(input: Tensor, other: int | Tensor) -> Tensor:
-    """In-place form of :func:`polygamma`."""
+    """The n-th derivative of digamma: ``polygamma(n, x)`` or ``x.polygamma(n)``."""
 def positive(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """``input`` itself; RuntimeError on bools."""
 def pow(input: Operand, exponent: Operand, *, out: Tensor | None = None) -> Tensor:
     """``input ** exponent``; RuntimeError for an integer to a negative Python power."""
 def pow_(input: Tensor, exponent: Operand) -> Tensor:
-    """In-place form of :func:`pow`."""
+    """``input ** exponent``; RuntimeError for an integer to a negative Python power."""
 def prod(input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: DType | None = None, out: Tensor | None = None) -> Tensor:
     """Product over ``dim`` (all dimensions by default); integers and bools multiply in int64."""
 def promote_types(type1: DType, type2: DType) -> DType:
@@ -873,7 +906,7 @@ def promote_types(type1: DType, type2: DType) -> DType:
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False, *, out: Tensor | None = None) -> Tensor:
     """A copy of ``input`` with ``source`` set (or added) by position in the flattened order."""
 def put_(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
-    """In-place form of :func:`put`."""
+    """A copy of ``input`` with ``source`` set (or added) by position in the flattened order."""
 def qr(input: Tensor, some: bool = True) -> QR:
     """Orthogonal and upper triangular factors, reduced if ``some``."""
 def quantile(input: Tensor, q: float | Tensor, dim: int | None = None, keepdim: bool = False, *, interpolation: str = 'linear', out: Tensor | None = None) -> Tensor:
@@ -881,7 +914,7 @@ def quantile(input: Tensor, q: float | Tensor, dim: int | None = None, keepdim: 
 def rad2deg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Radians to degrees."""
 def rad2deg_(input: Tensor) -> Tensor:
-    """In-place form of :func:`rad2deg`."""
+    """Radians to degrees."""
 def rand(*size: Sizes, dtype: DType | None = None, generator: Generator | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, names: None = None, out: Tensor | None = None) -> Tensor:
     """Uniform numbers of [0, 1)."""
 def rand_like(input: Tensor, *, dtype: DType | None = None, generator: Generator | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None, out: Tensor | None = None) -> Tensor:
@@ -907,23 +940,32 @@ def range(start: Number, end: Number | None = None, step: Number = 1, *, dtype: 
 def ravel(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """All elements in one dimension."""
 def real(input: Tensor) -> Tensor:
-    """The real part, as a view; of real tensors themselves."""
+    """The real part, as a view; of real tensors themselves.
+
+    Args:
+        input (Tensor): the operand.
+
+    Example:
+        >>> x = torch.tensor([3 + 4j, 1j])
+        >>> torch.real(x)
+        tensor([3., 0.])
+    """
 def reciprocal(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """1 / x."""
 def reciprocal_(input: Tensor) -> Tensor:
-    """In-place form of :func:`reciprocal`."""
+    """1 / x."""
 def relu(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """max(0, input); the gradient at 0 is 0."""
 def relu_(input: Tensor) -> Tensor:
-    """In-place form of :func:`relu`."""
+    """max(0, input); the gradient at 0 is 0."""
 def remainder(input: Operand, other: Operand, *, out: Tensor | None = None) -> Tensor:
     """Remainder with the divisor's sign."""
 def remainder_(input: Tensor, other: Operand) -> Tensor:
-    """In-place form of :func:`remainder`."""
+    """Remainder with the divisor's sign."""
 def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out: Tensor | None = None) -> Tensor:
     """Slices along ``dim`` scaled down where their p-norm exceeds ``maxnorm``."""
 def renorm_(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
-    """In-place form of :func:`renorm`."""
+    """Slices along ``dim`` scaled down where their p-norm exceeds ``maxnorm``."""
 def repeat_interleave(input: Tensor, repeats: int | Tensor | None = None, dim: int | None = None, *, output_size: int | None = None, out: Tensor | None = None) -> Tensor:
     """Every position of a dimension repeated ``repeats`` times (a number, or one per position)."""
 def reshape(input: Tensor, *shape: Sizes, out: Tensor | None = None) -> Tensor:
@@ -943,13 +985,13 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = ..., *, out: Tensor |
 def round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Tensor:
     """Rounded half to even, at ``decimals`` digits after the point."""
 def round_(input: Tensor, *, decimals: int = 0) -> Tensor:
-    """In-place form of :func:`round`."""
+    """Rounded half to even, at ``decimals`` digits after the point."""
 def row_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Joined along rows."""
 def rsqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise rsqrt; integers and bools become the default float dtype."""
 def rsqrt_(input: Tensor) -> Tensor:
-    """In-place form of :func:`rsqrt`."""
+    """Elementwise rsqrt; integers and bools become the default float dtype."""
 def rsub(input: Tensor, other: Operand, *, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
     """``other - alpha * input``."""
 def scalar_tensor(s: Number, *, dtype: DType | None = None, device: Device = None, layout: Layout = None, requires_grad: bool = False, out: Tensor | None = None) -> Tensor:
@@ -957,63 +999,114 @@ def scalar_tensor(s: Number, *, dtype: DType | None = None, device: Device = Non
 def scatter(input: Tensor, dim: int, index: Tensor, src: Tensor | Number | None = None, *, value: Number | None = None, reduce: str | None = None, out: Tensor | None = None) -> Tensor:
     """A copy of ``input`` with out[index[i, j], j] = src[i, j] for dim 0 (``reduce``: add or multiply)."""
 def scatter_(input: Tensor, dim: int, index: Tensor, src: Tensor | Number | None = None, *, value: Number | None = None, reduce: str | None = None) -> Tensor:
-    """In-place form of :func:`scatter`."""
+    """A copy of ``input`` with out[index[i, j], j] = src[i, j] for dim 0 (``reduce``: add or multiply)."""
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Tensor | None = None) -> Tensor:
     """A copy of ``input`` with out[index[i, j], j] += src[i, j] for dim 0."""
 def scatter_add_(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    """In-place form of :func:`scatter_add`."""
+    """A copy of ``input`` with out[index[i, j], j] += src[i, j] for dim 0."""
 def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True, out: Tensor | None = None) -> Tensor:
     """Scatter combined by sum, prod, mean, amax or amin; ``include_self``: with the elements of ``input``."""
 def scatter_reduce_(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
-    """In-place form of :func:`scatter_reduce`."""
+    """Scatter combined by sum, prod, mean, amax or amin; ``include_self``: with the elements of ``input``."""
 def searchsorted(sorted_sequence: Tensor, input: Tensor | Number, *, out_int32: bool = False, right: bool = False, side: str | None = None, sorter: Tensor | None = None, out: Tensor | None = None) -> Tensor:
     """Where to insert values so that the last axis of ``sorted_sequence`` stays sorted."""
 def select(input: Tensor, dim: int, index: int, *, out: Tensor | None = None) -> Tensor:
     """The slice at ``index`` of ``dim``, without the dimension, as a view."""
 def select_copy(input: Tensor, dim: int, index: int, *, out: Tensor | None = None) -> Tensor:
-    """:func:`select` as a copy."""
+    """The slice at ``index`` of ``dim``, without the dimension, as a view."""
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int, *, out: Tensor | None = None) -> Tensor:
     """A copy of ``input`` with ``src`` at ``index`` of ``dim``."""
 def set_default_device(device: Device) -> None:
-    """Accepts the CPU; AssertionError for others."""
+    """Accepts the CPU; AssertionError for others.
+
+    Args:
+        device (Device): the CPU, by any of its names.
+
+    Example:
+        >>> torch.set_default_device("cpu")
+        >>> torch.get_default_device()
+        device(type='cpu')
+    """
 def set_default_dtype(d: DType) -> None:
-    """Set it; TypeError unless floating."""
+    """Set it; TypeError unless floating.
+
+    Args:
+        d (DType): the dtype, or the distance between samples.
+
+    Example:
+        >>> torch.set_default_dtype(torch.float64)
+        >>> torch.ones(1).dtype
+        torch.float64
+        >>> torch.set_default_dtype(torch.float32)
+    """
 def set_default_tensor_type(t: DType | str | type) -> None:
     """The default dtype by a tensor type."""
 def set_float32_matmul_precision(precision: str) -> None:
-    """Accepted ("highest", "high", "medium"): products are always computed in float32."""
+    """Accepted ("highest", "high", "medium"): products are always computed in float32.
+
+    Args:
+        precision (str): how many digits after the point.
+
+    Example:
+        >>> torch.set_float32_matmul_precision("highest")
+        >>> torch.get_float32_matmul_precision()
+        'highest'
+    """
 def set_flush_denormal(mode: bool) -> bool:
-    """False: denormal numbers are kept."""
+    """False: denormal numbers are kept.
+
+    Args:
+        mode (bool): which form is wanted: see the text.
+
+    Example:
+        >>> torch.set_flush_denormal(False)
+        False
+    """
 def set_printoptions(precision: int | None = None, threshold: float | None = None, edgeitems: int | None = None, linewidth: int | None = None, profile: str | None = None, sci_mode: bool | None = None) -> None:
-    """Digits, summary threshold and size, line width; ``profile`` is ``default``, ``short`` or ``full``."""
+    """Digits, summary threshold and size, line width; ``profile`` is ``default``, ``short`` or ``full``.
+
+    Args:
+        precision (int | None, optional): how many digits after the point.
+        threshold (float | None, optional): the limit; for printing, from how many elements on some are left out.
+        edgeitems (int | None, optional): how many elements are shown at each end.
+        linewidth (int | None, optional): how many characters a line has.
+        profile (str | None, optional): "default", "short" or "full".
+        sci_mode (bool | None, optional): whether numbers are shown in scientific notation.
+
+    Example:
+        >>> torch.set_printoptions(precision=2)
+        >>> torch.tensor([1.23456])
+        tensor([1.23])
+        >>> torch.set_printoptions(profile="default")
+    """
 def sgn(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """:func:`sign`; of complex numbers the number of size 1 in their direction, 0 for 0."""
 def sgn_(input: Tensor) -> Tensor:
-    """In-place form of :func:`sgn`."""
+    """:func:`sign`; of complex numbers the number of size 1 in their direction, 0 for 0."""
 def sigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise sigmoid; integers and bools become the default float dtype."""
 def sigmoid_(input: Tensor) -> Tensor:
-    """In-place form of :func:`sigmoid`."""
+    """Elementwise sigmoid; integers and bools become the default float dtype."""
 def sign(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """-1, 0 or 1 with the sign of ``input``."""
 def sign_(input: Tensor) -> Tensor:
-    """In-place form of :func:`sign`."""
+    """-1, 0 or 1 with the sign of ``input``."""
 def signbit(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Whether the sign bit is set (also of -0.0)."""
 def sin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise sin; integers and bools become the default float dtype."""
 def sin_(input: Tensor) -> Tensor:
-    """In-place form of :func:`sin`."""
+    """Elementwise sin; integers and bools become the default float dtype."""
 def sinc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """sin(pi x) / (pi x), 1 at 0."""
 def sinc_(input: Tensor) -> Tensor:
-    """In-place form of :func:`sinc`."""
+    """sin(pi x) / (pi x), 1 at 0."""
 def sinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise sinh; integers and bools become the default float dtype."""
 def sinh_(input: Tensor) -> Tensor:
-    """In-place form of :func:`sinh`."""
+    """Elementwise sinh; integers and bools become the default float dtype."""
 def slice_copy(input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1, *, out: Tensor | None = None) -> Tensor:
-    """:func:`slice` as a copy."""
+    """``input[start:end:step]`` along ``dim``, as a view."""
 def slice_scatter(input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1, *, out: Tensor | None = None) -> Tensor:
     """A copy of ``input`` with ``src`` in the slice start:end:step of ``dim``."""
 def slogdet(input: Tensor) -> SignLogabsdet:
@@ -1028,23 +1121,23 @@ def sort(input: Tensor, stable: bool | None = None, dim: int = -1, descending: b
 def split(tensor: Tensor, split_size_or_sections: Sizes, dim: int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
     """Pieces of a size (the last may be smaller), or of the listed sizes, as views."""
 def split_copy(tensor: Tensor, split_size_or_sections: Sizes, dim: int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
-    """:func:`split` as a copy."""
+    """Pieces of a size (the last may be smaller), or of the listed sizes, as views."""
 def split_with_sizes(tensor: Tensor, split_sizes: Sequence[int], dim: int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
     """Pieces of the listed sizes, which must add up to the extent, as views."""
 def split_with_sizes_copy(tensor: Tensor, split_sizes: Sequence[int], dim: int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
-    """:func:`split_with_sizes` as a copy."""
+    """Pieces of the listed sizes, which must add up to the extent, as views."""
 def sqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise sqrt; integers and bools become the default float dtype."""
 def sqrt_(input: Tensor) -> Tensor:
-    """In-place form of :func:`sqrt`."""
+    """Elementwise sqrt; integers and bools become the default float dtype."""
 def square(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """input * input."""
 def square_(input: Tensor) -> Tensor:
-    """In-place form of :func:`square`."""
+    """input * input."""
 def squeeze(input: Tensor, dim: int | Sequence[int] | None = None, *, out: Tensor | None = None) -> Tensor:
     """Dimensions of size 1 removed: all, or those named."""
 def squeeze_copy(input: Tensor, dim: int | Sequence[int] | None = None, *, out: Tensor | None = None) -> Tensor:
-    """:func:`squeeze` as a copy."""
+    """Dimensions of size 1 removed: all, or those named."""
 def stack(tensors: Sequence[Tensor], dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     """Tensors of one shape joined along a new dimension."""
 def std(input: Tensor, dim: Dim | bool = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, out: Tensor | None = None) -> Tensor:
@@ -1056,11 +1149,11 @@ def stft(input: Tensor, n_fft: int, hop_length: int | None = None, win_length: i
 def sub(input: Operand, other: Operand, *, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
     """``input - alpha * other``, broadcast; RuntimeError for bools."""
 def sub_(input: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
-    """In-place form of :func:`sub`."""
+    """``input - alpha * other``, broadcast; RuntimeError for bools."""
 def subtract(input: Operand, other: Operand, *, alpha: Number = 1, out: Tensor | None = None) -> Tensor:
     """``input - alpha * other``, broadcast; RuntimeError for bools."""
 def subtract_(input: Tensor, other: Operand, *, alpha: Number = 1) -> Tensor:
-    """In-place form of :func:`sub`."""
+    """``input - alpha * other``, broadcast; RuntimeError for bools."""
 def sum(input: Tensor, dim: Dim = None, keepdim: bool = False, *, dtype: DType | None = None, out: Tensor | None = None) -> Tensor:
     """Sum over ``dim`` (all dimensions by default); integers and bools add up in int64."""
 def svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> OldSVD:
@@ -1082,7 +1175,7 @@ def sym_sum(args: Any) -> Any: ...
 def t(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The transpose of a tensor of at most two dimensions."""
 def t_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """:func:`t` as a copy."""
+    """The transpose of a tensor of at most two dimensions."""
 def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elements by position in the flattened order, in the shape of ``index``."""
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:
@@ -1090,11 +1183,11 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
 def tan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise tan; integers and bools become the default float dtype."""
 def tan_(input: Tensor) -> Tensor:
-    """In-place form of :func:`tan`."""
+    """Elementwise tan; integers and bools become the default float dtype."""
 def tanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elementwise tanh; integers and bools become the default float dtype."""
 def tanh_(input: Tensor) -> Tensor:
-    """In-place form of :func:`tanh`."""
+    """Elementwise tanh; integers and bools become the default float dtype."""
 def tensor(data: object, *, dtype: DType | None = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
     """A new tensor that copies ``data`` (nested sequences, scalars, arrays, tensors)."""
 def tensor_split(input: Tensor, indices_or_sections: Sizes | Tensor, dim: int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
@@ -1110,7 +1203,7 @@ def trace(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def transpose(input: Tensor, dim0: int, dim1: int, *, out: Tensor | None = None) -> Tensor:
     """Two dimensions swapped, as a view."""
 def transpose_copy(input: Tensor, dim0: int, dim1: int, *, out: Tensor | None = None) -> Tensor:
-    """:func:`transpose` as a copy."""
+    """Two dimensions swapped, as a view."""
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Number | Tensor = ..., dim: int = -1, out: Tensor | None = None) -> Tensor:
     """Integral along ``dim`` by the trapezoidal rule."""
 def trapz(y: Tensor, x: Tensor | None = None, *, dx: Number | Tensor = ..., dim: int = -1, out: Tensor | None = None) -> Tensor:
@@ -1120,33 +1213,41 @@ def triangular_solve(input: Tensor, A: Tensor, upper: bool = True, transpose: bo
 def tril(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
     """The lower triangle of matrices, the rest zero."""
 def tril_(input: Tensor, diagonal: int = 0) -> Tensor:
-    """In-place form of :func:`tril`."""
+    """The lower triangle of matrices, the rest zero."""
 def tril_indices(row: int, col: int, offset: int = 0, *, dtype: DType = ..., device: Device = None, layout: Layout = None, out: Tensor | None = None) -> Tensor:
     """Row and column indices of the lower triangle, shape (2, k)."""
 def triu(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:
     """The upper triangle of matrices, the rest zero."""
 def triu_(input: Tensor, diagonal: int = 0) -> Tensor:
-    """In-place form of :func:`triu`."""
+    """The upper triangle of matrices, the rest zero."""
 def triu_indices(row: int, col: int, offset: int = 0, *, dtype: DType = ..., device: Device = None, layout: Layout = None, out: Tensor | None = None) -> Tensor:
     """Row and column indices of the upper triangle, shape (2, k)."""
 def true_divide(input: Operand, other: Operand, *, out: Tensor | None = None) -> Tensor:
     """:func:`div` without rounding."""
 def true_divide_(input: Tensor, other: Operand) -> Tensor:
-    """In-place form of :func:`true_divide`."""
+    """:func:`div` without rounding."""
 def trunc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Rounded towards zero."""
 def trunc_(input: Tensor) -> Tensor:
-    """In-place form of :func:`trunc`."""
+    """Rounded towards zero."""
 def typename(obj: object) -> str:
-    """``torch.FloatTensor`` for a tensor, the qualified class name for others."""
+    """``torch.FloatTensor`` for a tensor, the qualified class name for others.
+
+    Args:
+        obj (object): any object.
+
+    Example:
+        >>> torch.typename(torch.ones(2))
+        'torch.FloatTensor'
+    """
 def unbind(input: Tensor, dim: int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
     """Every slice along a dimension, without it, as views."""
 def unbind_copy(input: Tensor, dim: int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
-    """:func:`unbind` as a copy."""
+    """Every slice along a dimension, without it, as views."""
 def unflatten(input: Tensor, dim: int, sizes: Sizes, *, out: Tensor | None = None) -> Tensor:
     """Dimension ``dim`` split into ``sizes`` (one may be -1)."""
 def unfold_copy(input: Tensor, dimension: int, size: int, step: int, *, out: Tensor | None = None) -> Tensor:
-    """:func:`unfold` as a copy."""
+    """Windows of ``size`` every ``step`` positions of ``dimension``; the place in the window is the last dimension."""
 @overload
 def unique(input: Tensor, sorted: bool = True, return_inverse: Literal[False] = False, return_counts: Literal[False] = False, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:
     """Distinct elements (or slices along ``dim``), sorted; with their inverse indices and counts if asked."""
@@ -1160,17 +1261,28 @@ def unique_consecutive(input: Tensor, return_inverse: bool = False, return_count
 def unravel_index(indices: Tensor, shape: int | Sequence[int], *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
     """Flat positions as one index tensor per dimension of ``shape``."""
 def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
-    """:func:`chunk` as a copy."""
+    """At most ``chunks`` pieces of equal size (the last may be smaller), as views."""
 def unsafe_split(tensor: Tensor, split_size_or_sections: Sizes, dim: int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
-    """:func:`split` as a copy."""
+    """Pieces of a size (the last may be smaller), or of the listed sizes, as views."""
 def unsafe_split_with_sizes(tensor: Tensor, split_sizes: Sequence[int], dim: int = 0, *, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
-    """:func:`split_with_sizes` as a copy."""
+    """Pieces of the listed sizes, which must add up to the extent, as views."""
 def unsqueeze(input: Tensor, dim: int, *, out: Tensor | None = None) -> Tensor:
     """A dimension of size 1 inserted at ``dim``."""
 def unsqueeze_copy(input: Tensor, dim: int, *, out: Tensor | None = None) -> Tensor:
-    """:func:`unsqueeze` as a copy."""
+    """A dimension of size 1 inserted at ``dim``."""
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Accepted: every algorithm here is deterministic."""
+    """Accepted: every algorithm here is deterministic.
+
+    Args:
+        mode (bool): which form is wanted: see the text.
+        warn_only (bool, optional): accepted: nothing is refused.
+
+    Example:
+        >>> torch.use_deterministic_algorithms(True)
+        >>> torch.are_deterministic_algorithms_enabled()
+        True
+        >>> torch.use_deterministic_algorithms(False)
+    """
 def vander(x: Tensor, N: int | None = None, increasing: bool = False, *, out: Tensor | None = None) -> Tensor:
     """Powers of a vector's elements as columns, falling unless ``increasing``."""
 def var(input: Tensor, dim: Dim | bool = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Number | None = None, out: Tensor | None = None) -> Tensor:
@@ -1184,7 +1296,10 @@ def view_as_complex(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def view_as_real(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The same memory as real numbers: real and imaginary part along a new last dimension of size 2."""
 def view_copy(input: Tensor, *size: Sizes | DType, dtype: DType | None = None, out: Tensor | None = None) -> Tensor:
-    """:func:`view` as a copy."""
+    """A view under another shape or, with a dtype, of the same bytes. RuntimeError when memory does not allow it.
+
+    A view of the bytes has no derivative, except between complex numbers and their parts.
+    """
 def vsplit(input: Tensor, *indices_or_sections: Sizes, out: tuple[Tensor, ...] | None = None) -> tuple[Tensor, ...]:
     """Pieces along rows, as views."""
 def vstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
@@ -1197,7 +1312,7 @@ def where(condition: Tensor, input: Operand, other: Operand, *, out: Tensor | No
 def xlogy(input: Operand, other: Operand, *, out: Tensor | None = None) -> Tensor:
     """input * log(other), zero where ``input`` is zero."""
 def xlogy_(input: Tensor, other: Operand) -> Tensor:
-    """In-place form of :func:`xlogy`."""
+    """input * log(other), zero where ``input`` is zero."""
 def zero_(input: Tensor) -> Tensor:
     """Every element becomes 0."""
 def zeros(*size: Sizes, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None, names: None = None, out: Tensor | None = None) -> Tensor:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, get_overloads
 
 import numpy as np
 
+from tracecomp.base.reference import examples, reference
 from tracecomp.eager.modes import grad_enabled, modes, no_grad, scope
 from tracecomp.eager.overrides import NOT_OVERRIDDEN, PLAIN, override
 from tracecomp.eager.tensor import Tensor, assign_, before_write
@@ -39,28 +40,25 @@ def function(
     accepted for ``dim`` and ``keepdim``, and ``out`` receives the result.
     """
 
+    spaces = to.split()
+
     def decorate(fn: Function) -> Function:
         name = fn.__name__.removesuffix("_")
         call = _callable(fn, name, takes, composite)
+        call.__doc__ = _documented(fn, name, spaces, takes)
         for alias in (name, *aliases):
-            publish(call, *_places(alias, to))
-            if inplace and "." not in alias:
-                publish(in_place(call, f"{alias}_"), *_places(f"{alias}_", to))
-        call.__module__ = _module_of(to.split()[0], fn)
+            if "." in alias:
+                space, _, alias = alias.rpartition(".")
+                _put(call, alias, (space,))
+            else:
+                _put(call, alias, spaces)
+                if inplace:
+                    _put(in_place(call, f"{alias}_"), f"{alias}_", spaces)
+        if spaces[0] != "Tensor":  # where users, and pickles, find it
+            call.__module__ = "tracecomp" if spaces[0] == "torch" else f"tracecomp.{spaces[0]}"
         return cast("Function", call)
 
     return decorate
-
-
-def _places(name: str, to: str) -> list[str]:
-    return [name] if "." in name else [f"{space}.{name}" for space in to.split()]
-
-
-def _module_of(space: str, fn: Callable[..., Any]) -> str:
-    """Where users, and pickles, find a function of a namespace."""
-    if space == "Tensor":
-        return fn.__module__
-    return "tracecomp" if space == "torch" else f"tracecomp.{space}"
 
 
 _OUT_AS_IT_IS = frozenset({"aminmax", "complex", "gather", "index_select", "multinomial", "take"})
@@ -70,25 +68,76 @@ _OUT_APART = frozenset({"cat", "gather", "index_select", "kthvalue", "masked_sel
 """Functions that read an operand after they have begun to write ``out``, which therefore cannot be the operand."""
 
 
-def publish(value: Any, *places: str) -> None:
-    """Export ``value`` under dotted names: "torch.finfo", "linalg.inv", "Tensor.T" (for a method or property)."""
-    for place in places:
-        space, _, name = place.rpartition(".")
+def _put(value: Any, name: str, spaces: Iterable[str]) -> None:
+    for space in spaces:
         NAMESPACES.setdefault(space, {})[name] = value
         if space == "Tensor":
             setattr(Tensor, name, value)
 
 
+def _documented(fn: Callable[..., Any], name: str, spaces: list[str], takes: Kinds) -> str:
+    kinds = fn.__annotations__
+    raised = _errors("Tensor" in kinds.values(), "dim" in kinds, takes)
+    forms = get_overloads(fn) if "overload" in fn.__globals__ else ()
+    example = next((text for space in spaces if (text := examples(space).get(name))), "")
+    sections = (("Shape", _shape_rule(fn, kinds)), ("Raises", raised))
+    return reference(fn.__doc__, forms or (fn,), sections, example)
+
+
+@functools.cache
+def _errors(tensors: bool, dim: bool, takes: Kinds) -> str:
+    refused = " or ".join(kind for kind in REAL if kind not in takes)
+    errors = [
+        ("TypeError", "an argument is not of the kind listed above.", tensors),
+        ("IndexError", "``dim`` is out of range.", dim),
+        ("NotImplementedError", f"all tensors are of {refused} type.", refused),
+        ("NotImplementedError", "a tensor is complex.", "complex" not in takes and tensors),
+    ]
+    return "\n".join(f"        {error}: {why}" for error, why, holds in errors if holds)
+
+
+def _shape_rule(fn: Callable[..., Any], kinds: dict[str, Any]) -> str:
+    """What the shape of the result follows from, where the kind of function says it."""
+    if "keepdim" in kinds:
+        return "        The shape of ``input`` without ``dim``, which stays with size 1 if ``keepdim`` is set."
+    if ".elementwise." not in fn.__module__ and ".special." not in fn.__module__:
+        return ""
+    operands = [f"``{name}``" for name, kind in kinds.items() if kind in ("Tensor", "Operand") and name != "return"]
+    if len(operands) > 1:
+        return f"        The shape that {', '.join(operands[:-1])} and {operands[-1]} broadcast to."
+    return f"        The shape of {operands[0]}." if operands else ""
+
+
+def publish(value: Any, *places: str) -> None:
+    """Export ``value`` under dotted names: "torch.finfo", "linalg.inv", "Tensor.T" (for a method or property)."""
+    complete(value, places[0])
+    for place in places:
+        space, _, name = place.rpartition(".")
+        _put(value, name, (space,))
+
+
+def complete(value: Any, place: str) -> None:
+    """Give what no decorator made its arguments and its example."""
+    space, _, name = place.rpartition(".")
+    example = examples(space).get(name)
+    if example is not None:
+        value.__doc__ = reference(value.__doc__, [value] if inspect.isfunction(value) else (), (), example)
+
+
 def _callable(fn: Callable[..., Any], name: str, takes: Kinds, composite: bool) -> Callable[..., Any]:
     code, kinds = fn.__code__, fn.__annotations__
     positional = code.co_varnames[: code.co_argcount]
-    places = tuple(i for i, p in enumerate(positional) if kinds.get(p) == "Tensor")
-    rest = code.co_varnames[code.co_argcount + code.co_kwonlyargcount] if code.co_flags & inspect.CO_VARARGS else ""
     real = "complex" not in takes
-    beside = real and any(_may_be_tensor(kinds.get(p, "")) for p in positional)
+    places, beside = [], False  # of what must be a tensor; whether something else may be one
+    for i, p in enumerate(positional):
+        kind = kinds.get(p, "")
+        if kind == "Tensor":
+            places.append(i)
+        elif real and ("Tensor" in kind or "Operand" in kind):
+            beside = True
+    rest = code.co_varnames[code.co_argcount + code.co_kwonlyargcount] if code.co_flags & inspect.CO_VARARGS else ""
     run = accepting(_scoped(fn, name) if composite else fn, name, takes)
 
-    @functools.wraps(fn)
     def call(*args: Any, **kwargs: Any) -> Any:
         for x in (*args, *kwargs.values()) if kwargs else args:
             if type(x) not in PLAIN:
@@ -113,14 +162,10 @@ def _callable(fn: Callable[..., Any], name: str, takes: Kinds, composite: bool) 
         return run(*args)
 
     call.__name__ = call.__qualname__ = name
-    call.__takes__ = takes  # type: ignore[attr-defined]
+    call.__annotations__, call.__module__ = kinds, fn.__module__
+    call.__wrapped__, call.__takes__ = fn, takes  # type: ignore[attr-defined]
     public = casts(call)
     return public
-
-
-def _may_be_tensor(kind: str) -> bool:
-    """Whether what is annotated so may be a tensor and need not be one."""
-    return kind != "Tensor" and ("Tensor" in kind or "Operand" in kind)
 
 
 def _scoped(fn: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -220,7 +265,6 @@ def store_inplace(target: Tensor, result: Tensor) -> Tensor:
 def in_place(call: Callable[..., Any], name: str) -> Callable[..., Any]:
     """``call`` as the method ``name`` that writes its result into its first operand."""
 
-    @functools.wraps(call)
     def run(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if type(input) not in PLAIN:
             found = override(run, (input, *args), kwargs)
@@ -229,5 +273,25 @@ def in_place(call: Callable[..., Any], name: str) -> Callable[..., Any]:
         return store_inplace(input, call(before_write(input, args), *args, **kwargs))
 
     run.__name__ = run.__qualname__ = name
-    run.__doc__ = f"In-place form of :func:`{call.__name__}`."
+    run.__annotations__, run.__module__ = call.__annotations__, call.__module__
+    run.__wrapped__ = call  # type: ignore[attr-defined]
+    if name[0] != "_":
+        run.__doc__ = in_place_doc(call, name)
     return run
+
+
+def in_place_doc(call: Callable[..., Any], name: str) -> str:
+    """That of ``call``, whose example becomes one of the method where its first operand is ``x``."""
+    base = call.__name__
+    given = (call.__doc__ or "").partition("    Args:\n")[2].partition("\n\n")[0]
+    example = examples("Tensor").get(name)
+    if example is None:
+        first, last, rest = examples("torch").get(base, "").partition(f">>> torch.{base}(x")
+        shown = rest.partition("\n        >>>")[0]
+        example = f"{first}>>> x.{name}({shown.removeprefix(', ')}" if last else ""
+    doc = f"In-place form of :func:`{base}`: the result is written to ``input``, which is returned."
+    return f"{doc}\n\n    Args:\n{given}\n\n    Raises:\n{_WRITE_ERRORS}\n\n    Example:\n{example}"
+
+
+_WRITE_ERRORS = """        RuntimeError: the result has another shape than ``input``, or is of a type it cannot hold;
+            ``input`` is a leaf that requires grad, or an expanded tensor."""

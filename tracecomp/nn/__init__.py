@@ -1,5 +1,6 @@
 """Neural network layers under the names of torch.nn."""
 
+from tracecomp.base.reference import document as _document
 from tracecomp.nn import attention, functional, init, modules, utils
 from tracecomp.nn.activation import (
     CELU,
@@ -332,3 +333,5 @@ __all__ = [
     "modules",
     "utils",
 ]  # fmt: skip
+
+_document("nn", globals())

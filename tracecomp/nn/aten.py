@@ -33,7 +33,7 @@ def embedding_bag(
     per_sample_weights: Tensor | None = None,
     include_last_offset: bool = False,
 ) -> Tensor:
-    """Sums (mode 0), means (1) or maxima (2) of bags of rows."""
+    """Sums (mode 0), means (1) or maxima (2) of bags of rows; the bookkeeping that PyTorch adds is left out."""
     return F.embedding_bag(
         indices, weight, offsets, mode=_BAGS[mode], per_sample_weights=per_sample_weights,
         include_last_offset=include_last_offset,
@@ -84,3 +84,79 @@ def grid_sampler(
 def constant_pad_nd(input: Tensor, pad: Sequence[int], value: float = 0) -> Tensor:
     """:func:`nn.functional.pad` with a constant."""
     return F.pad(input, tuple(pad), "constant", value)
+
+
+# The torch namespace numbers reductions, and does not reduce where none is named.
+_REDUCTIONS = ("none", "mean", "sum")
+
+
+@function(to="torch", takes=FLOATS)
+def binary_cross_entropy_with_logits(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, pos_weight: Tensor | None = None, reduction: int = 0
+) -> Tensor:
+    """:func:`nn.functional.binary_cross_entropy_with_logits` with a numbered reduction."""
+    return F.binary_cross_entropy_with_logits(
+        input, target, weight, reduction=_REDUCTIONS[reduction], pos_weight=pos_weight
+    )
+
+
+@function(to="torch", takes=FLOATS)
+def kl_div(input: Tensor, target: Tensor, reduction: int = 0, *, log_target: bool = False) -> Tensor:
+    """:func:`nn.functional.kl_div` with a numbered reduction."""
+    return F.kl_div(input, target, reduction=_REDUCTIONS[reduction], log_target=log_target)
+
+
+@function(to="torch")
+def poisson_nll_loss(
+    input: Tensor, target: Tensor, log_input: bool, full: bool, eps: float, reduction: int
+) -> Tensor:
+    """:func:`nn.functional.poisson_nll_loss` with a numbered reduction."""
+    return F.poisson_nll_loss(input, target, log_input, full, eps=eps, reduction=_REDUCTIONS[reduction])
+
+
+@function(to="torch")
+def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, reduction: int = 0) -> Tensor:
+    """:func:`nn.functional.hinge_embedding_loss` with a numbered reduction."""
+    return F.hinge_embedding_loss(input, target, margin, reduction=_REDUCTIONS[reduction])
+
+
+@function(to="torch")
+def margin_ranking_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 0
+) -> Tensor:
+    """:func:`nn.functional.margin_ranking_loss` with a numbered reduction."""
+    return F.margin_ranking_loss(input1, input2, target, margin, reduction=_REDUCTIONS[reduction])
+
+
+@function(to="torch")
+def cosine_embedding_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 0
+) -> Tensor:
+    """:func:`nn.functional.cosine_embedding_loss` with a numbered reduction."""
+    return F.cosine_embedding_loss(input1, input2, target, margin, reduction=_REDUCTIONS[reduction])
+
+
+@function(to="torch")
+def triplet_margin_loss(
+    anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2.0, eps: float = 1e-6,
+    swap: bool = False, reduction: int = 0,
+) -> Tensor:  # fmt: skip
+    """:func:`nn.functional.triplet_margin_loss` with a numbered reduction."""
+    return F.triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, reduction=_REDUCTIONS[reduction])
+
+
+@function(to="torch", takes=FLOATS)
+def ctc_loss(
+    log_probs: Tensor, targets: Tensor, input_lengths: Tensor | Sequence[int], target_lengths: Tensor | Sequence[int],
+    blank: int = 0, reduction: int = 0, zero_infinity: bool = False,
+) -> Tensor:  # fmt: skip
+    """:func:`nn.functional.ctc_loss` with a numbered reduction."""
+    return F.ctc_loss(
+        log_probs, targets, input_lengths, target_lengths, blank, _REDUCTIONS[reduction], zero_infinity
+    )
+
+
+@function(to="torch", takes=FLOATS)
+def adaptive_max_pool1d(input: Tensor, output_size: int | Sequence[int]) -> tuple[Tensor, Tensor]:
+    """(values, indices) of :func:`nn.functional.adaptive_max_pool1d`."""
+    return F.adaptive_max_pool1d(input, output_size, return_indices=True)

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from tracecomp.base.reference import document as _document
 from tracecomp.eager.modes import no_grad
 from tracecomp.eager.rng import Generator
 from tracecomp.eager.tensor import Tensor
@@ -224,3 +225,5 @@ kaiming_uniform = _older(kaiming_uniform_)
 kaiming_normal = _older(kaiming_normal_)
 orthogonal = _older(orthogonal_)
 sparse = _older(sparse_)
+
+_document("nn.init", globals())

@@ -2,6 +2,7 @@
 
 import sys
 
+from tracecomp.base.reference import document as _document
 from tracecomp.optim import adam, adaptive, lr_scheduler, sgd, swa_utils
 from tracecomp.optim.adam import Adam, Adamax, AdamW, NAdam, RAdam
 from tracecomp.optim.adaptive import Adadelta, Adafactor, Adagrad, RMSprop
@@ -20,5 +21,6 @@ _FILES = {
     "adadelta": adaptive, "adagrad": adaptive, "adamax": adam, "adamw": adam, "asgd": sgd, "nadam": adam, "radam": adam,
     "rmsprop": adaptive, "rprop": sgd,
 }  # fmt: skip
+_document("optim", globals())
 globals().update(_FILES)
 sys.modules.update({f"{__name__}.{name}": file for name, file in _FILES.items()})

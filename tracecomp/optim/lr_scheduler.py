@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from tracecomp.base.reference import document as _document
 from tracecomp.optim.combined import ChainedScheduler, SequentialLR
 from tracecomp.optim.cyclic import CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR
 from tracecomp.optim.optimizer import Optimizer
@@ -279,3 +280,5 @@ class ReduceLROnPlateau(LRScheduler):
             self.cooldown_counter = self.cooldown
             self.num_bad_epochs = 0
         self._last_lr = self._rates()
+
+_document("optim.lr_scheduler", globals())

@@ -15,7 +15,7 @@ from tracecomp.functional.elementwise.arithmetic import install_operators
 from tracecomp.functional.elementwise.complexes import modulus
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import Operand, cast, common, not_implemented, operand, result_dtype
-from tracecomp.functional.publish import function, publish, store_inplace
+from tracecomp.functional.publish import function, in_place_doc, publish, store_inplace
 from tracecomp.ir.types import bool_, type_word
 
 
@@ -60,7 +60,7 @@ def _stored(fn: Callable[..., Tensor]) -> Callable[..., Tensor]:
         return store_inplace(input, cast(fn(input, *args), input.dtype))
 
     run.__name__ = run.__qualname__ = f"{fn.__name__}_"
-    run.__doc__ = f"In-place form of :func:`{fn.__name__}`."
+    run.__doc__ = in_place_doc(fn, run.__name__)
 
     return run
 

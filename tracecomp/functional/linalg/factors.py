@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from tracecomp.eager.modes import grad_enabled
 from tracecomp.eager.tensor import Tensor, create
 from tracecomp.functional.creation.creation import constant
 from tracecomp.functional.dtype_support import FLOATS
 from tracecomp.functional.linalg.matmul import identity
-from tracecomp.functional.named_results import result_type
+from tracecomp.functional.named_results import NamedTuple, result_type
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import cast, with_zero_gradient
 from tracecomp.functional.publish import function, publish

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from tracecomp.base.errors import LinAlgError
 from tracecomp.eager.tensor import Tensor
@@ -14,7 +14,7 @@ from tracecomp.functional.linalg.factors import matrices, svdvals
 from tracecomp.functional.linalg.matmul import identity, matmul, multi_dot
 from tracecomp.functional.linalg.norms import matrix_norm
 from tracecomp.functional.linalg.solving import inv
-from tracecomp.functional.named_results import result_type
+from tracecomp.functional.named_results import NamedTuple, result_type
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import cast
 from tracecomp.functional.publish import function, publish

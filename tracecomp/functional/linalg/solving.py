@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.dtype_support import FLOATS
 from tracecomp.functional.linalg.factors import differentiated, matrices, no_errors
 from tracecomp.functional.linalg.matmul import identity
-from tracecomp.functional.named_results import result_type
+from tracecomp.functional.named_results import NamedTuple, result_type
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.publish import function
 from tracecomp.functional.shape.shaping import matrix_transpose, movedim, to_shape

@@ -67,7 +67,7 @@ def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tens
 def celu(input: Tensor, alpha: float = ..., inplace: bool = False) -> Tensor:
     """``max(0, x) + min(0, alpha * (exp(x / alpha) - 1))``; RuntimeError if ``alpha`` is 0."""
 def celu_(input: Tensor, alpha: float = ..., inplace: bool = False) -> Tensor:
-    """In-place form of ``celu``."""
+    """``max(0, x) + min(0, alpha * (exp(x / alpha) - 1))``; RuntimeError if ``alpha`` is 0."""
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """Interleave ``groups`` groups of channels of (N, C, *)."""
 def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Size = 1, padding: Sizes | str = 0, dilation: Size = 1, groups: int = 1) -> Tensor:
@@ -101,7 +101,7 @@ def dropout3d(input: Tensor, p: float = ..., training: bool = True, inplace: boo
 def elu(input: Tensor, alpha: float = ..., inplace: bool = False) -> Tensor:
     """``x`` where positive, else ``alpha * (exp(x) - 1)``."""
 def elu_(input: Tensor, alpha: float = ..., inplace: bool = False) -> Tensor:
-    """In-place form of ``elu``."""
+    """``x`` where positive, else ``alpha * (exp(x) - 1)``."""
 def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, max_norm: float | None = None, norm_type: float = ..., scale_grad_by_freq: bool = False, sparse: bool = False) -> Tensor:
     """Rows of ``weight`` (number, size) at ``input`` of any shape -> (*input.shape, size).
 
@@ -149,7 +149,7 @@ def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
 def hardtanh(input: Tensor, min_val: float = ..., max_val: float = ..., inplace: bool = False) -> Tensor:
     """``x`` limited to ``[min_val, max_val]``; the gradient is 0 on and outside the limits."""
 def hardtanh_(input: Tensor, min_val: float = ..., max_val: float = ..., inplace: bool = False) -> Tensor:
-    """In-place form of ``hardtanh``."""
+    """``x`` limited to ``[min_val, max_val]``; the gradient is 0 on and outside the limits."""
 def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = ..., size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean') -> Tensor:
     """``x`` where the target is 1, ``max(0, margin - x)`` where it is -1."""
 def huber_loss(input: Tensor, target: Tensor, reduction: str = 'mean', delta: float = ..., weight: Tensor | None = None) -> Tensor:
@@ -167,7 +167,7 @@ def layer_norm(input: Tensor, normalized_shape: Sequence[int], weight: Tensor | 
 def leaky_relu(input: Tensor, negative_slope: float = ..., inplace: bool = False) -> Tensor:
     """``x`` where positive, else ``negative_slope * x``."""
 def leaky_relu_(input: Tensor, negative_slope: float = ..., inplace: bool = False) -> Tensor:
-    """In-place form of ``leaky_relu``."""
+    """``x`` where positive, else ``negative_slope * x``."""
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """``x @ weight.T + bias``: (*, in), (out, in), (out) -> (*, out). RuntimeError when sizes do not fit."""
 def linear_cross_entropy(input: Tensor, linear_weight: Tensor, target: Tensor, *, linear_bias: Tensor | None = None, weight: Tensor | None = None, reduction: str = 'mean', ignore_index: int | None = None, label_smoothing: float = ..., options: None = None) -> Tensor:
@@ -270,13 +270,13 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     """``min(max(x, 0), 6)`` elementwise."""
 def relu_(input: Tensor, inplace: bool = False) -> Tensor:
-    """In-place form of ``relu``."""
+    """``max(x, 0)`` elementwise."""
 def rms_norm(input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None) -> Tensor:
     """``x / sqrt(mean(x^2) + eps)`` over the last axes (Zhang and Sennrich 2019)."""
 def rrelu(input: Tensor, lower: float = ..., upper: float = ..., training: bool = False, inplace: bool = False) -> Tensor:
     """``leaky_relu`` with a slope drawn from ``[lower, upper]`` per element in training, else their mean."""
 def rrelu_(input: Tensor, lower: float = ..., upper: float = ..., training: bool = False, inplace: bool = False) -> Tensor:
-    """In-place form of ``rrelu``."""
+    """``leaky_relu`` with a slope drawn from ``[lower, upper]`` per element in training, else their mean."""
 def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = ..., is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False) -> Tensor:
     """``softmax(Q K^T scale + mask) V``: (*, L, E), (*, S, E), (*, S, Ev) -> (*, L, Ev).
 
@@ -286,7 +286,7 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """Scaled ELU (Klambauer et al. 2017)."""
 def selu_(input: Tensor, inplace: bool = False) -> Tensor:
-    """In-place form of ``selu``."""
+    """Scaled ELU (Klambauer et al. 2017)."""
 def sigmoid(input: Tensor) -> Tensor:
     """``1 / (1 + exp(-x))`` elementwise."""
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
@@ -312,7 +312,7 @@ def tanhshrink(input: Tensor) -> Tensor:
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """``x`` where it is greater than ``threshold``, else ``value``."""
 def threshold_(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
-    """In-place form of ``threshold``."""
+    """``x`` where it is greater than ``threshold``, else ``value``."""
 def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = ..., p: float = 2, eps: float = ..., swap: bool = False, size_average: bool | None = None, reduce: bool | None = None, reduction: str = 'mean') -> Tensor:
     """``max(0, d(anchor, positive) - d(anchor, negative) + margin)``."""
 def triplet_margin_with_distance_loss(anchor: Tensor, positive: Tensor, negative: Tensor, *, distance_function: Callable[[Tensor, Tensor], Tensor] | None = None, margin: float = ..., swap: bool = False, reduction: str = 'mean') -> Tensor:

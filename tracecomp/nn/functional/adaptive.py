@@ -154,7 +154,7 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Target) -> Tensor:
     return adaptive_avg_pool(3, input, output_size)
 
 
-@function(to="nn.functional torch", takes=FLOATS)
+@function(to="nn.functional", takes=FLOATS)
 def adaptive_max_pool1d(
     input: Tensor, output_size: Target, return_indices: bool = False
 ) -> Tensor | tuple[Tensor, Tensor]:

@@ -219,7 +219,7 @@ def multilabel_margin_loss(
     return _reduced(loss.squeeze(0) if single and reduction == "none" else loss, reduction)
 
 
-@function(to="nn.functional torch", takes=FLOATS)
+@function(to="nn.functional", takes=FLOATS)
 def ctc_loss(
     log_probs: Tensor, targets: Tensor, input_lengths: Tensor | Sequence[int], target_lengths: Tensor | Sequence[int],
     blank: int = 0, reduction: str = "mean", zero_infinity: bool = False,

@@ -156,7 +156,7 @@ def binary_cross_entropy(
         return _reduced(loss if weight is None else loss * weight, reduction)
 
 
-@function(to="nn.functional torch", takes=FLOATS)
+@function(to="nn.functional", takes=FLOATS)
 def binary_cross_entropy_with_logits(
     input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
     reduce: bool | None = None, reduction: str = "mean", pos_weight: Tensor | None = None,
@@ -171,7 +171,7 @@ def binary_cross_entropy_with_logits(
         return _reduced(loss if weight is None else loss * weight, reduction)
 
 
-@function(to="nn.functional torch", takes=FLOATS)
+@function(to="nn.functional", takes=FLOATS)
 def kl_div(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean", log_target: bool = False,
@@ -185,7 +185,7 @@ def kl_div(
         return _reduced(loss, reduction)
 
 
-@function(to="nn.functional torch")
+@function(to="nn.functional")
 def poisson_nll_loss(
     input: Tensor, target: Tensor, log_input: bool = True, full: bool = False, size_average: bool | None = None,
     eps: float = 1e-8, reduce: bool | None = None, reduction: str = "mean",
@@ -225,7 +225,7 @@ def gaussian_nll_loss(
     return _reduced(loss, reduction)
 
 
-@function(to="nn.functional torch")
+@function(to="nn.functional")
 def hinge_embedding_loss(
     input: Tensor, target: Tensor, margin: float = 1.0, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean",
@@ -237,7 +237,7 @@ def hinge_embedding_loss(
     return _reduced(margin_part + same_part, reduction)
 
 
-@function(to="nn.functional torch")
+@function(to="nn.functional")
 def margin_ranking_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, size_average: bool | None = None,
     reduce: bool | None = None, reduction: str = "mean",
@@ -262,7 +262,7 @@ def soft_margin_loss(
     return _reduced((-target * input).exp().log1p(), reduction)
 
 
-@function(to="nn.functional torch")
+@function(to="nn.functional")
 def cosine_embedding_loss(
     input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0, size_average: bool | None = None,
     reduce: bool | None = None, reduction: str = "mean",
@@ -284,7 +284,7 @@ def cosine_embedding_loss(
     return _reduced(loss, reduction)
 
 
-@function(to="nn.functional torch")
+@function(to="nn.functional")
 def triplet_margin_loss(
     anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2, eps: float = 1e-6,
     swap: bool = False, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean",
