@@ -33,6 +33,7 @@ def with_joins(partition: Partition, graph: Graph, aliases: Mapping[int, int]) -
         parts = _parts(group)
         if not parts or not overwriting.isdisjoint(partition.stored[group]):
             continue
+        # A part that somebody else reads, or that is read back while it is made, would be read with gaps between runs.
         if all(v not in outputs and reads.get(v) == 1 and _stores_anywhere(maker.get(v)) for v in parts):
             found.append(parts)
     kept = [p for p in found if not _is_woven(p) or _woven_alone(p, found, partition)]

@@ -162,6 +162,8 @@ class Fuser:
                 if producer not in members:
                     continue
                 is_row = producer in rows or isinstance(producer.op.loop, Reduced)
+                # Indices are normal forms, so equal terms mean the same element at every position; unequal ones may
+                # also mean it, and then fusion is only missed.
                 if read.offset.substitute({self.readers.space(node).var: here}) != (row if is_row else element):
                     return f"{node.op.name} reads {producer.op.name} at another position"
         return None
@@ -176,6 +178,8 @@ class Fuser:
         return False
 
     def _merge(self, first: Group, second: Group, domain: Domain, rows: set[Node]) -> None:
+        # ``ancestors`` is the transitive closure of dependences, one bit per group id, so that _would_cycle asks with
+        # one shift. The merged group keeps the id of ``first``; every set that has either id gets the closure of both.
         first.nodes = sorted(first.nodes + second.nodes, key=self.readers.order.__getitem__)
         first.domain, first.rows = domain, rows
         first.kind = "bilinear" if "bilinear" in (first.kind, second.kind) else first.kind
@@ -185,6 +189,7 @@ class Fuser:
         gone, kept = 1 << second.id, 1 << first.id
         brought = second.ancestors & ~first.ancestors & ~kept
         first.ancestors = (first.ancestors | brought) & ~gone
+        # Most merges append a node that nobody reads yet to its producer: then no other set can change.
         if not self.needed & gone and not (brought and self.needed & kept):
             return
         self.needed |= kept | brought
@@ -202,12 +207,13 @@ class Fuser:
                         readers.setdefault(read.value, []).append(node)
         woven = (self.readers.producers(node) for node in units if is_weave(node))
         for nodes in (*readers.values(), *woven):
+            # Neighbours suffice: once two are merged, the next meets their group.
             for a, b in pairwise(nodes):
                 first, second = self.group_of[a], self.group_of[b]
                 if first is second or "bilinear" in (first.kind, second.kind):
                     continue
                 if first.ancestors >> second.id & 1:
-                    first, second = second, first
+                    first, second = second, first  # _try_merge wants the producer first
                 if not self._indirect(first, second):
                     self._try_merge(first, second)
 

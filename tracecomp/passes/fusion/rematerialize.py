@@ -54,6 +54,7 @@ class _Search:
         crossing = [n for n in group.nodes if self._crosses(n, group)]
         kept = set(crossing)
         recipes: dict[Node, _Recipe] = {}
+        # Last first: what is computed again names the leaves that have to be stored, and these come earlier.
         for node in sorted(crossing, key=self.readers.order.__getitem__, reverse=True):
             recipe = self._recipe(node, group, kept) if self._may_inline(node, group) else None
             if recipe is not None and self._added(node, recipe, group, kept) <= node.outputs[0].type.nbytes:
@@ -102,6 +103,7 @@ class _Search:
                     stack.append(producer)
                 else:
                     recipe.leaves[producer] = value.type.nbytes
+        # Reading up to two operands instead of one result costs a reader about as much as the store that is saved.
         nbytes = sum(recipe.leaves.values()) + sum(v.type.nbytes for v in recipe.inputs)
         own = node.outputs[0]
         return recipe if nbytes <= 2 * own.type.nbytes + 64 or own.dtype.kind == "bool" else None

@@ -154,11 +154,13 @@ class _Builder:
         """From the last sweep back: what is read again rather than evaluated again, and where it is kept."""
         stored = {v.node: v for v in self.stored}
         size = self.group.domain.numel // max(self.group.domain.rows, 1)
+        # Results of the last pass are written only then: until that, their memory may hold a row of something else.
         lent = [stored[n] for n in roots[last] if n in stored]
         for sweep in range(last, 0, -1):
             stack, seen = list(roots[sweep]), set(roots[sweep])
             while stack:
                 node = stack.pop()
+                # What can be had before this pass: reloaded if it is in memory, kept if evaluating it again costs more.
                 earlier = self.ready[node] < sweep and not self._is_row(node)
                 if earlier and (node in stored or node in self.kept):
                     value = stored.get(node)

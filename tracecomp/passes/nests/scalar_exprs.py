@@ -128,6 +128,7 @@ class Evaluator:
         return self.load(value, position, where)
 
     def load(self, value: Value, position: tuple[Index, ...], where: Expr | None = None) -> Expr:
+        # Masks of positions, not of data: an element beside the buffer is never loaded, whatever its value is used for.
         where = both(where, *(in_range(i, size) for i, size in zip(position, value.shape, strict=True)))
         offset = linear(position, value.shape)
         where = where and self.bind(where)

@@ -110,6 +110,8 @@ class _Search:
 
     def _may_overwrite(self, value: Value, group: Group, target: Value) -> bool:
         """Whether ``group`` may store ``value`` over ``target``: nobody reads ``target`` later or elsewhere."""
+        # In order: nobody reads the old contents after this kernel, no output is the old contents, and within the
+        # kernel each element is read before, and only for, the element that takes its place.
         if self.last_read.get(target, -1) > self.place[group]:
             return False
         if any(storage(o.value) is target for o in self.graph.outputs):

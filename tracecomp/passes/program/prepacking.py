@@ -80,6 +80,7 @@ def _moved(task: Task, steady: Set[Value], shared: Set[Value]) -> set[int]:
     own = {name for name in kernel.writes if values[name] not in shared}.union(*(n.declared for n in names))
     moved = {n for n, s in enumerate(names) if not s.fails}
     while True:
+        # A fixed point from above: a statement stays behind once it reads, or shares a buffer with, one that does.
         free = own.difference(*(s.stored for n, s in enumerate(names) if n not in moved))
         kept = {n for n in moved if names[n].stored | names[n].declared <= free and names[n].read <= read | free}
         if kept == moved:

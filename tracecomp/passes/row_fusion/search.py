@@ -136,7 +136,7 @@ class _Search:
             needed = self._loaded(unit)
             blocked = not needed.isdisjoint(out_of_reach)
             if not blocked and needed.isdisjoint(made):
-                continue
+                continue  # no edge to the members: it stays where it is, before or after them
             given = [v for g in grown.members for v in self.stored[g] if v in needed]
             joins = len(unit) == 1 and not blocked and self._light(unit[0], given)
             if joins and self._fits(grown, unit[0]):
@@ -279,6 +279,7 @@ class _Search:
             return None
         parts = 1 if grown.sums else -(-WANTED_BLOCKS // rows.outer.extent)
         fitting = max(min(MAX_HEIGHT, rows.count // parts, room // max(row_bytes, 1)), least)
+        # The trial block's height was found to be legal; another one may cut a variable where an index divides it.
         height = _even(rows.count, fitting)
         if self._aligned(grown, height):
             return height
