@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tracecomp.ir.graph import Node, Value
 from tracecomp.ir.op import Pointwise, Reduced
 from tracecomp.passes.cost.scalar_cost import op_cost
-from tracecomp.passes.fusion.access import is_weave
+from tracecomp.passes.fusion.access import is_interleaving
 from tracecomp.passes.fusion.groups import Group
 from tracecomp.passes.fusion.readers import Readers
 
@@ -76,7 +76,7 @@ class _Search:
         return bool(readers) and all(self._may_recompute(node, r) for r in readers)
 
     def _may_recompute(self, node: Node, reader: Node) -> bool:
-        if is_weave(reader):
+        if is_interleaving(reader):
             return True
         if not isinstance(reader.op.loop, Pointwise | Reduced) and reader.op.kind != "gather":
             return False
@@ -114,7 +114,7 @@ class _Search:
     def _operands(self, node: Node) -> Iterator[Value]:
         """What ``node`` reads, through views."""
         for value in node.inputs:
-            if value.node is not None and self.readers.looks_through(value.node):
+            if value.node is not None and self.readers.is_transparent(value.node):
                 yield from self._operands(value.node)
             else:
                 yield value

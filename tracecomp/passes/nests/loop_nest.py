@@ -19,7 +19,7 @@ from tracecomp.ir.op import Pointwise, Reduced
 from tracecomp.ir.scalars import identity
 from tracecomp.ir.types import compute_dtype
 from tracecomp.passes.cost.scalar_cost import op_cost
-from tracecomp.passes.fusion.access import looked_through, producers
+from tracecomp.passes.fusion.access import is_transparent, producers
 from tracecomp.passes.fusion.groups import Group
 from tracecomp.passes.nests.scalar_exprs import Block, Evaluator, Params
 
@@ -113,8 +113,8 @@ class _Builder:
 
     def _members_read(self, node: Node) -> list[Node]:
         """Member nodes whose values ``node`` reads, through views."""
-        opaque = self.params.opaque
-        found = producers(node, lambda p: p not in self.members and looked_through(p, opaque))
+        materialized_views = self.params.materialized_views
+        found = producers(node, lambda p: p not in self.members and is_transparent(p, materialized_views))
         return [p for p in found if p in self.members]
 
     def build(self) -> Nest:

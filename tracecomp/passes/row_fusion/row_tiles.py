@@ -93,10 +93,10 @@ class RowBlock:
         self.nests = nests
         self.params = params
         self.buffers: dict[Buffer, Buffer] = {}
-        self.made = {params.of(v): v for v in (*made, *perhaps) if v not in params.placed}
+        self.made = {params.of(v): v for v in (*made, *perhaps) if v not in params.slices}
         self.local = local
         self.perhaps = perhaps
-        self.apart = {v for v in perhaps if v in params.placed}
+        self.apart = {v for v in perhaps if v in params.slices}
 
     def nest(self, group: Group, partition: Partition) -> Nest | BilinearNest | Summed:
         """A group's nest for the block."""
