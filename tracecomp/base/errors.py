@@ -65,6 +65,7 @@ FAILURES: dict[str, tuple[type[Exception], str]] = {
         "linalg.inv: The diagonal element is zero, the inversion could not be completed because the input matrix is "
         "singular.",
     ),
+    "division": (RuntimeError, "ZeroDivisionError in {step}"),
 }
 """What a check of native code can find, and the exception for it."""
 

@@ -96,7 +96,8 @@ def indexed(
     """
 
     def chunk(start: Index, count: int) -> list[Stmt]:
-        lane, i, given, place, good = names.var(count), names.var(count), names.let(), names.let(), names.let()
+        lane, i = names.var(count), names.var(count)
+        given, raw, place, good = names.let(), names.let(), names.let(), names.let()
         loaded = at(start + index(lane))
         value = Read(given, int64, frozenset(loaded.vars()))
         inside = call("and", call("ge", value, Const(0, int64)), call("lt", value, Const(limit, int64)))
@@ -104,8 +105,11 @@ def indexed(
         lanes = 1 << (count - 1).bit_length()
         fine = Read(good, bool_, frozenset(loaded.vars()) - {lane})
         here = start + index(i)
+        # another thread may have changed the index since it was checked
+        again, last = Read(raw, int64, frozenset(at(here).vars())), Const(max(limit - 1, 0), int64)
+        near = call("min", call("max", again, Const(0, int64)), last)
         known = computed(Read(place, int64, frozenset(at(here).vars())), (0, max(limit - 1, 0)))
-        each = Loop("serial", i, (Let(place, at(here)), *body(here, known)))
+        each = Loop("serial", i, (Let(raw, at(here)), Let(place, near), *body(here, known)))
         return [
             Accumulate((Acc(good, "and", bool_, Const(True, bool_), lanes),), (test,)),
             Check(fine),

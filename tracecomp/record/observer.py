@@ -363,9 +363,8 @@ class Observer:
             return
         self.contents(value)
         if isinstance(value, CONTAINERS):
-            items: Sequence[Any] = list(value.values()) if isinstance(value, dict) else list(value)
-            if isinstance(value, np.ndarray):
-                items = ()
+            parts = () if isinstance(value, np.ndarray) else value  # of no dimension, too
+            items: Sequence[Any] = list(parts.values()) if isinstance(parts, dict) else list(parts)
         elif is_opened(type(value)):
             read.pin()
             for name in list(attributes_of(value)):

@@ -210,6 +210,9 @@ class _Plan:
         (_, linear), *others = advanced
         for dim, index in others:
             linear = prim.add(prim.mul(linear, self.view.shape[dim]), index)
+            if modes.recorder is not None:  # another call's index may be out of range and the sum of both in range
+                inside = prim.bitwise_and(prim.ge(index, 0), prim.lt(index, self.view.shape[dim]))
+                linear = prim.where(inside, linear, -1)
         return prim.expand(linear, shape=self.index_shape)
 
     def merged(self) -> Tensor:

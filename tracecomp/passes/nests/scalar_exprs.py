@@ -80,6 +80,10 @@ class Params:
         self.writes.discard(self.buffers.pop(value).name)
 
 
+DIVISIONS = ("floor_divide", "remainder", "fmod")
+"""Operators that refuse to divide integers by zero."""
+
+
 class Block:
     """Statements of one body, with the values already bound in it."""
 
@@ -146,10 +150,27 @@ class Evaluator:
         if isinstance(loop, Pointwise):
             operands = [self.read(v, broadcast_index(position, v.shape)) for v in node.inputs]
             wide = [cast(x, compute_dtype(x.dtype)) for x in operands]
+            if node.op.name in DIVISIONS and not out.dtype.is_floating_point:
+                wide[1] = self._divisor(wide[1], position, out.shape)
             return cast(loop.fn(*wide, **node.attrs), out.dtype)
         assert isinstance(loop, Indexed), node
         reads = [self._reader(v) for v in node.inputs]
         return self.bind(loop.fn(position, out, reads, [v.type for v in node.inputs], **node.attrs))
+
+    def _divisor(self, divisor: Expr, position: Sequence[Index], shape: Sequence[int]) -> Expr:
+        """An integer ``divisor``, checked not to be zero. Outside of ``shape`` nobody wants the quotient."""
+        if isinstance(divisor, Const) and divisor.value:
+            return divisor
+        divisor = self._name(divisor)
+        fine: Expr = Call("ne", (divisor, Const(0, divisor.dtype)), bool_)
+        inside = both(*(in_range(i, n) for i, n in zip(position, shape, strict=True)))
+        if inside is not None:
+            fine = Call("or", (fine, Call("not", (self.bind(inside),), bool_)), bool_)
+        block = self._block_for(fine)
+        if block.find(("check", fine)) is None:
+            block.known["check", fine] = divisor
+            block.stmts.append(Check(fine, "division"))
+        return divisor
 
     def _reader(self, value: Value) -> Callable[..., Expr]:
         def read(position: Sequence[Index], where: Expr | None = None) -> Expr:

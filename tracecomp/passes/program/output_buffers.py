@@ -14,6 +14,7 @@ from tracecomp.passes.cost.machine import Machine
 from tracecomp.passes.fusion.access import buffer_of, reads_aligned
 from tracecomp.passes.fusion.groups import Group, Partition
 from tracecomp.passes.fusion.members import values_read, with_rematerialized
+from tracecomp.passes.nests.scalar_exprs import DIVISIONS
 
 
 @dataclass(frozen=True)
@@ -116,14 +117,22 @@ class _Search:
             return False
         if any(buffer_of(o.value) is target for o in self.graph.outputs):
             return False
+        inside = set(with_rematerialized(group, self.partition).nodes)
+        if any(map(self._may_fail, inside)):
+            return False  # a call that fails leaves what is outside as it was
         if target not in self.reads[group]:
             return True
         if group.kind == "imperative":
             return _changes_in_place(group.nodes[0], target)
-        inside = set(with_rematerialized(group, self.partition).nodes)
         return not group.has_reduction and all(
             reads_aligned(v, target, inside, self.partition.materialized_views) for v in self.partition.stored[group]
         )
+
+    def _may_fail(self, node: Node) -> bool:
+        """Whether values that the call is given can make ``node`` fail."""
+        constants = {i.value for i in self.graph.inputs if i.role == "constant"}
+        divides = node.op.name in DIVISIONS and not node.outputs[0].dtype.is_floating_point
+        return (divides or node.op.name in ("take", "gather")) and node.inputs[1] not in constants
 
     def large(self) -> frozenset[Value]:
         read = {v for values in self.reads.values() for v in values} | {v for v, _ in self.pending}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -39,14 +40,14 @@ class MemoryGuard:
         self._among = [b.ref for b, *_ in self.given if b.kind == "memory"]
         self.plain = all(strides is None for _, _, strides, _ in known)
         self._tensors: list[Tensor] = [b.ref for b, *_ in self.lasting]
-        self._arrays: list[Array | None] = [None] * len(self.lasting)
+        self._known: list[weakref.ref[Array]] = []  # old memory is let go of
         self._written: list[Array] = []
         self._spans: tuple[_Spans, _Spans] = (_Spans(()), _Spans(()))
 
     def check(self, leaves: Sequence[Any]) -> str | None:
         """Why this call does not fit, or None when it does."""
         arrays = [t._data for t in self._tensors]
-        if any(a is not b for a, b in zip(arrays, self._arrays, strict=True)):
+        if len(self._known) != len(arrays) or any(a is not b() for a, b in zip(arrays, self._known, strict=True)):
             miss = self._look_at(arrays)
             if miss is not None:
                 return miss
@@ -83,7 +84,7 @@ class MemoryGuard:
 
     def _look_at(self, arrays: Sequence[Array]) -> str | None:
         """Take over where captured tensors are now; why they do not fit."""
-        self._arrays = [None] * len(self.lasting)
+        self._known = []
         for array, (_, name, strides, _) in zip(arrays, self.lasting, strict=True):
             if _strides(array) != strides:
                 return f"strides of captured tensor {name} went from {_told(strides)} to {_told(array.strides)}"
@@ -94,7 +95,7 @@ class MemoryGuard:
                     return f"captured tensor {name}, which the program writes, shares memory with another one"
             self._written = [a for a, x in zip(arrays, self.lasting, strict=True) if x[3]]
             self._spans = (every, _Spans(self._written))
-        self._arrays = list(arrays)
+        self._known = list(map(weakref.ref, arrays))
         return None
 
     def _shared(self, given: Sequence[Array]) -> str | None:
