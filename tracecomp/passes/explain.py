@@ -40,7 +40,7 @@ def _row_fusion(fused: RowFusion, partition: Partition) -> Iterator[str]:
     numbers = f"kernels {first} to {first + len(fused.groups) - 1}"
     rows = f"{fused.outer} x {fused.count}" if fused.outer > 1 else str(fused.count)
     nbytes = sum(v.type.nbytes for v in fused.block_values)
-    yield f"{numbers} take turns on blocks of {fused.height} of {rows} rows, which keeps {nbytes} bytes out of memory"
+    yield f"{numbers} are one loop over blocks of {fused.height} of {rows} rows, which keeps {nbytes} bytes out of memory"
 
 
 def _describe(node: Node) -> str:

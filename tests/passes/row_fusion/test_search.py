@@ -1,4 +1,4 @@
-"""Kernels that take turns on blocks of rows: when they do, that bits stay, and that large results need no memory."""
+"""Row-tiled fusion: when kernels are fused, that bits stay, and that large results need no memory."""
 
 from __future__ import annotations
 
@@ -176,14 +176,14 @@ def test_scores_are_computed_again_for_gradients() -> None:
     assert len(forward.groups) == 3
     again = [g for g in backward.groups if any(g.nodes is other.nodes for other in forward.groups)]
     assert again == list(backward.groups[:2])
-    assert len(backward.ends) == 2  # gradients of keys and values are sums over rows
+    assert len(backward.non_row_outputs) == 2  # gradients of keys and values are sums over rows
 
 
 def test_few_heads_do_not_sum_over_rows() -> None:
     q, k, v = (torch.randn(2, n, SIZE) for n in (60, 60, 60))
     row_fusions = lowered(step(attention()), q, k, v).partition.row_fusions
     assert row_fusions
-    assert not any(g.kind == "bilinear" for c in row_fusions for g in c.ends)
+    assert not any(g.kind == "bilinear" for c in row_fusions for g in c.non_row_outputs)
 
 
 def test_small_results_stay_as_they_were() -> None:
@@ -203,20 +203,20 @@ def test_layers_take_turns() -> None:
     assert (chain.outer, chain.count, len(chain.groups)) == (1, 96, 2)
 
 
-def test_what_is_overwritten_is_in_no_chain() -> None:
+def test_what_is_overwritten_is_in_no_row_fusion() -> None:
     x, v, w = torch.randn(96, 16), torch.randn(16, 64), torch.randn(64, 16)
     graph = optimised(lambda x: torch.relu(x @ v) @ w + x, x)
     assert lower(graph, machine=SMALL).partition.row_fusions
     assert not lower(graph, {0: 0}, machine=SMALL).partition.row_fusions
 
 
-def test_a_chain_can_be_read() -> None:
+def test_a_row_fusion_can_be_read() -> None:
     fn, args = CASES["plain"]
     found = lowered(fn, *args)
     text = print_program(found.program)
-    assert "chain <" in text
+    assert "row_block <" in text
     assert text.count("local rows") == 2
-    assert "take turns on blocks of 10 of 8 x 20 rows, which keeps 35840 bytes out of memory" in describe_partition(
+    assert "are one loop over blocks of 10 of 8 x 20 rows, which keeps 35840 bytes out of memory" in describe_partition(
         found.partition
     )
 
