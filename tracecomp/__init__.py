@@ -81,7 +81,7 @@ _LATER |= {
     for module in (
         "__config__", "__future__", "_dynamo", "_jit_internal", "accelerator", "amp", "backends", "compiled",
         "compiler", "cuda", "distributions", "fft", "func", "futures", "fx", "hub", "jit", "linalg", "masked",
-        "multiprocessing", "nn", "optim", "profiler", "random", "serialization", "signal", "special", "testing",
+        "multiprocessing", "nn", "onnx", "optim", "profiler", "random", "serialization", "signal", "special", "testing",
         "torch_version", "types", "utils", "version",
     )
 }  # fmt: skip

@@ -683,6 +683,7 @@ from tracecomp.compiled.program_files.load import load_program as load_program
 from tracecomp import masked as masked
 from tracecomp import multiprocessing as multiprocessing
 from tracecomp import nn as nn
+from tracecomp import onnx as onnx
 from tracecomp import optim as optim
 from tracecomp import profiler as profiler
 from tracecomp import random as random

@@ -100,14 +100,7 @@ def _recurrence(a: Any, b: Any, *, axis: int) -> Any:
 
 
 COUNTERPARTS: dict[str, Callable[..., Any]] = {
-    **{n: getattr(torch, n) for n in (
-        "neg", "abs", "sign", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin",
-        "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma",
-        "digamma", "sqrt", "rsqrt", "relu", "sigmoid", "floor", "ceil", "trunc", "round", "logical_not",
-        "bitwise_not", "isnan", "add", "sub", "mul", "div", "floor_divide", "remainder", "fmod", "pow", "atan2",
-        "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge", "bitwise_and", "bitwise_or", "bitwise_xor",
-        "copysign", "nextafter", "hypot", "where",
-    )},
+    **{op.name: getattr(torch, op.name) for op in OPS.values() if op.kind == "elementwise" and hasattr(torch, op.name)},
     "shift_left": torch.bitwise_left_shift,
     "shift_right": torch.bitwise_right_shift,
     "cast": lambda x, *, dtype: (x.real if x.is_complex() and dtype.kind in ("int", "float") else x).to(_dtype(dtype)),

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import tracecomp
 from tests.surface.document import PATH, document
+from tests.surface.operators import PATH as OPERATORS
+from tests.surface.operators import operators
 from tests.surface.probe import probe
 from tests.surface.stubs import stubs
 
 
 def test_the_document_is_up_to_date() -> None:
     assert PATH.read_text() == document(), "run python -m tests.surface"
+    assert OPERATORS.read_text() == operators(), "run python -m tests.surface"
 
 
 def test_the_stubs_are_up_to_date() -> None:

@@ -1,0 +1,110 @@
+"""The operators' own tests, as the installed onnx has them: each passes, or stands below with its reason."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracecomp as torch
+
+onnx = pytest.importorskip("onnx")
+
+SMALL = r"FLOAT8|FLOAT4|INT4|INT2|float8|e4m3|e5m2|float4|u?int[24](?!\d)|e8m0"
+REASONS = {
+    rf"{SMALL}": "types of fewer than 8 bits, and floats of 8, are not tensors here",
+    r"uint(16|32|64)|_ui(16|32|64)_|UINT(16|32|64)|bitwise_not_3d": "unsigned integers of more than 8 bits",
+    r"^test_(str|string|regex|tfidf|label_encoder|equal_string|cast.*STRING)|normalizer|_STRING": "text",
+    r"image_decoder": "pictures in files",
+    r"ai_onnx_ml|tree_ensemble|label_encoder": "ai.onnx.ml",
+    r"^test_(adagrad|adam|momentum|nesterov|gradient)": "ai.onnx.preview.training",
+    r"bernoulli|training_dropout(?!.*zero)": "random: the test has numpy's numbers",
+    r"attention.*(bf16|fp16)": "the reference rounds every step of its own order to 16 bits; ours sum in float32",
+    r"dft_irfft": "the reference's length is that of the spectrum",
+    r"basic_deform_conv_with_padding": "2.4e-7 where the reference has 0, outside of the tolerance of 1e-7",
+}
+"""By pattern of a test's name: why it need not pass."""
+
+
+@cache
+def cases() -> list[Any]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the reference overflows on purpose
+        from onnx.backend.test.loader import load_model_tests
+
+        return [case for kind in ("node", "simple") for case in load_model_tests(kind=kind) if case.model is not None]
+
+
+def reason(name: str) -> str | None:
+    return next((why for pattern, why in REASONS.items() if re.search(pattern, name)), None)
+
+
+def given(value: Any) -> Any:
+    if isinstance(value, onnx.TensorProto):
+        value = onnx.numpy_helper.to_array(value)
+    if isinstance(value, list):
+        return [given(v) for v in value]
+    array = None if value is None else np.asarray(value)
+    return array if array is None or array.dtype.kind in "OSU" else torch.from_numpy(np.array(array))
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    return value.detach().numpy() if isinstance(value, torch.Tensor) else value
+
+
+def differences(found: Any, wanted: Any, case: Any) -> Iterator[str]:
+    if isinstance(wanted, onnx.TensorProto):
+        wanted = onnx.numpy_helper.to_array(wanted)
+    if wanted is None or isinstance(wanted, list):
+        if wanted is None or not isinstance(found, list) or len(found) != len(wanted):
+            if found is not wanted:
+                yield f"{found!r} for {wanted!r}"
+            return
+        for a, b in zip(found, wanted, strict=True):
+            yield from differences(a, b, case)
+        return
+    a, b = np.asarray(found), np.asarray(wanted)
+    if a.shape != b.shape or a.dtype != b.dtype:
+        yield f"{a.dtype}{list(a.shape)} for {b.dtype}{list(b.shape)}"
+    else:
+        wide = (np.float64,) if a.dtype.kind in "fV" else ()
+        if not np.allclose(a.astype(*wide) if wide else a, b.astype(*wide) if wide else b, case.rtol, case.atol, True):
+            yield "other values"
+
+
+def failure(case: Any) -> str | None:
+    """What is wrong, if anything."""
+    from tracecomp.onnx import load
+
+    try:
+        module = load(case.model)
+        for inputs, outputs in case.data_sets:
+            found = module(*map(given, inputs))
+            found = found if isinstance(found, tuple) else (found,)
+            for a, b in zip(map(plain, found), outputs, strict=False):
+                for difference in differences(a, b, case):
+                    return difference
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def test_every_operator_passes_its_tests_or_has_a_reason_not_to() -> None:
+    torch.manual_seed(0)
+    failed = {case.name: failure(case) for case in cases() if reason(case.name) is None}
+    wrong = [f"{name}: {why}" for name, why in failed.items() if why is not None]
+    assert not wrong, "\n".join(wrong)
+    assert len(failed) > 1500
+
+
+def test_the_reasons_are_needed() -> None:
+    names = [case.name for case in cases()]
+    unused = [pattern for pattern in REASONS if not any(re.search(pattern, name) for name in names)]
+    assert not unused

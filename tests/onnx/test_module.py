@@ -1,0 +1,141 @@
+"""ONNX models as modules: equal to torch's, trained, compiled, refused where they are damaged."""
+
+from __future__ import annotations
+
+import io
+import random
+import warnings
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracecomp as torch
+from tracecomp import nn
+
+onnx = pytest.importorskip("onnx")
+from tracecomp.onnx import UnsupportedError, load  # noqa: E402 - after the package that it needs
+
+H = onnx.helper
+
+
+def small(**weights: Any) -> Any:
+    """y = relu(x @ w + b)"""
+    w, b = np.arange(6, dtype=np.float32).reshape(3, 2) - 2, np.array([0.5, -1], np.float32)
+    named = {"w": w, "b": b} | weights
+    nodes = [
+        H.make_node("MatMul", ["x", "w"], ["xw"]), H.make_node("Add", ["xw", "b"], ["sum"]),
+        H.make_node("Relu", ["sum"], ["y"]),
+    ]  # fmt: skip
+    kind = onnx.TensorProto.FLOAT
+    graph = H.make_graph(
+        nodes, "small", [H.make_tensor_value_info("x", kind, ["n", 3])],
+        [H.make_tensor_value_info("y", kind, ["n", 2])],
+        [onnx.numpy_helper.from_array(v, k) for k, v in named.items()],
+    )  # fmt: skip
+    return H.make_model(graph, opset_imports=[H.make_opsetid("", 18)])
+
+
+def test_a_model_runs_prints_as_python_and_has_parameters() -> None:
+    module = load(small())
+    x = torch.tensor([[1.0, 2, 3], [-1, 0, 1]])
+    want = np.maximum(x.numpy() @ (np.arange(6, dtype=np.float32).reshape(3, 2) - 2) + [0.5, -1], 0)
+    assert np.allclose(module(x).detach().numpy(), want) and module(x=x).equal(module(x))
+    assert [n for n, _ in module.named_parameters()] == ["w", "b"]
+    lines = ["xw = MatMul(x, self.w)", "sum = Add(xw, self.b)", "y = Relu(sum)", "return y"]
+    assert module.code.splitlines() == ["def forward(x):", *[f"    {line}" for line in lines]]
+    assert "MatMul(x, self.w)" in repr(module)
+    with pytest.raises(TypeError, match="takes x; got nothing"):
+        module()
+
+
+def test_what_the_batch_is_does_not_matter_and_compiled_is_eager() -> None:
+    module = load(small())
+    compiled = torch.compile(module)
+    for n in (1, 2, 5):
+        x = torch.randn(n, 3)
+        for _ in range(2):
+            assert compiled(x).equal(module(x))
+
+
+def test_bytes_files_and_external_data_are_read_and_only_those_of_the_folder(tmp_path: Path) -> None:
+    model, x = small(), torch.randn(2, 3)
+    want = load(model)(x)
+    assert load(model.SerializeToString())(x).equal(want)
+    onnx.save(model, tmp_path / "m.onnx", save_as_external_data=True, location="m.data", size_threshold=0)
+    assert (tmp_path / "m.data").exists() and load(tmp_path / "m.onnx")(x).equal(want)
+    moved = tmp_path / "deeper"
+    moved.mkdir()
+    text = (tmp_path / "m.onnx").read_bytes().replace(b"m.data", b"../m.d")
+    (tmp_path / "m.d").write_bytes((tmp_path / "m.data").read_bytes())
+    (moved / "m.onnx").write_bytes(text)
+    with pytest.raises(ValueError, match="outside of the model's folder"):
+        load(moved / "m.onnx")
+
+
+def test_everything_that_cannot_be_run_is_said_at_once() -> None:
+    model = small()
+    model.graph.node.append(H.make_node("StringSplit", ["y"], ["a", "b"]))
+    model.graph.node.append(H.make_node("Frob", ["y"], ["c"], domain="mine"))
+    with pytest.raises(UnsupportedError, match="StringSplit, mine::Frob"):
+        load(model)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_damaged_models_are_clear_errors(seed: int) -> None:
+    data, rng = small().SerializeToString(), random.Random(seed)
+    for _ in range(100):
+        damaged = bytearray(data)
+        for _ in range(rng.randint(1, 3)):
+            damaged[rng.randrange(len(damaged))] = rng.randrange(256)
+        with suppress(ValueError, TypeError, UnsupportedError, RuntimeError, IndexError):
+            load(bytes(damaged[: rng.randint(len(damaged) // 2, len(damaged))]))(torch.ones(1, 3))
+
+
+def exported(model: Any, x: Any) -> bytes:
+    """What torch's exporter makes of ``model``."""
+    reference = pytest.importorskip("torch")
+    file = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        names = {"input_names": ["x"], "output_names": ["y"], "dynamic_axes": {"x": {0: "n"}}}
+        training = reference.onnx.TrainingMode.PRESERVE
+        options = {"dynamo": False, "opset_version": 17, "training": training, "do_constant_folding": False}
+        reference.onnx.export(model, (x,), file, **names, **options)
+    return file.getvalue()
+
+
+def test_a_model_from_torch_is_trained_on_with_torchs_losses() -> None:
+    reference = pytest.importorskip("torch")
+    reference.manual_seed(0)
+    layers = reference.nn
+    model = layers.Sequential(
+        layers.Conv2d(1, 4, 3, padding=1), layers.BatchNorm2d(4), layers.ReLU(), layers.MaxPool2d(2),
+        layers.Conv2d(4, 8, 3), layers.GELU(), layers.Flatten(), layers.Linear(8 * 4, 16), layers.LayerNorm(16),
+        layers.Tanh(), layers.Linear(16, 5),
+    ).eval().double()  # fmt: skip
+    for v in (model[1].weight, model[1].bias, model[1].running_mean, model[1].running_var):  # else joined
+        v.data.uniform_(0.5, 1.5)
+    x, y = reference.randn(6, 1, 8, 8).double(), reference.randint(0, 5, (6,))
+    module = load(exported(model, x))
+    own_x, own_y = torch.from_numpy(x.numpy()), torch.from_numpy(y.numpy())
+    assert np.allclose(module(own_x).detach().numpy(), model(x).detach().numpy(), atol=1e-9)
+    theirs = reference.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    ours = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9)
+
+    @torch.compile
+    def step(x: Any, y: Any) -> Any:
+        ours.zero_grad()
+        loss = nn.functional.cross_entropy(module(x), y)
+        loss.backward()
+        ours.step()
+        return loss
+
+    for _ in range(10):
+        theirs.zero_grad()
+        loss = reference.nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        theirs.step()
+        assert abs(step(own_x, own_y).item() - loss.item()) < 1e-6  # its epsilon is a float32

@@ -1,0 +1,169 @@
+"""Reading ONNX models: protobuf messages become plain records, and nothing is believed that is not checked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+try:
+    import onnx
+    from onnx import numpy_helper
+except ImportError as error:  # pragma: no cover
+    raise ImportError("tracecomp.onnx needs the package onnx: pip install 'tracecomp[onnx]'") from error
+
+Array = np.ndarray[Any, Any]
+
+
+class UnsupportedError(NotImplementedError):
+    """A model has operators, types or forms that cannot be run; names all of them at once."""
+
+
+@dataclass
+class Node:
+    """One application of an operator; ``""`` stands for an operand or result that is left out."""
+
+    op: str
+    domain: str
+    inputs: list[str]
+    outputs: list[str]
+    attrs: dict[str, Any]
+    name: str
+    proto: Any = field(repr=False, default=None)
+
+
+@dataclass
+class GraphRecord:
+    """A graph or the body of a control operator. ``weights`` are its initializers."""
+
+    name: str
+    inputs: list[str]
+    outputs: list[str]
+    nodes: list[Node]
+    weights: dict[str, Array]
+    types: dict[str, Any] = field(default_factory=dict)
+
+    def captured(self) -> list[str]:
+        """The values of graphs around this one that it reads."""
+        known = {*self.inputs, *self.weights}
+        found: dict[str, None] = {}
+        for node in self.nodes:
+            inner = [name for g in node.attrs.values() if isinstance(g, GraphRecord) for name in g.captured()]
+            found.update(dict.fromkeys(n for n in (*node.inputs, *inner) if n and n not in known))
+            known.update(node.outputs)
+        found.update(dict.fromkeys(n for n in self.outputs if n and n not in known))
+        return [*found]
+
+    def walk(self) -> Iterator[Node]:
+        """Every node, those of bodies too."""
+        for node in self.nodes:
+            yield node
+            for value in node.attrs.values():
+                if isinstance(value, GraphRecord):
+                    yield from value.walk()
+
+
+@dataclass
+class Model:
+    """A model: its graph, the version of each operator set, and functions that it brings along."""
+
+    graph: GraphRecord
+    opsets: dict[str, int]
+    functions: Mapping[tuple[str, str], Any]
+
+
+def read(source: str | os.PathLike[str] | bytes | Any) -> Model:
+    """The model in a file, in bytes, or of protobuf. ValueError says what is wrong with it."""
+    folder = None
+    if isinstance(source, str | os.PathLike):
+        folder = Path(source).parent
+        proto = _parsed(Path(source).read_bytes(), os.fspath(source))
+    else:
+        proto = _parsed(source, "the model") if isinstance(source, bytes) else source
+    if not proto.HasField("graph") or not proto.opset_import:
+        raise ValueError("the model has no graph, or does not say for which version of the operators it is")
+    opsets = {o.domain if o.domain != "ai.onnx" else "": o.version for o in proto.opset_import}
+    functions = {(f.domain, f.name): f for f in proto.functions}
+    return Model(graph_of(proto.graph, folder), opsets, functions)
+
+
+def _parsed(data: bytes, name: str) -> Any:
+    try:
+        return onnx.load_model_from_string(data)
+    except Exception as error:  # protobuf has its own errors, which are not one of Python's
+        raise ValueError(f"{name} is no ONNX model: {error}") from error
+
+
+def graph_of(proto: Any, folder: Path | None = None) -> GraphRecord:
+    """The record of a graph's message."""
+    weights = {t.name: array_of(t, folder) for t in proto.initializer}
+    for sparse in proto.sparse_initializer:
+        weights[sparse.values.name] = _dense(sparse, folder)
+    inputs = [i.name for i in proto.input if i.name not in weights]
+    types = {i.name: i.type for i in (*proto.input, *proto.output, *proto.value_info)}
+    nodes = [node_of(n, folder) for n in proto.node]
+    return GraphRecord(proto.name, inputs, [o.name for o in proto.output], nodes, weights, types)
+
+
+def node_of(proto: Any, folder: Path | None = None) -> Node:
+    """The record of a node's message."""
+    attrs = {a.name: _value(a, folder) for a in proto.attribute if not a.ref_attr_name}
+    domain = "" if proto.domain == "ai.onnx" else proto.domain
+    return Node(proto.op_type, domain, [*proto.input], [*proto.output], attrs, proto.name, proto)
+
+
+def array_of(tensor: Any, folder: Path | None = None) -> Array:
+    """The array of a tensor's message; data in other files are mapped, if they lie in the model's folder."""
+    if tensor.data_location != onnx.TensorProto.EXTERNAL:
+        return numpy_helper.to_array(tensor)
+    place = {entry.key: entry.value for entry in tensor.external_data}
+    if folder is None:
+        raise ValueError(f"tensor {tensor.name!r} lies in another file, and the model was not read from a folder")
+    root, path = folder.resolve(), (folder / place["location"]).resolve()
+    if root not in path.parents or not path.is_file():
+        raise ValueError(f"tensor {tensor.name!r} lies at {place['location']!r}, outside of the model's folder")
+    dtype, shape = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type), tuple(tensor.dims)
+    offset = int(place.get("offset", 0))
+    end = offset + int(np.prod(shape, dtype=object)) * dtype.itemsize
+    if any(n < 0 for n in (*shape, offset)) or end > path.stat().st_size:
+        raise ValueError(f"tensor {tensor.name!r} is larger than what {place['location']!r} holds")
+    if 0 in shape:
+        return np.empty(shape, dtype)
+    return np.memmap(path, dtype, "c", offset, shape)
+
+
+def _dense(sparse: Any, folder: Path | None) -> Array:
+    values, places = array_of(sparse.values, folder), array_of(sparse.indices, folder)
+    found = np.zeros(tuple(sparse.dims), values.dtype)
+    if places.ndim == 1:
+        found.reshape(-1)[places] = values
+    else:
+        found[tuple(places.T)] = values
+    return found
+
+
+def _value(attribute: Any, folder: Path | None) -> Any:
+    kind = onnx.AttributeProto
+    match attribute.type:
+        case kind.TENSOR:
+            return array_of(attribute.t, folder)
+        case kind.SPARSE_TENSOR:
+            return _dense(attribute.sparse_tensor, folder)
+        case kind.GRAPH:
+            return graph_of(attribute.g, folder)
+        case kind.GRAPHS:
+            return [graph_of(g, folder) for g in attribute.graphs]
+        case kind.TENSORS:
+            return [array_of(t, folder) for t in attribute.tensors]
+        case kind.TYPE_PROTO:
+            return attribute.tp
+    found = onnx.helper.get_attribute_value(attribute)
+    if isinstance(found, bytes):
+        return found.decode()
+    if isinstance(found, Sequence) and found and isinstance(found[0], bytes):
+        return [f.decode() for f in found]
+    return [*found] if isinstance(found, Sequence) and not isinstance(found, str) else found

@@ -1,0 +1,23 @@
+"""What each of ONNX's operators means in terms of tensors. Importing the package fills ``registry.RULES``."""
+
+from tracecomp.onnx.rules import (
+    control,
+    elementwise,
+    image,
+    indexing,
+    matrix,
+    normalization,
+    quantization,
+    random,
+    recurrent,
+    reduction,
+    sequence,
+    shape,
+    signal,
+    window,
+)
+
+__all__ = [
+    "control", "elementwise", "image", "indexing", "matrix", "normalization", "quantization", "random", "recurrent",
+    "reduction", "sequence", "shape", "signal", "window",
+]  # fmt: skip

@@ -1,0 +1,68 @@
+"""Integers that stand for floats."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracecomp.eager.tensor import Tensor
+from tracecomp.functional import names as T
+from tracecomp.ir.types import uint8
+from tracecomp.onnx.registry import Call, rule
+from tracecomp.onnx.rules.elementwise import dtype_of
+from tracecomp.onnx.rules.window import conv_integer
+
+
+def _spread(call: Call, v: Tensor, x: Tensor) -> Tensor:
+    """``v`` beside ``x``: one for all, one for each place along ``axis``, or one for each block there."""
+    if v.dim() == 0 or (v.numel() == 1 and not call.attr("block_size", 0)):
+        return v.reshape([])
+    axis = call.attr("axis", 1) % x.dim()
+    if v.dim() == 1 and x.dim() > 1:
+        return v.reshape([-1 if n == axis else 1 for n in range(x.dim())])
+    size = call.attr("block_size", 0) or -(-x.shape[axis] // v.shape[axis])
+    return v.repeat_interleave(size, axis).narrow(axis, 0, x.shape[axis])
+
+
+@rule("QuantizeLinear")
+def quantize(call: Call, x: Tensor, scale: Tensor, zero: Tensor | None = None) -> Tensor:
+    """Rounds half to even; what is beyond the integers' range becomes its ends."""
+    wanted = dtype_of(call, call.attr("output_dtype")) if call.attr("output_dtype") else None
+    dtype = wanted or (uint8 if zero is None else zero.dtype)
+    if dtype.is_floating_point:
+        raise call.refuse(f"quantization to {dtype}")
+    found = T.round(x.to(scale.dtype) / _spread(call, scale, x)).double()
+    if zero is not None:
+        found = found + _spread(call, zero, x).double()
+    info = T.iinfo(dtype)
+    return T.clamp(found, info.min, info.max).to(dtype)
+
+
+@rule("DequantizeLinear")
+def dequantize(call: Call, x: Tensor, scale: Tensor, zero: Tensor | None = None) -> Tensor:
+    wide = x.to(T.tensor(0).int().dtype) if not x.dtype.is_floating_point else x
+    if zero is not None:
+        wide = wide - _spread(call, zero, x).to(wide.dtype)
+    found = wide.to(scale.dtype) * _spread(call, scale, x)
+    return found.to(dtype_of(call, call.attr("output_dtype"))) if call.attr("output_dtype") else found
+
+
+@rule("DynamicQuantizeLinear")
+def dynamic_quantize(call: Call, x: Tensor) -> Any:
+    low, high = T.clamp(T.amin(x, [*range(x.dim())]), max=0), T.clamp(T.amax(x, [*range(x.dim())]), min=0)
+    scale = (high - low) / 255
+    zero = T.clamp(T.round(-low / scale), 0, 255)
+    return T.clamp(T.round(x / scale) + zero, 0, 255).to(uint8), scale, zero.to(uint8)
+
+
+@rule("QLinearConv")
+def qlinear_conv(
+    call: Call, x: Tensor, x_scale: Tensor, x_zero: Tensor, w: Tensor, w_scale: Tensor, w_zero: Tensor, y_scale: Tensor,
+    y_zero: Tensor, b: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    total = conv_integer(call, x, w, x_zero, w_zero)
+    rank = x.dim() - 2
+    if b is not None:
+        total = total + b.reshape([-1] + [1] * rank)
+    scale = x_scale.double() * w_scale.double().reshape([-1] + [1] * rank) / y_scale.double()
+    info = T.iinfo(y_zero.dtype)
+    return T.clamp(T.round(total.double() * scale) + y_zero.double(), info.min, info.max).to(y_zero.dtype)
