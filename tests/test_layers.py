@@ -116,16 +116,7 @@ def test_the_documented_order_names_every_part_once_and_no_import_goes_up(room: 
     assert not wrong, "\n".join(wrong)
 
 
-CIRCLES_TO_CUT = {
-    ("tracecomp", "record"),
-}  # fmt: skip
-
-
-def marked(room: Module) -> object:
-    return pytest.param(room, marks=pytest.mark.xfail(strict=True) if room in CIRCLES_TO_CUT else ())
-
-
-@pytest.mark.parametrize("room", [marked(room) for room in rooms()], ids=str)
+@pytest.mark.parametrize("room", rooms(), ids=str)
 def test_files_and_folders_of_a_room_import_each_other_in_no_circle(room: Module) -> None:
     graph = networkx.DiGraph(arrows(room).keys())
     circles = [sorted(c) for c in networkx.strongly_connected_components(graph) if len(c) > 1]

@@ -1,4 +1,4 @@
-"""``python -m tracecomp``: trace, compare, explain, env, demo, run, torch."""
+"""``python -m tracecomp``: trace, compare, explain, schedule, env, demo, run, torch."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tracecomp import __version__
 from tracecomp.base import config
 from tracecomp.base.errors import TracecompError, is_user_file
 from tracecomp.demo import demo
+from tracecomp.inspect import environment, scheduling
 from tracecomp.inspect.command import UsageError, subcommands
-from tracecomp.inspect.environment import add_command
 from tracecomp.torch_compat import command as torch_compat
 
 
@@ -27,7 +27,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"tracecomp {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     subcommands(commands)
-    add_command(commands, __version__)
+    environment.add_command(commands, __version__)
+    scheduling.add_command(commands)
     torch_compat.subcommands(commands)
     commands.add_parser("demo", help="train two networks on handwritten digits, eagerly and compiled", add_help=False)
     given = sys.argv[1:] if argv is None else argv

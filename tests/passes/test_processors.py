@@ -40,11 +40,11 @@ def gradients(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 def depthwise(x: Any, w: Any) -> Any:
     options = {"padding": w.shape[2] // 2, "groups": w.shape[0]}
-    return F.conv2d(x.permute(0, 3, 1, 2), w, **options).permute(0, 2, 3, 1)
+    return F.conv2d(x.permute(0, 3, 1, 2), w, **options).permute(0, 2, 3, 1).contiguous()
 
 
 def first_layer(x: Any, w: Any) -> Any:
-    return F.conv2d(x.permute(0, 3, 1, 2), w, padding=1).permute(0, 2, 3, 1)
+    return F.conv2d(x.permute(0, 3, 1, 2), w, padding=1).permute(0, 2, 3, 1).contiguous()
 
 
 CASES: dict[str, Case] = {
@@ -61,7 +61,7 @@ CASES: dict[str, Case] = {
     "first layer": (lambda x, w: F.conv2d(x, w, padding=3, stride=2), ((1, 3, 23, 25), (20, 3, 7, 7))),
     "first layer, channels last": (first_layer, ((1, 7, 9, 3), (32, 3, 3, 3))),
     "more filters": (first_layer, ((1, 7, 9, 4), (70, 4, 3, 3))),
-    "every other": (lambda x, w: F.conv2d(x, w, padding=1, stride=2), ((1, 8, 7, 9), (8, 8, 3, 3))),
+    "every other": (lambda x, w: F.conv2d(x, w, padding=1, stride=2) + 0.5, ((1, 8, 7, 9), (8, 8, 3, 3))),
     "few channels": (lambda x, w: F.conv2d(x, w, padding=1), ((2, 3, 9, 40), (5, 3, 3, 3))),
     "depthwise": (depthwise, ((1, 11, 13, 20), (20, 1, 3, 3))),
     "wide depthwise": (depthwise, ((1, 9, 10, 37), (37, 1, 7, 7))),

@@ -13,9 +13,9 @@ from tracecomp.compiled.backends import Backend, Make
 from tracecomp.compiled.kernel_profile import Profile
 from tracecomp.compiled.replay import Arguments, Plan
 from tracecomp.ir.graph import Graph
-from tracecomp.record.symbolic.generalize import Sized
-from tracecomp.record.symbolic.instantiate import Stretched
-from tracecomp.record.symbolic.padding import Rows
+from tracecomp.record.dynamic_shapes.generalize import Sized
+from tracecomp.record.dynamic_shapes.instantiate import Instantiated
+from tracecomp.record.dynamic_shapes.padding import Rows
 
 Array = np.ndarray[Any, Any]
 
@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 class Padded:
     """A graph run by the one that ``stretched`` holds, for calls with at most as many rows."""
 
-    def __init__(self, graph: Graph, stretched: Stretched, inner: Backend) -> None:
+    def __init__(self, graph: Graph, stretched: Instantiated, inner: Backend) -> None:
         self.graph = graph
         self._inner = inner
         self._rows = stretched.rows

@@ -28,12 +28,12 @@ from tracecomp.ir.graph import Graph
 from tracecomp.record.binding import Binding
 from tracecomp.record.capture import Refusal, record
 from tracecomp.record.describe import describe_recording
-from tracecomp.record.guards.slots import Place
+from tracecomp.record.dynamic_shapes.generalize import sized
+from tracecomp.record.dynamic_shapes.padding import NotSized
+from tracecomp.record.guards.slots import StateSlot
 from tracecomp.record.guards.varying_numbers import Varying
 from tracecomp.record.pytree import flatten_call
 from tracecomp.record.recording import Recording
-from tracecomp.record.symbolic.generalize import sized
-from tracecomp.record.symbolic.padding import NotSized
 from tracecomp.record.symbolic.sym_scalar import followed
 from tracecomp.runtime.call import take_calls
 from tracecomp.runtime.malloc import return_unused
@@ -95,7 +95,7 @@ class Compiled:
         self._served = self._unserved = 0
         self._follow = False
         self._varying = Varying()
-        self._places: dict[tuple[int, str], Place] = {}
+        self._places: dict[tuple[int, str], StateSlot] = {}
         self._shared: list[Binding] = []
         self._values: Counter[Source | None] = Counter()
         self._lock = Lock()

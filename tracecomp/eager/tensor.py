@@ -78,7 +78,7 @@ class Tensor(TensorMethods):
         if recorder is not None and recorder.numbers:
             operands, attrs = recorder.plain(operands), {k: recorder.plain(v) for k, v in attrs.items()}
         if recorder is not None and recorder.sized:
-            operands = recorder.sized_operands(operands)
+            operands = recorder.batch.sized_operands(operands)
         arrays = [x._data if isinstance(x, Tensor) else x for x in operands]
         if op.parts is None and any(a.dtype.kind == "c" for a in arrays if type(a) is np.ndarray):
             check_types(op, operands, attrs)
@@ -89,7 +89,7 @@ class Tensor(TensorMethods):
                 with np.errstate(all="ignore"):
                     result = op.impl(*arrays, **attrs)
             elif recorder is not None and recorder.sized:
-                result = op.impl(*arrays, **recorder.without_sizes(attrs))
+                result = op.impl(*arrays, **recorder.batch.without_sizes(attrs))
             else:
                 result = op.impl(*arrays, **attrs)
         except Exception:
@@ -122,7 +122,7 @@ class Tensor(TensorMethods):
 
     @property
     def shape(self) -> Size:
-        return Size(self._data.shape if modes.recorder is None else modes.recorder.shape_of(self))
+        return Size(self._data.shape if modes.recorder is None else modes.recorder.batch.shape_of(self))
 
     @property
     def ndim(self) -> int:

@@ -16,7 +16,7 @@ from tracecomp.ir.index import index
 from tracecomp.ir.op import Indexed, Op
 from tracecomp.record.pytree import flatten
 from tracecomp.record.recorder import Recorder
-from tracecomp.record.traced_value import Cell
+from tracecomp.record.traced_value import TracedValue
 
 # Marks in a trace where a history ends; never part of any other graph.
 DETACH = Op(
@@ -38,11 +38,11 @@ class Trace(Recorder):
         super().node(op, operands, attrs, outs)
         if not modes.grad:
             for t in outs:
-                t._value = Cell(self, self._ended(t._value.value), t._value.stamp)
+                t._value = TracedValue(self, self._ended(t._value.value), t._value.version)
 
     def alias(self, t: Tensor, base: Tensor) -> None:
         super().alias(t, base)
-        t._value = Cell(self, self._ended(t._value.value), t._value.stamp)
+        t._value = TracedValue(self, self._ended(t._value.value), t._value.version)
 
     def _ended(self, value: Value) -> Value:
         return self.graph.add(DETACH, (value,), {}, [value.type])[0]

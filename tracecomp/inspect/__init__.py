@@ -2,5 +2,6 @@
 
 from tracecomp.inspect.compare import Comparison, compare
 from tracecomp.inspect.explain import explain
+from tracecomp.inspect.scheduling import Tried, schedules, try_schedules
 
-__all__ = ["Comparison", "compare", "explain"]
+__all__ = ["Comparison", "Tried", "compare", "explain", "schedules", "try_schedules"]

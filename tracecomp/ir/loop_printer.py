@@ -173,12 +173,10 @@ def _same(space: str, name: str) -> str:
 
 
 def print_kernel(kernel: Kernel) -> str:
-    """A kernel as text, with its provenance as comments."""
+    """A kernel as text."""
     printer = _Printer(_same)
     marks = [f"{printer.declared(p)}{' written' if p.name in kernel.writes else ''}" for p in kernel.params]
     printer.line(0, f"kernel {kernel.name}({', '.join(marks)}):")
-    for note in kernel.notes:
-        printer.line(1, f"# {note}")
     printer.body(kernel.body, 1)
     return "\n".join(printer.lines)
 

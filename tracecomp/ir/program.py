@@ -14,14 +14,14 @@ from tracecomp.ir.loops import Buffer, Stmt
 class Kernel:
     """A function over buffers. Between top-level statements all threads meet; ``writes`` names the written params.
 
-    ``notes`` are provenance for people: (scope or user line) strings; not part of the kernel's identity.
+    ``schedules`` say, loop nest by loop nest, how its loops were chosen, as text; not part of the kernel's identity.
     """
 
     name: str
     params: tuple[Buffer, ...]
     writes: frozenset[str]
     body: tuple[Stmt, ...]
-    notes: tuple[str, ...] = field(default=(), compare=False)
+    schedules: tuple[str, ...] = field(default=(), compare=False)
 
 
 @immutable

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tracecomp.ir.graph import Graph, Node
+from tracecomp.ir.program import Program, call_steps
 from tracecomp.passes.fusion.groups import Partition, RowFusion
 from tracecomp.passes.program.frame import Frame
 from tracecomp.passes.steps import Stage
@@ -40,7 +41,8 @@ def _row_fusion(fused: RowFusion, partition: Partition) -> Iterator[str]:
     numbers = f"kernels {first} to {first + len(fused.groups) - 1}"
     rows = f"{fused.outer} x {fused.count}" if fused.outer > 1 else str(fused.count)
     nbytes = sum(v.type.nbytes for v in fused.block_values)
-    yield f"{numbers} are one loop over blocks of {fused.height} of {rows} rows, which keeps {nbytes} bytes out of memory"
+    blocks = f"blocks of {fused.height} of {rows} rows"
+    yield f"{numbers} are one loop over {blocks}, which keeps {nbytes} bytes out of memory"
 
 
 def _describe(node: Node) -> str:
@@ -51,7 +53,21 @@ def describe_built(stages: Sequence[Stage[Graph]], lowering: Sequence[Stage[Fram
     """Everything that was decided about a graph."""
     passes = "\n".join(("passes:", *(line for s in stages for line in _stage(s, _size(s.state)))))
     steps = "\n".join(("lowering:", *(line for s in lowering[1:] for line in _stage(s, _made(s.state)))))
-    return f"{passes}\n{steps}\n{describe_partition(lowering[-1].state.partition)}".rstrip()
+    last = lowering[-1].state
+    schedules = describe_schedules(last.program) if last.program else ""
+    return f"{passes}\n{steps}\n{describe_partition(last.partition)}{schedules}".rstrip()
+
+
+def describe_schedules(program: Program) -> str:
+    """How the loops of every kernel run (``passes/schedule/records.py``)."""
+    kernels = {step.kernel.name: step.kernel for step in call_steps(program.steps)}
+    lines = ["schedules:"]
+    for name, kernel in kernels.items():
+        lines.append(f"  {name}")
+        lines.extend(f"    {line}" for text in kernel.schedules for line in text.splitlines())
+        if not kernel.schedules:
+            lines.append("    loops of its own")
+    return "\n".join(lines) + "\n"
 
 
 def _size(graph: Graph) -> str:

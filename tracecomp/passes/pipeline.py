@@ -38,6 +38,7 @@ from tracecomp.passes.program.frame import Frame, frame_of
 from tracecomp.passes.program.frame_text import print_frame
 from tracecomp.passes.program.frame_verify import verify_frame
 from tracecomp.passes.program.prepacking import frozen_values
+from tracecomp.passes.schedule.records import Given, ScheduleError
 from tracecomp.passes.steps import Log, Run, Stage, State, Step
 
 PIPELINE: tuple[Step[Graph], ...] = (
@@ -131,17 +132,19 @@ def lower(
     machine: Machine | None = None,
     frozen: Set[int] = frozenset(),
     dump: Dump | None = None,
+    given: Given | None = None,
 ) -> Lowered:
     """The program of an optimised graph, whose control operators have optimised bodies.
 
     ``aliases[o] = i`` promises that at every call output ``o`` is the very memory of input ``i`` (a state updated in
     place); a kernel writes there directly when nothing reads the old contents later, else a copy at the end does.
     ``frozen`` are the numbers of inputs that keep their values, so that a call can use what an earlier one has
-    prepacked. ``machine`` is by default this one. Obeys the settings as ``run`` does, but for steps that are needed.
+    prepacked. ``machine`` is by default this one. ``given`` are schedules that were written by hand. Obeys the settings
+    as ``run`` does, but for steps that are needed.
     """
     settings = config.current()
     known = frozen_values(graph, {graph.inputs[n].value for n in frozen})
-    frame = frame_of(graph, aliases or {}, machine or host(), known)
+    frame = frame_of(graph, aliases or {}, machine or host(), known, given)
     skipped = {*settings.skip_passes, *(() if settings.fusion else FUSING)}
     if settings.stop_after is not None:
         skipped.update(s.name for s in LOWERING[max(settings.stop_after - len(PIPELINE), 0) :] if not s.needed)
@@ -195,6 +198,8 @@ def _run_step(name: str, action: Run[State], state: State, form: _Form[State]) -
         result = action(state, log)
         if config.current().verify:
             form.verify(result)
+    except ScheduleError:
+        raise  # what was handed in is at fault, not the step
     except Exception as error:
         path = reproduction.write(name, form.script(name, state))
         where = f"pass {name} failed on graph {form.graph(state).name}"

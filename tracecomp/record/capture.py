@@ -17,7 +17,7 @@ from tracecomp.record.effects import put_plain
 from tracecomp.record.finish import Finish, plain
 from tracecomp.record.guards.guards import Guards
 from tracecomp.record.guards.ownership import is_module
-from tracecomp.record.guards.slots import Place
+from tracecomp.record.guards.slots import StateSlot
 from tracecomp.record.observer import Observer
 from tracecomp.record.pytree import direct, flatten_call, paths
 from tracecomp.record.recorder import Recorder
@@ -49,7 +49,7 @@ def target_of(fn: Any) -> tuple[FunctionType, tuple[Any, ...]] | None:
 
 def record(
     fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], name: str, strict: bool = True,
-    derive: bool = True, places: Sequence[Place] = (), follow: bool = False, sized: bool = False,
+    derive: bool = True, places: Sequence[StateSlot] = (), follow: bool = False, sized: bool = False,
     numbers: Set[int] = frozenset(), shared: Sequence[Binding] = (),
 ) -> tuple[Any, Recording | Refusal]:  # fmt: skip
     """Run ``fn`` and record it: its result, and the recording (or why there is none).
@@ -106,13 +106,13 @@ def record(
         _fill_in(recorder, places)
 
 
-def _fill_in(recorder: Recorder, places: Sequence[Place]) -> str | None:
+def _fill_in(recorder: Recorder, places: Sequence[StateSlot]) -> str | None:
     """Put plain numbers for followed ones into ``places``; says so when followed numbers live on elsewhere."""
     if not recorder.numbers:
         return None
     for place in places:
         place.fill([plain(x) for x in place.leaves()])
-    return replace_left(recorder)
+    return replace_left(recorder.numbers)
 
 
 def _bind_numbers(
@@ -144,7 +144,7 @@ def _bind_arguments(recorder: Recorder, leaves: Sequence[Any], where: Sequence[s
     for i, leaf in enumerate(leaves):
         array = leaf._data if isinstance(leaf, Tensor) else leaf
         if isinstance(array, np.ndarray) and array.ndim:
-            recorder.note_size(len(array), i)
+            recorder.batch.note_size(len(array), i)
         if isinstance(leaf, Tensor) and id(leaf) not in recorder.arguments:
             recorder.bind(leaf, where[i], "argument")
         elif isinstance(leaf, np.ndarray) and leaf.dtype.kind in "biufc" and i not in recorder.arrays:

@@ -30,6 +30,7 @@ def describe_recording(recording: Recording) -> str:
         "runs this way as long as these values stay",
         [f"{p.seen} at {p.source or 'an unknown line'}" for p in recording.predicates],
     )
+    lines += _listed("used again while", [guard.explain() for guard in recording.guards.list])
     counts = Counter(n.op.name for n in nodes)
     return "\n".join([*lines, "  operators: " + ", ".join(f"{n} {name}" for name, n in counts.most_common(8))])
 

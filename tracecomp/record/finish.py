@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -21,13 +22,15 @@ from tracecomp.record.binding import Binding, tensor_of
 from tracecomp.record.effects import Effect
 from tracecomp.record.guards.guards import Guards
 from tracecomp.record.guards.memory import MemoryGuard, overlap, shows_elements_twice
+from tracecomp.record.guards.reads import attributes_of
+from tracecomp.record.guards.snapshots import PLAIN
 from tracecomp.record.observer import Observer
 from tracecomp.record.pytree import flatten, unflatten
 from tracecomp.record.recorder import Recorder
 from tracecomp.record.recording import Rebased, Rebound, Recording, Repeated, SeenValue, Sizes, Split
 from tracecomp.record.results import Followed, Found, Held, Passed, Plain, Result, Results
-from tracecomp.record.symbolic.sym_int import Extent, SizedGraph
-from tracecomp.record.symbolic.sym_scalar import Number
+from tracecomp.record.symbolic.sym_int import SizedGraph, SymInt
+from tracecomp.record.symbolic.sym_scalar import SymScalar
 
 KINDS = ("argument", "state", "memory", "place", "grad", "host", "size", "number")
 
@@ -36,9 +39,9 @@ def plain(result: Any) -> Any:
     """``result`` with plain numbers in place of followed ones."""
     leaves: list[Any] = []
     structure = flatten(result, leaves)
-    if not any(type(x) in (Number, Extent) for x in leaves):
+    if not any(type(x) in (SymScalar, SymInt) for x in leaves):
         return result
-    return unflatten(structure, [x.value if type(x) in (Number, Extent) else x for x in leaves])
+    return unflatten(structure, [x.value if type(x) in (SymScalar, SymInt) else x for x in leaves])
 
 
 class Finish:
@@ -101,8 +104,8 @@ class Finish:
             writes=self._writes(updates), grads=grads, requires_grad=self._flags(), predicates=predicates, split=split,
             rebased=[Rebased(self._origin(t), self.found.place(t)) for t in rebased],
             rebound=rebound, effects=repeated, sizes=self._sizes(mapping), shared=shared,
-            unsettled=self._changed_values() or self.found.moved or self._told(shared) or self._history_outside()
-            or new_state(self.recorder, kept_tensors),
+            unsettled=self._changed_values() or self._made_objects(left) or self.found.moved or self._told(shared)
+            or self._history_outside() or new_state(self.recorder, kept_tensors),
         )  # fmt: skip
 
     # ---- inputs
@@ -129,7 +132,7 @@ class Finish:
             sources[t._value.value] = Binding("number", leaf)
         for owner, name, t in recorder.hosts.values():
             sources[t._value.value] = Binding("host", (owner, name))
-        for leaf, t in recorder.sizes.items():
+        for leaf, t in recorder.batch.sizes.items():
             sources[t._value.value] = Binding("size", leaf)
         return sources
 
@@ -147,7 +150,7 @@ class Finish:
             return None
         shapes = {mapping[v]: shape for v, shape in graph.shapes.items() if v in mapping}
         attrs = {n: graph.attrs[old] for old in graph.attrs if (n := _mapped(old, mapping)) is not None}
-        return Sizes(recorder.ranges, recorder.leading, shapes, attrs)
+        return Sizes(recorder.batch.ranges, recorder.batch.leading, shapes, attrs)
 
     def _graph(self, mapping: dict[Value, Value]) -> tuple[Graph, list[Binding]]:
         used = self._used([o.value for o in self.outputs], set())
@@ -190,6 +193,17 @@ class Finish:
         kept: list[Any] = []
         return effect, flatten(effect.args, kept, self._is_outside), kept
 
+    def _made_objects(self, leaves: Sequence[Any]) -> str | None:
+        """Says so when the call leaves an object behind that every call would have to make anew."""
+        for x in leaves:
+            if isinstance(x, (Tensor, *PLAIN, type, FunctionType, tuple, np.ndarray, SymScalar, SymInt)):
+                continue
+            if self._is_outside(x) or id(x) in self.observer.known or id(x) in self.numbers:
+                continue
+            if type(x).__hash__ is None or attributes_of(x) or isinstance(x, Iterator):
+                return f"returns an object of class {type(x).__name__} that is made in the call."
+        return None
+
     def _is_outside(self, value: Any) -> bool:
         """Whether a list or dict was there before the call: a later call means the one that is there then."""
         return isinstance(value, list | dict) and id(value) in self.observer.known
@@ -204,7 +218,7 @@ class Finish:
         ]  # fmt: skip
 
     def _result(self, v: Any) -> Result:
-        if type(v) in (Number, Extent):
+        if type(v) in (SymScalar, SymInt):
             return Followed(self._add(self.recorder.value(v.tensor), f"n{len(self.outputs)}", "result"))
         if isinstance(v, np.ndarray):
             return Passed(self.numbers[id(v)]) if id(v) in self.numbers else Plain(v.copy())
@@ -340,7 +354,7 @@ class Finish:
             recorder.bind(seed, f"cotangent{k}", "argument")
             cotangents.append(recorder.initial[id(seed)])
             if isinstance(recorder.graph, SizedGraph):
-                recorder.graph.shapes[cotangents[-1]] = recorder.shape_of(root)
+                recorder.graph.shapes[cotangents[-1]] = recorder.batch.shape_of(root)
             seeds.append(seed)
         inputs = [(key, edge) for key, edge in recorder.edges.items() if recorder.initial[key] in self.sources]
         ends = [edge for _, edge in inputs]

@@ -1,14 +1,13 @@
 """The recorder: while a program runs eagerly, every primitive also becomes a node of a graph.
 
 What a tensor is worth in the graph follows the one aliasing model of ``eager/tensor.py``: memory has a root, whose cell
-holds the current value and counts writes; a view re-derives its value from the root when its stamp is behind. Turning
+holds the current value and counts writes; a view re-derives its value from the root when its version is behind. Turning
 writes in place into new values is called functionalization.
 """
 
 from __future__ import annotations
 
 import sys
-import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -27,30 +26,33 @@ from tracecomp.ir.op import Op
 from tracecomp.ir.types import TensorType, float64, from_numpy_dtype
 from tracecomp.ops.autodiff import Sym, scalar_of
 from tracecomp.record.effects import Effect
-from tracecomp.record.guards.slots import Place
+from tracecomp.record.guards.slots import StateSlot
 from tracecomp.record.shared_memory import SharedMemory, views
-from tracecomp.record.symbolic.leading_sizes import LeadingSizes
-from tracecomp.record.symbolic.sym_int import Extent, SizedGraph
-from tracecomp.record.symbolic.sym_scalar import Number, dtype_of, followed
-from tracecomp.record.traced_value import Cell, GradSlot, Look, Predicate
+from tracecomp.record.size_range import SizeRange
+from tracecomp.record.symbolic.batch_sizes import BatchSizes
+from tracecomp.record.symbolic.sym_int import SizedGraph, SymInt
+from tracecomp.record.symbolic.sym_scalar import SymScalar, dtype_of, followed
+from tracecomp.record.traced_value import GradSlot, Look, Predicate, TracedValue
 
 
-class Recorder(LeadingSizes):
+class Recorder:
     """One recording in progress; ``modes.recorder`` of the thread that runs it."""
 
     def __init__(self, name: str, strict: bool = True, follow: bool = False, sized: bool = False) -> None:
-        super().__init__(SizedGraph(name) if sized else Graph(name))
+        self.graph = SizedGraph(name) if sized else Graph(name)
+        self.open = True
+        self.batch = BatchSizes(self.graph, self, self._cell)
         self.strict = strict
         self.follow = follow
         self.sized = sized
-        self.numbers: list[Number] = []
-        self.cells: dict[int, Cell] = {}
+        self.numbers: list[SymScalar] = []
+        self.cells: dict[int, TracedValue] = {}
         self.outside: dict[int, Tensor] = {}
         self.initial: dict[int, Value] = {}
         self.state: dict[int, Tensor] = {}
         self.arguments: dict[int, Tensor] = {}
-        self.places: dict[int, tuple[Place, int]] = {}
-        self.followed: list[tuple[Tensor, Place, int]] = []
+        self.places: dict[int, tuple[StateSlot, int]] = {}
+        self.followed: list[tuple[Tensor, StateSlot, int]] = []
         self.argument_numbers: dict[int, Tensor] = {}
         self.arrays: dict[int, Tensor] = {}
         self.memories: dict[int, SharedMemory] = {}
@@ -140,11 +142,11 @@ class Recorder(LeadingSizes):
             self.observe(t, value)
             return value
         with no_grad():
-            return Number(self, t.detach().reshape(()).to(dtype_of(value)), value)
+            return SymScalar(self, t.detach().reshape(()).to(dtype_of(value)), value)
 
     def plain(self, value: Any) -> Any:
         """``value`` with plain numbers in place of followed ones, also in tuples and lists."""
-        if type(value) is Number:
+        if type(value) is SymScalar:
             return value.seen()
         return type(value)(map(self.plain, value)) if type(value) in (tuple, list) else value
 
@@ -156,14 +158,9 @@ class Recorder(LeadingSizes):
         )
 
     def shown(self) -> None:
-        """Warn that the text of a tensor is made by this call only."""
-        if self.quiet:
-            return
-        warnings.warn(
-            f"a tensor is printed or formatted at {user_source()}, inside a compiled function: only calls that are "
-            "recorded do so, later ones keep silent. Return the tensor and print it outside.",
-            UserWarning, stacklevel=4,
-        )  # fmt: skip
+        """Refuse that the text of a tensor is made: later calls would go on with this call's."""
+        if not self.quiet:
+            self.refuse_here("makes the text of a tensor")
 
     def refuse(self, message: str) -> None:
         """CaptureError; or, when not ``strict``, the rest of the call runs without being recorded."""
@@ -215,6 +212,19 @@ class Recorder(LeadingSizes):
         if edge is not None and id(t) in self.initial:
             self.edges[id(t)] = edge
 
+    def note_number(self, number: SymScalar) -> None:
+        """Note a number that is followed."""
+        self.numbers.append(number)
+
+    @property
+    def ranges(self) -> dict[int, SizeRange]:
+        """The sizes for which the recording holds, by the argument that has them."""
+        return self.batch.ranges
+
+    def size_tensor(self, leaf: int) -> Tensor:
+        """The size in ``leaf`` as an input of the graph."""
+        return self.batch.size_tensor(leaf)
+
     def host(self, owner: Any, key: str, value: Any) -> Any:
         """A number that every call reads again from ``owner``, as a 0-d float64 tensor; other values are guarded."""
         if id(getattr(owner, "group", owner)) in self.stepped:
@@ -228,7 +238,7 @@ class Recorder(LeadingSizes):
         if found is None:
             t = Tensor._wrap(np.array(float(value)))
             name = f"{key}{len(self.hosts) or ''}"
-            t._value = Cell(self, self.graph.add_input(TensorType(float64, ()), name, "host"))
+            t._value = TracedValue(self, self.graph.add_input(TensorType(float64, ()), name, "host"))
             found = self.hosts[id(owner), key] = (owner, key, t)
             self.host_values[id(owner), key] = value
         return found[2]
@@ -282,13 +292,13 @@ class Recorder(LeadingSizes):
             return self.graph.add_input(TensorType(t.dtype, t._data.shape), "resized", "argument")
         if root is t:
             return self.capture(t).value if cell is None else cell.value
-        if cell is not None and cell.stamp == self._stamp(root):
+        if cell is not None and cell.version == self._version_of(root):
             return cell.value
         found: Value = look(Sym(self.graph, self.value(root)), chain).value
-        self._keep(t, Cell(self, found, self._stamp(root)))
+        self._keep(t, TracedValue(self, found, self._version_of(root)))
         return found
 
-    def capture(self, t: Tensor) -> Cell:
+    def capture(self, t: Tensor) -> TracedValue:
         """Make a tensor from outside an input, read again at every call."""
         self.state[id(t)] = t
         name = self.names.get(id(t), "")
@@ -296,7 +306,7 @@ class Recorder(LeadingSizes):
             name = f"s{len(self.state) - 1}"
         return self.bind(t, name, "state")
 
-    def bind(self, t: Tensor, name: str, role: str) -> Cell:
+    def bind(self, t: Tensor, name: str, role: str) -> TracedValue:
         """Add an input that stands for ``t`` as it is when the program starts."""
         value = self.graph.add_input(TensorType(from_numpy_dtype(t._data.dtype), t._data.shape), name, role)
         if role == "argument" and isinstance(self.graph, SizedGraph):
@@ -306,7 +316,7 @@ class Recorder(LeadingSizes):
         self.requires_grad[id(t)] = edge is not None
         if edge is not None:
             self.edges[id(t)] = edge
-        cell = Cell(self, value)
+        cell = TracedValue(self, value)
         self._keep(t, cell)
         if role == "argument":
             self.arguments[id(t)] = t
@@ -337,10 +347,10 @@ class Recorder(LeadingSizes):
 
     def argument_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape of an argument, its first size being one that calls may change."""
-        leaf = self.leaf_of(shape[0]) if shape else None
-        return shape if leaf is None else (Extent(self, leaf, 1, 0), *shape[1:])
+        leaf = self.batch.leaf_of(shape[0]) if shape else None
+        return shape if leaf is None else (SymInt(self, leaf, 1, 0), *shape[1:])
 
-    def bind_place(self, place: Place) -> None:
+    def bind_place(self, place: StateSlot) -> None:
         """Add inputs that stand for the tensors a place holds, read from there at every call."""
         leaves = place.leaves()
         for n, x in enumerate(leaves):
@@ -351,33 +361,33 @@ class Recorder(LeadingSizes):
             elif self.follow and followed(x):
                 leaves[n] = number = self._bind_number(x, name)
                 self.followed.append((number.tensor, place, n))
-        if any(type(x) is Number for x in leaves):
+        if any(type(x) is SymScalar for x in leaves):
             place.fill(leaves)
 
-    def bind_argument(self, leaf: int, value: int | float, name: str) -> Number:
+    def bind_argument(self, leaf: int, value: int | float, name: str) -> SymScalar:
         """What stands for argument ``leaf``, a number that every call gives anew."""
         number = self._bind_number(value, name)
         self.argument_numbers[leaf] = number.tensor
         return number
 
-    def _bind_number(self, value: int | float, name: str) -> Number:
+    def _bind_number(self, value: int | float, name: str) -> SymScalar:
         t = Tensor._wrap(np.array(value))
-        t._value = Cell(self, self.graph.add_input(TensorType(dtype_of(value), ()), name, "host"))
-        return Number(self, t, value)
+        t._value = TracedValue(self, self.graph.add_input(TensorType(dtype_of(value), ()), name, "host"))
+        return SymScalar(self, t, value)
 
     def forget(self) -> None:
         """Let go of the tensors met; what was made no longer points here."""
         self.open = False
         self.cells.clear()
         self.outside.clear()
-        self.sized_nodes.clear()
+        self.batch.sized_nodes.clear()
         for ref, *_ in self.made:
             t = ref()
             if t is not None:
                 t._value = t._look = None
 
-    def _cell(self, t: Tensor) -> Cell | None:
-        cell: Cell | None = t._value
+    def _cell(self, t: Tensor) -> TracedValue | None:
+        cell: TracedValue | None = t._value
         if cell is not None and cell.recorder is self:
             return cell
         return self.cells.get(id(t))
@@ -390,7 +400,7 @@ class Recorder(LeadingSizes):
         """Whether another call would have another tensor in place of ``t``."""
         return self.is_made(t) or id(t) in self.arguments or id(t) in self.places
 
-    def _keep(self, t: Tensor, cell: Cell) -> None:
+    def _keep(self, t: Tensor, cell: TracedValue) -> None:
         if self.is_made(t):
             t._value = cell
         else:
@@ -426,21 +436,21 @@ class Recorder(LeadingSizes):
 
     def _made(self, t: Tensor, value: Value, look: Look | None, source: Source | None) -> None:
         """Note what ``t`` is worth, which was made at ``source``, and what it looks at."""
-        t._value, t._look = Cell(self, value, 0 if look is None else self._stamp(look.root)), look
+        t._value, t._look = TracedValue(self, value, 0 if look is None else self._version_of(look.root)), look
         self.made.append((weakref.ref(t), source, self.line()))
 
-    def _stamp(self, root: Tensor) -> int:
+    def _version_of(self, root: Tensor) -> int:
         cell = self._cell(root)
-        return 0 if cell is None else cell.stamp
+        return 0 if cell is None else cell.version
 
     def _set(self, t: Tensor, new: Value) -> None:
         """Write to the memory behind all views and aliases at once: elements that an expanded one shows are one."""
         root, chain = self.root(t)
         cell = self._cell(root) or self.capture(root)
         cell.value = write(Sym(self.graph, self.value(root)), chain, Sym(self.graph, new)).value if chain else new
-        cell.stamp += 1
+        cell.version += 1
         if root is not t:
-            self._keep(t, Cell(self, new, cell.stamp))
+            self._keep(t, TracedValue(self, new, cell.version))
 
     def _slot(self, t: Tensor) -> GradSlot:
         slot = self.grads.get(id(t))

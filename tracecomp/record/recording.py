@@ -15,9 +15,9 @@ from tracecomp.record.binding import Binding
 from tracecomp.record.effects import Given as Arguments
 from tracecomp.record.guards.guards import Guards
 from tracecomp.record.guards.reads import Read
-from tracecomp.record.guards.slots import Place
+from tracecomp.record.guards.slots import StateSlot
 from tracecomp.record.results import Held, Result
-from tracecomp.record.symbolic.sym_int import Range
+from tracecomp.record.size_range import SizeRange
 from tracecomp.record.symbolic.sym_scalar import followed
 
 
@@ -61,7 +61,7 @@ class Rebased(NamedTuple):
 class Rebound:
     """What a place holds at the end; with ``same_object``, the list or dict there got new contents."""
 
-    place: Place
+    place: StateSlot
     structure: Any
     results: list[Result]
     same_object: bool
@@ -112,10 +112,10 @@ class Recording:
 class Sizes:
     """How a recording depends on the first sizes of arguments: the ``ranges`` of those in which argument.
 
-    ``leading`` are the arguments of each size; ``shapes`` and ``attrs`` hold Extents in place of numbers.
+    ``leading`` are the arguments of each size; ``shapes`` and ``attrs`` hold SymInts in place of numbers.
     """
 
-    ranges: dict[int, Range]
+    ranges: dict[int, SizeRange]
     leading: dict[int, list[int]]
     shapes: dict[Value, tuple[int, ...]]
     attrs: dict[GraphNode, dict[str, Any]]

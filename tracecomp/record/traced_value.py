@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from tracecomp.base.errors import Source
 from tracecomp.eager.tensor import Tensor
 from tracecomp.eager.tensor_base import View
 from tracecomp.ir.graph import Value
-
-if TYPE_CHECKING:
-    from tracecomp.record.symbolic.leading_sizes import LeadingSizes
 
 
 class Look(NamedTuple):
@@ -26,15 +23,15 @@ class Look(NamedTuple):
     chain: tuple[View, ...]
 
 
-class Cell:
-    """What a tensor is worth in one recording. ``stamp``: writes to its root (or, for a view, those it has seen)."""
+class TracedValue:
+    """What a tensor is worth in one recording. ``version``: writes to its root (or, for a view, those it has seen)."""
 
-    __slots__ = ("recorder", "stamp", "value")
+    __slots__ = ("recorder", "value", "version")
 
-    def __init__(self, recorder: LeadingSizes, value: Value, stamp: int = 0) -> None:
+    def __init__(self, recorder: object, value: Value, version: int = 0) -> None:
         self.recorder = recorder
         self.value = value
-        self.stamp = stamp
+        self.version = version
 
 
 class GradSlot:

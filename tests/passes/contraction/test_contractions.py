@@ -1,4 +1,4 @@
-"""Convolutions whose sums are cut into stages or slide over rows: against float64, and cut differently to the bit."""
+"""Convolutions whose sums are cut into k-blocks or slide over rows: against float64, and cut differently to the bit."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from tests.codegen.running import SHARING, compile_graph, run_built, run_native,
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.loop_printer import print_program
 from tracecomp.ir.op import OPS
+from tracecomp.ir.program import call_steps
 from tracecomp.ir.types import DType, TensorType, float16, float32
-from tracecomp.passes.contraction import register_tiles, tile_choice
 from tracecomp.passes.cost.machine import Machine, host
+from tracecomp.passes.schedule.records import parse_records
 
 Ints = tuple[int, ...]
 
@@ -107,7 +108,7 @@ def test_convolutions(name: str) -> None:
 
 
 def same_however_cut(graph: Graph, arrays: list[Any], have: Any) -> None:
-    """Neither the length of a stage, nor rows at a time, nor threads show in the result."""
+    """Neither the length of a k-block, nor rows at a time, nor threads show in the result."""
     for terms, rows, totals in ((100, 3, 1 << 12), (4096, 7, 1 << 24)):
         machine = SHARING.tuned(k_block_terms=terms, sliding_rows=rows, totals_bytes=totals)
         built, executable = compile_graph(graph, machine=machine)
@@ -175,7 +176,7 @@ def contraction(spec: str, shapes: list[Ints], dtype: DType) -> Graph:
     return graph
 
 
-def test_stages_of_a_weight_gradient_are_read_by_few_blocks() -> None:
+def test_k_blocks_of_a_weight_gradient_are_read_by_few_blocks() -> None:
     """Blocks for threads, but no more: each of them reads all the data."""
     x_shape, g_shape = (2, 3, 37, 37), (2, 32, 16, 16)
     graph = graph_of("conv_weight", [x_shape, g_shape], (7, 7), {"stride": (2, 2)})
@@ -196,18 +197,14 @@ def test_stages_of_a_weight_gradient_are_read_by_few_blocks() -> None:
 
 
 @pytest.mark.parametrize("shapes", [[(1500, 600), (1500, 96)], [(1500, 96), (1500, 600)]])
-def test_rows_far_apart_are_read_in_lanes(shapes: list[Ints], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_far_apart_are_read_in_lanes(shapes: list[Ints]) -> None:
     """Elements of a line of their own for every term would push each other out of the cache."""
-    plans = []
-
-    def noted(nest: Any, machine: Machine) -> Any:
-        plans.append(tile_choice.plan_of(nest, machine))
-        return plans[-1]
-
-    monkeypatch.setattr(register_tiles, "plan_of", noted)
     graph, arrays = contraction("km,kn->mn", shapes, float32), normal(shapes)
-    found = run_native(graph, arrays)[0]
-    assert [plan.vector.extent for plan in plans] == [600]
+    built, executable = compile_graph(graph)
+    [step] = call_steps(built.program.steps)
+    [schedule] = parse_records("\n".join(step.kernel.schedules))
+    assert schedule.fields["vector"] == ("m" if shapes[0][1] == 600 else "n")
+    found = run_built(built, executable, graph, arrays)[0]
     np.testing.assert_allclose(found, arrays[0].T.astype(np.float64) @ arrays[1], rtol=1e-4, atol=1e-3)
 
 

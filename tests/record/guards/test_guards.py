@@ -398,15 +398,37 @@ def test_too_many_paths_are_refused() -> None:
             c(torch.full((2,), float(i)))
 
 
-def test_text_of_tensors_is_made_by_recorded_calls_only() -> None:
+def test_what_is_printed_is_printed_at_every_call(capsys: pytest.CaptureFixture[str]) -> None:
+    seen: list[str] = []
+
     def step(x: Any) -> Any:
-        assert f"{x.sum():.1f}" == "2.0"
+        total = x.sum()
+        print("total", total, total.item(), "of", len(x), sep="|")
+        seen.append("called")
         return x * 2
 
     c = compiled(step)
-    with pytest.warns(UserWarning, match=r"a tensor is printed or formatted at .*test_guards.py:\d+"):
+    for n in range(5):
+        c(torch.ones(2) * n)
+        assert capsys.readouterr().out == f"total|tensor({2 * n}.)|{2.0 * n}|of|2\n"
+    assert c.recordings <= 2 and len(seen) == 5
+
+
+def test_text_of_tensors_is_made_in_python(capsys: pytest.CaptureFixture[str]) -> None:
+    def step(x: Any) -> Any:
+        y = x * 2
+        print(f"{y.sum():.1f}")
+        return y + 1
+
+    with pytest.raises(CaptureError, match=r"makes the text of a tensor, at .*test_guards.py:\d+"):
+        compiled(step, fullgraph=True)(torch.ones(2))
+    c = compiled(step)
+    with pytest.warns(UserWarning, match="runs in parts from now on: makes the text of a tensor"):
         c(torch.ones(2))
-    c(torch.ones(2))
+    capsys.readouterr()
+    for n in range(3):
+        assert c(torch.ones(2) * n).tolist() == [2.0 * n + 1] * 2
+        assert capsys.readouterr().out == f"{4.0 * n:.1f}\n"
 
 
 def through_no_grad(scale: Callable[[], float]) -> Any:

@@ -5,10 +5,15 @@ For results with nothing to tile, or where lanes along the result would be dear 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar
+
 from tracecomp.ir.index import Index, Var, index
 from tracecomp.ir.loop_copy import Copier
 from tracecomp.ir.loops import Accumulate, Expr, Loop, Stmt, Update
 from tracecomp.passes.cost.machine import Machine
+from tracecomp.passes.cost.parallel import parallel_kind_of_products
 from tracecomp.passes.cost.reference import (
     DOT_CYCLES,
     DOT_SHARED_CYCLES,
@@ -22,16 +27,79 @@ from tracecomp.passes.cost.reference import (
 )
 from tracecomp.passes.fusion.groups import lanes_for
 from tracecomp.passes.nests.contraction_nest import ACCUMULATOR, BilinearNest, Operand, product_of
-from tracecomp.passes.schedule.k_blocking import Stages
+from tracecomp.passes.schedule.k_blocking import KBlocks
+from tracecomp.passes.schedule.records import (
+    KINDS,
+    Chooser,
+    ScheduleError,
+    number,
+    numbers,
+    setting,
+    variable_or_none,
+    variables_of,
+    with_fields,
+    word,
+)
 from tracecomp.passes.schedule.tiling import loops, strip, tiles
 
 
-def dot_form(nest: BilinearNest, in_lanes: bool, kind: str, machine: Machine) -> tuple[Stmt, ...]:
-    """Every result by itself: ``in_lanes`` along the last summed variable or in order, a tile of results at a time."""
+@dataclass(frozen=True)
+class DotSchedule:
+    """Every result by itself, a tile of results at a time: they share the vectors that they multiply."""
+
+    TITLE: ClassVar[str] = "sums one by one"
+
+    lanes: int = setting(number, "partial sums of a result, along the last summed variable; 1: in order; decides bits")
+    tile: tuple[Var, ...] = setting(variables_of, "the result's variables that a tile spans, the outer one first", ())
+    heights: tuple[int, ...] = setting(numbers, "values of each of them at a time", ())
+    sliding: Var | None = setting(variable_or_none, "of the tile, the one whose results share summed rows", None)
+    sliding_rows: int = setting(number, "summed rows at a time then", 1)
+    threads: str = setting(word(*KINDS), "who shares the loop over results", "serial")
+
+
+def dot_schedule(nest: BilinearNest, in_lanes: bool, chooser: Chooser) -> DotSchedule:
+    """The schedule: chosen, but for the fields that were handed in."""
+    machine, given = chooser.machine, chooser.next_given()
     lanes = dot_lanes(nest.plain or nest) if in_lanes else 1
     cut = _dot_tile(nest, max(1, lanes // machine.lanes(nest.acc.dtype.itemsize)), machine)
-    sliding = _sliding_rows(nest, cut, machine) if lanes > 1 else None
-    content = _one_by_one(nest, lanes) if sliding is None else _by_rows(nest, sliding, lanes, machine)
+    chosen = DotSchedule(
+        lanes,
+        tuple(v for v, _ in cut),
+        tuple(height for _, height in cut),
+        _sliding_rows(nest, cut, machine) if lanes > 1 else None,
+        machine.tuning.sliding_rows,
+        parallel_kind_of_products(nest.work, machine),
+    )
+    made = with_fields(chosen, given, {v.name: v for v in (*nest.out, *nest.reduce)})
+    _check(made, chosen, nest, machine)
+    chooser.made.append(made)
+    return made
+
+
+def _check(made: DotSchedule, chosen: DotSchedule, nest: BilinearNest, machine: Machine) -> None:
+    """ScheduleError if a schedule that was written by hand does not fit, or would change results."""
+    extents = [v.extent for v in made.tile]
+    problems = (
+        (made.lanes != chosen.lanes, f"lanes decide bits: they are {chosen.lanes}"),
+        (len(made.tile) > 2 or len(set(made.tile)) != len(made.tile), "tile is up to two variables"),
+        (not set(made.tile) <= set(filter(nest.one_sided, nest.out)), "tile: one operand alone moves with each"),
+        (len(made.heights) != len(made.tile), "heights: one for each variable of the tile"),
+        (any(not 0 < h <= n for h, n in zip(made.heights, extents, strict=False)), "heights: 1 to the extent"),
+        (made.sliding not in (None, chosen.sliding), "sliding can be left out, not chosen"),
+        (made.sliding is not None and made.heights != chosen.heights, "sliding needs the tile that was chosen"),
+        (made.sliding_rows < 1, "sliding_rows is 1 at least"),
+        (prod(made.heights) > 4 * machine.registers, "heights: far more results than registers hold"),
+    )
+    for wrong, why in problems:
+        if wrong:
+            raise ScheduleError(f"{DotSchedule.TITLE}: {why}")
+
+
+def dot_form(nest: BilinearNest, schedule: DotSchedule) -> tuple[Stmt, ...]:
+    """The loops of a contraction whose results are summed one by one, a tile of them at a time."""
+    lanes, sliding = schedule.lanes, schedule.sliding
+    cut = list(zip(schedule.tile, schedule.heights, strict=True))
+    content = _one_by_one(nest, lanes) if sliding is None else _by_rows(nest, sliding, lanes, schedule.sliding_rows)
     shared = [v for v in nest.out if not nest.one_sided(v)]
     cut = [c for c in cut if c[0] != sliding]
     for var, height in cut[1:]:
@@ -39,8 +107,8 @@ def dot_form(nest: BilinearNest, in_lanes: bool, kind: str, machine: Machine) ->
     for var in reversed([v for v in nest.out if v not in (sliding, *shared) and all(v != c for c, _ in cut)]):
         content = (Loop("serial", var, content),)
     for var, height in cut[:1]:
-        content = tiles(var, height, content, "serial" if shared else kind)
-    return loops(kind, shared[:1], loops("serial", shared[1:], content))
+        content = tiles(var, height, content, "serial" if shared else schedule.threads)
+    return loops(schedule.threads, shared[:1], loops("serial", shared[1:], content))
 
 
 def dot_lanes(nest: BilinearNest) -> int:
@@ -81,7 +149,7 @@ def _rows_apart(operand: Operand, row: Var, sliding: Var) -> int:
     return step // each if step and each and step % each == 0 and 0 < step // each < sliding.extent else 0
 
 
-def _by_rows(nest: BilinearNest, sliding: Var, lanes: int, machine: Machine) -> tuple[Stmt, ...]:
+def _by_rows(nest: BilinearNest, sliding: Var, lanes: int, at_once: int) -> tuple[Stmt, ...]:
     """All results along ``sliding``: each row of the operand that they share is loaded once for several rows of sums.
 
     Every sum adds its rows in order, as one by one.
@@ -91,10 +159,10 @@ def _by_rows(nest: BilinearNest, sliding: Var, lanes: int, machine: Machine) -> 
     results = [Copier({sliding: Index((), t)}, f"_{t}") for t in range(sliding.extent)]
     sums = [s for c in results for s in c.stmts([Accumulate((nest.accumulator(lanes),), ())])]
     body: tuple[Stmt, ...] = ()
-    for number, begin, place in Stages((), row, min(machine.tuning.sliding_rows, row.extent), ()).pieces():
+    for counter, begin, place in KBlocks((), row, min(at_once, row.extent), ()).pieces():
         copier = Copier({row: begin, last: index(lane)}, f"_{place.extent}")
         rows = copier.stmts(_rows(nest, sliding, place.extent))
-        body += loops("serial", [number], (Loop("vector", lane, rows),))
+        body += loops("serial", [counter], (Loop("vector", lane, rows),))
     accs = tuple(a for s in sums if isinstance(s, Accumulate) for a in s.accs)
     return (Accumulate(accs, loops("serial", outer, body)), *(s for c in results for s in c.stmts(nest.after)))
 

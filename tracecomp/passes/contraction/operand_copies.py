@@ -12,42 +12,40 @@ from tracecomp.ir.index import Var, index, linear
 from tracecomp.ir.loop_copy import Copier
 from tracecomp.ir.loops import Buffer, Let, Load, Local, Read, Stmt, Store
 from tracecomp.ir.types import DType
-from tracecomp.passes.contraction.tile_choice import Plan, once_computed, once_turned
-from tracecomp.passes.cost.machine import Machine
-from tracecomp.passes.cost.parallel import parallel_kind_of_products
+from tracecomp.passes.contraction.tile_schedule import TileSchedule
 from tracecomp.passes.nests.contraction_nest import BilinearNest, Operand, product_of
 from tracecomp.passes.nests.loop_vars import merge_vars, merged
 from tracecomp.passes.schedule.tiling import shared_out, strip, tiles
 
+COPY_NAMES = {"lhs": "computed_left", "rhs": "computed_right"}
+"""The buffers of copies."""
 LANES = 64
 """Elements that are copied at a time where memory is read and written in runs: four vectors of float32."""
 BLOCK = 16
 """Elements of a square that is transposed in registers on the way."""
 
 
-def computed_once(nest: BilinearNest, plan: Plan, machine: Machine) -> tuple[tuple[Stmt, ...], BilinearNest]:
-    """Statements that copy operands of which tiles read single elements or vectors, and the nest that reads these."""
+def with_copies(nest: BilinearNest, tiles: TileSchedule) -> tuple[tuple[Stmt, ...], BilinearNest]:
+    """Statements that copy the operands that ``tiles`` names, and the nest that reads the copies."""
     stmts: list[Stmt] = []
-    read: list[Operand] = []
-    for operand, name in ((nest.lhs, "computed_left"), (nest.rhs, "computed_right")):
-        turned = once_turned(nest, operand, plan, machine)
-        computed = operand is not nest.moving(plan.vector) and once_computed(nest, operand, machine)
-        if operand.inside or any(map(operand.depends, nest.outside)) or not (turned or computed):
-            read.append(operand)
-        else:
-            names = [v for v in (*nest.out, *nest.reduce) if operand.depends(v)]
-            names.sort(key=lambda v: turned and v == plan.vector)
-            made, copy = copied(operand, name, names, nest.acc.dtype, machine)
-            stmts.extend(made)
-            read.append(copy)
-    lhs, rhs = read
-    return tuple(stmts), replace(nest, lhs=lhs, rhs=rhs)
+    for side, kind in zip(tiles.copies, tiles.copy_threads, strict=True):
+        operand = nest.lhs if side == "lhs" else nest.rhs
+        made, copy = copied(operand, COPY_NAMES[side], copied_order(nest, operand, tiles), nest.acc.dtype, kind)
+        nest = replace(nest, lhs=copy) if side == "lhs" else replace(nest, rhs=copy)
+        stmts.extend(made)
+    return tuple(stmts), nest
+
+
+def copied_order(nest: BilinearNest, operand: Operand, tiles: TileSchedule) -> list[Var]:
+    """The variables of a copy, outermost first: as in the nest, but lanes that lie apart come together."""
+    names = [v for v in (*nest.out, *nest.reduce) if operand.depends(v)]
+    return sorted(names, key=lambda v: v == tiles.vector and operand.stride(v) != 1)
 
 
 def copied(
-    operand: Operand, name: str, names: list[Var], dtype: DType, machine: Machine
+    operand: Operand, name: str, names: list[Var], dtype: DType, kind: str
 ) -> tuple[tuple[Stmt, ...], Operand]:
-    """Statements that copy an operand, the last of ``names`` innermost, and the copy."""
+    """Statements that copy an operand in loops of ``kind``, the last of ``names`` innermost, and the copy."""
     copy = Buffer(name, dtype, product_of(names))
     at = linear([index(v) for v in names], [v.extent for v in names])
     read = Operand([Let(name, Load(copy, at))], Read(name, dtype, frozenset(names)))
@@ -55,7 +53,6 @@ def copied(
     *others, last = names
     joined = merge_vars(others, list(body))
     body, others = Copier(joined).stmts(body), merged(others, joined)
-    kind = parallel_kind_of_products(copy.size, machine)
     source = Operand(list(body), operand.expr)
     fast = next((v for v in (last, *others) if source.stride(v) == 1), last)
     if fast is last:

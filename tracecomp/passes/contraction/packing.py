@@ -5,45 +5,43 @@ For a convolution these are rows of what im2col would make, packed block by bloc
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tracecomp.ir.index import Index, Var, index, linear
 from tracecomp.ir.loop_copy import Copier
 from tracecomp.ir.loops import Buffer, Let, Load, Local, Read, Stmt, Store
+from tracecomp.ir.pieces import Pieces
+from tracecomp.passes.contraction.tile_schedule import TileSchedule
 from tracecomp.passes.cost.reference import NOMINAL_LANES, SHUFFLED_STRIDE
 from tracecomp.passes.nests.contraction_nest import BilinearNest, Operand, product_of
 from tracecomp.passes.nests.loop_vars import merge_vars, merged
 from tracecomp.passes.schedule.tiling import around_tiles, shared_out, strip, tiles
 
 
-@dataclass(frozen=True)
-class Columns:
-    """``count`` neighbouring chunks of ``width`` lanes, the first at lane ``first``."""
-
-    count: int
-    first: int
-    width: int
-
-
 class Panels:
-    """The panels of the ``moving`` operand, for every position of the variables ``others``; ``alone``: of one block."""
+    """The panels of the operand that moves with the lanes, B, for every position of the variables that it depends on.
 
-    def __init__(self, nest: BilinearNest, moving: Operand, vector: Var, others: list[Var], alone: bool) -> None:
-        self.nest, self.moving, self.vector, self.others, self.alone = nest, moving, vector, others, alone
+    ``by_block``: of one block alone, which packs its own.
+    """
+
+    def __init__(self, nest: BilinearNest, tiles: TileSchedule) -> None:
+        self.nest, self.moving, self.vector = nest, nest.moving(tiles.vector), tiles.vector
+        self.by_block = tiles.pack == "block"
+        around = () if self.moving.inside or self.by_block else nest.outside
+        moved = [] if self.by_block else tiles.moved(nest, self.moving)
+        self.others = [v for v in around if self.moving.depends(v)] + moved
         self.terms = product_of(nest.reduce)
 
-    def buffer(self, columns: Columns) -> Buffer:
+    def buffer(self, columns: Pieces) -> Buffer:
         """The memory of all panels of so many columns."""
-        count = 1 if self.alone else product_of(self.others) * columns.count
-        return Buffer(f"panel{columns.first}", self.nest.acc.dtype, count * self.terms * columns.width)
+        count = 1 if self.by_block else product_of(self.others) * columns.count
+        return Buffer(f"panel{columns.first}", self.nest.acc.dtype, count * self.terms * columns.length)
 
-    def read(self, columns: Columns, column: Index, lane: Var) -> Operand:
+    def read(self, columns: Pieces, column: Index, lane: Var) -> Operand:
         """The operand as it is read from its panel."""
         panel = self.buffer(columns)
         load = Load(panel, self._offset(columns, column, index(lane)))
         return Operand([Let("packed", load)], Read("packed", panel.dtype, frozenset((*self.nest.reduce, lane))))
 
-    def packed(self, columns: Columns, kind: str) -> tuple[Stmt, ...]:
+    def packed(self, columns: Pieces, kind: str) -> tuple[Stmt, ...]:
         """The panels of all columns, made by loops of ``kind``."""
         column = Var("column", columns.count)
         several = columns.count > 1
@@ -51,25 +49,25 @@ class Panels:
         outer = [*self.others, *([column] if several else []), *around]
         return (Local(self.buffer(columns)), *shared_out(kind, outer, body))
 
-    def packed_alone(self, columns: Columns, column: Index, suffix: str) -> tuple[Stmt, ...]:
+    def packed_by_block(self, columns: Pieces, column: Index, suffix: str) -> tuple[Stmt, ...]:
         """The panel of one column, made where it is read; names in it end in ``suffix``."""
         body, around, far = self._copy(columns, column, suffix)
         if far:  # memory is read in runs, of few rows at a time
             body, around = tuple(s for group in body for s in around_tiles(group, around)), []
         return (Local(self.buffer(columns)), *shared_out("serial", around, body))
 
-    def _offset(self, columns: Columns, column: Index, lane: Index) -> Index:
+    def _offset(self, columns: Pieces, column: Index, lane: Index) -> Index:
         """Where the panel holds one lane of one term: by outer position, column, term, lane."""
         at = linear([index(v) for v in self.others], [v.extent for v in self.others])
-        at = Index() if self.alone else at * columns.count + column
+        at = Index() if self.by_block else at * columns.count + column
         term = linear([index(v) for v in self.nest.reduce], [v.extent for v in self.nest.reduce])
-        return (at * self.terms + term) * columns.width + lane
+        return (at * self.terms + term) * columns.length + lane
 
-    def _copy(self, columns: Columns, column: Index, suffix: str) -> tuple[tuple[Stmt, ...], list[Var], bool]:
+    def _copy(self, columns: Pieces, column: Index, suffix: str) -> tuple[tuple[Stmt, ...], list[Var], bool]:
         """Loops that copy one panel, variables to loop over around them, and whether those step less than lanes do."""
-        operand, panel, lane = self.moving, self.buffer(columns), Var("lane", columns.width)
+        operand, panel, lane = self.moving, self.buffer(columns), Var("lane", columns.length)
         store = Store(panel, self._offset(columns, column, index(lane)), operand.expr)
-        at = column * columns.width + columns.first + index(lane)
+        at = columns.start(column) + index(lane)
         body = Copier({self.vector: at}, f"_{panel.name}{suffix}").stmts((*operand.stmts, store))
         joined = merge_vars(self.nest.reduce, list(body))
         summed = merged(self.nest.reduce, joined)
@@ -82,7 +80,7 @@ class Panels:
         if fast is None:  # what shares lines is read before they leave the cache
             summed.sort(key=lambda v: -abs(loads.stride(v) or 0))
         if 1 <= stride <= SHUFFLED_STRIDE or fast is None:
-            return strip(lane, columns.width, body), summed, False
+            return strip(lane, columns.length, body), summed, False
         rest = [v for v in summed if v != fast]
         far = all(abs(stride) > abs(loads.stride(v) or 0) for v in rest)
         return tiles(lane, NOMINAL_LANES, strip(fast, NOMINAL_LANES, body)), rest, far

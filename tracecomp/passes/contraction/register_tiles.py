@@ -1,330 +1,210 @@
-"""Scheduling contractions and convolutions by loop tiling: register tiles, packing, blocks for threads.
+"""Contractions and convolutions as register tiles, by a schedule: packing, loop tiling for threads, tiles, prefetches.
 
 One micro-kernel serves all: a tile of one output variable (unrolled) by SIMD lanes of another, with the sum over all
-summed variables in order inside, one FMA per term. Only the dot form, for results with nothing to tile, sums in
-lanes; which form is used depends on shapes and strides alone, never on the machine or on what is fused.
+summed variables in order inside, one FMA per term. What is chosen stands in the schedule
+(``passes/contraction/tile_schedule.py``), and how to choose in ``tile_choice.py`` and ``block_choice.py``; here nothing
+is decided.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tracecomp.ir.index import Index, Var, index, linear
 from tracecomp.ir.loop_copy import Copier
-from tracecomp.ir.loops import (
-    LINE,
-    Accumulate,
-    Buffer,
-    Load,
-    Loop,
-    Prefetch,
-    Stmt,
-    Store,
-    Update,
-    expressions,
-)
-from tracecomp.passes.contraction.dot_products import dot_form
-from tracecomp.passes.contraction.operand_copies import computed_once
-from tracecomp.passes.contraction.packing import Columns, Panels
-from tracecomp.passes.contraction.sliding_windows import sliding, written_out
-from tracecomp.passes.contraction.tile_choice import Plan, plan_of, sums_in_lanes
-from tracecomp.passes.cost.machine import Machine
-from tracecomp.passes.cost.parallel import parallel_kind_of_products
-from tracecomp.passes.nests.contraction_nest import ACCUMULATOR, BilinearNest, Operand, product_of
-from tracecomp.passes.schedule.k_blocking import Totals, in_stages
+from tracecomp.ir.loops import LINE, Accumulate, Loop, Prefetch, Stmt, Update
+from tracecomp.ir.pieces import Pieces
+from tracecomp.passes.contraction.block_choice import epilogue_accesses, still_of
+from tracecomp.passes.contraction.operand_copies import with_copies
+from tracecomp.passes.contraction.packing import Panels
+from tracecomp.passes.contraction.sliding_windows import sliding
+from tracecomp.passes.contraction.tile_schedule import RowBlocks, TileSchedule
+from tracecomp.passes.nests.contraction_nest import ACCUMULATOR, BilinearNest, product_of
+from tracecomp.passes.schedule.k_blocking import Totals, in_k_blocks
 from tracecomp.passes.schedule.tiling import joined, loops, one_after_another, positions
 
 
-def schedule_bilinear(nest: BilinearNest, machine: Machine) -> tuple[Stmt, ...]:
-    """The loops of a contraction or convolution for a machine."""
-    packing, body = schedule_parts(nest, machine)
-    return (*packing, *body)
-
-
-def schedule_parts(nest: BilinearNest, machine: Machine) -> tuple[tuple[Stmt, ...], tuple[Stmt, ...]]:
+def register_tiles(nest: BilinearNest, schedule: TileSchedule) -> tuple[tuple[Stmt, ...], tuple[Stmt, ...]]:
     """The loops that pack an operand, for all values of the variables outside the nest, and the loops that follow."""
-    if any(v.extent == 0 for v in nest.out):
-        return (), ()
-    whole = nest.plain or nest
-    in_lanes = sums_in_lanes(whole) or not whole.out
-    if in_lanes or not nest.out:
-        return (), dot_form(nest, in_lanes, parallel_kind_of_products(nest.work, machine), machine)
-    plan = plan_of(nest, machine)
-    computing, nest = computed_once(nest, plan, machine)
-    tiled = _Tiled(nest, plan, machine)
-    if tiled.plan.packed and tiled.moving.inside:
-        return computing, (*tiled.packing(), *tiled.emit())
-    return (*computing, *(() if tiled.alone else tiled.packing())), tiled.emit()
+    copying, nest = with_copies(nest, schedule)
+    tiled = _Tiled(nest, schedule)
+    if schedule.pack == "once" and tiled.moving.inside:
+        return copying, (*tiled.packing(), *tiled.emit())
+    return (*copying, *tiled.packing()), tiled.emit()
 
 
 class _Tiled:
-    """Emits the register-tiled form: the packed operand first, then rectangles of blocks of register tiles."""
+    """Emits the packed operand first, then rectangles of blocks of register tiles."""
 
-    def __init__(self, nest: BilinearNest, plan: Plan, machine: Machine) -> None:
-        self.nest, self.plan, self.machine, self.tuning = nest, plan, machine, machine.tuning
-        self.shared = parallel_kind_of_products(nest.work, machine)
-        self.moving = nest.moving(plan.vector)
-        self.vector = plan.vector
-        self.tile = plan.tile
-        others = [v for v in nest.out if v not in (plan.vector, plan.tile, plan.whole)]
-        self.inner = self._inner(others) if plan.stages else []
-        self.others = [v for v in others if v not in self.inner]
-        self.chunks, self.rest = divmod(self.vector.extent - plan.tail, plan.width)
-        rows = self.tile.extent if self.tile else 1
-        self.steps, self.rows_rest = divmod(rows, plan.height)
-        moved = [v for v in others if self.moving.depends(v)] if plan.packed else []
-        around = () if self.moving.inside else nest.outside
-        # A block packs its own panel when it comes to it, unless there are too few blocks then for threads to share;
-        # panels that are the same in many calls are packed by none of them.
-        below = 1 if self.inner else max(self.steps // self._least(), 1)
-        enough = product_of(moved) * sum(c.count for c in self.columns()) * below >= self.tuning.least_blocks
-        apart = not (self.moving.inside or around) and moved == self.others and enough
-        self.alone = plan.packed and apart and not nest.is_steady(self.moving)
-        panel_others = [] if self.alone else [v for v in around if self.moving.depends(v)] + moved
-        self.panels = Panels(nest, self.moving, plan.vector, panel_others, self.alone)
-        whole = nest.plain or nest
-        self.written_out = plan.tile is not None and (written_out(whole) if nest.padded else bool(plan.window))
+    def __init__(self, nest: BilinearNest, schedule: TileSchedule) -> None:
+        self.nest, self.schedule = nest, schedule
+        self.moving = nest.moving(schedule.vector)
+        self.vector, self.tile, self.threads = schedule.vector, schedule.tile, schedule.threads
+        self.others = [v for v in schedule.beside(nest) if v not in schedule.block_vars]
+        self.by_block = schedule.pack == "block"
+        self.panels = Panels(nest, schedule)
         self.copies = 0
 
-    def _inner(self, others: list[Var]) -> list[Var]:
-        """Of the variables that one operand alone moves with, those that a block has all of: its totals fit a cache."""
-        inner = list(filter(self.nest.one_sided, others))
-        tile = self.plan.height * self.plan.width * self.nest.acc.dtype.itemsize
-        for var in [v for v in inner if not self.moving.depends(v)]:
-            if product_of(inner) * tile > self.tuning.totals_bytes:
-                inner.remove(var)
-        return inner
-
-    def _apart(self, blocks: int) -> list[Var]:
-        """Of the inner variables those that a block has one value of, so that there are enough blocks for threads.
-
-        No more than that if every block would read all the data from memory, because the last cache does not hold them.
-        """
-        loads = [o.load for o in (self.nest.lhs, self.nest.rhs) if o.load is not None]
-        data = sum(x.buffer.size * x.dtype.itemsize for x in loads)
-        enough = [v for v in self.inner if blocks * v.extent >= self.tuning.least_blocks]
-        if not enough or data <= self.machine.l3_bytes // 2:
-            return self.inner
-        return [min(enough, key=lambda v: v.extent)]
-
-    def columns(self) -> list[Columns]:
-        """Whole chunks of lanes, and the remaining lanes."""
-        columns, first = [Columns(self.chunks, 0, self.plan.width)], self.chunks * self.plan.width
-        columns += [Columns(1, first, self.rest), Columns(1, first + self.rest, self.plan.tail)]
-        return [c for c in columns if c.count and c.width]
-
     def packing(self) -> tuple[Stmt, ...]:
-        """The moving operand copied into panels, when the plan asks for it."""
-        found: list[Stmt] = []
-        for columns in self.columns() if self.plan.packed else []:
-            work = self.panels.terms * self.panels.buffer(columns).size
-            found.extend(self.panels.packed(columns, parallel_kind_of_products(work, self.machine)))
-        return tuple(found)
+        """The moving operand copied into panels, where that is done once for all blocks."""
+        if self.schedule.pack != "once":
+            return ()
+        parts = zip(self.schedule.columns(), self.schedule.pack_threads, strict=True)
+        return tuple(s for columns, kind in parts for s in self.panels.packed(columns, kind))
 
     def emit(self) -> tuple[Stmt, ...]:
         """Whole and remaining lanes, by blocks of rows and the remaining rows."""
-        outer, columns = product_of(self.others), self.columns()
-        if self._whole_rows(outer):
-            return self._by_rows(outer, columns)
-        blocks = self._row_blocks(outer * sum(c.count for c in columns))
-        rows = [self._rows(-(-blocks * max(c.width, self.tuning.least_width) // self.plan.width)) for c in columns]
-        total = outer * sum(c.count * r.count for c, cut in zip(columns, rows, strict=True) for r in cut)
-        apart = self._apart(total) if self.shared != "serial" and total < self.tuning.least_blocks else []
-        parts = [self._blocks(outer, c, cut, apart) for c, cut in zip(columns, rows, strict=True)]
-        return one_after_another(self.shared, parts)
+        outer, columns = product_of(self.others), self.schedule.columns()
+        rows = [self.schedule.blocks_of_rows(n) for n in self.schedule.row_blocks]
+        if self.schedule.by_rows:
+            return self._by_rows(outer, columns, rows[0])
+        parts = [self._blocks(outer, c, some) for c, some in zip(columns, rows, strict=True)]
+        return one_after_another(self.threads, parts)
 
-    def _whole_rows(self, outer: int) -> bool:
-        """Whether a block has all columns of its rows, so that a thread finds what it needs next in its own cache."""
-        plain = self.plan.in_cache and not (self.alone or self.plan.stages)
-        return self.shared != "serial" and plain and outer * self.steps >= self.tuning.wanted_blocks
-
-    def _by_rows(self, outer: int, columns: list[Columns]) -> tuple[Stmt, ...]:
+    def _by_rows(self, outer: int, columns: list[Pieces], rows: list[RowBlocks]) -> tuple[Stmt, ...]:
         """Blocks of all columns of some rows."""
         place = Var("place", outer)
         parts = []
-        for number, step, some in _numbered(self._rows(self._row_blocks(outer))):
+        for number, step, some in _numbered(rows):
             body: list[Stmt] = []
             for c in columns:
                 column = Var(self._name("column"), c.count)
                 names, at = ([column], index(column)) if c.count > 1 else ([], Index())
-                body.extend(loops("serial", names, self._block([], c, at, step, some.steps, some.rest)))
+                body.extend(loops("serial", names, self._block([], c, at, step, some)))
             mapping = positions(self.others, index(place) if outer > 1 else Index())
-            parts.append(Loop(self.shared, number, Copier(mapping).stmts(body)))
-        return one_after_another(self.shared, [self._below(place, parts)])
+            parts.append(Loop(self.threads, number, Copier(mapping).stmts(body)))
+        return one_after_another(self.threads, [self._below(place, parts)])
 
-    def _rows(self, blocks: int) -> list[_Rows]:
-        """About so many blocks of rows of nearly one size."""
-        steps, equal = self._cut(blocks)
-        rows = [_Rows(equal, 0, steps)] if equal else []
-        done = equal * steps
-        if self.steps > done or self.rows_rest or not rows:
-            rows.append(_Rows(1, done, self.steps - done, bool(self.rows_rest)))
-        return rows
-
-    def _cut(self, blocks: int) -> tuple[int, int]:
-        """Steps of a block, and how many have them; what remains is one more block, of about that size if possible."""
-        steps, rest = self.steps // blocks, self.rows_rest / self.plan.height
-        cuts = [(abs(self.steps + rest - blocks * n), n) for n in (steps, steps + 1)]
-        uneven, even = min(cuts)
-        return (even, blocks - 1) if uneven < even else (steps, blocks)
-
-    def _blocks(self, outer: int, columns: Columns, rows: list[_Rows], apart: list[Var]) -> Loop:
-        """The blocks of one width, those of a column below each other; a block has one value of each ``apart``."""
-        place = Var("place", outer * columns.count * product_of(apart))
+    def _blocks(self, outer: int, columns: Pieces, rows: list[RowBlocks]) -> Loop:
+        """The blocks of one width, those of a column below each other; a block has one value of each ``split_vars``."""
+        split = self.schedule.split_vars
+        place = Var("place", outer * columns.count * product_of(split))
         at = index(place) if place.extent > 1 else Index()
         column, at = at % columns.count, at // columns.count
-        mapping = positions([*self.others, *apart], at)
-        inner = [v for v in self.inner if v not in apart]
+        mapping = positions([*self.others, *split], at)
+        inner = [v for v in self.schedule.block_vars if v not in split]
         parts = []
         for number, step, some in _numbered(rows):
-            packing = self.panels.packed_alone(columns, column, self._name("_own")) if self.alone else ()
-            body = (*packing, *self._block(inner, columns, column, step, some.steps, some.rest))
-            parts.append(Loop(self.shared, number, Copier(mapping).stmts(body)))
+            packing = self.panels.packed_by_block(columns, column, self._name("_own")) if self.by_block else ()
+            body = (*packing, *self._block(inner, columns, column, step, some))
+            parts.append(Loop(self.threads, number, Copier(mapping).stmts(body)))
         return self._below(place, parts)
 
     def _below(self, place: Var, parts: list[Loop]) -> Loop:
         """The parts one after another for every value of ``place``."""
-        below = one_after_another(self.shared, parts)
+        below = one_after_another(self.threads, parts)
         first = below[0] if len(below) == 1 else None
-        if self.shared != "serial" and isinstance(first, Loop) and first.kind == self.shared:
-            return joined(self.shared, place, first.var, first.body)
-        return Loop(self.shared, place, below)
-
-    def _row_blocks(self, others: int) -> int:
-        """Into how many blocks the tile's variable is cut: threads should find enough to share, totals fit a cache."""
-        # A block reads all of a panel, or of memory that no cache holds.
-        panels = self.alone or self.plan.stages
-        wanted = self.tuning.wanted_panels if panels else self.tuning.wanted_blocks
-        least = self._least() if self.alone else 2
-        inner, blocks = product_of(self.inner), 1
-        wanted = wanted // 2 if self.shared == "brief" else wanted
-        if self.shared != "serial" and others < wanted and self.steps * inner >= least:
-            blocks = _power_below(min(-(-wanted // others), self.steps * inner // least))
-        if self.plan.stages:
-            row = inner * self.plan.width * self.nest.acc.dtype.itemsize
-            blocks = max(blocks, self.steps * self.plan.height * row // self.tuning.totals_bytes)
-        return max(1, min(blocks, self.steps))
-
-    def _least(self) -> int:
-        """How many tiles below each other a block has at least if it packs its own panel."""
-        return -(-self.tuning.packed_rows // self.plan.height)
+        if self.threads != "serial" and isinstance(first, Loop) and first.kind == self.threads:
+            return joined(self.threads, place, first.var, first.body)
+        return Loop(self.threads, place, below)
 
     def _block(
-        self, inner: list[Var], columns: Columns, column: Index, first: Index, steps: int, with_rest: bool
+        self, inner: list[Var], columns: Pieces, column: Index, first: Index, some: RowBlocks
     ) -> tuple[Stmt, ...]:
-        """``steps`` register tiles below each other, from step ``first``, for all values of the inner variables."""
+        """Register tiles below each other, from step ``first``, for all values of the inner variables."""
 
         def body(nest: BilinearNest) -> tuple[Stmt, ...]:
-            return self._tiles(nest, columns, column, first, steps, with_rest)
+            return self._tiles(nest, columns, column, first, some)
 
-        if self.plan.stages is None:
+        if self.schedule.k_blocks is None:
             return body(self.nest)
-        rows = steps * self.plan.height + self.rows_rest * with_rest
-        spans = {self.tile: (first * self.plan.height, rows)} if self.tile else {}
-        spans[self.vector] = (column * columns.width + columns.first, columns.width)
-        return in_stages(self.nest, self.plan.stages, Totals(self._name("totals"), inner, spans), body)
+        height = self.schedule.height
+        rows = some.steps.length * height + self.schedule.rows_left * some.rest
+        spans = {self.tile: (first * height, rows)} if self.tile else {}
+        spans[self.vector] = (columns.start(column), columns.length)
+        return in_k_blocks(self.nest, self.schedule.k_blocks, Totals(self._name("totals"), inner, spans), body)
 
     def _tiles(
-        self, nest: BilinearNest, columns: Columns, column: Index, first: Index, steps: int, with_rest: bool
+        self, nest: BilinearNest, columns: Pieces, column: Index, first: Index, some: RowBlocks
     ) -> tuple[Stmt, ...]:
         tiles: list[Stmt] = []
+        steps, height = some.steps.length, self.schedule.height
         if steps:
             step = Var(self._name("step"), steps)
-            at = (first + index(step)) * self.plan.height
-            micro = self._micro(nest, columns, column, at, self.plan.height)
+            micro = self._micro(nest, columns, column, (first + index(step)) * height, height)
             tiles.extend([Loop("serial", step, micro)] if steps > 1 else Copier({step: Index()}).stmts(micro))
-        if with_rest:
-            last = Index((), self.steps * self.plan.height)
-            tiles.extend(self._micro(nest, columns, column, last, self.rows_rest))
+        if some.rest:
+            last = Index((), self.schedule.steps * height)
+            tiles.extend(self._micro(nest, columns, column, last, self.schedule.rows_left))
         return tuple(tiles)
 
     def _micro(
-        self, nest: BilinearNest, columns: Columns, column: Index, first: Index, height: int
+        self, nest: BilinearNest, columns: Pieces, column: Index, first: Index, height: int
     ) -> tuple[Stmt, ...]:
         """One register tile: ``height`` rows from ``first`` by the lanes of one column of the result."""
-        width = columns.width
-        lane = Var(self._name("j"), width)
+        lane = Var(self._name("j"), columns.length)
         unit = Var(self._name("i"), height)
-        mapping = {self.vector: column * width + columns.first + index(lane)}
+        mapping = {self.vector: columns.start(column) + index(lane)}
         if self.tile is not None:
             mapping[self.tile] = first + index(unit)
-        copier = Copier(mapping, f"_{self.copies}")
-        lhs, rhs = nest.lhs, nest.rhs
-        still = lhs if self.moving is rhs else rhs
-        if self.plan.packed:
-            panel = self.panels.read(columns, column, lane)
-            lhs, rhs = (lhs, panel) if self.moving is rhs else (panel, rhs)
-        if self.tile is not None and self.written_out:
-            read, corner = replace(nest, lhs=lhs, rhs=rhs), mapping | {self.tile: first}
-            return (Loop("vector", lane, sliding(read, self.plan, corner, height, f"_{self.copies}", self.machine)),)
-        body: tuple[Stmt, ...] = (*lhs.stmts, *rhs.stmts, Update(ACCUMULATOR, (lhs.expr, rhs.expr)))
-        prefetches = self._streams(column * width + columns.first, first, height, width)
-        body = (*self._ahead(still, first), *prefetches, *body)
-        summed = _summed(nest.reduce, body, self.tuning.unrolled_terms)
-        whole = copier.stmts((Accumulate((nest.accumulator(),), summed), *nest.after))
-        whole = (Loop("vector", lane, whole),)
-        if self.plan.whole is not None:
-            short = Var(self._name("w"), self.plan.whole.extent)
-            whole = (Loop("tile", short, Copier({self.plan.whole: index(short)}).stmts(whole)),)
-        return (Loop("tile", unit, whole),) if height > 1 else Copier({unit: Index()}).stmts(whole)
+        suffix = f"_{self.copies}"
+        read = self._read(nest, columns, column, lane)
+        if self.tile is not None and self.schedule.written_out:
+            corner = mapping | {self.tile: first}
+            return (Loop("vector", lane, sliding(read, self.schedule, corner, height, suffix)),)
+        terms: tuple[Stmt, ...] = (
+            *self._terms_ahead(nest, first),
+            *self._epilogue_ahead(columns.start(column), first, height, columns.length),
+            *(*read.lhs.stmts, *read.rhs.stmts, Update(ACCUMULATOR, (read.lhs.expr, read.rhs.expr))),
+        )
+        summed = Accumulate((nest.accumulator(),), _summed(nest.reduce, terms, self.schedule.unrolled_terms))
+        body: tuple[Stmt, ...] = (Loop("vector", lane, Copier(mapping, suffix).stmts((summed, *nest.after))),)
+        if self.schedule.unrolled is not None:
+            short = Var(self._name("w"), self.schedule.unrolled.extent)
+            body = (Loop("tile", short, Copier({self.schedule.unrolled: index(short)}).stmts(body)),)
+        return (Loop("tile", unit, body),) if height > 1 else Copier({unit: Index()}).stmts(body)
 
-    def _ahead(self, still: Operand, first: Index) -> tuple[Stmt, ...]:
-        """A prefetch of the tile's elements for a later term, where they lie too far apart for hardware to foresee."""
-        load, last = still.load, self.nest.reduce[-1] if self.nest.reduce else None
-        if load is None or last is None or self.tile is None or self.plan.stages:
+    def _read(self, nest: BilinearNest, columns: Pieces, column: Index, lane: Var) -> BilinearNest:
+        """The nest with the operand that is packed read from its panel."""
+        if self.schedule.pack == "no":
+            return nest
+        panel = self.panels.read(columns, column, lane)
+        return replace(nest, rhs=panel) if self.moving is self.nest.rhs else replace(nest, lhs=panel)
+
+    def _terms_ahead(self, nest: BilinearNest, first: Index) -> tuple[Stmt, ...]:
+        """A prefetch of A's elements for a later term of the tile."""
+        load = still_of(nest, self.schedule).load
+        if not self.schedule.prefetch_terms or load is None or self.tile is None:
             return ()
-        far = abs(still.stride(last) or 0) * load.dtype.itemsize >= self.tuning.far_bytes
-        known = all(isinstance(atom, Var) for atom, _ in load.offset.terms)
-        if not (far and known and last.extent >= self.tuning.far_terms and still.stride(self.tile) == 1):
-            return ()
-        ahead = {self.tile: first, last: index(last) + self.tuning.terms_ahead}
-        if self.plan.whole is not None:
-            ahead[self.plan.whole] = Index()
+        last = self.nest.reduce[-1]
+        ahead = {self.tile: first, last: index(last) + self.schedule.prefetch_terms, **self._first_unrolled()}
         return (Prefetch(load.buffer, load.offset.substitute(ahead)),)
 
-    def _streams(self, column: Index, first: Index, height: int, width: int) -> list[Stmt]:
-        """Prefetches of what the statements after the sum read and write, a line of each in every term."""
-        looped = _looped(self.nest.reduce, self.tuning.unrolled_terms)
-        if self.tile is None or not looped or self.plan.stages:
+    def _epilogue_ahead(self, column: Index, first: Index, height: int, width: int) -> list[Stmt]:
+        """Prefetches of what the statements after the sum read and write, some lines of each in every term."""
+        tile, looped = self.tile, _looped(self.nest.reduce, self.schedule.unrolled_terms)
+        if tile is None or not self.schedule.prefetch:
             return []
         at, terms = linear([index(v) for v in looped], [v.extent for v in looped]), product_of(looped)
         result: list[Stmt] = []
-        for buffer, offset in _streamed(self.nest.after, self.tuning.epilogue_bytes):
-            if offset.coefficient(self.vector) != 1 or not offset.coefficient(self.tile):
+        for buffer, offset in epilogue_accesses(self.nest.after):
+            lanes = offset.coefficient(self.vector) == 1 and offset.coefficient(tile)
+            if buffer.name not in self.schedule.prefetch or not lanes:
                 continue
-            lanes = LINE // buffer.dtype.itemsize
-            across = _power_of_two(-(-width // lanes))
+            line = LINE // buffer.dtype.itemsize
+            across = _power_of_two(-(-width // line))
             lines = across * _power_of_two(height)
             each = -(-lines // terms)
             for n in range(each):
-                line = (at * each + n) % lines
-                ahead = {self.tile: first + line // across, self.vector: column + (line % across) * lanes}
-                if self.plan.whole is not None:
-                    ahead[self.plan.whole] = Index()
-                result.append(Prefetch(buffer, offset.substitute(ahead)))
+                number = (at * each + n) % lines
+                ahead = {tile: first + number // across, self.vector: column + (number % across) * line}
+                result.append(Prefetch(buffer, offset.substitute({**ahead, **self._first_unrolled()})))
         return result
+
+    def _first_unrolled(self) -> dict[Var, Index]:
+        return {} if self.schedule.unrolled is None else {self.schedule.unrolled: Index()}
 
     def _name(self, stem: str) -> str:
         self.copies += 1
         return f"{stem}{self.copies}"
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """``count`` blocks of ``steps`` tiles below each other, from step ``first``; ``rest``: and the remaining rows."""
-
-    count: int
-    first: int
-    steps: int
-    rest: bool = False
-
-
-def _numbered(rows: list[_Rows]) -> Iterator[tuple[Var, Index, _Rows]]:
+def _numbered(rows: list[RowBlocks]) -> Iterator[tuple[Var, Index, RowBlocks]]:
     """Blocks of rows, their number and the first step of each."""
     for some in rows:
         number = Var("number", some.count)
-        yield number, (index(number) if some.count > 1 else Index()) * some.steps + some.first, some
+        yield number, some.steps.start(index(number) if some.count > 1 else Index()), some
 
 
 def _summed(names: list[Var], body: tuple[Stmt, ...], unrolled: int) -> tuple[Stmt, ...]:
@@ -340,21 +220,6 @@ def _summed(names: list[Var], body: tuple[Stmt, ...], unrolled: int) -> tuple[St
 def _looped(names: list[Var], unrolled: int) -> list[Var]:
     """The summed variables that have loops: a short innermost one is written out."""
     return names[:-1] if len(names) > 1 and names[-1].extent <= unrolled else names
-
-
-def _streamed(after: list[Stmt], least: int) -> list[tuple[Buffer, Index]]:
-    """The places of buffers of ``least`` bytes that statements read or write, each once."""
-    reads = [(x.buffer, x.offset) for x in expressions(after) if isinstance(x, Load)]
-    writes = [(s.buffer, s.offset) for s in after if isinstance(s, Store)]
-    return [
-        (buffer, offset)
-        for buffer, offset in dict.fromkeys((*reads, *writes))
-        if buffer.size * buffer.dtype.itemsize >= least and all(isinstance(a, Var) for a, _ in offset.terms)
-    ]
-
-
-def _power_below(n: int) -> int:
-    return 1 << (n.bit_length() - 1) if n else 0
 
 
 def _power_of_two(n: int) -> int:

@@ -13,8 +13,8 @@ from itertools import groupby, pairwise, product
 from tracecomp.ir.index import Index, Var, index
 from tracecomp.ir.loop_copy import Copier
 from tracecomp.ir.loops import Accumulate, Const, Expr, If, Stmt, Update, walk
-from tracecomp.passes.contraction.tile_choice import Plan, plan_of, rows_apart
-from tracecomp.passes.cost.machine import Machine
+from tracecomp.passes.contraction.tile_choice import rows_apart, tiles_of
+from tracecomp.passes.contraction.tile_schedule import TileSchedule
 from tracecomp.passes.cost.reference import REFERENCE, UPDATES_ASKED
 from tracecomp.passes.nests.contraction_nest import ACCUMULATOR, BilinearNest
 from tracecomp.passes.nests.peeling import Folding, boundaries
@@ -56,45 +56,45 @@ def written_out(nest: BilinearNest) -> bool:
     Terms of padding that are left out add no NaN where a weight is infinite, so this is decided for the reference
     machine, whatever the tiles of the machine at hand.
     """
-    plan = plan_of(nest, REFERENCE)
-    packed = nest.moving(plan.vector) if plan.packed else None
+    tiles = tiles_of(nest, REFERENCE)
+    packed = nest.moving(tiles.vector) if tiles.pack != "no" else None
     conditions = [c for operand in (nest.lhs, nest.rhs) if operand is not packed for c in operand.conditions]
-    beside = any(plan.vector in c.vars() for c in conditions)
-    if plan.tile is None or not conditions or (beside and not plan.window):
-        return bool(plan.window)
-    steps = plan.tile.extent // plan.height
-    first = index(Var("step", steps)) * plan.height if steps > 1 else Index()
-    at = {plan.vector: index(Var("lane", plan.width)), plan.tile: first}
-    stmts = sliding(nest, plan, at, plan.height, "", REFERENCE)
+    beside = any(tiles.vector in c.vars() for c in conditions)
+    if tiles.tile is None or not conditions or (beside and not tiles.window):
+        return bool(tiles.window)
+    steps = tiles.tile.extent // tiles.height
+    first = index(Var("step", steps)) * tiles.height if steps > 1 else Index()
+    at = {tiles.vector: index(Var("lane", tiles.width)), tiles.tile: first}
+    stmts = sliding(nest, tiles, at, tiles.height, "")
     asked, added = (sum(isinstance(s, kind) for s in walk(stmts)) for kind in (If, Update))
     return asked * UPDATES_ASKED <= added
 
 
 def sliding(
-    nest: BilinearNest, plan: Plan, mapping: dict[Var, Index], height: int, suffix: str, machine: Machine
+    nest: BilinearNest, tiles: TileSchedule, mapping: dict[Var, Index], height: int, suffix: str
 ) -> tuple[Stmt, ...]:
     """Rows below each other by terms, in order of the place that is read; each row's terms stay in their order.
 
     ``mapping`` says where the lanes and the first of the ``height`` rows are; names end in ``suffix``.
     """
-    assert plan.tile is not None
-    short = plan.whole
+    assert tiles.tile is not None
+    short = tiles.unrolled
     beside: list[dict[Var, Index]] = [{short: Index((), m)} for m in range(short.extent)] if short else [{}]
     rows = [
-        (n, Copier({**mapping, plan.tile: mapping[plan.tile] + n, **at}, f"{suffix}_{n}_{m}"))
+        (n, Copier({**mapping, tiles.tile: mapping[tiles.tile] + n, **at}, f"{suffix}_{n}_{m}"))
         for n in range(height)
         for m, at in enumerate(beside)
     ]
     sums = [copier.stmt(Accumulate((nest.accumulator(),), ())) for _, copier in rows]
-    apart = rows_apart(nest, plan.vector, plan.tile, plan.window[0]) if plan.window else 0
-    lanes = mapping[plan.vector].vars()
+    apart = rows_apart(nest, tiles.vector, tiles.tile, tiles.window[0]) if tiles.window else 0
+    lanes = mapping[tiles.vector].vars()
 
     def terms(pieces: Sequence[_Piece]) -> list[_Term]:
         found = []
         around = {piece.var: piece.at for piece in pieces}
         ending = "".join(f"_{piece.low}" for piece in pieces)
-        for place in product(*(range(v.extent) for v in plan.window)):
-            within = {v: Index((), k) for v, k in zip(plan.window, place, strict=True)}
+        for place in product(*(range(v.extent) for v in tiles.window)):
+            within = {v: Index((), k) for v, k in zip(tiles.window, place, strict=True)}
             for n, copier in rows:
                 own = Folding({**copier.mapping, **around, **within}, copier.suffix + ending + _ending(place))
                 own.names = dict(copier.names)
@@ -103,7 +103,7 @@ def sliding(
                     found.append(((apart * n + sum(place[:1]), place[1:], n), term))
         return [term for _, term in sorted(found, key=lambda t: t[0])]
 
-    body = _summed(nest.reduce[: len(nest.reduce) - len(plan.window)], terms, machine.tuning.sliding_updates)
+    body = _summed(nest.reduce[: len(nest.reduce) - len(tiles.window)], terms, tiles.written_terms)
     accs = tuple(a for s in sums if isinstance(s, Accumulate) for a in s.accs)
     return (Accumulate(accs, body), *(s for _, copier in rows for s in copier.stmts(nest.after)))
 

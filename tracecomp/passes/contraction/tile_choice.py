@@ -1,15 +1,16 @@
-"""The choice of a register tile: which variable becomes SIMD lanes, how large the tile is, whether to pack, stages.
+"""The choice of a register tile: which variable becomes SIMD lanes, how large the tile is, whether to pack, k-blocks.
 
 Made from shapes, strides and a model of the machine; which form a sum takes depends on shapes and strides alone.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import gcd
 
 from tracecomp.ir.index import Var
 from tracecomp.passes.contraction.dot_products import dot_cost, filled
+from tracecomp.passes.contraction.tile_schedule import TileSchedule
 from tracecomp.passes.cost.machine import Machine
 from tracecomp.passes.cost.reference import (
     AS_GOOD,
@@ -26,32 +27,7 @@ from tracecomp.passes.cost.reference import (
     STORE_CYCLES,
 )
 from tracecomp.passes.nests.contraction_nest import BilinearNest, Operand, product_of
-from tracecomp.passes.schedule.k_blocking import Stages, stages_of
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The choice for one nest: lanes over ``vector``, ``width`` at a time, by ``height`` of ``tile``.
-
-    ``packed``: the operand that moves with the lanes is copied to a panel. ``whole`` is a second, short variable that
-    joins the tile as a whole where the first alone leaves registers idle, or where all its rows read the same vectors.
-    ``window``: summed variables along which neighbouring rows of the tile read the same vectors, written out so that
-    each is loaded once. ``tail``: so many last lanes stand by themselves, in a vector of half the width.
-    ``in_cache``: what all columns of lanes read stays there. ``turned``: the operand that stands still is copied so
-    that the terms of a row lie together.
-    """
-
-    vector: Var
-    tile: Var | None
-    width: int
-    height: int
-    packed: bool = False
-    whole: Var | None = None
-    window: tuple[Var, ...] = ()
-    stages: Stages | None = None
-    tail: int = 0
-    in_cache: bool = False
-    turned: bool = False
+from tracecomp.passes.schedule.k_blocking import KBlocks, k_blocks_of
 
 
 def sums_in_lanes(nest: BilinearNest) -> bool:
@@ -102,58 +78,64 @@ def _vector(nest: BilinearNest) -> Var:
     return min(near, key=lambda v: abs(nest.store_stride(v) or 0), default=cheap[0])
 
 
-def plan_of(nest: BilinearNest, machine: Machine) -> Plan:
-    """The choice for a nest.
+def tiles_of(nest: BilinearNest, machine: Machine) -> TileSchedule:
+    """The tiles for a nest: the first fields of its schedule.
 
     Copies hold padding's zeros, which are added, where tiles that read the operand itself may leave the terms out
     (``passes/contraction/sliding_windows.py``). With infinite weights that shows, so which operands of a padded
     contraction are copied is decided for the reference machine.
     """
-    plan = _plan(nest, machine)
-    if not nest.padded:
-        return plan
-    same = _plan(nest, REFERENCE)
-    return replace(plan, packed=same.packed, turned=same.turned)
+    tiles = _tiles(nest, machine)
+    if nest.padded:
+        tiles = replace(tiles, pack=_tiles(nest, REFERENCE).pack)
+    return tiles
 
 
-def _plan(nest: BilinearNest, machine: Machine) -> Plan:
+def _tiles(nest: BilinearNest, machine: Machine) -> TileSchedule:
     vector = _vector(nest)
     moving = nest.moving(vector)
-    tiles = [v for v in nest.out if v != vector and not moving.depends(v)]
-    tiles = tiles or [v for v in nest.out if v != vector and nest.one_sided(v)]
-    windows = {v: _window(nest, vector, v) for v in tiles}
-    tile = max(reversed(tiles), key=lambda v: (bool(windows[v]), min(v.extent, 12)), default=None)
-    lanes = machine.lanes(nest.acc.dtype.itemsize)
+    candidates = [v for v in nest.out if v != vector and not moving.depends(v)]
+    candidates = candidates or [v for v in nest.out if v != vector and nest.one_sided(v)]
+    windows = {v: _window(nest, vector, v) for v in candidates}
+    tile = max(reversed(candidates), key=lambda v: (bool(windows[v]), min(v.extent, 12)), default=None)
     window = windows[tile] if tile is not None else ()
+    height, vectors, tail = _size(nest, vector, tile, window, machine)
+    unrolled = None
+    if tile is not None and height == tile.extent:
+        others = [v for v in candidates if v != tile]
+        if nest.one_sided(vector) and not window:
+            room = (machine.registers - 6) // (height * vectors)
+            unrolled = max((v for v in others if v.extent <= room), key=lambda v: v.extent, default=None)
+        else:
+            others = [v for v in others if _share_vectors(nest, vector, v)]
+            unrolled, vectors = _unrolled_beside(others, height, vectors, window, machine)
+    width = min(vectors * machine.lanes(nest.acc.dtype.itemsize), vector.extent - tail)
+    several = len(candidates) > 1 or (tile is not None and tile.extent > height)
+    alike = tile is None or not moving.depends(tile)  # all rows of the tile read one panel
+    packed, k_blocks = alike and _packed(nest, moving, vector, machine), None
+    if several and unrolled is None and not window:
+        k_blocks = _k_blocks(nest, None if packed else moving, vector, width, machine)
+    pack = "once" if packed else "no"
+    return TileSchedule(vector, width, tile, height, tail, unrolled, window, k_blocks=k_blocks, pack=pack)
+
+
+def _size(
+    nest: BilinearNest, vector: Var, tile: Var | None, window: tuple[Var, ...], machine: Machine
+) -> tuple[int, int, int]:
+    """Height and vectors of a tile, and how many last lanes stand by themselves."""
+    lanes = machine.lanes(nest.acc.dtype.itemsize)
     held = window[0].extent if window else 0
     rows = tile.extent if tile else 1
     most = machine.tuning.sliding_updates // product_of(window) if window else machine.registers
     tail = _tail(vector.extent, lanes) if machine.in_halves else 0
     if nest.one_sided(vector):
-        height, vectors = tile_size(rows, vector.extent, lanes, machine.registers - held, most=most, tail=tail)
+        size = tile_size(rows, vector.extent, lanes, machine.registers - held, most=most, tail=tail)
     else:
-        height, vectors = tile_size(rows, vector.extent, lanes, machine.registers, held, most, tail)
-    whole = None
-    if tile is not None and height == tile.extent:
-        others = [v for v in tiles if v != tile]
-        if nest.one_sided(vector) and not window:
-            room = (machine.registers - 6) // (height * vectors)
-            whole = max((v for v in others if v.extent <= room), key=lambda v: v.extent, default=None)
-        else:
-            others = [v for v in others if _share_vectors(nest, vector, v)]
-            whole, vectors = _whole_beside(others, height, vectors, window, machine)
-    width = min(vectors * lanes, vector.extent - tail)
-    several = len(tiles) > 1 or (tile is not None and tile.extent > height)
-    alike = tile is None or not moving.depends(tile)  # all rows of the tile read one panel
-    packed, stages = alike and _packed(nest, moving, vector, machine), None
-    if several and whole is None and not window:
-        stages = _stages(nest, None if packed else moving, vector, width, machine)
-    in_cache = product_of((*nest.reduce, vector)) * nest.acc.dtype.itemsize <= 2 * machine.l1_bytes
-    turned = stages is not None and _turned(nest, nest.lhs if moving is nest.rhs else nest.rhs, stages, machine)
-    return Plan(vector, tile, width, height, packed, whole, window, stages, tail, in_cache, turned)
+        size = tile_size(rows, vector.extent, lanes, machine.registers, held, most, tail)
+    return *size, tail
 
 
-def _whole_beside(
+def _unrolled_beside(
     others: list[Var], height: int, vectors: int, window: tuple[Var, ...], machine: Machine
 ) -> tuple[Var | None, int]:
     """The longest variable that joins rows which share vectors, as a whole, and how many vectors the tile has then."""
@@ -173,10 +155,10 @@ def _tail(extent: int, lanes: int) -> int:
     return tail if extent > lanes and 2 * tail <= lanes else 0
 
 
-def _stages(
+def _k_blocks(
     nest: BilinearNest, moving: Operand | None, vector: Var, width: int, machine: Machine
-) -> Stages | None:
-    """Stages where the vectors of one column of register tiles would leave the cache before they are used again.
+) -> KBlocks | None:
+    """k-blocks where the vectors of one column of register tiles would leave the cache before they are used again.
 
     Also where lanes are stored apart, and what lies between them belongs to other tiles that read the same: their
     totals are stored together. ``moving`` is the operand whose vectors are not packed.
@@ -194,7 +176,7 @@ def _stages(
         return abs(moving.stride(var) or 0) * nest.acc.dtype.itemsize if moving else 0
 
     inside = sum(apart(v) * (v.extent - 1) for v in nest.out if v != vector and nest.one_sided(v))
-    return stages_of(nest.reduce, apart, machine.l2_bytes // 2 - inside, machine.tuning)
+    return k_blocks_of(nest.reduce, apart, machine.l2_bytes // 2 - inside, machine.tuning)
 
 
 def _window(nest: BilinearNest, vector: Var, tile: Var) -> tuple[Var, ...]:
@@ -233,43 +215,26 @@ def _packed(nest: BilinearNest, moving: Operand, vector: Var, machine: Machine) 
         return row >= tuning.far_bytes
     if terms < tuning.far_terms or row < tuning.far_bytes or reuse < tuning.far_reads:
         return False
-    return _cold(moving, machine) or reuse * max(terms / _held(row, machine), 2) >= tuning.crowded_reads
+    return cold(moving, machine) or reuse * max(terms / lines_held(row, machine), 2) >= tuning.crowded_reads
 
 
-def _turned(nest: BilinearNest, still: Operand, stages: Stages, machine: Machine) -> bool:
-    """Whether rows of the tile read lines that come from no cache, or push each other out before the next tile."""
-    row = abs(still.stride(nest.reduce[-1]) or 0) * nest.acc.dtype.itemsize
-    if not (row >= machine.tuning.far_bytes and _read_often(nest, still, machine.tuning.strided_reads)):
-        return False
-    return _cold(still, machine) or stages.length * product_of(stages.inner) > _held(row, machine)
-
-
-def _cold(operand: Operand, machine: Machine) -> bool:
+def cold(operand: Operand, machine: Machine) -> bool:
     load = operand.load
     return load is not None and load.buffer.size * load.dtype.itemsize > machine.cold_bytes
 
 
-def _held(row: int, machine: Machine) -> int:
+def lines_held(row: int, machine: Machine) -> int:
     """How many lines ``row`` bytes apart the cache holds."""
     return machine.l2_bytes // gcd(row, machine.l2_bytes // machine.l2_ways)
 
 
 def once_computed(nest: BilinearNest, operand: Operand, machine: Machine) -> bool:
     """Whether a copy of an operand made from what it is loaded from pays: many read it, and it is no larger."""
-    tuning = (REFERENCE if nest.padded else machine).tuning  # see plan_of
-    return operand.computed and _read_often(nest, operand, tuning.computed_reads)
+    tuning = (REFERENCE if nest.padded else machine).tuning  # see tiles_of
+    return operand.computed and read_often(nest, operand, tuning.computed_reads)
 
 
-def once_turned(nest: BilinearNest, operand: Operand, plan: Plan, machine: Machine) -> bool:
-    """Whether a copy of an operand pays: terms of a row lie far apart, or lanes do that both operands move with."""
-    if plan.turned and not operand.depends(plan.vector):
-        return True
-    tuning = (REFERENCE if nest.padded else machine).tuning  # see plan_of
-    apart = operand.depends(plan.vector) and operand.stride(plan.vector) != 1
-    return apart and not nest.one_sided(plan.vector) and _read_often(nest, operand, tuning.transposed_reads)
-
-
-def _read_often(nest: BilinearNest, operand: Operand, least: int) -> bool:
+def read_often(nest: BilinearNest, operand: Operand, least: int) -> bool:
     """Whether every element of an operand in memory is read so often, and not again from a larger range of indices."""
     names = (*nest.outside, *nest.out, *nest.reduce)
     moved = [v for v in names if operand.depends(v)]

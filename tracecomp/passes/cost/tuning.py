@@ -1,9 +1,9 @@
 """What schedules aim for: every tuned number that decides how fast a program is and not one bit of it.
 
-Times and choices were compared on the reference machine, two cores of an AMD EPYC 9004 (Zen 4); ``python -m
-benchmarks.tuning FIELD`` times programs of each kind with half and twice a value, in turns, and docs/benchmarks.md
-(Tuned numbers) shows what that gave. Sizes that follow from a cache are no fields: they are computed from ``Machine``.
-Numbers that decide bits are in ``passes/cost/reference.py``.
+Values come from timing on the reference machine, two cores of an AMD EPYC 9004 (Zen 4), when each was introduced.
+``python -m benchmarks.tuning FIELD`` times a dozen programs with half and twice a value, in turns, on the machine at
+hand; docs/benchmarks.md (Tuned numbers) has what that gave. Sizes that follow from a cache are no fields: they are
+computed from ``Machine``. Numbers that decide bits are in ``passes/cost/reference.py``.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Tuning:
     # ---- contractions: register tiles
 
     wanted_blocks: int = 32
-    """Blocks that threads should find to share: 8 for each of 4 threads, as in the chunks of the runtime."""
+    """Blocks that threads should find to share, so that those of several threads end at about the same time."""
     wanted_panels: int = 8
     """The same where a block reads all of a panel or all memory: each more reads it once more."""
     least_blocks: int = 4

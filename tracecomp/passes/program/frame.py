@@ -19,6 +19,7 @@ from tracecomp.passes.cost.machine import Machine
 from tracecomp.passes.fusion.groups import Partition
 from tracecomp.passes.nests.store import Nests
 from tracecomp.passes.program.output_buffers import OutputBuffers
+from tracecomp.passes.schedule.records import Given
 from tracecomp.passes.steps import Log, Run
 
 FLAG_BYTES = 64
@@ -48,8 +49,8 @@ class Frame:
     """A graph on its way to a program. Each lowering step fills in some of the fields.
 
     ``aliases[o] = i`` promises that output ``o`` is the very memory of input ``i``. ``frozen`` are values that are the
-    same in many calls. ``bodies`` are the frames of control nodes; ``within``: this is one, whose results others read.
-    ``nests`` has the loop nests that were built so far.
+    same in many calls. ``given`` are schedules that were written by hand. ``bodies`` are the frames of control nodes;
+    ``within``: this is one, whose results others read. ``nests`` has the loop nests that were built so far.
 
     ``partition`` (fusion, implicit padding, concat in place, row fusion): which nodes are one kernel, and what each
     stores. ``outputs`` (output buffers): which results are written in place. ``tasks`` (kernels): kernel calls in
@@ -62,6 +63,7 @@ class Frame:
     aliases: Mapping[int, int]
     machine: Machine
     frozen: Set[Value] = frozenset()
+    given: Given = field(default_factory=dict)
     bodies: Mapping[Node, tuple[Frame, ...]] = field(default_factory=dict)
     within: bool = False
     nests: Nests = field(default_factory=Nests)
@@ -81,12 +83,14 @@ class Frame:
         return frozenset(self.graph.inputs[i].value for i in self.aliases.values())
 
 
-def frame_of(graph: Graph, aliases: Mapping[int, int], machine: Machine, frozen: Set[Value]) -> Frame:
+def frame_of(
+    graph: Graph, aliases: Mapping[int, int], machine: Machine, frozen: Set[Value], given: Given | None = None
+) -> Frame:
     """The frame of a program's graph, before any step."""
-    return Frame(graph, aliases, machine, frozen, _bodies(graph, machine))
+    return Frame(graph, aliases, machine, frozen, given or {}, _bodies(graph, machine, given or {}))
 
 
-def _bodies(graph: Graph, machine: Machine) -> dict[Node, tuple[Frame, ...]]:
+def _bodies(graph: Graph, machine: Machine, given: Given) -> dict[Node, tuple[Frame, ...]]:
     """The frames of every control node. The first results of a body replace its first inputs, which are carried."""
     found = {}
     for node in graph.live_nodes():
@@ -100,7 +104,14 @@ def _bodies(graph: Graph, machine: Machine) -> dict[Node, tuple[Frame, ...]]:
         else:
             bodies = [(attrs["body"], attrs["carries"])]
         found[node] = tuple(
-            Frame(body, {n: n for n in range(carries)}, machine, bodies=_bodies(body, machine), within=True)
+            Frame(
+                body,
+                {n: n for n in range(carries)},
+                machine,
+                given=given,
+                bodies=_bodies(body, machine, given),
+                within=True,
+            )
             for body, carries in bodies
         )
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
+from dataclasses import replace
 from typing import Any
 
 from tracecomp.ir.graph import Node, Value
@@ -10,7 +11,7 @@ from tracecomp.ir.index import Var, index
 from tracecomp.ir.loops import Load, Stmt, Store
 from tracecomp.ir.op import Imperative
 from tracecomp.ir.program import Kernel
-from tracecomp.passes.contraction.register_tiles import schedule_bilinear
+from tracecomp.passes.contraction.contractions import schedule_bilinear
 from tracecomp.passes.cost.machine import Machine
 from tracecomp.passes.cost.work import shared_where_it_pays
 from tracecomp.passes.fusion.access import buffer_of
@@ -24,6 +25,7 @@ from tracecomp.passes.program.frame import Task
 from tracecomp.passes.program.output_buffers import OutputBuffers
 from tracecomp.passes.row_fusion.lowering import row_fusion_body
 from tracecomp.passes.schedule.elementwise import schedule_nest
+from tracecomp.passes.schedule.records import Chooser, Given, print_record
 from tracecomp.passes.winograd.forward import winograd_form
 from tracecomp.passes.winograd.selection import windows_of
 
@@ -32,14 +34,16 @@ class GroupLowerer:
     """Lowers groups and row fusions; those that differ only in which values they work on share one kernel."""
 
     def __init__(
-        self, partition: Partition, nests: Nests, outputs: OutputBuffers, machine: Machine, frozen: Set[Value]
-    ) -> None:
+        self, partition: Partition, nests: Nests, outputs: OutputBuffers, machine: Machine, frozen: Set[Value],
+        given: Given,
+    ) -> None:  # fmt: skip
         self.partition = partition
         self.nests = nests
         self.same = outputs.same
         self.large = outputs.large
         self.frozen = frozen
         self.machine = machine
+        self.given = given
         self.known: dict[Any, tuple[Kernel, list[int]]] = {}
 
     def task(self, unit: Group | RowFusion) -> Task:
@@ -56,35 +60,45 @@ class GroupLowerer:
         return Task(kernel, tuple(values[n] for n in places), tuple(n for g in groups for n in g.nodes))
 
     def _lower(self, unit: Group | RowFusion) -> Task:
+        """The kernel as it is chosen, or by the schedules that were handed in for that one."""
+        task = self._scheduled(unit, Chooser(self.machine))
+        written = self.given.get(replace(task.kernel, name=""))
+        if written is None:
+            return task
+        chooser = Chooser(self.machine, written)
+        task = self._scheduled(unit, chooser)
+        chooser.finish()
+        return task
+
+    def _scheduled(self, unit: Group | RowFusion, chooser: Chooser) -> Task:
         params = Params(self.partition.materialized_views, self.same, self.large, self.frozen, self.partition.slices)
         if isinstance(unit, Group):
-            return self._lower_group(unit, params)
-        body = row_fusion_body(unit, self.partition, self.nests, params, self.machine)
+            return self._lower_group(unit, params, chooser)
+        body = row_fusion_body(unit, self.partition, self.nests, params, chooser)
         for value in unit.block_values:
             params.drop(value)
         nodes = tuple(n for g in unit.groups for n in g.nodes)
-        return _task(_kernel_name(nodes), body, params, nodes)
+        return _task(_kernel_name(nodes), body, params, nodes, chooser)
 
-
-    def _lower_group(self, group: Group, params: Params) -> Task:
+    def _lower_group(self, group: Group, params: Params, chooser: Chooser) -> Task:
         """The kernel of one group."""
         if group.kind == "imperative":
-            body = _imperative(group.nodes[0], params, self.machine)
+            body = _imperative(group.nodes[0], params, chooser.machine)
         elif group.kind == "bilinear":
-            body = _bilinear(on(self.nests.contraction(group, self.partition), params), self.machine)
+            body = _bilinear(on(self.nests.contraction(group, self.partition), params), chooser)
         else:
-            body = schedule_nest(on(self.nests.loops(group, self.partition), params), self.machine)
-        return _task(_kernel_name(group.nodes), body, params, tuple(group.nodes))
+            body = schedule_nest(on(self.nests.loops(group, self.partition), params), chooser)
+        return _task(_kernel_name(group.nodes), body, params, tuple(group.nodes), chooser)
 
 
 def _blocks(fused: RowFusion, values: list[Value]) -> tuple[Any, ...]:
     return (fused.outer, fused.count, fused.height, tuple(map(values.index, fused.block_values)))
 
 
-def _bilinear(nest: BilinearNest, machine: Machine) -> tuple[Stmt, ...]:
+def _bilinear(nest: BilinearNest, chooser: Chooser) -> tuple[Stmt, ...]:
     nest = without_ones(nest)
     windows = windows_of(nest)
-    return winograd_form(nest, windows, machine) if windows else schedule_bilinear(tidied(nest), machine)
+    return winograd_form(nest, windows, chooser.machine) if windows else schedule_bilinear(tidied(nest), chooser)
 
 
 def _imperative(node: Node, params: Params, machine: Machine) -> tuple[Stmt, ...]:
@@ -100,8 +114,11 @@ def _kernel_name(nodes: Iterable[Node]) -> str:
     return "_".join(names if len(names) <= 4 else [*names[:3], f"{len(names) - 3}_more"])
 
 
-def _task(name: str, body: tuple[Stmt, ...], params: Params, nodes: tuple[Node, ...]) -> Task:
-    kernel = Kernel(name, tuple(params.buffers.values()), frozenset(params.writes), body)
+def _task(
+    name: str, body: tuple[Stmt, ...], params: Params, nodes: tuple[Node, ...], chooser: Chooser
+) -> Task:
+    schedules = tuple(map(print_record, chooser.made))
+    kernel = Kernel(name, tuple(params.buffers.values()), frozenset(params.writes), body, schedules)
     return Task(kernel, tuple(params.buffers), nodes)
 
 
@@ -111,4 +128,5 @@ def copy_task(source: Value, target: Value, machine: Machine, large: bool = Fals
     p, q = params.of(source), params.written(target)
     var = Var("i", source.type.numel)
     store = Store(q, index(var), Load(p, index(var)))
-    return _task("copy", schedule_nest(Nest([var], [], [[store]], params, 1), machine), params, ())
+    chooser = Chooser(machine)
+    return _task("copy", schedule_nest(Nest([var], [], [[store]], params, 1), chooser), params, (), chooser)

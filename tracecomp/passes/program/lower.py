@@ -77,7 +77,7 @@ def place_outputs(frame: Frame, log: Log) -> Frame:
 def make_kernels(frame: Frame, log: Log) -> Frame:
     """Loops for every group, and calls of them in order."""
     outputs = frame.outputs
-    lowerer = GroupLowerer(frame.partition, frame.nests, outputs, frame.machine, frame.frozen)
+    lowerer = GroupLowerer(frame.partition, frame.nests, outputs, frame.machine, frame.frozen, frame.given)
     tasks: list[Task | ControlTask] = [
         _control(u.nodes[0]) if isinstance(u, Group) and u.kind == "control" else lowerer.task(u)
         for u in frame.partition.units()

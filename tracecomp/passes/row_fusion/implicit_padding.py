@@ -12,7 +12,7 @@ from dataclasses import replace
 from tracecomp.ir.graph import Graph, Value
 from tracecomp.ir.op import Bilinear
 from tracecomp.passes.contraction.sliding_windows import written_out
-from tracecomp.passes.contraction.tile_choice import plan_of, sums_in_lanes
+from tracecomp.passes.contraction.tile_choice import sums_in_lanes, tiles_of
 from tracecomp.passes.cost.reference import REFERENCE
 from tracecomp.passes.fusion.groups import Group, Partition
 from tracecomp.passes.fusion.members import values_read
@@ -55,6 +55,6 @@ def _slides(group: Group, partition: Partition, nests: Nests) -> bool:
     nest = tidied(nests.contraction(group, partition))
     if not nest.out or sums_in_lanes(nest.plain or nest):
         return False
-    plan = plan_of(nest, REFERENCE)
+    tile = tiles_of(nest, REFERENCE).tile
     padded = [o for o in (nest.lhs, nest.rhs) if o.conditions]
-    return plan.tile is not None and any(o.depends(plan.tile) for o in padded) and written_out(nest)
+    return tile is not None and any(o.depends(tile) for o in padded) and written_out(nest)

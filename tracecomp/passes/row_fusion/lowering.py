@@ -9,8 +9,7 @@ from tracecomp.ir.graph import Value
 from tracecomp.ir.index import Index, Var, index
 from tracecomp.ir.loop_copy import Copier
 from tracecomp.ir.loops import SHARED, Buffer, Local, Loop, Stmt, children, walk, with_children
-from tracecomp.passes.contraction.register_tiles import schedule_parts
-from tracecomp.passes.cost.machine import Machine
+from tracecomp.passes.contraction.contractions import schedule_parts
 from tracecomp.passes.cost.work import shared_where_it_pays
 from tracecomp.passes.fusion.groups import Group, Partition, RowFusion
 from tracecomp.passes.fusion.members import values_read
@@ -20,14 +19,15 @@ from tracecomp.passes.nests.scalar_exprs import Params
 from tracecomp.passes.nests.store import Nests
 from tracecomp.passes.row_fusion.row_tiles import RowBlock, Rows, Summed
 from tracecomp.passes.schedule.elementwise import schedule_nest
+from tracecomp.passes.schedule.records import Chooser
 
 
 def row_fusion_body(
-    fused: RowFusion, partition: Partition, nests: Nests, params: Params, machine: Machine
+    fused: RowFusion, partition: Partition, nests: Nests, params: Params, chooser: Chooser
 ) -> tuple[Stmt, ...]:
     """The statements of a row fusion's kernel: what is packed once, then the blocks, of which the last may be lower."""
     outer = Var("outer", fused.outer)
-    lowering = _Lowering(fused, partition, nests, params, machine)
+    lowering = _Lowering(fused, partition, nests, params, chooser)
     cut = Rows(outer, fused.count, Index(), fused.count).cut(fused.height)
     blocks = [(Var("part", fused.count // fused.height if n == 0 else 1), lowering.block(r)) for n, r in enumerate(cut)]
     if lowering.finish:
@@ -36,7 +36,7 @@ def row_fusion_body(
         loops: tuple[Stmt, ...] = (Loop("parallel", outer, within),)
     else:
         loops = tuple(_numbered(outer, part, (*lowering.locals, *block)) for part, block in blocks)
-    return (*lowering.packing, *shared_where_it_pays(loops, machine))
+    return (*lowering.packing, *shared_where_it_pays(loops, chooser.machine))
 
 
 def block_slots(groups: tuple[Group, ...], block_values: Iterable[Value], partition: Partition) -> dict[Value, int]:
@@ -70,7 +70,7 @@ class _Lowering:
     partition: Partition
     nests: Nests
     params: Params
-    machine: Machine
+    chooser: Chooser
     packing: list[Stmt] = field(default_factory=list)
     locals: list[Stmt] = field(default_factory=list)
     start: list[Stmt] = field(default_factory=list)
@@ -109,9 +109,9 @@ class _Lowering:
         """The loops of a nest, with names of their own."""
         packing: tuple[Stmt, ...] = ()
         if isinstance(nest, BilinearNest):
-            packing, body = schedule_parts(tidied(nest), self.machine)
+            packing, body = schedule_parts(tidied(nest), self.chooser)
         else:
-            body = schedule_nest(nest, self.machine)
+            body = schedule_nest(nest, self.chooser)
         self.copies += 1
         suffix = f"_{self.copies}"
         own = {s.buffer for s in walk((*packing, *body)) if isinstance(s, Local)}

@@ -13,7 +13,8 @@ from tracecomp.ir.loop_copy import Copier
 from tracecomp.ir.loops import Accumulate, Buffer, Let, Load, Local, Loop, Read, Stmt, Store, expressions
 from tracecomp.passes.cost.machine import Machine
 from tracecomp.passes.nests.loop_nest import Nest, Sweep
-from tracecomp.passes.schedule.k_blocking import Stages
+from tracecomp.passes.schedule.k_blocking import KBlocks
+from tracecomp.passes.schedule.nest_schedules import ColumnSchedule
 from tracecomp.passes.schedule.tiling import loops, parallel_loops, strip
 
 
@@ -29,16 +30,26 @@ def streams_columns(nest: Nest, vector: Var, chunk: int, machine: Machine) -> bo
     return far and vector.extent > chunk and nest.inner[-1].extent >= machine.tuning.column_rows
 
 
-def column_sums(nest: Nest, vector: Var, chunk: int, shared: str, machine: Machine) -> tuple[Stmt, ...]:
-    """The nest by blocks of the columns ``vector``, in chunks of so many lanes."""
+def column_schedule(nest: Nest, vector: Var, width: int, threads: str, machine: Machine) -> ColumnSchedule:
+    """The blocks for a nest."""
+    kind = "serial" if len(nest.rows) > 1 else threads
+    return ColumnSchedule(
+        vector, width, _width(nest, vector, width, kind, machine), machine.tuning.column_rows, threads
+    )
+
+
+def column_sums(nest: Nest, schedule: ColumnSchedule) -> tuple[Stmt, ...]:
+    """The nest by blocks of columns, in chunks of lanes."""
+    vector = schedule.vector
     others = [v for v in nest.rows if v != vector]
-    kind = "serial" if others else shared
+    kind = "serial" if others else schedule.threads
     body: list[Stmt] = []
-    for number, begin, column in Stages((), vector, _width(nest, vector, chunk, kind, machine), ()).pieces():
-        mapping, rows = {vector: begin + index(column)}, machine.tuning.column_rows
-        block = _block(nest, column, chunk, rows, mapping, f"_{column.name}")
-        body.extend(loops(kind, [number], block) if number.extent > 1 else Copier({number: Index()}).stmts(block))
-    return parallel_loops(others, tuple(body), shared)
+    for counter, begin, column in KBlocks((), vector, schedule.block, ()).pieces():
+        mapping = {vector: begin + index(column)}
+        block = _block(nest, column, schedule.width, schedule.rows_at_once, mapping, f"_{column.name}")
+        one = counter.extent == 1
+        body.extend(Copier({counter: Index()}).stmts(block) if one else loops(kind, [counter], block))
+    return parallel_loops(others, tuple(body), schedule.threads)
 
 
 def _width(nest: Nest, vector: Var, chunk: int, kind: str, machine: Machine) -> int:
@@ -65,7 +76,7 @@ def _block(
         return strip(column, chunk, Copier(mapping, suffix).stmts(stmts))
 
     body: list[Stmt] = []
-    for number, begin, place in Stages((), row, rows, ()).pieces():
+    for number, begin, place in KBlocks((), row, rows, ()).pieces():
         terms = Copier({row: begin + index(place)}).stmts(sweep.body)
         left = [Store(t.buffer, at, Read(a.name, a.dtype, frozenset(nest.rows))) for a, t in totals.items()]
         some = each([Accumulate(going_on, (Loop("serial", place, terms),)), *left], f"{suffix}_{place.name}")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from math import inf, prod
+from typing import TypeVar
 
 from tracecomp.ir.index import Computed, Index, Var
 from tracecomp.ir.loop_copy import Copier
@@ -16,35 +17,106 @@ from tracecomp.passes.cost.scalar_cost import MOVING_COST, stmts_cost
 from tracecomp.passes.nests.loop_nest import Nest, Sweep
 from tracecomp.passes.nests.loop_vars import merge_vars, merged, replaced, split, wanted_split
 from tracecomp.passes.nests.peeling import part, parts_of
-from tracecomp.passes.schedule.column_reductions import column_sums, streams_columns
+from tracecomp.passes.schedule.column_reductions import column_schedule, column_sums, streams_columns
 from tracecomp.passes.schedule.interleave import woven
-from tracecomp.passes.schedule.nontemporal import streamed
+from tracecomp.passes.schedule.nest_schedules import (
+    ColumnSchedule,
+    LaneSchedule,
+    MapSchedule,
+    RowSchedule,
+    TransposeSchedule,
+)
+from tracecomp.passes.schedule.nontemporal import marked, marking, streamed
+from tracecomp.passes.schedule.records import Chooser, ScheduleError, with_fields
 from tracecomp.passes.schedule.tiling import chunks, loops, one_after_another, parallel_loops, strip, tiles
-from tracecomp.passes.schedule.transposes import interleaved, mirrored, transposed, transposed_pair
+from tracecomp.passes.schedule.transposes import interleaved, mirrored, transpose_schedule, transposed, transposed_pair
 
 
-def schedule_nest(nest: Nest, machine: Machine) -> tuple[Stmt, ...]:
+def schedule_nest(nest: Nest, chooser: Chooser) -> tuple[Stmt, ...]:
     """The loops of a nest for a machine."""
+    machine = chooser.machine
     nest = streamed(_joined_rows(_split_vars(woven(nest), machine)), machine)
     if any(v.extent == 0 for v in nest.rows):
         return ()
-    shared = parallel_kind(_work(nest, machine), machine)
+    threads = parallel_kind(_work(nest, machine), machine)
     if nest.inner and nest.lanes > 1:
-        return _along_rows(nest, machine, shared)
-    return _together(s for part in _parts(nest) or [nest] for s in _map(part, machine, shared))
+        rows = RowSchedule(_rows_at_once(nest, machine), machine.lanes(4), threads)
+        return _along_rows(nest, _handed_in(rows, nest, chooser))
+    return _together(s for part in _parts(nest) or [nest] for s in _map(part, threads, chooser))
 
 
-def _map(nest: Nest, machine: Machine, shared: str) -> tuple[Stmt, ...]:
-    """Lanes over row variables."""
+def _map(nest: Nest, threads: str, chooser: Chooser) -> tuple[Stmt, ...]:
+    """Lanes over row variables: the first of the ways that go, or the one that was handed in."""
+    given, ways = chooser.peek(), _ways(nest, threads, chooser.machine)
+    nest, schedule = first = next(ways)
+    if given is not None:
+        nest, schedule = next((way for way in (first, *ways) if given.title == way[1].TITLE), first)
+    schedule = _handed_in(schedule, nest, chooser)
+    if isinstance(schedule, TransposeSchedule):
+        return transposed(marked(nest, schedule.nontemporal), schedule)
+    if isinstance(schedule, ColumnSchedule):
+        return column_sums(nest, schedule)
+    return _across_rows(marked(nest, schedule.nontemporal), schedule)
+
+
+def _ways(nest: Nest, threads: str, machine: Machine) -> Iterator[tuple[Nest, MapSchedule]]:
+    """The schedules that a nest may have and the nest as each sees it, the best first."""
+    nontemporal = marking(nest)
     for turned in (nest, interleaved(nest), mirrored(nest)):
         pair = transposed_pair(turned)
         if pair is not None:
-            return transposed(turned, *pair, shared, machine)
+            yield turned, transpose_schedule(turned, *pair, nontemporal, threads, machine)
+            break
     vector = _vector_row(nest, machine)
-    chunk = _chunk(nest, vector, machine)
-    if vector is not None and streams_columns(nest, vector, chunk, machine):
-        return column_sums(nest, vector, chunk // 2, shared, machine)
-    return _across_rows(nest, vector, chunk, shared)
+    width = _chunk(nest, vector, machine)
+    if vector is not None and streams_columns(nest, vector, width, machine):
+        yield nest, column_schedule(nest, vector, width // 2, threads, machine)
+    yield nest, LaneSchedule(vector, width, tuple(v for v in nest.rows if v != vector), nontemporal, threads)
+
+
+S = TypeVar("S", RowSchedule, MapSchedule)
+
+
+def _handed_in(chosen: S, nest: Nest, chooser: Chooser) -> S:
+    """The chosen schedule, but for the fields that were handed in, which have to fit."""
+    variables = {v.name: v for v in (*nest.rows, *nest.inner)}
+    made = with_fields(chosen, chooser.next_given(), variables)
+    for wrong, why in _problems(made, chosen, nest):
+        if wrong:
+            raise ScheduleError(f"{made.TITLE}: {why}")
+    chooser.made.append(made)
+    return made
+
+
+def _problems(made: RowSchedule | MapSchedule, chosen: RowSchedule | MapSchedule, nest: Nest) -> list[tuple[bool, str]]:
+    """What may be wrong with a schedule that was written by hand, and whether it is."""
+    if isinstance(made, RowSchedule):
+        rows = nest.rows[-1].extent if nest.rows else 1
+        return [
+            (not 0 < made.rows_at_once <= rows, f"rows_at_once is 1 to {rows}"),
+            (made.rows_at_once > 1 and bool(nest.scratch), "rows_at_once is 1 for a row that is kept in memory"),
+            (made.split_from < 2, "split_from is 2 at least"),
+        ]
+    if isinstance(made, LaneSchedule):
+        others = {v for v in nest.rows if v != made.vector}
+        named = set(made.order) == others and len(made.order) == len(others)
+        return [
+            (made.vector is not None and made.vector not in nest.rows, "vector is no summed variable"),
+            (made.width < 1, "width is 1 at least"),
+            (not named, f"order has to name {' '.join(v.name for v in nest.rows if v != made.vector)}"),
+        ]
+    if isinstance(made, ColumnSchedule):
+        return [
+            (made.vector not in nest.rows, "vector is no summed variable"),
+            (not 0 < made.width <= made.block <= made.vector.extent, "width, block and vector have to be nested"),
+            (not 0 < made.rows_at_once <= nest.inner[-1].extent, "rows_at_once is 1 to what there is of rows"),
+        ]
+    assert isinstance(chosen, TransposeSchedule)
+    return [
+        ((made.load, made.store) != (chosen.load, chosen.store), "load and store are what accesses allow"),
+        (not 0 < made.width <= made.load.extent, "width is 1 to what there is of load"),
+        (not 0 < made.height <= made.store.extent, "height is 1 to what there is of store"),
+    ]
 
 
 def _together(body: Iterable[Stmt]) -> tuple[Stmt, ...]:
@@ -125,35 +197,34 @@ def _chunk(nest: Nest, vector: Var | None, machine: Machine) -> int:
     return lanes * (2 if cost > machine.tuning.heavy_cost else 4)
 
 
-def _along_rows(nest: Nest, machine: Machine, shared: str) -> tuple[Stmt, ...]:
+def _along_rows(nest: Nest, schedule: RowSchedule) -> tuple[Stmt, ...]:
     """Lanes run along the innermost reduced variable; one row, or a few short ones, after another."""
     body: list[Stmt] = [Local(b) for b in nest.scratch]
     for item in nest.items:
         if isinstance(item, Sweep):
-            names, stmts = _split_inner(nest.inner, item, machine)
+            names, stmts = _split_inner(nest.inner, item, schedule.split_from)
             inner = loops("serial", names[:-1], strip(names[-1], nest.lanes, stmts))
             body.extend([Accumulate(item.accs, inner)] if item.accs else inner)
         else:
             body.extend(item)
-    height = _rows_at_once(nest, machine)
-    if height == 1:
-        return parallel_loops(nest.rows, tuple(body), shared)
+    if schedule.rows_at_once == 1:
+        return parallel_loops(nest.rows, tuple(body), schedule.threads)
     *others, last = nest.rows
     result: list[Stmt] = []
-    for stmt in tiles(last, height, body):
+    for stmt in tiles(last, schedule.rows_at_once, body):
         result.extend(
-            parallel_loops([*others, stmt.var], stmt.body, shared)
+            parallel_loops([*others, stmt.var], stmt.body, schedule.threads)
             if isinstance(stmt, Loop) and stmt.kind == "serial"
-            else parallel_loops(others, (stmt,), shared)
+            else parallel_loops(others, (stmt,), schedule.threads)
         )
     return tuple(result)
 
 
-def _split_inner(names: list[Var], sweep: Sweep, machine: Machine) -> tuple[list[Var], tuple[Stmt, ...]]:
+def _split_inner(names: list[Var], sweep: Sweep, least: int) -> tuple[list[Var], tuple[Stmt, ...]]:
     """The variables of a sweep and its body: one that sums nothing has no order, and steps of a vector or more."""
     body = tuple(sweep.body)
     found = None if sweep.accs else wanted_split(body, names)
-    if found is None or found[1] < machine.lanes(4):
+    if found is None or found[1] < least:
         return names, body
     outer, inner, mapping = split(*found)
     return replaced(names, found[0], outer, inner), Copier(mapping).stmts(body)
@@ -183,7 +254,7 @@ def _share(sweep: Sweep, row: Var) -> bool:
     return any(isinstance(x, Load) and row not in x.offset.vars() for x in expressions(sweep.body))
 
 
-def _across_rows(nest: Nest, vector: Var | None, chunk: int, shared: str) -> tuple[Stmt, ...]:
+def _across_rows(nest: Nest, schedule: LaneSchedule) -> tuple[Stmt, ...]:
     """Lanes run over a row variable; each lane does its own row."""
     content: list[Stmt] = []
     for item in nest.items:
@@ -192,14 +263,14 @@ def _across_rows(nest: Nest, vector: Var | None, chunk: int, shared: str) -> tup
             content.extend([Accumulate(item.accs, inner)] if item.accs else inner)
         else:
             content.extend(item)
-    others = [v for v in nest.rows if v != vector]
+    others, vector, threads = list(schedule.order), schedule.vector, schedule.threads
     if vector is None:
-        return parallel_loops(others, (*(Local(b) for b in nest.scratch), *content), shared)
-    kind = "serial" if others else shared
-    parts = chunks(vector, chunk, content, tuple(nest.scratch))
+        return parallel_loops(others, (*(Local(b) for b in nest.scratch), *content), threads)
+    kind = "serial" if others else threads
+    parts = chunks(vector, schedule.width, content, tuple(nest.scratch))
     if nest.inner:
-        return parallel_loops(others, one_after_another(kind, parts), shared)
-    return parallel_loops(others, tuple(s for part in parts for s in one_after_another(kind, [part])), shared)
+        return parallel_loops(others, one_after_another(kind, parts), threads)
+    return parallel_loops(others, tuple(s for part in parts for s in one_after_another(kind, [part])), threads)
 
 
 def _vector_row(nest: Nest, machine: Machine) -> Var | None:

@@ -1,7 +1,7 @@
-"""Stages of a long sum: so many terms at a time that what they read stays in cache for all register tiles of a block.
+"""k-blocking: a long sum some hundred terms at a time, so that what they read stays in cache for all register tiles.
 
-The block's totals lie in memory between stages; each goes on from them, term by term in the same order. So no bit
-depends on where a stage ends. This is k-blocking, the KC loop of BLIS.
+The KC loop of BLIS. A block of the result keeps its totals in memory between its k-blocks; each goes on from them, term
+by term in the same order. So no bit depends on where a k-block ends.
 """
 
 from __future__ import annotations
@@ -13,33 +13,51 @@ from math import prod
 from tracecomp.ir.index import Index, Var, index, linear
 from tracecomp.ir.loop_copy import Copier
 from tracecomp.ir.loops import Buffer, Let, Load, Local, Loop, Stmt, Store
+from tracecomp.ir.pieces import pieces
 from tracecomp.passes.cost.tuning import Tuning
 from tracecomp.passes.nests.contraction_nest import ACCUMULATOR, BilinearNest
+from tracecomp.passes.schedule.records import NONE, Variables, variable
 from tracecomp.passes.schedule.tiling import loops, piece
 
 
 @dataclass(frozen=True)
-class Stages:
-    """The summed variables in order: ``outer``, then ``cut`` in pieces of ``length``; ``inner`` is in every stage."""
+class KBlocks:
+    """The summed variables in order: ``outer``, then ``cut`` in pieces of ``length``; ``inner`` is in every one."""
 
     outer: tuple[Var, ...]
     cut: Var
     length: int
     inner: tuple[Var, ...]
 
+    def __str__(self) -> str:
+        """The summed variables in order, the one that is cut with its length: ``c k/128 u``."""
+        outer, inner = ([v.name for v in names] for names in (self.outer, self.inner))
+        return " ".join((*outer, f"{self.cut.name}/{self.length}", *inner))
+
     def pieces(self) -> Iterator[tuple[Var, Index, Var]]:
         """Whole pieces, and what remains as one shorter: their number, where one begins, a place in it."""
-        whole, rest = divmod(self.cut.extent, self.length)
-        number = Var(f"{self.cut.name}_o", whole)
-        yield number, index(number) * self.length, Var(f"{self.cut.name}_i", self.length)
-        if rest:
-            yield Var(f"{self.cut.name}_o", 1), Index((), whole * self.length), Var(f"{self.cut.name}_i", rest)
+        for some in pieces(self.cut.extent, self.length):
+            number = Var(f"{self.cut.name}_o", some.count)
+            start = some.start(index(number)) if some.length == self.length else Index((), some.first)
+            yield number, start, Var(f"{self.cut.name}_i", some.length)
 
 
-def stages_of(reduce: list[Var], apart: Callable[[Var], int], room: int, tuning: Tuning) -> Stages:
-    """Stages of up to ``k_block_terms`` terms, all of one length if a length above half of that allows it.
+def k_blocks_read(text: str, variables: Variables) -> KBlocks | None:
+    """What ``str`` gives, read; None for ``-``."""
+    if text == NONE:
+        return None
+    names, lengths = zip(*(word.partition("/")[::2] for word in text.split()), strict=True)
+    found = [variable(name, variables) for name in names]
+    cut = [n for n, length in enumerate(lengths) if length]
+    if len(cut) != 1 or not lengths[cut[0]].isdecimal() or not 0 < int(lengths[cut[0]]) <= found[cut[0]].extent:
+        raise ValueError("expected all summed variables in order, one of them with the length of its pieces: k/128")
+    return KBlocks(tuple(found[: cut[0]]), found[cut[0]], int(lengths[cut[0]]), tuple(found[cut[0] + 1 :]))
 
-    ``apart``: bytes between neighbouring terms in memory. What a stage reads should span no more than ``room``.
+
+def k_blocks_of(reduce: list[Var], apart: Callable[[Var], int], room: int, tuning: Tuning) -> KBlocks:
+    """k-blocks of up to ``k_block_terms`` terms, all of one length if a length above half of that allows it.
+
+    ``apart``: bytes between neighbouring terms in memory. What a k-block reads should span no more than ``room``.
     """
     outer, inner, terms = list(reduce), list[Var](), 1
     most = tuning.k_block_terms
@@ -50,7 +68,7 @@ def stages_of(reduce: list[Var], apart: Callable[[Var], int], room: int, tuning:
     cut = outer.pop()
     fitting = max(room // max(apart(cut), 1), -(-tuning.k_block_least // terms))
     most = min(cut.extent, tuning.k_block_terms // terms, fitting)
-    return Stages(tuple(outer), cut, piece(cut.extent, most), tuple(inner))
+    return KBlocks(tuple(outer), cut, piece(cut.extent, most), tuple(inner))
 
 
 @dataclass(frozen=True)
@@ -78,21 +96,21 @@ class Totals:
         return loops("serial", [*rows, *self.inner], (Loop("vector", lane, body),))
 
 
-def in_stages(
-    nest: BilinearNest, stages: Stages, totals: Totals, tiles: Callable[[BilinearNest], tuple[Stmt, ...]]
+def in_k_blocks(
+    nest: BilinearNest, blocks: KBlocks, totals: Totals, tiles: Callable[[BilinearNest], tuple[Stmt, ...]]
 ) -> tuple[Stmt, ...]:
     """A block of the result; ``tiles`` makes its register tiles, for given values of the inner variables."""
     total = totals.total(nest)
     body: tuple[Stmt, ...] = ()
-    for number, begin, place in stages.pieces():
+    for number, begin, place in blocks.pieces():
         goes_on = replace(
-            nest, reduce=[place, *stages.inner], start=total, after=[Store(total.buffer, total.offset, nest.acc)]
+            nest, reduce=[place, *blocks.inner], start=total, after=[Store(total.buffer, total.offset, nest.acc)]
         )
-        stage = Copier({stages.cut: begin + index(place)}).stmts(tiles(goes_on))
-        body += loops("serial", [number, *totals.inner], stage)
+        made = Copier({blocks.cut: begin + index(place)}).stmts(tiles(goes_on))
+        body += loops("serial", [number, *totals.inner], made)
     return (
         Local(total.buffer),
         *totals.each([Store(total.buffer, total.offset, nest.accumulator().init)], "s"),
-        *loops("serial", stages.outer, body),
+        *loops("serial", blocks.outer, body),
         *totals.each([Let(ACCUMULATOR, total), *nest.after], "e"),
     )

@@ -27,6 +27,25 @@ def streamed(nest: Nest, machine: Machine) -> Nest:
     stream = _stream(_held(buffers, loaded), transposed_pair(nest) is not None, machine.l3_bytes)
     if not buffers or not stream:
         return nest
+    return _with(nest, buffers, stream)
+
+
+def marking(nest: Nest) -> str:
+    """How the stores of a nest are marked, as in schedules."""
+    return next((s.stream for s in nest.stmts if isinstance(s, Store) and s.stream), "no")
+
+
+def marked(nest: Nest, wanted: str) -> Nest:
+    """The nest with its stores marked otherwise, where a schedule asks for that."""
+    if wanted == marking(nest):
+        return nest
+    loaded = {x.buffer for x in expressions(nest.stmts) if isinstance(x, Load)}
+    stored = {s.buffer for s in nest.stmts if isinstance(s, Store)} - loaded
+    stream: Stream = "always" if wanted == "always" else "alone" if wanted == "alone" else ""
+    return _with(nest, stored, stream)
+
+
+def _with(nest: Nest, buffers: Set[Buffer], stream: Stream) -> Nest:
     items: list[list[Stmt] | Sweep] = [
         replace(i, body=_marked(i.body, buffers, stream)) if isinstance(i, Sweep) else _marked(i, buffers, stream)
         for i in nest.items
@@ -46,11 +65,11 @@ def _held(results: Set[Buffer], operands: Set[Buffer]) -> int:
     return written + sum(min(b.size * b.dtype.itemsize, written) for b in operands)
 
 
-def _marked(body: list[Stmt], buffers: set[Buffer], stream: Stream) -> list[Stmt]:
+def _marked(body: list[Stmt], buffers: Set[Buffer], stream: Stream) -> list[Stmt]:
     return [replace(s, stream=stream) if isinstance(s, Store) and _streams(s, buffers) else s for s in body]
 
 
-def _streams(store: Store, buffers: set[Buffer]) -> bool:
+def _streams(store: Store, buffers: Set[Buffer]) -> bool:
     return store.buffer in buffers and store.where is None and _in_lines(store.offset, store.buffer.dtype.itemsize)
 
 

@@ -12,6 +12,7 @@ from math import prod
 from tracecomp.ir.index import Index, Var, computed, index, unravel
 from tracecomp.ir.loop_copy import Copier, Move
 from tracecomp.ir.loops import SHARED, Buffer, If, IndexValue, Local, Loop, Stmt, in_range, walk
+from tracecomp.ir.pieces import pieces
 
 
 def tiles(
@@ -19,17 +20,13 @@ def tiles(
 ) -> tuple[Stmt, ...]:
     """The loop over ``var`` as unrolled tiles of ``height`` and a rest, whose names end in ``suffix``."""
     body = tuple(body)
-    whole, rest = divmod(var.extent, height)
     result: list[Stmt] = []
-    if whole:
-        counter, unit = Var(f"{var.name}c", whole), Var(f"{var.name}t", height)
-        start = index(counter) * height if whole > 1 else Index()
-        tile = Loop("tile", unit, Copier({var: start + index(unit)}).stmts(body))
-        result.append(Loop(kind, counter, (tile,)) if whole > 1 else tile)
-    if rest:
-        unit = Var(f"{var.name}e", rest)
-        copier = Copier({var: index(unit) + whole * height}, suffix if whole else "")
-        result.append(Loop("tile", unit, copier.stmts(body)))
+    for some in pieces(var.extent, height):
+        whole = some.length == height
+        counter, unit = Var(f"{var.name}c", some.count), Var(f"{var.name}{'t' if whole else 'e'}", some.length)
+        start = some.start(index(counter) if some.count > 1 else Index())
+        tile = Loop("tile", unit, Copier({var: start + index(unit)}, suffix if some.first else "").stmts(body))
+        result.append(Loop(kind, counter, (tile,)) if some.count > 1 else tile)
     return tuple(result)
 
 
@@ -41,16 +38,13 @@ def strip(var: Var, chunk: int, body: Iterable[Stmt]) -> tuple[Stmt, ...]:
 def chunks(var: Var, chunk: int, body: Iterable[Stmt], scratch: tuple[Buffer, ...] = ()) -> list[Loop]:
     """The loop over whole chunks of SIMD lanes, and one over the masked rest; ``scratch`` is each lane's own."""
     body = tuple(body)
-    whole, rest = divmod(var.extent, chunk)
     result: list[Loop] = []
-    if whole:
-        counter = Var(f"{var.name}c", whole)
-        start = index(counter) * chunk if whole > 1 else Index()
-        lanes = _vector_loop(Var(f"{var.name}v", chunk), var, start, body, "", scratch)
-        result.append(Loop("serial", counter, lanes))
-    if rest:
-        start, counter = Index((), whole * chunk), Var(f"{var.name}d", 1)
-        lanes = _vector_loop(Var(f"{var.name}r", rest), var, start, body, "r" if whole else "", scratch)
+    for some in pieces(var.extent, chunk):
+        whole = some.length == chunk
+        counter = Var(f"{var.name}{'c' if whole else 'd'}", some.count)
+        lane = Var(f"{var.name}{'v' if whole else 'r'}", some.length)
+        start = some.start(index(counter) if some.count > 1 else Index())
+        lanes = _vector_loop(lane, var, start, body, "r" if some.first else "", scratch)
         result.append(Loop("serial", counter, lanes))
     return result
 

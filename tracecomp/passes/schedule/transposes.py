@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import prod
 
 from tracecomp.ir.index import Index, Var, computed, index, unravel
 from tracecomp.ir.loop_copy import Copier
 from tracecomp.ir.loops import LINE, Const, IndexValue, Let, Load, Loop, Prefetch, Stmt, Store, ToLine
+from tracecomp.ir.pieces import Pieces, pieces
 from tracecomp.ir.scalars import call
 from tracecomp.ir.types import int64
 from tracecomp.passes.cost.machine import Machine
 from tracecomp.passes.nests.loop_nest import Nest
+from tracecomp.passes.schedule.nest_schedules import TransposeSchedule
 from tracecomp.passes.schedule.tiling import loops, one_after_another, tiles
 
 BLOCK = 16
@@ -70,35 +73,51 @@ def mirrored(nest: Nest) -> Nest:
     return nest.mapped({v: index(v) * -1 + (v.extent - 1) for v in back}, nest.rows, nest.inner) if back else nest
 
 
-def transposed(nest: Nest, load: Var, store: Var, shared: str, machine: Machine) -> tuple[Stmt, ...]:
-    """Panels of many lines by one or two blocks, one below the other, and then the stripe of panels beside it.
+def transpose_schedule(
+    nest: Nest, load: Var, store: Var, nontemporal: str, threads: str, machine: Machine
+) -> TransposeSchedule:
+    """Panels of many lines by one or two blocks.
 
     So memory is read in long pieces and written in runs. Stores past the caches write two lines that follow each other
-    at a time, unless what they write lies close together anyway. Blocks of what the cache does not hold begin where its
-    lines do, as a line that two blocks share would come twice: those of a power of two drive each other out.
+    at a time, unless what they write lies close together anyway.
     """
-    tuning = machine.tuning
-    reads = [s.value for s in nest.stmts if isinstance(s, Let) and isinstance(s.value, Load)]
+    tuning, reads = machine.tuning, _reads(nest)
     streams = [s for s in nest.stmts if isinstance(s, Store) and s.stream]
     itemsize = max(x.dtype.itemsize for x in reads)
     dense = any(abs(s.offset.coefficient(load) or 0) * itemsize < tuning.dense_bytes for s in streams)
-    ahead = () if dense else tuple(x for x in reads if _unforeseen(x, load, store, machine))
-    lines = next((x for x in ahead if _in_lines(x, load)), None)
+    ahead = () if dense else tuple(x.buffer.name for x in reads if _unforeseen(x, load, store, machine))
     height = max(BLOCK, (2 if streams and ahead else 1) * LINE // itemsize)
-    others = tuple(v for v in nest.rows if v not in (load, store))
+    others = prod(v.extent for v in nest.rows if v not in (load, store))
     width = tuning.stripe_bytes // itemsize
-    if store.extent <= FEW_PLACES and prod(v.extent for v in others) >= tuning.enough_panels:
+    if store.extent <= FEW_PLACES and others >= tuning.enough_panels:
         width = load.extent  # nothing is far apart
-    elif shared != "serial":
-        below = prod(v.extent for v in others) * -(-store.extent // height)
+    elif threads != "serial":
+        below = others * -(-store.extent // height)
         width = min(width, max(load.extent * below // tuning.enough_panels, 4 * BLOCK) // BLOCK * BLOCK)
+    width, height = min(width, load.extent), min(height, store.extent)
+    return TransposeSchedule(load, store, width, height, tuple(dict.fromkeys(ahead)), nontemporal, threads)
+
+
+def transposed(nest: Nest, schedule: TransposeSchedule) -> tuple[Stmt, ...]:
+    """Panels one below the other, and then the stripe of panels beside it.
+
+    Blocks of what the cache does not hold begin where its lines do, as a line that two blocks share would come twice:
+    those of a power of two drive each other out.
+    """
+    load, store = schedule.load, schedule.store
+    ahead = tuple(x for x in _reads(nest) if x.buffer.name in schedule.prefetch and x.offset.coefficient(load) == 1)
+    lines = next((x for x in ahead if _in_lines(x, load)), None)
+    others = tuple(v for v in nest.rows if v not in (load, store))
     parts: list[_Panels] = []
-    for columns in _cut(load, width):
-        for rows in _cut(store, height):
-            parts.append(_Panels(nest.stmts, others, columns, rows, ahead, lines, "e" * len(parts)))
-    if shared == "serial" and not ahead:
+    for columns, rows in product(pieces(load.extent, schedule.width), pieces(store.extent, schedule.height)):
+        parts.append(_Panels(nest.stmts, others, load, columns, store, rows, ahead, lines, "e" * len(parts)))
+    if schedule.threads == "serial" and not ahead:
         return tuple(s for part in parts for s in part.nested())
-    return one_after_another(shared, [part.numbered() for part in parts])
+    return one_after_another(schedule.threads, [part.numbered() for part in parts])
+
+
+def _reads(nest: Nest) -> list[Load]:
+    return [s.value for s in nest.stmts if isinstance(s, Let) and isinstance(s.value, Load)]
 
 
 def _unforeseen(x: Load, load: Var, store: Var, machine: Machine) -> bool:
@@ -119,36 +138,20 @@ def _step(x: Load) -> int:
 
 
 @dataclass(frozen=True)
-class _Pieces:
-    """``count`` pieces of a variable, each ``length`` long, from ``first`` on."""
-
-    var: Var
-    count: int
-    length: int
-    first: int
-
-    def at(self, piece: Index) -> Index:
-        return piece * self.length + self.first
-
-
-def _cut(var: Var, length: int) -> list[_Pieces]:
-    """Pieces of a length, and what is left."""
-    whole, rest = divmod(var.extent, length)
-    pieces = _Pieces(var, whole, length, 0), _Pieces(var, 1, rest, whole * length)
-    return [p for p in pieces if p.count and p.length]
-
-
-@dataclass(frozen=True)
 class _Panels:
-    """The panels of one size. While one is turned, what ``ahead`` reads for the next comes to the cache.
+    """The panels of one size: ``columns`` of ``load``, which is read along, by ``rows`` of ``store``.
+
+    While one is turned, what ``ahead`` reads for the next comes to the cache.
 
     Blocks begin at the lines of what ``lines`` reads.
     """
 
     stmts: list[Stmt]
     others: tuple[Var, ...]
-    columns: _Pieces
-    rows: _Pieces
+    load: Var
+    columns: Pieces
+    store: Var
+    rows: Pieces
     ahead: tuple[Load, ...]
     lines: Load | None
     suffix: str
@@ -165,45 +168,45 @@ class _Panels:
         return Loop("serial", number, self._panel(unravel(index(number), shape), unravel(index(number) + 1, shape)))
 
     def _names(self) -> list[Var]:
-        stripe = Var(f"{self.columns.var.name}s", self.columns.count)
-        return [*self.others, stripe, Var(f"{self.rows.var.name}p", self.rows.count)]
+        stripe = Var(f"{self.load.name}s", self.columns.count)
+        return [*self.others, stripe, Var(f"{self.store.name}p", self.rows.count)]
 
     def _panel(self, here: Sequence[Index], after: Sequence[Index] = ()) -> tuple[Stmt, ...]:
-        row = Var(f"{self.rows.var.name}r", self.rows.length)
+        row = Var(f"{self.store.name}r", self.rows.length)
         result: list[Stmt] = []
-        for pieces in self._blocks():
-            block, lane = Var(f"{pieces.var.name}b", pieces.count), Var(f"{pieces.var.name}v", pieces.length)
-            column = self._column(pieces, block)
+        for some in self._blocks():
+            block, lane = Var(f"{self.load.name}cb", some.count), Var(f"{self.load.name}cv", some.length)
+            column = self._column(some, block)
             copier = Copier(self._places(here, column + index(lane), index(row)), f"{self.suffix}{len(result) or ''}")
             turned = Loop("vector", lane, tiles(row, BLOCK, copier.stmts(self.stmts)))
-            asked = self._asked(after, pieces.count, index(block)) if after and not result else []
+            asked = self._asked(after, some.count, index(block)) if after and not result else []
             result.extend(loops("serial", [block] if block.extent > 1 else [], (*asked, turned)))
         return tuple(result)
 
-    def _blocks(self) -> list[_Pieces]:
+    def _blocks(self) -> Sequence[Pieces]:
         """The columns in blocks; those that begin at lines overlap at both ends.
 
         What they store twice is the same: nothing is read along the variable that is stored along (`transposed_pair`),
         so nothing that is read is overwritten.
         """
-        columns = Var(f"{self.columns.var.name}c", self.columns.length)
-        if self.lines is None or columns.extent < BLOCK:
-            return _cut(columns, BLOCK)
-        return [_Pieces(columns, -(-columns.extent // BLOCK) + 1, BLOCK, 0)]
+        columns = self.columns.length
+        if self.lines is None or columns < BLOCK:
+            return pieces(columns, BLOCK)
+        return [Pieces(-(-columns // BLOCK) + 1, 0, BLOCK)]
 
-    def _column(self, blocks: _Pieces, block: Var) -> Index:
+    def _column(self, blocks: Pieces, block: Var) -> Index:
         if self.lines is None or blocks.length < BLOCK:
-            return blocks.at(index(block) if block.extent > 1 else Index())
+            return blocks.start(index(block) if block.extent > 1 else Index())
         last = self.columns.length - BLOCK
         to_line = computed(call("sub", ToLine(self.lines.buffer), Const(self.lines.offset.const, int64)))
-        start = IndexValue(blocks.at(index(block)) + to_line % _step(self.lines) - BLOCK)
+        start = IndexValue(blocks.start(index(block)) + to_line % _step(self.lines) - BLOCK)
         within = call("min", call("max", start, Const(0, int64)), Const(last, int64))
         return computed(within, (0, last))
 
     def _places(self, panel: Sequence[Index], column: Index, row: Index) -> dict[Var, Index]:
         *others, stripe, below = panel
         places = dict(zip(self.others, others, strict=True))
-        return places | {self.columns.var: self.columns.at(stripe) + column, self.rows.var: self.rows.at(below) + row}
+        return places | {self.load: self.columns.start(stripe) + column, self.store: self.rows.start(below) + row}
 
     def _asked(self, panel: Sequence[Index], blocks: int, block: Index) -> Iterable[Stmt]:
         """Prefetches of a panel, a share of its lines beside each block of the panel before it."""

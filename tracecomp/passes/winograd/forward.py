@@ -17,11 +17,12 @@ from functools import partial
 from tracecomp.ir.index import Index, Var, index, unravel
 from tracecomp.ir.loop_copy import Copier
 from tracecomp.ir.loops import If, Let, Local, Loop, Stmt, both, in_range
+from tracecomp.ir.pieces import Pieces, pieces
 from tracecomp.passes.contraction.tile_choice import tile_size
 from tracecomp.passes.cost.machine import Machine
 from tracecomp.passes.nests.contraction_nest import ACCUMULATOR, BilinearNest
 from tracecomp.passes.schedule.tiling import one_after_another, positions, shared_out
-from tracecomp.passes.winograd.products import Matrices, Run, TileProducts, cut
+from tracecomp.passes.winograd.products import Matrices, TileProducts
 from tracecomp.passes.winograd.selection import Windows
 from tracecomp.passes.winograd.transforms import Terms, along_each
 from tracecomp.passes.winograd.weight_gradient import WeightGradient
@@ -38,7 +39,7 @@ class _Convolution(TileProducts):
 
     def stmts(self) -> tuple[Stmt, ...]:
         weights = [
-            self.matrices("weights", self.groups, columns.count, self.places, self.channels, columns.width)
+            self.matrices("weights", self.groups, columns.count, self.places, self.channels, columns.length)
             for columns in self.columns
         ]
         both = list(zip(self.columns, weights, strict=True))
@@ -47,20 +48,20 @@ class _Convolution(TileProducts):
         shared = self.tiles * self.groups // self.machine.tuning.winograd_blocks
         fitting = min(self.machine.l2_bytes // 2 // tile_bytes, shared)
         blocks = []
-        for count, first, tiles in cut(self.tiles, max(fitting // height, 1) * height):
-            block = Var("block", self.groups * count)
-            group, at = unravel(index(block) if block.extent > 1 else Index(), (self.groups, count))
-            blocks.append(Loop("serial", block, self._block(both, group, at * tiles + first, tiles)))
+        for some in pieces(self.tiles, max(fitting // height, 1) * height):
+            block = Var("block", self.groups * some.count)
+            group, at = unravel(index(block) if block.extent > 1 else Index(), (self.groups, some.count))
+            blocks.append(Loop("serial", block, self._block(both, group, some.start(at), some.length)))
         transformed = (s for columns, kept in both for s in self._weights(columns, kept))
         return (*transformed, *one_after_another(self.parallel_kind(self.nest.work), blocks))
 
-    def _weights(self, columns: Run, kept: Matrices) -> tuple[Stmt, ...]:
+    def _weights(self, columns: Pieces, kept: Matrices) -> tuple[Stmt, ...]:
         windows = self.windows
         group, column = Var("group", self.groups), Var("column", columns.count)
-        channel, lane = Var("channel", self.channels), Var("lane", columns.width)
+        channel, lane = Var("channel", self.channels), Var("lane", columns.length)
         terms = Terms(self.dtype, lane)
         at = positions(windows.groups, index(group))
-        at |= {windows.channel: index(channel), windows.filter: columns.at(index(column), index(lane))}
+        at |= {windows.channel: index(channel), windows.filter: columns.start(index(column)) + index(lane)}
         square = [terms.element(windows.other, {**at, **within}) for within in self.weights_at()]
         transforms = [
             (axis.within.extent, form.of_weights) for axis, form in zip(windows.axes, self.forms, strict=True)
@@ -72,27 +73,27 @@ class _Convolution(TileProducts):
         return (Local(kept.buffer), *shared_out(kind, [group, column, channel], self.in_lanes(lane, terms)))
 
     def _block(
-        self, weights: Sequence[tuple[Run, Matrices]], group: Index, start: Index, tiles: int
+        self, weights: Sequence[tuple[Pieces, Matrices]], group: Index, start: Index, tiles: int
     ) -> tuple[Stmt, ...]:
         """A number of tiles of a group from ``start``."""
         given = self.matrices("tiles", self.places, tiles, self.channels)
-        everything = Run(1, 0, self.channels)
+        everything = Pieces(1, 0, self.channels)
         body: list[Stmt] = [Local(given.buffer), *self.inputs(given, group, start, everything, Index())]
         for columns, kept in weights:
-            made = self.matrices("products", self.places, tiles, columns.width)
+            made = self.matrices("products", self.places, tiles, columns.length)
             column = Var("column", columns.count)
             of_column = partial(kept.load, group, index(column))
-            products = self.products(made.load, given.load, of_column, (tiles, self.channels, columns.width))
+            products = self.products(made.load, given.load, of_column, (tiles, self.channels, columns.length))
             results = self._results(made, columns, group, index(column), start)
             body += [Local(made.buffer), Loop("serial", column, (*products, *results))]
         return tuple(body)
 
-    def _results(self, made: Matrices, columns: Run, group: Index, column: Index, start: Index) -> tuple[Stmt, ...]:
+    def _results(self, made: Matrices, columns: Pieces, group: Index, column: Index, start: Index) -> tuple[Stmt, ...]:
         _, tiles, width = made.shape
         tile, lane = Var("tile", tiles), Var("lane", width)
         terms = Terms(self.dtype, lane)
         at, first = self.corner(group, start + index(tile))
-        at[self.windows.filter] = columns.at(column, index(lane))
+        at[self.windows.filter] = columns.start(column) + index(lane)
         products = [terms.let(made.load(Index((), n), index(tile), index(lane))) for n in range(self.places)]
         transforms = [(form.places, form.to_results) for form in self.forms]
         results = along_each(terms, transforms, products)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain, product
 from math import prod
@@ -10,6 +10,7 @@ from math import prod
 from tracecomp.ir.index import Index, Var, index, linear, unravel
 from tracecomp.ir.loop_copy import Copier
 from tracecomp.ir.loops import Acc, Accumulate, Buffer, Const, Expr, Load, Loop, Read, Stmt, Store, Update
+from tracecomp.ir.pieces import Pieces, pieces
 from tracecomp.ir.types import DType
 from tracecomp.passes.contraction.tile_choice import tile_size
 from tracecomp.passes.cost.machine import Machine
@@ -18,27 +19,6 @@ from tracecomp.passes.nests.contraction_nest import BilinearNest, product_of
 from tracecomp.passes.schedule.tiling import positions, strip
 from tracecomp.passes.winograd.selection import Windows
 from tracecomp.passes.winograd.transforms import Terms, along_each
-
-
-def cut(extent: int, length: int) -> Iterator[tuple[int, int, int]]:
-    """Number, first position and length of the whole pieces, then of the rest."""
-    whole, rest = divmod(extent, length)
-    if whole:
-        yield whole, 0, length
-    if rest:
-        yield 1, whole * length, rest
-
-
-@dataclass(frozen=True)
-class Run:
-    """``count`` runs of ``width`` filters or channels from the first on."""
-
-    count: int
-    first: int
-    width: int
-
-    def at(self, number: Index, place: Index) -> Index:
-        return number * self.width + self.first + place
 
 
 @dataclass(frozen=True)
@@ -86,7 +66,7 @@ class TileProducts:
         self.groups = product_of(windows.groups)
         self.channels, filters = windows.channel.extent, windows.filter.extent
         self.width = min(4 * self.lanes, filters)
-        self.columns = [Run(*part) for part in cut(filters, self.width)]
+        self.columns = pieces(filters, self.width)
         self.copies = 0
 
     def parallel_kind(self, work: float) -> str:
@@ -127,13 +107,13 @@ class TileProducts:
             for place in product(*(range(v.extent) for v in names))
         ]
 
-    def inputs(self, given: Matrices, group: Index, start: Index, run: Run, number: Index) -> tuple[Stmt, ...]:
+    def inputs(self, given: Matrices, group: Index, start: Index, run: Pieces, number: Index) -> tuple[Stmt, ...]:
         """Tiles of a group's input from ``start`` on, of the channels of a run."""
         windows = self.windows
-        tile, lane = Var("tile", given.shape[-2]), Var("lane", run.width)
+        tile, lane = Var("tile", given.shape[-2]), Var("lane", run.length)
         terms = Terms(self.dtype, lane)
         at, first = self.corner(group, start + index(tile))
-        at[windows.channel] = run.at(number, index(lane))
+        at[windows.channel] = run.start(number) + index(lane)
         seen = [axis.seen(n, form) for axis, n, form in zip(windows.axes, first, self.forms, strict=True)]
         square = [terms.element(windows.x, at | dict(chain(*(p.items() for p in places)))) for places in product(*seen)]
         transforms = [(form.seen, form.of_input) for form in self.forms]
@@ -149,9 +129,10 @@ class TileProducts:
         height, _ = tile_size(rows, width, self.lanes, self.machine.registers)
         place = Var("place", self.places)
         body: list[Stmt] = []
-        for count, first, size in cut(rows, height):
-            step, unit, lane, term = Var("step", count), Var("unit", size), Var("lane", width), Var("term", terms)
-            at = index(place), index(step) * size + first + index(unit), index(lane)
+        for some in pieces(rows, height):
+            step, unit = Var("step", some.count), Var("unit", some.length)
+            lane, term = Var("lane", width), Var("term", terms)
+            at = index(place), some.start(index(step)) + index(unit), index(lane)
             result = made(*at)
             total = Acc("total", "fma", self.dtype, result if goes_on else Const(0.0, self.dtype))
             update = Update(total.name, (x(at[0], at[1], index(term)), other(at[0], index(term), at[2])))

@@ -14,13 +14,14 @@ from math import prod
 from tracecomp.ir.index import Index, Var, index, unravel
 from tracecomp.ir.loop_copy import Copier
 from tracecomp.ir.loops import Acc, Accumulate, Const, Let, Load, Local, Loop, Stmt, Store, Update, both, in_range
+from tracecomp.ir.pieces import Pieces, pieces
 from tracecomp.passes.contraction.dot_products import filled
 from tracecomp.passes.contraction.operand_copies import copied
 from tracecomp.passes.cost.machine import Machine
 from tracecomp.passes.cost.reference import GRADIENT_PART_TILES, GRADIENT_PARTS, GRADIENT_PARTS_WEIGHTS
-from tracecomp.passes.nests.contraction_nest import ACCUMULATOR, BilinearNest
+from tracecomp.passes.nests.contraction_nest import ACCUMULATOR, BilinearNest, product_of
 from tracecomp.passes.schedule.tiling import one_after_another, piece, positions, shared_out, strip
-from tracecomp.passes.winograd.products import Matrices, Run, TileProducts, cut
+from tracecomp.passes.winograd.products import Matrices, TileProducts
 from tracecomp.passes.winograd.selection import Windows, up_to
 from tracecomp.passes.winograd.transforms import Terms, along_each
 
@@ -36,16 +37,17 @@ class WeightGradient(TileProducts):
         weights = self.groups * self.channels * windows.filter.extent
         self.row, self.lane = self._sides(windows.channel, windows.filter)
         rows, width = self.row.extent, self.lane.extent
-        self.runs = [Run(*part) for part in cut(rows, piece(rows, machine.tuning.winograd_run_rows // self.places))]
-        self.columns = [Run(*part) for part in cut(width, min(4 * self.lanes, width))]
+        self.runs = pieces(rows, piece(rows, machine.tuning.winograd_run_rows // self.places))
+        self.columns = pieces(width, min(4 * self.lanes, width))
         parts = GRADIENT_PARTS, GRADIENT_PARTS_WEIGHTS // weights, self.tiles // GRADIENT_PART_TILES
         wanted = max(min(parts), 1)
-        self.parts = list(cut(self.tiles, -(-self.tiles // piece(self.tiles, wanted))))
+        self.parts = pieces(self.tiles, -(-self.tiles // piece(self.tiles, wanted)))
         self.copying: tuple[Stmt, ...] = ()
         self.given = windows.other
         if windows.other.stride(windows.filter) != 1:
             names = [*(v for v in nest.reduce if windows.other.depends(v)), *windows.groups, windows.filter]
-            self.copying, self.given = copied(windows.other, "computed", names, self.dtype, machine)
+            kind = self.parallel_kind(product_of(names))
+            self.copying, self.given = copied(windows.other, "computed", names, self.dtype, kind)
 
     def _sides(self, *names: Var) -> tuple[Var, Var]:
         """The variable of rows and that of lanes, along which results should lie near each other.
@@ -59,7 +61,7 @@ class WeightGradient(TileProducts):
         return row, lane
 
     def stmts(self) -> tuple[Stmt, ...]:
-        parts = sum(count for count, _, _ in self.parts)
+        parts = sum(some.count for some in self.parts)
         memory: list[Stmt] = []
         sums: list[Loop] = []
         results: list[Stmt] = []
@@ -68,23 +70,23 @@ class WeightGradient(TileProducts):
             if parts == 1:
                 sums.append(self._whole(run, columns, counts))
                 continue
-            totals = self.matrices("totals", *counts, parts, self.places, run.width, columns.width)
+            totals = self.matrices("totals", *counts, parts, self.places, run.length, columns.length)
             memory.append(Local(totals.buffer))
             done = 0
-            for count, first, tiles in self.parts:
-                block = Var("block", prod(counts) * count)
-                *at, part = unravel(index(block) if block.extent > 1 else Index(), (*counts, count))
-                body = self._part(totals, run, columns, at, (*at, part + done), part * tiles + first, tiles)
+            for some in self.parts:
+                block = Var("block", prod(counts) * some.count)
+                *at, part = unravel(index(block) if block.extent > 1 else Index(), (*counts, some.count))
+                body = self._part(totals, run, columns, at, (*at, part + done), some.start(part), some.length)
                 sums.append(Loop("serial", block, body))
-                done += count
+                done += some.count
             names = [Var(name, count) for name, count in zip(("group", "run", "column"), counts, strict=True)]
             row, body = self._results(totals, run, columns, list(map(index, names)), list(map(index, names)))
             results += shared_out(self.parallel_kind(totals.buffer.size), [*names, row], body)
         return (*self.copying, *memory, *one_after_another(self.parallel_kind(self.nest.work), sums), *results)
 
-    def _whole(self, run: Run, columns: Run, counts: tuple[int, ...]) -> Loop:
+    def _whole(self, run: Pieces, columns: Pieces, counts: tuple[int, ...]) -> Loop:
         """Blocks that sum all tiles and transform back what they still have in cache."""
-        totals = self.matrices("totals", 1, 1, 1, 1, self.places, run.width, columns.width)
+        totals = self.matrices("totals", 1, 1, 1, 1, self.places, run.length, columns.length)
         block, first = Var("block", prod(counts)), [Index()] * 3
         at = unravel(index(block) if block.extent > 1 else Index(), counts)
         summed = self._part(totals, run, columns, at, (*first, Index()), Index(), self.tiles)
@@ -94,8 +96,8 @@ class WeightGradient(TileProducts):
     def _part(
         self,
         totals: Matrices,
-        run: Run,
-        columns: Run,
+        run: Pieces,
+        columns: Pieces,
         at: Sequence[Index],
         held: Sequence[Index],
         start: Index,
@@ -106,15 +108,15 @@ class WeightGradient(TileProducts):
         ``held``: where among the totals they are.
         """
         group, row, column = at
-        rows, width = run.width, columns.width
+        rows, width = run.length, columns.length
         lane = Var("lane", self.places * (rows + 1) * width)
         first = totals.load(*held, Index(), Index(), Index()).offset
         zero = Store(totals.buffer, first + index(lane), Const(0.0, self.dtype))
         body = list(strip(lane, 4 * self.lanes, [zero]))
         fitting = max(self.machine.l2_bytes // 2 // (self.places * (rows + width) * self.dtype.itemsize), 1)
-        for count, begin, length in cut(tiles, piece(tiles, fitting)):
-            chunk = Var("chunk", count)
-            here = start + index(chunk) * length + begin
+        for some in pieces(tiles, piece(tiles, fitting)):
+            chunk, length = Var("chunk", some.count), some.length
+            here = start + some.start(index(chunk))
             left, of_left = self._transformed(self.row, group, here, length, run, row)
             right, of_right = self._transformed(self.lane, group, here, length, columns, column)
             products = self.products(
@@ -124,21 +126,23 @@ class WeightGradient(TileProducts):
         return tuple(body)
 
     def _transformed(
-        self, var: Var, group: Index, start: Index, tiles: int, some: Run, number: Index
+        self, var: Var, group: Index, start: Index, tiles: int, some: Pieces, number: Index
     ) -> tuple[Matrices, tuple[Stmt, ...]]:
         """Tiles of the input or the result's gradient, whichever has ``var``, from ``start`` on, and their making."""
         inputs = var is self.windows.channel
-        made = self.matrices("tiles" if inputs else "gradients", self.places, tiles, some.width)
+        made = self.matrices("tiles" if inputs else "gradients", self.places, tiles, some.length)
         make = self.inputs if inputs else self._gradients
         return made, (Local(made.buffer), *make(made, group, start, some, number))
 
-    def _gradients(self, given: Matrices, group: Index, start: Index, columns: Run, column: Index) -> tuple[Stmt, ...]:
+    def _gradients(
+        self, given: Matrices, group: Index, start: Index, columns: Pieces, column: Index
+    ) -> tuple[Stmt, ...]:
         """Tiles of the result's gradient from ``start`` on; zero behind the border."""
         _, tiles, width = given.shape
         tile, lane = Var("tile", tiles), Var("lane", width)
         terms = Terms(self.dtype, lane)
         at, first = self.corner(group, start + index(tile))
-        at[self.windows.filter] = columns.at(column, index(lane))
+        at[self.windows.filter] = columns.start(column) + index(lane)
         square = []
         for place in self.results_at(first):
             exists = both(*(in_range(n, v.extent) for v, n in place.items()))
@@ -149,11 +153,11 @@ class WeightGradient(TileProducts):
         return (Loop("serial", tile, self.in_lanes(lane, terms)),)
 
     def _results(
-        self, totals: Matrices, run: Run, columns: Run, at: Sequence[Index], held: Sequence[Index]
+        self, totals: Matrices, run: Pieces, columns: Pieces, at: Sequence[Index], held: Sequence[Index]
     ) -> tuple[Var, tuple[Stmt, ...]]:
         """A row, and what its totals, all parts added, give; ``at``, ``held``: see ``_part``."""
         group, number, column = at
-        part, row, lane = Var("part", totals.shape[3]), Var("row", run.width), Var("lane", columns.width)
+        part, row, lane = Var("part", totals.shape[3]), Var("row", run.length), Var("lane", columns.length)
         terms = Terms(self.dtype, lane)
         names = [f"m{n}" for n in range(self.places)]
         updates = (
@@ -165,8 +169,8 @@ class WeightGradient(TileProducts):
         transforms = [(form.places, form.to_weights) for form in self.forms]
         weights = along_each(terms, transforms, [terms.read(name) for name in names])
         place = positions(self.windows.groups, group)
-        place[self.row] = run.at(number, index(row))
-        place[self.lane] = columns.at(column, index(lane))
+        place[self.row] = run.start(number) + index(row)
+        place[self.lane] = columns.start(column) + index(lane)
         for n, (within, value) in enumerate(zip(self.weights_at(), weights, strict=True)):
             after = (Let(ACCUMULATOR, value), *self.nest.after)
             terms.stmts.extend(Copier({**place, **within}, f"_{n}").stmts(after))

@@ -11,6 +11,7 @@ import numpy as np
 
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.binding import Binding
+from tracecomp.record.context import Met
 from tracecomp.record.guards.guard import (
     ArrayGuard,
     Guard,
@@ -22,7 +23,7 @@ from tracecomp.record.guards.guard import (
 )
 from tracecomp.record.guards.memory import MemoryGuard
 from tracecomp.record.guards.reads import Reads
-from tracecomp.record.guards.slots import Place
+from tracecomp.record.guards.slots import StateSlot
 from tracecomp.record.guards.snapshots import MISSING, MODULE_INTERNALS, ById, alike, freeze
 from tracecomp.record.guards.state_guards import (
     CapturedTensor,
@@ -32,12 +33,11 @@ from tracecomp.record.guards.state_guards import (
     NotCaptured,
     OptimizerGuard,
     Options,
-    PlaceGuard,
-    PlacesApart,
     SameArgument,
+    SlotGuard,
+    SlotsApart,
     _optimizer_hooks,
 )
-from tracecomp.record.recorder import Recorder
 from tracecomp.record.symbolic.sym_scalar import followed
 from tracecomp.record.traced_value import GradSlot
 
@@ -62,7 +62,7 @@ class Guards:
     """The conditions of one recording, in the order in which they are asked."""
 
     def __init__(
-        self, structure: Any, leaves: Sequence[Any], paths: Sequence[str], places: Sequence[Place] = (),
+        self, structure: Any, leaves: Sequence[Any], paths: Sequence[str], places: Sequence[StateSlot] = (),
         follow: bool = False, numbers: Set[int] = frozenset(),
     ) -> None:  # fmt: skip
         self.structure = structure
@@ -70,17 +70,17 @@ class Guards:
         self.asked: set[int] = set()
         self.arguments = [_argument(i, leaf, paths[i], i in numbers) for i, leaf in enumerate(leaves)]
         self.one_size = OneSize(())
-        self.places = [PlaceGuard(place, follow) for place in places]
+        self.places = [SlotGuard(place, follow) for place in places]
         self.reads = Reads(frozenset({place.id for place in places}))
         self.modules = ModulesGuard(self.reads.places)
         self._same = SameTensors(leaves)
         self._modes = ModesGuard()
-        self._apart = PlacesApart(self.places, leaves)
+        self._apart = SlotsApart(self.places, leaves)
         self.memory = MemoryGuard((), (), leaves)
         self.list: list[Guard] = []
 
     def close(
-        self, recorder: Recorder, used: Mapping[int, str], array_inputs: set[int],
+        self, met: Met, used: Mapping[int, str], array_inputs: set[int],
         grads: Sequence[tuple[Binding, GradSlot]], memory: MemoryGuard,
     ) -> None:  # fmt: skip
         """Take over what the recorder met.
@@ -93,13 +93,13 @@ class Guards:
             replace(g, contents=None) if isinstance(g, ArrayGuard) and g.leaf in array_inputs else g
             for g in self.arguments
         ]
-        flags = {key: before for key, (_, before) in recorder.flags.items()}
-        flagged = {key: t for key, (t, _) in recorder.flags.items() if key not in recorder.arguments}
+        flags = {key: before for key, (_, before) in met.flags.items()}
+        flagged = {key: t for key, (t, _) in met.flags.items() if key not in met.arguments}
         state: list[CapturedTensor] = []
-        for key, t in (recorder.state | flagged).items():
+        for key, t in (met.state | flagged).items():
             # Also one that the graph does not read in the end: whether it requires grad, and its hooks, have their say.
-            before = flags[key] if key in flags else recorder.requires_grad[key]
-            name = used.get(key) or recorder.names.get(key, "a tensor")
+            before = flags[key] if key in flags else met.requires_grad[key]
+            name = used.get(key) or met.names.get(key, "a tensor")
             state.append(CapturedTensor(t, t._data.dtype, t._data.shape, before, name))
             self.modules.add_tensor(t, name)
         present: list[Guard] = [
@@ -107,18 +107,18 @@ class Guards:
             for holder, slot in grads if slot.read or (slot.initial is not None and id(slot.initial) in used)
         ]  # fmt: skip
         options = Options()
-        for owner, option in recorder.watched.values():
+        for owner, option in met.watched.values():
             options.add(owner if isinstance(owner, Mapping) else vars(owner), option)
-        self.modules.optimizers = [(o, _optimizer_hooks(o)) for o in recorder.optimizers.values()]
+        self.modules.optimizers = [(o, _optimizer_hooks(o)) for o in met.optimizers.values()]
         self._apart.pinned = [
             (held.place, held.tensors) for held in self.places
-            if any(id(t) in recorder.grads or id(t) in flagged for t in held.tensors)
+            if any(id(t) in met.grads or id(t) in flagged for t in held.tensors)
         ]  # fmt: skip
         self.memory = memory
         self.list = [
             *self.arguments, self._same, self._modes, *state, *present,
-            *self._met_twice(recorder, [g.tensor for g in state]), self.modules,
-            *map(OptimizerGuard, recorder.optimizers.values()), self.reads, options,
+            *self._met_twice(met, [g.tensor for g in state]), self.modules,
+            *map(OptimizerGuard, met.optimizers.values()), self.reads, options,
         ]  # fmt: skip
         if self.places:
             self.list += [*self.places, self._apart]
@@ -127,17 +127,17 @@ class Guards:
     def _tensors(self) -> list[int]:
         return [g.leaf for g in self.arguments if isinstance(g, TensorGuard)]
 
-    def _met_twice(self, recorder: Recorder, state: Sequence[Tensor]) -> list[Guard]:
+    def _met_twice(self, met: Met, state: Sequence[Tensor]) -> list[Guard]:
         """Guards on whether an argument is a tensor that the program also finds by itself."""
         found: list[Guard] = []
         own = dict(self.reads.tensors)
-        for module in recorder.modules.values():
+        for module in met.modules.values():
             own.update({id(t): t for t in (*module._parameters.values(), *module._buffers.values()) if t is not None})
-        for o in recorder.optimizers.values():
+        for o in met.optimizers.values():
             own.update({id(t): t for group in o.param_groups for t in group["params"]})
-        for key, t in recorder.arguments.items():
+        for key, t in met.arguments.items():
             if key in own:
-                (leaf, *_) = [i for i, x in enumerate(recorder.leaves) if x is t]
+                (leaf, *_) = [i for i, x in enumerate(met.leaves) if x is t]
                 found.append(SameArgument(leaf, t, self.paths[leaf]))
         arguments = self._tensors()
         if arguments and state:
@@ -203,7 +203,7 @@ class Guards:
         fits = before and self.miss(structure, [before.get(i, x) for i, x in enumerate(leaves)]) is None
         return before.keys() if fits else set()
 
-    def moved(self) -> list[Place]:
+    def moved(self) -> list[StateSlot]:
         """Places that now hold other tensors than those the recording reads, and are otherwise as they were."""
         found = self.reads.moved()
         for module, before in self.modules.modules:
@@ -214,7 +214,7 @@ class Guards:
                 else:
                     entries = [(vars(module), name, snapshot)]
                 found += [
-                    Place(mapping, k, f"attribute of {type(module).__name__}: {k}", True)
+                    StateSlot(mapping, k, f"attribute of {type(module).__name__}: {k}", True)
                     for mapping, k, s in entries if _moved(s, mapping.get(k, MISSING))
                 ]  # fmt: skip
         return found

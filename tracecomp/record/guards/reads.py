@@ -16,7 +16,7 @@ import numpy as np
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.guards.class_versions import class_version
 from tracecomp.record.guards.ownership import is_opened, is_program_class
-from tracecomp.record.guards.slots import Contents, Place
+from tracecomp.record.guards.slots import Contents, StateSlot
 from tracecomp.record.guards.snapshots import MISSING, PLAIN, ById, alike, freeze, plain_value, short
 
 CONTAINERS = (list, tuple, dict, set, frozenset, deque, np.ndarray)
@@ -51,7 +51,7 @@ class Step:
         """Have native code compare it; False where only Python can."""
         return False
 
-    def place(self, owner: Any, where: str) -> Place | None:
+    def place(self, owner: Any, where: str) -> StateSlot | None:
         """The place that holds the value, if programs can keep tensors there."""
         return None
 
@@ -69,8 +69,8 @@ class Entry(Step):
     def row(self, rows: Rows, owner: Any, value: Any) -> bool:
         return rows.entry(owner, self.key, value)
 
-    def place(self, owner: Any, where: str) -> Place | None:
-        return Place(owner, self.key, where)
+    def place(self, owner: Any, where: str) -> StateSlot | None:
+        return StateSlot(owner, self.key, where)
 
 
 class Attribute(Step):
@@ -82,8 +82,8 @@ class Attribute(Step):
     def row(self, rows: Rows, owner: Any, value: Any) -> bool:
         return rows.entry(attributes_of(owner), self.key, value)
 
-    def place(self, owner: Any, where: str) -> Place | None:
-        return Place(attributes_of(owner), self.key, where, "_parameters" in attributes_of(owner))
+    def place(self, owner: Any, where: str) -> StateSlot | None:
+        return StateSlot(attributes_of(owner), self.key, where, "_parameters" in attributes_of(owner))
 
 
 class Slot(Step):
@@ -105,8 +105,8 @@ class Held(Step):
     def row(self, rows: Rows, owner: Any, value: Any) -> bool:
         return value is not MISSING and rows.word(owner, "cell_contents", value)
 
-    def place(self, owner: Any, where: str) -> Place | None:
-        return Place(Contents(owner), self.key, where)
+    def place(self, owner: Any, where: str) -> StateSlot | None:
+        return StateSlot(Contents(owner), self.key, where)
 
 
 class Field(Step):
@@ -259,7 +259,7 @@ class Read:
             return given if self.is_given else self.value
         return self.fetch(self.owner.now(given))
 
-    def moved(self, owner: Any) -> Iterator[Place]:
+    def moved(self, owner: Any) -> Iterator[StateSlot]:
         """The places here and below that now hold other tensors and numbers, and are otherwise as they were."""
         now = self.fetch(owner)
         place = self.moved_place(owner, now)
@@ -269,7 +269,7 @@ class Read:
             for child in self.children.values():
                 yield from child.moved(now)
 
-    def moved_place(self, owner: Any, now: Any) -> Place | None:
+    def moved_place(self, owner: Any, now: Any) -> StateSlot | None:
         """The place of ``now`` if it holds other tensors or numbers than were read, and is otherwise what was seen."""
         place = None if self.step is None or now is MISSING else self.step.place(owner, self.where)
         before = self.frozen if self.kind is type else self.seen
@@ -334,7 +334,7 @@ class Reads:
     def native_row(self, rows: Rows) -> bool:
         return all(root.native(rows, None) for root in self._roots.values())
 
-    def moved(self) -> list[Place]:
+    def moved(self) -> list[StateSlot]:
         """The places that now hold other tensors and numbers, and are otherwise as they were."""
         return [place for root in self._roots.values() for place in root.moved(None)]
 

@@ -29,7 +29,7 @@ class Contents(dict[str, Any]):
 
 
 @dataclass(frozen=True, eq=False)
-class Place:
+class StateSlot:
     """The entry ``key`` of ``mapping``: a tensor, or nested tuples, lists and dicts with tensors.
 
     ``where`` names it to people.
@@ -43,7 +43,7 @@ class Place:
     @property
     def id(self) -> tuple[int, str]:
         """Equal for two places that are the same."""
-        return place_id(self.mapping, self.key)
+        return slot_id(self.mapping, self.key)
 
     def value(self, default: Any = None) -> Any:
         return self.mapping.get(self.key, default)
@@ -67,7 +67,7 @@ class Place:
             module_changes.epoch += 1
 
 
-def place_id(mapping: Any, key: str) -> tuple[int, str]:
+def slot_id(mapping: Any, key: str) -> tuple[int, str]:
     return (id(mapping.cell if isinstance(mapping, Contents) else mapping), key)
 
 

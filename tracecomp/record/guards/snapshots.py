@@ -12,10 +12,10 @@ from tracecomp.eager.modes import unrecorded
 from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.types import DType
 from tracecomp.record.guards.ownership import is_program_class
-from tracecomp.record.guards.slots import place_id
+from tracecomp.record.guards.slots import slot_id
 from tracecomp.record.pytree import opened
-from tracecomp.record.symbolic.sym_int import Extent
-from tracecomp.record.symbolic.sym_scalar import Number, followed
+from tracecomp.record.symbolic.sym_int import SymInt
+from tracecomp.record.symbolic.sym_scalar import SymScalar, followed
 
 PLAIN = (bool, int, float, complex, str, bytes, np.generic, type(None), DType, type(Ellipsis), slice, range)
 _CONTAINERS = (list, tuple, set, frozenset, dict)
@@ -50,7 +50,7 @@ class Key(ById):
 
 def plain_value(value: Any) -> Any:
     """A plain number in place of one that is followed; else ``value``."""
-    return value.value if type(value) in (Number, Extent) else value
+    return value.value if type(value) in (SymScalar, SymInt) else value
 
 
 def freeze(value: Any) -> Any:
@@ -134,8 +134,8 @@ def module_snapshot(module: Any, known: Set[tuple[int, str]]) -> dict[str, Any]:
     names = _library_names(type(module))  # type: ignore[arg-type]
     for name, value in attributes.items():
         if name in MODULE_INTERNALS or name.endswith("_hooks"):
-            snapshot[name] = {k: ById(v) for k, v in value.items() if place_id(value, k) not in known}
-        elif name in names and place_id(attributes, name) not in known:
+            snapshot[name] = {k: ById(v) for k, v in value.items() if slot_id(value, k) not in known}
+        elif name in names and slot_id(attributes, name) not in known:
             frozen = freeze(value)
             if frozen is not MISSING:
                 snapshot[name] = frozen

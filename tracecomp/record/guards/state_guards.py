@@ -14,7 +14,7 @@ from tracecomp.functional import default_dtype as dtype_setting
 from tracecomp.functional.default_dtype import default_dtype
 from tracecomp.record.binding import Binding, tensor_of
 from tracecomp.record.guards.guard import Rows, sharing, tensor_miss
-from tracecomp.record.guards.slots import Place, leaves_of, place_id, tensors_in
+from tracecomp.record.guards.slots import StateSlot, leaves_of, slot_id, tensors_in
 from tracecomp.record.guards.snapshots import (
     MISSING,
     MODULE_INTERNALS,
@@ -164,7 +164,7 @@ class ModulesGuard:
         self.modules.append((module, module_snapshot(module, self.known)))
         for name in MODULE_INTERNALS:
             table = vars(module)[name]
-            if table and not any(place_id(table, key) in self.known for key in table):
+            if table and not any(slot_id(table, key) in self.known for key in table):
                 self.tables.append((table, list(map(id, table.values()))))
 
     def add_tensor(self, t: Tensor, name: str) -> None:
@@ -280,10 +280,10 @@ class Options:
         return all(rows.item(mapping, key, snapshot) for mapping, key, snapshot in self.entries)
 
 
-class PlaceGuard:
+class SlotGuard:
     """What a place held when the recording began. Numbers may be others later if the recording can ``follow`` them."""
 
-    def __init__(self, place: Place, follow: bool) -> None:
+    def __init__(self, place: StateSlot, follow: bool) -> None:
         self.place = place
         self.follow = follow
         self.value = place.value()
@@ -325,13 +325,13 @@ def _kind(kind: tuple[Any, tuple[int, ...], bool]) -> str:
     return f"a tensor {dtype}{list(shape)}{' that requires grad' if requires_grad else ''}"
 
 
-class PlacesApart:
+class SlotsApart:
     """Which tensors in places and among the arguments are the same."""
 
-    def __init__(self, places: Sequence[PlaceGuard], leaves: Sequence[Any]) -> None:
+    def __init__(self, places: Sequence[SlotGuard], leaves: Sequence[Any]) -> None:
         self.places = places
         self.same = sharing([*leaves, *[t for held in places for t in held.tensors]])
-        self.pinned: list[tuple[Place, list[Tensor]]] = []
+        self.pinned: list[tuple[StateSlot, list[Tensor]]] = []
 
     def check(self, leaves: Sequence[Any]) -> str | None:
         for place, pinned in self.pinned:

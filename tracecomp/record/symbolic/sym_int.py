@@ -10,55 +10,25 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tracecomp.base.errors import Source, user_source
 from tracecomp.eager.modes import modes, no_grad
 from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.op import Op
 from tracecomp.ir.types import TensorType
-from tracecomp.record.symbolic.sym_scalar import Number, arithmetic
-
-if TYPE_CHECKING:
-    from tracecomp.record.recorder import Recorder
+from tracecomp.record.context import RecordingContext
+from tracecomp.record.symbolic.sym_scalar import SymScalar, arithmetic
 
 
-class Range:
-    """The values of one size for which a recording holds."""
-
-    def __init__(self, value: int) -> None:
-        self.value = value
-        self.low = min(value, 1)
-        self.high: int | None = None
-        self.without: set[int] = set()
-        self.fixed_at: Source | None = None
-
-    def fix(self) -> None:
-        """Hold for the value at hand only."""
-        self.low = self.high = self.value
-        self.fixed_at = self.fixed_at or user_source()
-
-    def holds(self, value: int) -> bool:
-        return self.low <= value and (self.high is None or value <= self.high) and value not in self.without
-
-    def narrow(self, factor: int, offset: int, least: int) -> None:
-        """Hold only where ``factor * size + offset >= least``."""
-        if factor > 0:
-            self.low = max(self.low, -((offset - least) // factor))
-        else:
-            high = (offset - least) // -factor
-            self.high = high if self.high is None else min(self.high, high)
-
-
-class Extent(int):
+class SymInt(int):
     """``factor`` times a size, the one in ``leaf``, plus ``offset``."""
 
-    recorder: Recorder
+    recorder: RecordingContext
     leaf: int
     factor: int
     offset: int
 
-    def __new__(cls, recorder: Recorder, leaf: int, factor: int, offset: int) -> Extent:
+    def __new__(cls, recorder: RecordingContext, leaf: int, factor: int, offset: int) -> SymInt:
         made = super().__new__(cls, factor * recorder.ranges[leaf].value + offset)
         made.recorder, made.leaf, made.factor, made.offset = recorder, leaf, factor, offset
         return made
@@ -85,7 +55,7 @@ class Extent(int):
 
     def number(self) -> Any:
         """The same as a followed number."""
-        return Number(self.recorder, self.tensor, self.value)
+        return SymScalar(self.recorder, self.tensor, self.value)
 
     @property
     def tensor(self) -> Any:
@@ -117,7 +87,7 @@ class Extent(int):
     def __mul__(self, other: Any) -> Any:
         if isinstance(other, float) and self.live:
             return self.number() * other
-        if type(other) is Extent and self.live:
+        if type(other) is SymInt and self.live:
             return self.fix() * other.fix()
         if not isinstance(other, int) or not self.live:
             return _plainly("mul", self, other)
@@ -166,25 +136,25 @@ class Extent(int):
         return format(self.value, spec)
 
 
-def _plainly(name: str, x: Extent, other: Any) -> Any:
+def _plainly(name: str, x: SymInt, other: Any) -> Any:
     """A method of ``int``, after fixing what stands for sizes."""
-    if type(other) is Extent:
+    if type(other) is SymInt:
         other = other.fix()
     return getattr(int, f"__{name}__")(x.fix(), other)
 
 
-def _form(x: Extent, factor: int, offset: int) -> Any:
-    return Extent(x.recorder, x.leaf, factor, offset) if factor else offset
+def _form(x: SymInt, factor: int, offset: int) -> Any:
+    return SymInt(x.recorder, x.leaf, factor, offset) if factor else offset
 
 
-def _sum(x: Extent, other: Any, sign: int, of_other: int) -> Any:
+def _sum(x: SymInt, other: Any, sign: int, of_other: int) -> Any:
     if isinstance(other, float) and x.live:
         return x.number() * sign + other * of_other
     if not isinstance(other, int):
         return NotImplemented
     if not x.live:
         return sign * x.value + of_other * other.real
-    if type(other) is not Extent:
+    if type(other) is not SymInt:
         return _form(x, sign * x.factor, sign * x.offset + of_other * other)
     if other.leaf != x.leaf or other.recorder is not x.recorder:
         return sign * x.fix() + of_other * other.fix()
@@ -197,19 +167,19 @@ def _quotient(a: Any, b: Any) -> Any:
     return arithmetic(operator.truediv, a, b)
 
 
-def _divided(x: Extent, other: Any) -> Any:
+def _divided(x: SymInt, other: Any) -> Any:
     """Quotient and remainder, where the divisor divides what depends on the size."""
     if not isinstance(other, int):
         return NotImplemented, NotImplemented
-    if x.live and type(other) is Extent and other.leaf == x.leaf and not x.offset and not other.offset:
+    if x.live and type(other) is SymInt and other.leaf == x.leaf and not x.offset and not other.offset:
         if x.factor % other.factor == 0:
             return x.factor // other.factor, 0
-    elif x.live and type(other) is not Extent and other > 0 and x.factor % other == 0:
+    elif x.live and type(other) is not SymInt and other > 0 and x.factor % other == 0:
         return _form(x, x.factor // other, x.offset // other), x.offset % other
-    return divmod(x.fix(), other.fix() if type(other) is Extent else other)
+    return divmod(x.fix(), other.fix() if type(other) is SymInt else other)
 
 
-def _compare(name: str, x: Extent, other: Any) -> Any:
+def _compare(name: str, x: SymInt, other: Any) -> Any:
     """A comparison; the recording holds for the sizes that give the same answer."""
     op = getattr(operator, name)
     if not isinstance(other, int):
@@ -218,7 +188,7 @@ def _compare(name: str, x: Extent, other: Any) -> Any:
     if not x.live:
         return found
     difference = _sum(x, other, 1, -1)
-    if type(difference) is not Extent:
+    if type(difference) is not SymInt:
         return found
     factor, offset, sizes = difference.factor, difference.offset, x.recorder.ranges[x.leaf]
     if name in ("eq", "ne"):
@@ -235,11 +205,11 @@ def _compare(name: str, x: Extent, other: Any) -> Any:
 
 def _define() -> None:
     for name in ("lt", "le", "gt", "ge", "eq", "ne"):
-        setattr(Extent, f"__{name}__", lambda self, other, name=name: _compare(name, self, other))
+        setattr(SymInt, f"__{name}__", lambda self, other, name=name: _compare(name, self, other))
     for name in ("rfloordiv", "rmod", "rdivmod", "pow", "rpow", "lshift", "rshift", "and", "or", "xor", "rand", "ror"):
-        setattr(Extent, f"__{name}__", lambda self, other, name=name: _plainly(name, self, other))
+        setattr(SymInt, f"__{name}__", lambda self, other, name=name: _plainly(name, self, other))
     for name in ("float", "int", "invert"):
-        setattr(Extent, f"__{name}__", lambda self, name=name: getattr(int, f"__{name}__")(self.fix()))
+        setattr(SymInt, f"__{name}__", lambda self, name=name: getattr(int, f"__{name}__")(self.fix()))
 
 
 _define()
@@ -255,7 +225,7 @@ class SizedGraph(Graph):
         self.unclear = False
 
     def shape(self, value: Value) -> tuple[int, ...]:
-        """The shape of ``value``, with Extents."""
+        """The shape of ``value``, with SymInts."""
         return self.shapes.get(value, value.shape)
 
     def add(
@@ -287,26 +257,26 @@ def _plain_type(t: TensorType) -> TensorType:
 
 
 def _depends(x: Any) -> bool:
-    return (type(x) is Extent and x.live) or (isinstance(x, tuple) and any(map(_depends, x)))
+    return (type(x) is SymInt and x.live) or (isinstance(x, tuple) and any(map(_depends, x)))
 
 
 def without(x: Any) -> Any:
-    """``x`` with plain ints in place of Extents."""
-    if type(x) is Extent:
+    """``x`` with plain ints in place of SymInts."""
+    if type(x) is SymInt:
         return x.value
     return tuple(map(without, x)) if isinstance(x, tuple) else x
 
 
 def evaluated(x: Any, leaf: int, size: int) -> Any:
-    """``x`` with plain ints in place of Extents, when the size in ``leaf`` is ``size``."""
-    if type(x) is Extent:
+    """``x`` with plain ints in place of SymInts, when the size in ``leaf`` is ``size``."""
+    if type(x) is SymInt:
         return x.at(size) if x.leaf == leaf else x.value
     return tuple(evaluated(item, leaf, size) for item in x) if isinstance(x, tuple) else x
 
 
 def forms(x: Any) -> Any:
-    """``x`` with something comparable in place of Extents."""
-    if type(x) is Extent:
+    """``x`` with something comparable in place of SymInts."""
+    if type(x) is SymInt:
         return ("size", x.leaf, x.factor, x.offset)
     if isinstance(x, dict):
         return {k: forms(v) for k, v in x.items()}

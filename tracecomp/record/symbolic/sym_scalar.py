@@ -11,7 +11,7 @@ import gc
 import operator
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,25 +19,23 @@ from tracecomp.base.errors import user_source
 from tracecomp.eager.modes import modes, no_grad
 from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.types import DType, float64, int64
+from tracecomp.record.context import RecordingContext
 from tracecomp.record.gc_pause import collected
-
-if TYPE_CHECKING:
-    from tracecomp.record.recorder import Recorder
 
 _LARGEST = 2**62  # integers beyond are not followed: the graph has 64 bits
 
 
-class Number:
+class SymScalar:
     """A Python int or float whose value is that of a 0-d int64 or float64 tensor of a recording."""
 
     __slots__ = ("__weakref__", "recorder", "source", "tensor", "value")
 
-    def __init__(self, recorder: Recorder, tensor: Tensor, value: int | float) -> None:
+    def __init__(self, recorder: RecordingContext, tensor: Tensor, value: int | float) -> None:
         self.recorder = recorder
         self.tensor = tensor
         self.value = value
         self.source = user_source()
-        recorder.numbers.append(self)
+        recorder.note_number(self)
 
     __class__ = property(lambda self: type(self.value))  # isinstance answers as for that
 
@@ -122,33 +120,33 @@ def followed(value: Any) -> bool:
 
 def _tensor(x: Any, dtype: DType) -> Any:
     """An operand in ``dtype``; plain numbers stay."""
-    if type(x) is not Number:
+    if type(x) is not SymScalar:
         return float(x) if dtype is float64 else x
     return x.tensor if x.tensor.dtype is dtype else x.tensor.to(dtype)
 
 
 def _seen(x: Any) -> Any:
-    return x.seen() if type(x) is Number else x
+    return x.seen() if type(x) is SymScalar else x
 
 
 def _plain(x: Any) -> Any:
-    return x.value if type(x) is Number else x
+    return x.value if type(x) is SymScalar else x
 
 
 def _number(x: Any) -> Any:
     """A size that a recording follows as a number like others."""
-    return x if type(x) is Number or not hasattr(x, "number") else x.number()
+    return x if type(x) is SymScalar or not hasattr(x, "number") else x.number()
 
 
 def _usable(*operands: Any) -> bool:
     """Whether arithmetic on ``operands`` can be recorded."""
-    recorders = {id(x.recorder) for x in operands if type(x) is Number}
-    plain = all(type(x) is Number or type(x) is bool or followed(x) for x in operands)
+    recorders = {id(x.recorder) for x in operands if type(x) is SymScalar}
+    plain = all(type(x) is SymScalar or type(x) is bool or followed(x) for x in operands)
     return plain and recorders == {id(modes.recorder)}
 
 
 def arithmetic(op: Callable[..., Any], *operands: Any) -> Any:
-    """``op``, which Python and tensors have in common, on at least one Number."""
+    """``op``, which Python and tensors have in common, on at least one SymScalar."""
     if not all(isinstance(x, int | float) for x in operands):
         return NotImplemented
     operands = tuple(map(_number, operands))
@@ -160,7 +158,7 @@ def arithmetic(op: Callable[..., Any], *operands: Any) -> Any:
     dtype = dtype_of(value)
     with no_grad():
         tensor = op(*[_tensor(x, dtype) for x in operands])
-    return Number(modes.recorder, tensor, value)
+    return SymScalar(modes.recorder, tensor, value)
 
 
 def _compare(op: Callable[..., Any], a: Any, b: Any) -> Any:
@@ -179,15 +177,15 @@ def _divided(op: Callable[..., Any], a: Any, b: Any) -> Any:
     if op is not operator.truediv and (isinstance(a, float) or isinstance(b, float)):
         return op(_seen(a), _seen(b))
     b = _number(b)
-    if type(b) is Number:
+    if type(b) is SymScalar:
         bool(b)
     return arithmetic(op, a, b)
 
 
-def replace_left(recorder: Recorder) -> str | None:
-    """Says so when followed numbers live on; in lists and dicts that hold them, plain ones replace them."""
-    refs = [weakref.ref(n) for n in recorder.numbers]
-    recorder.numbers.clear()
+def replace_left(numbers: list[SymScalar]) -> str | None:
+    """Says so when followed ``numbers`` live on; in lists and dicts that hold them, plain ones replace them."""
+    refs = [weakref.ref(n) for n in numbers]
+    numbers.clear()
     if collected(lambda: all(ref() is None for ref in refs)):
         return None
     left = [n for ref in refs if (n := ref()) is not None]
@@ -213,16 +211,16 @@ def _define() -> None:
         _binary(name, _divided)
     for name in ("lt", "le", "gt", "ge", "eq", "ne"):
         op = getattr(operator, name)
-        setattr(Number, f"__{name}__", lambda self, other, op=op: _compare(op, self, other))
+        setattr(SymScalar, f"__{name}__", lambda self, other, op=op: _compare(op, self, other))
     for name in ("neg", "pos", "abs"):
         op = getattr(operator, name)
-        setattr(Number, f"__{name}__", lambda self, op=op: arithmetic(op, self))
+        setattr(SymScalar, f"__{name}__", lambda self, op=op: arithmetic(op, self))
 
 
 def _binary(name: str, apply: Callable[..., Any]) -> None:
     op, name = getattr(operator, name), name.rstrip("_")
-    setattr(Number, f"__{name}__", lambda self, other: apply(op, self, other))
-    setattr(Number, f"__r{name}__", lambda self, other: apply(op, other, self))
+    setattr(SymScalar, f"__{name}__", lambda self, other: apply(op, self, other))
+    setattr(SymScalar, f"__r{name}__", lambda self, other: apply(op, other, self))
 
 
 _define()

@@ -9,10 +9,10 @@ from typing import Any
 from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.graph import Graph
 from tracecomp.record.binding import Binding
+from tracecomp.record.dynamic_shapes.instantiate import Instantiated, check_same
+from tracecomp.record.dynamic_shapes.padding import NotSized
 from tracecomp.record.recording import Recording, Split
 from tracecomp.record.results import Given, Seen, bottoms
-from tracecomp.record.symbolic.instantiate import Stretched, check_same
-from tracecomp.record.symbolic.padding import NotSized
 from tracecomp.record.symbolic.sym_int import evaluated, forms
 
 
@@ -33,12 +33,12 @@ class Sized:
         """``attrs`` for the size of a call."""
         return {k: evaluated(x, self.leaf, self.size(leaves)) for k, x in attrs.items()}
 
-    def stretched(self, graph: Graph, rows: int) -> Stretched:
+    def stretched(self, graph: Graph, rows: int) -> Instantiated:
         """The recording's graph, or that of its derivative, for up to ``rows`` rows; NotSized when there is none."""
         split = self.recording.split
         sizes = split.sizes if split is not None and graph is split.backward else self.recording.sizes
         assert sizes is not None
-        found = Stretched(graph, sizes, self.leaf, rows)
+        found = Instantiated(graph, sizes, self.leaf, rows)
         if not any(found.rows_in):
             raise NotSized("nothing that has the size is read, only the size itself")
         return found
@@ -142,7 +142,7 @@ def _shown_split(split: Split | None) -> Any:
     return saved, [(_bound(b), n) for b, n in split.wanted], split.roots
 
 
-def _check_rows(recording: Recording, stretched: Stretched) -> None:
+def _check_rows(recording: Recording, stretched: Instantiated) -> None:
     """That only arguments and results grow."""
     for binding, rows in zip(recording.inputs, stretched.rows_in, strict=True):
         if rows is not None and binding.kind != "argument":

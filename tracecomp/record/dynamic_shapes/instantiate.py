@@ -13,9 +13,9 @@ from tracecomp.ir.graph import Graph, Node, Value, attrs_key
 from tracecomp.ir.types import TensorType, int64
 from tracecomp.ops.autodiff import Sym
 from tracecomp.ops.prim import prim
+from tracecomp.record.dynamic_shapes.padding import NotSized, Padding, Rows
 from tracecomp.record.recording import Sizes
-from tracecomp.record.symbolic.padding import NotSized, Padding, Rows
-from tracecomp.record.symbolic.sym_int import Extent, evaluated
+from tracecomp.record.symbolic.sym_int import SymInt, evaluated
 
 _MAY_GROW = frozenset({"shape", "stops"})
 
@@ -58,7 +58,7 @@ def _check_type(a: Value, b: Value, sizes: Sizes, leaf: int, size: int) -> None:
         raise NotSized(f"a value is {a.type} at one size and {b.type} at another")
 
 
-class Stretched:
+class Instantiated:
     """``source``, of which ``sizes`` tells, for ``rows`` as the size in ``leaf``.
 
     The size that is meant is its last open input. ``rows_in`` and ``rows_out`` belong to its inputs, without constants
@@ -95,7 +95,7 @@ class Stretched:
 
     def _rows(self, v: Value) -> Rows | None:
         """Which axis grows."""
-        found = [(k, n) for k, n in enumerate(self._shape(v)) if type(n) is Extent and n.leaf == self._leaf]
+        found = [(k, n) for k, n in enumerate(self._shape(v)) if type(n) is SymInt and n.leaf == self._leaf]
         if len(found) > 1:
             raise NotSized(f"a value of shape {v.shape} grows along more than one axis")
         return Rows(found[0][0], found[0][1].factor, found[0][1].offset) if found else None

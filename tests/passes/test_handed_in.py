@@ -1,0 +1,165 @@
+"""Schedules by hand: they print, parse, run with the same bits, and are refused in words where they do not fit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracecomp as torch
+from tests.codegen.running import run_built, same_bits
+from tests.passes.row_fusion.test_implicit_padding import depthwise
+from tracecomp.__main__ import main
+from tracecomp.inspect import schedules, try_schedules
+from tracecomp.ir.loop_printer import print_program
+from tracecomp.ir.loop_verify import verify_program
+from tracecomp.ir.program import call_steps
+from tracecomp.passes import build
+from tracecomp.passes.cost.machine import host, on
+from tracecomp.passes.schedule.records import ScheduleError, parse_records
+from tracecomp.runtime.executable import Executable
+
+SHARING = host().tuned(parallel_work=1, parallel_products=1)
+
+
+def product(a: Any, b: Any) -> Any:
+    return torch.relu(a @ b)
+
+
+Case = tuple[Callable[..., Any], tuple[tuple[int, ...], ...], str, str]
+
+CASES: dict[str, Case] = {
+    "small tiles": (product, ((37, 90), (90, 70)), "k0", "register tiles\n width 16\n height 3\n"),
+    "lanes along the other side": (
+        product, ((37, 90), (90, 70)), "k0",
+        "register tiles\n vector m\n width 16\n tail 0\n tile n\n height 5\n pack once\n pack_threads serial serial\n",
+    ),
+    "packed once": (product, ((37, 90), (90, 70)), "k0", "register tiles\n width 32\n pack once\n"),
+    "packed by the block": (product, ((37, 90), (90, 70)), "k0", "register tiles\n pack block\n row_blocks 2 1\n"),
+    "k-blocks": (product, ((37, 90), (90, 70)), "k0", "register tiles\n k_blocks k/32\n row_blocks 2 1\n"),
+    "k-blocks of packed panels": (product, ((37, 90), (90, 70)), "k0", "register tiles\n pack once\n k_blocks k/7\n"),
+    "k-blocks, threads": (
+        product, ((64, 200), (200, 96)), "k0", "register tiles\n k_blocks k/64\n threads parallel\n row_blocks 5\n"
+    ),
+    "fetched ahead": (product, ((37, 90), (90, 70)), "k0", "register tiles\n prefetch_terms 8\n prefetch p2\n"),
+    "a copy": (product, ((37, 90), (90, 70)), "k0", "register tiles\n copies lhs\n copy_threads serial\n"),
+    "batched": (lambda a, b: a @ b, ((3, 20, 30), (3, 30, 33)), "k0", "register tiles\n height 4\n threads brief\n"),
+    "other k-blocks": (lambda a, b: a.t() @ b, ((3000, 40), (3000, 50)), "k0", "register tiles\n k_blocks k/100\n"),
+    "no k-blocks": (lambda a, b: a.t() @ b, ((3000, 40), (3000, 50)), "k0", "register tiles\n k_blocks -\n"),
+    "sums in lanes": (lambda a, b: a @ b.t(), ((9, 200), (9, 200)), "k0", "sums one by one\n heights 2 3\n"),
+    "rows of a softmax": (lambda x: torch.softmax(x, -1), ((33, 100),), "k0", "lanes along rows\n rows_at_once 3\n"),
+    "columns": (lambda x: x.sum(0) + x.amax(0), ((50, 70),), "k0", "lanes across rows\n width 16\n threads parallel\n"),
+    "in another order": (
+        lambda x: x.permute(1, 0, 2) * 2.0, ((5, 6, 40),), "k0", "lanes across rows\n width 8\n order i0_o_i i0_o_o\n"
+    ),
+    "transposed": (lambda x: x.t().contiguous(), ((50, 70),), "k0", "transposed\n width 32\n height 16\n"),
+    "transposed by lanes": (lambda x: x.t().contiguous(), ((50, 70),), "k0", "lanes across rows\n width 16\n"),
+}  # fmt: skip
+
+
+def traced(name: str) -> tuple[Any, list[Any]]:
+    fn, shapes, *_ = CASES[name]
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
+    return torch.trace(fn, *map(torch.from_numpy, arrays)), arrays
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_schedule_by_hand_changes_the_loops_and_no_bit(name: str) -> None:
+    *_, kernel, text = CASES[name]
+    graph, arrays = traced(name)
+    chosen, by_hand = build(graph), build(graph, schedules={kernel: text})
+    verify_program(by_hand.program)
+    assert print_program(chosen.program) != print_program(by_hand.program)
+    want = run_built(chosen, Executable(chosen.program), graph, arrays)
+    for threads in (1, 3):
+        found = run_built(by_hand, Executable(by_hand.program), graph, arrays, threads)
+        assert all(map(same_bits, found, want))
+    made = next(step.kernel for step in call_steps(by_hand.program.steps)).schedules[0]
+    [asked], [used] = parse_records(text), parse_records(made)
+    assert {field: used.fields[field] for field in asked.fields} == asked.fields
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_prints_can_be_handed_in(name: str) -> None:
+    """Every field by hand, as chosen on a machine whose threads share everything, is that machine's program."""
+    graph, _ = traced(name)
+    with on(SHARING):
+        chosen = build(graph)
+    kernels = {step.kernel.name: step.kernel for step in call_steps(chosen.program.steps)}
+    texts = {kernel.name: "\n".join(kernel.schedules) for kernel in kernels.values() if kernel.schedules}
+    assert print_program(build(graph, schedules=texts).program) == print_program(chosen.program)
+
+
+@pytest.mark.parametrize(("name", "text", "why"), [
+    ("small tiles", "register tiles\n width 0\n", "width is 1 to"),
+    ("small tiles", "register tiles\n height 99\n", "height is 1 to"),
+    ("small tiles", "register tiles\n vector q\n", "the variables of this loop nest are m, n, k"),
+    ("small tiles", "register tiles\n vector k\n", "are the result's"),
+    ("small tiles", "register tiles\n vector m\n tile m\n", "twice"),
+    ("small tiles", "register tiles\n k_blocks k/0\n", "the length of its pieces"),
+    ("small tiles", "register tiles\n k_blocks m/4\n", "in this order"),
+    ("small tiles", "register tiles\n row_blocks 1\n", "one a column"),
+    ("small tiles", "register tiles\n height 37\n width 64\n", "far more than"),
+    ("small tiles", "register tiles\n speed 9\n", "no field speed"),
+    ("small tiles", "register tiles\n width many\n", "expected a number"),
+    ("small tiles", "register tiles\n threads all\n", "expected parallel, brief or serial"),
+    ("small tiles", "register tiles\n width 8\n width 16\n", "a second time"),
+    ("small tiles", " width 8\n", "neither a title nor a field"),
+    ("small tiles", "lanes across rows\n width 8\n", "has a schedule 'register tiles'"),
+    ("small tiles", "register tiles\nregister tiles\n", "is one more"),
+    ("sums in lanes", "sums one by one\n lanes 1\n", "lanes decide bits"),
+    ("rows of a softmax", "lanes along rows\n rows_at_once 0\n", "rows_at_once is 1 to 33"),
+    ("transposed", "transposed\n load i0_i\n store i0_o\n", "what accesses allow"),
+    ("in another order", "lanes across rows\n order i0_o_i\n", "order has to name"),
+])  # fmt: skip
+def test_what_does_not_fit_is_refused_in_words(name: str, text: str, why: str) -> None:
+    graph, _ = traced(name)
+    with pytest.raises(ScheduleError, match=re.escape(why)):
+        build(graph, schedules={"k0": text})
+
+
+def test_terms_of_padding_cannot_be_chosen_by_hand() -> None:
+    """With infinite weights that would show."""
+    graph = torch.trace(depthwise(3, 1, 1), torch.randn(2, 9, 11, 48), torch.randn(48, 1, 3, 3))
+    steps = call_steps(build(graph).program.steps)
+    [name] = {s.kernel.name for s in steps if any("written_out    yes" in text for text in s.kernel.schedules)}
+    with pytest.raises(ScheduleError, match="which terms of padding are left out decides bits"):
+        build(graph, schedules={name: "register tiles\n written_out no\n"})
+
+
+def test_a_kernel_that_is_not_there_is_named() -> None:
+    graph, _ = traced("small tiles")
+    with pytest.raises(ScheduleError, match="there is no kernel k7; there are k0_contract_relu"):
+        build(graph, schedules={"k7": ""})
+
+
+def test_times_are_compared() -> None:
+    a, b = torch.randn(40, 60), torch.randn(60, 64)
+    texts = schedules(product, a, b)
+    assert "register tiles" in texts["k0_contract_relu"]
+    tried = try_schedules({"k0": "register tiles\n height 1\n width 16\n"}, product, a, b, threads=1)
+    assert tried.same_bits and "same bits" in str(tried)
+    [(before, after)] = tried.seconds.values()
+    assert 0.0 < before < after < 1.0, "a tile of one row uses every vector once"
+
+
+def test_the_command_prints_records_and_runs_them_from_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "program.py").write_text("def f(a, b):\n    return a @ b\n")
+    target = [f"{tmp_path}/program.py:f", "--shape", "40,60", "--shape", "60,64"]
+    assert main(["schedule", *target]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("# k0_contract\nregister tiles\n  vector         n\n")
+    (tmp_path / "my.sched").write_text(text.replace("height         6", "height         4"))
+    assert main(["schedule", *target, "--use", f"k0={tmp_path}/my.sched"]) == 0
+    assert re.search(r"k0_contract +[\d.]+us +[\d.]+us +[\d.]+\nsame bits", capsys.readouterr().out)
+    assert main(["schedule", *target, "--use", "k0"]) == 2
+    (tmp_path / "my.sched").write_text("register tiles\n height 0\n")
+    assert main(["schedule", *target, "--use", f"k0={tmp_path}/my.sched"]) == 2
+    assert "height is 1 to" in capsys.readouterr().err

@@ -1,0 +1,32 @@
+"""An extent cut into pieces of one length, and a shorter rest: how every loop is tiled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tracecomp.ir.index import Index
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """``count`` neighbouring pieces of ``length`` each, from ``first`` on."""
+
+    count: int
+    first: int
+    length: int
+
+    @property
+    def end(self) -> int:
+        """Where the last one ends."""
+        return self.first + self.count * self.length
+
+    def start(self, number: Index) -> Index:
+        """Where a piece begins."""
+        return number * self.length + self.first
+
+
+def pieces(extent: int, length: int, first: int = 0) -> tuple[Pieces, ...]:
+    """The whole pieces of an extent that begins at ``first``, then what is left as one of its own; none are empty."""
+    whole, rest = divmod(extent, length) if length else (0, extent)
+    found = Pieces(whole, first, length), Pieces(1, first + whole * length, rest)
+    return tuple(p for p in found if p.count and p.length)

@@ -1,0 +1,173 @@
+"""The schedule of a contraction in register tiles, as data: it is chosen, prints, and can be written by hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tracecomp.ir.index import Var
+from tracecomp.ir.pieces import Pieces, pieces
+from tracecomp.passes.nests.contraction_nest import BilinearNest, Operand
+from tracecomp.passes.schedule.k_blocking import KBlocks, k_blocks_read
+from tracecomp.passes.schedule.records import (
+    KINDS,
+    ScheduleError,
+    number,
+    numbers,
+    setting,
+    variable,
+    variable_or_none,
+    variables_of,
+    word,
+    words,
+    yes_or_no,
+)
+
+TILE_FIELDS = ("vector", "width", "tail", "tile", "height", "unrolled", "window", "k_blocks", "pack", "written_out")
+"""Fields on which the others depend: these are chosen for the tiles that are wanted."""
+
+
+MOST_RESULTS = 64
+"""Results of a tile for each register at most: four whole registers of results, of which all but one are in memory."""
+PADDING = "which terms of padding are left out decides bits"
+
+
+@dataclass(frozen=True)
+class RowBlocks:
+    """Blocks of tiles below each other, in ``steps`` of one tile; ``rest``: the last one has the remaining rows too."""
+
+    steps: Pieces
+    rest: bool = False
+
+    @property
+    def count(self) -> int:
+        return self.steps.count
+
+
+@dataclass(frozen=True)
+class TileSchedule:
+    """Rows of one variable by SIMD lanes of another, with the whole sum, or a k-block of it, inside."""
+
+    TITLE: ClassVar[str] = "register tiles"
+
+    vector: Var = setting(variable, "the result's variable that is the SIMD lanes; the operand that moves with it is B")
+    width: int = setting(number, "its values at a time: some registers' worth")
+    tile: Var | None = setting(variable_or_none, "the result's variable whose values are the tile's rows")
+    height: int = setting(number, "its values at a time")
+    tail: int = setting(number, "last lanes that stand by themselves, in a vector of half the width", 0)
+    unrolled: Var | None = setting(variable_or_none, "a second, short variable that is in the tile as a whole", None)
+    window: tuple[Var, ...] = setting(
+        variables_of, "summed variables along which rows read the same vectors, so that each is loaded once", ()
+    )
+    written_out: bool = setting(yes_or_no, "the tile's terms are written out; terms of padding are left out", False)
+    k_blocks: KBlocks | None = setting(k_blocks_read, "the summed variables in order, one in pieces: k/392", None)
+    pack: str = setting(word("no", "once", "block"), "B is packed into panels: once for all, or by the block", "no")
+    copies: tuple[str, ...] = setting(words("lhs", "rhs"), "operands copied first, in float32, in the lanes' order", ())
+    block_vars: tuple[Var, ...] = setting(variables_of, "variables that a block has all of, with their totals", ())
+    split_vars: tuple[Var, ...] = setting(variables_of, "those of them that it has one value of after all", ())
+    by_rows: bool = setting(yes_or_no, "a block has all columns of its rows", False)
+    row_blocks: tuple[int, ...] = setting(numbers, "blocks of rows: of each column of tiles, or of all", (1,))
+    threads: str = setting(word(*KINDS), "who shares the blocks", "serial")
+    pack_threads: tuple[str, ...] = setting(words(*KINDS), "who shares the packing, for each column of tiles", ())
+    copy_threads: tuple[str, ...] = setting(words(*KINDS), "who shares the copies, in the order of copies", ())
+    prefetch_terms: int = setting(number, "terms by which elements of A are fetched ahead; 0: not", 0)
+    prefetch: tuple[str, ...] = setting(words(), "buffers of the epilogue that are fetched ahead", ())
+    unrolled_terms: int = setting(number, "innermost terms up to which a loop over them is written out", 4)
+    written_terms: int = setting(number, "multiply-adds of a tile that are written out at most", 700)
+
+    def columns(self) -> list[Pieces]:
+        """The lanes in columns of tiles: whole ones, remaining lanes, those that stand by themselves."""
+        found = list(pieces(self.vector.extent - self.tail, self.width))
+        return [*found, *pieces(self.tail, self.tail, self.vector.extent - self.tail)]
+
+    @property
+    def rows(self) -> int:
+        return self.tile.extent if self.tile else 1
+
+    @property
+    def steps(self) -> int:
+        """Whole tiles below each other."""
+        return self.rows // self.height
+
+    @property
+    def rows_left(self) -> int:
+        """Rows after the last whole tile."""
+        return self.rows % self.height
+
+    def blocks_of_rows(self, blocks: int) -> list[RowBlocks]:
+        """The rows in about so many blocks of nearly one size."""
+        steps, equal = self._even(blocks)
+        found = [RowBlocks(Pieces(equal, 0, steps))] if equal else []
+        done = equal * steps
+        if self.steps > done or self.rows_left or not found:
+            found.append(RowBlocks(Pieces(1, done, self.steps - done), bool(self.rows_left)))
+        return found
+
+    def _even(self, blocks: int) -> tuple[int, int]:
+        """Steps of a block, and how many have them; what remains is one more block, of about that size if possible."""
+        steps, rest = self.steps // blocks, self.rows_left / self.height
+        cuts = [(abs(self.steps + rest - blocks * n), n) for n in (steps, steps + 1)]
+        uneven, even = min(cuts)
+        return (even, blocks - 1) if uneven < even else (steps, blocks)
+
+    def beside(self, nest: BilinearNest) -> list[Var]:
+        """The result's variables that are not in a tile."""
+        return [v for v in nest.out if v not in (self.vector, self.tile, self.unrolled)]
+
+    def moved(self, nest: BilinearNest, operand: Operand) -> list[Var]:
+        """Those of them that panels of ``operand`` depend on."""
+        return [v for v in self.beside(nest) if operand.depends(v)] if self.pack != "no" else []
+
+
+def check_tiles(tiles: TileSchedule, chosen: TileSchedule, nest: BilinearNest, registers: int) -> None:
+    """ScheduleError if tiles that were written by hand do not fit a nest, or would change the order of its sums.
+
+    ``chosen`` are the tiles that would have been chosen.
+    """
+    moving, k_blocks = nest.moving(tiles.vector), tiles.k_blocks
+    in_tile = [v for v in (tiles.vector, tiles.tile, tiles.unrolled) if v is not None]
+    summed = (*k_blocks.outer, k_blocks.cut, *k_blocks.inner) if k_blocks else tuple(nest.reduce)
+    rows = tiles.height * (tiles.unrolled.extent if tiles.unrolled else 1)
+    one_panel = moving.depends(tiles.vector) and nest.one_sided(tiles.vector)
+    shared = tiles.tile is None or not moving.depends(tiles.tile)
+    _refuse(
+        (not set(in_tile) <= set(nest.out), "vector, tile and unrolled are the result's"),
+        (len(set(in_tile)) != len(in_tile), "a variable stands in the tile twice"),
+        (not 0 < tiles.width <= tiles.vector.extent - tiles.tail, "width is 1 to what there is of vector"),
+        (not 0 < tiles.height <= tiles.rows, "height is 1 to what there is of tile"),
+        (rows * tiles.width > MOST_RESULTS * registers, f"{rows} by {tiles.width} is far more than registers hold"),
+        (summed != tuple(nest.reduce), f"k_blocks has to name {' '.join(v.name for v in nest.reduce)} in this order"),
+        (tiles.window not in ((), chosen.window), "window can be left out, not chosen"),
+        (bool(tiles.window) and tiles.tile != chosen.tile, "window belongs to the tile that was chosen"),
+        (tiles.pack != "no" and not (one_panel and shared), "there is no panel that all rows of a tile share"),
+        (nest.padded and (tiles.pack == "no") != (chosen.pack == "no"), PADDING),
+    )
+
+
+def check_blocks(schedule: TileSchedule, chosen: TileSchedule, nest: BilinearNest) -> None:
+    """The same for the rest of the schedule."""
+    parts, steps = len(schedule.columns()), max(schedule.steps, 1)
+    beside = set(schedule.beside(nest))
+    by_block = schedule.pack == "block"
+    moved = schedule.moved(nest, nest.moving(schedule.vector))
+    others = [v for v in schedule.beside(nest) if v not in schedule.block_vars]
+    _refuse(
+        (len(schedule.row_blocks) != (1 if schedule.by_rows else parts), "row_blocks: one a column of tiles"),
+        (any(not 0 < n <= steps for n in schedule.row_blocks), "row_blocks: every block has a step of rows or more"),
+        (len(schedule.pack_threads) != (parts if schedule.pack == "once" else 0), "pack_threads: one a column"),
+        (len(schedule.copy_threads) != len(schedule.copies), "copy_threads: one a copy"),
+        (schedule.copies != chosen.copies and nest.padded, PADDING),
+        (schedule.written_out != chosen.written_out and nest.padded, PADDING),
+        (schedule.written_out and schedule.tile is None, "written_out needs rows"),
+        (not set(schedule.split_vars) <= set(schedule.block_vars), "split_vars are some of block_vars"),
+        (not set(schedule.block_vars) <= beside, "block_vars are variables beside the tile's"),
+        (bool(schedule.block_vars) and schedule.k_blocks is None, "block_vars: the totals of k_blocks are theirs"),
+        (by_block and (bool(nest.outside) or moved != others), "blocks read panels of others: pack once"),
+        (schedule.by_rows and (by_block or schedule.k_blocks is not None), "by_rows: blocks have no panel, no totals"),
+    )
+
+
+def _refuse(*problems: tuple[bool, str]) -> None:
+    for wrong, why in problems:
+        if wrong:
+            raise ScheduleError(f"{TileSchedule.TITLE}: {why}")

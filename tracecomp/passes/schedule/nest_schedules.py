@@ -1,0 +1,80 @@
+"""The schedules of elementwise work, reductions and moves, as data; ``elementwise.py`` chooses them.
+
+A nest with reduced variables in lanes has a ``RowSchedule``. Any other one may have a ``LaneSchedule``, and where its
+accesses allow it a ``ColumnSchedule`` or a ``TransposeSchedule``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tracecomp.ir.index import Var
+from tracecomp.passes.schedule.records import (
+    KINDS,
+    number,
+    setting,
+    variable,
+    variable_or_none,
+    variables_of,
+    word,
+    words,
+)
+
+STORES = ("no", "always", "alone")
+"""Whether stores pass the caches by; ``alone``: where no other thread shares the work."""
+
+
+@dataclass(frozen=True)
+class RowSchedule:
+    """SIMD lanes along the innermost reduced variable; a few rows at a time."""
+
+    TITLE: ClassVar[str] = "lanes along rows"
+
+    rows_at_once: int = setting(number, "rows that share the steps of their passes")
+    split_from: int = setting(number, "values of a reduced variable from which a pass that sums nothing may be split")
+    threads: str = setting(word(*KINDS), "who shares the loop over rows", "serial")
+
+
+@dataclass(frozen=True)
+class LaneSchedule:
+    """SIMD lanes along a kept variable; each lane does its own row."""
+
+    TITLE: ClassVar[str] = "lanes across rows"
+
+    vector: Var | None = setting(variable_or_none, "the variable of the lanes")
+    width: int = setting(number, "its values at a time: some registers' worth")
+    order: tuple[Var, ...] = setting(variables_of, "the other variables, outermost first", ())
+    nontemporal: str = setting(word(*STORES), "whether results pass the caches by", "no")
+    threads: str = setting(word(*KINDS), "who shares the outermost loop", "serial")
+
+
+@dataclass(frozen=True)
+class ColumnSchedule:
+    """Wide blocks of columns, whose totals lie in cache while some rows at a time are added to them."""
+
+    TITLE: ClassVar[str] = "blocks of columns"
+
+    vector: Var = setting(variable, "the variable of the columns")
+    width: int = setting(number, "lanes at a time")
+    block: int = setting(number, "columns of a block")
+    rows_at_once: int = setting(number, "rows that are added at a time")
+    threads: str = setting(word(*KINDS), "who shares the blocks", "serial")
+
+
+@dataclass(frozen=True)
+class TransposeSchedule:
+    """Squares that are read along one variable, transposed in registers, and written along another, in panels."""
+
+    TITLE: ClassVar[str] = "transposed"
+
+    load: Var = setting(variable, "the variable that is read along")
+    store: Var = setting(variable, "the variable that is written along")
+    width: int = setting(number, "elements of a panel along load")
+    height: int = setting(number, "elements of a panel along store")
+    prefetch: tuple[str, ...] = setting(words(), "buffers whose next panel is fetched ahead", ())
+    nontemporal: str = setting(word(*STORES), "whether results pass the caches by", "no")
+    threads: str = setting(word(*KINDS), "who shares the panels", "serial")
+
+
+MapSchedule = LaneSchedule | ColumnSchedule | TransposeSchedule

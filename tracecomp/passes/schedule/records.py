@@ -1,0 +1,223 @@
+"""Schedules as data: a record says how a kernel's loops run, it prints as text, and text can be handed in instead.
+
+``explain`` prints the records of a program's kernels. A line is a field and its value, and what a hand-written record
+leaves out is chosen as always:
+
+    register tiles
+      vector   n
+      width    64
+      tile     m
+      height   6
+      k_blocks k/392
+
+Variables go by their names in the printed loops, ``-`` is none. No field may change a bit of a result: one that would
+is refused.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Protocol, TypeVar
+
+from tracecomp.base.errors import TracecompError
+from tracecomp.ir.index import Var
+from tracecomp.ir.program import Kernel
+from tracecomp.passes.cost.machine import Machine
+
+NONE = "-"
+KINDS = ("parallel", "brief", "serial")
+"""How threads share a loop; ``brief``: only those that are awake."""
+Variables = Mapping[str, Var]
+Reader = Callable[[str, Variables], object]
+
+
+class ScheduleError(TracecompError):
+    """A schedule that cannot be read, that does not fit a kernel, or that would change results."""
+
+
+class Record(Protocol):
+    """A frozen dataclass whose fields are made by ``setting``."""
+
+    TITLE: ClassVar[str]
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+R = TypeVar("R", bound=Record)
+
+
+@dataclass(frozen=True)
+class Written:
+    """A record as text: its title, and fields that are not interpreted yet."""
+
+    title: str
+    fields: Mapping[str, str]
+
+
+Given = Mapping[Kernel, Sequence[Written]]
+"""Schedules that were handed in, by the kernel without its name, as it is when everything is chosen."""
+
+
+class Chooser:
+    """Chooses the schedules of one kernel for a machine, or takes the ``given`` ones in the order of its loop nests.
+
+    ``made`` are the schedules that were used.
+    """
+
+    def __init__(self, machine: Machine, given: Sequence[Written] = ()) -> None:
+        self.machine = machine
+        self.made: list[Record] = []
+        self._given = deque(given)
+
+    def peek(self) -> Written | None:
+        """What was handed in for the next loop nest, if anything."""
+        return self._given[0] if self._given else None
+
+    def next_given(self) -> Written | None:
+        """The same; the one after it is the next then."""
+        return self._given.popleft() if self._given else None
+
+    def finish(self) -> None:
+        """ScheduleError if there were more records than loop nests."""
+        left = self.peek()
+        if left is not None:
+            raise ScheduleError(f"there are {len(self.made)} schedules in this kernel; '{left.title}' is one more")
+
+
+def setting(read: Reader, doc: str, default: Any = ...) -> Any:
+    """A field of a record."""
+    metadata = {"read": read, "doc": doc}
+    return field(metadata=metadata) if default is ... else field(default=default, metadata=metadata)
+
+
+def print_record(record: Record) -> str:
+    """The record as text, one field a line."""
+    names = [f.name for f in fields(record)]
+    width = max(map(len, names))
+    lines = (f"  {name:<{width}} {_shown(getattr(record, name))}" for name in names)
+    return "\n".join((record.TITLE, *lines))
+
+
+def describe(record: type[Record]) -> str:
+    """The fields of a kind of record and what they mean."""
+    return "\n".join((record.TITLE, *(f"  {f.name}: {f.metadata['doc']}" for f in fields(record))))
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value is None or value == ():
+        return NONE
+    if isinstance(value, Var):
+        return value.name
+    if isinstance(value, tuple):
+        return " ".join(map(_shown, value))
+    return str(value)
+
+
+def parse_records(text: str) -> list[Written]:
+    """The records of a text; what follows ``#`` in a line is left out. ScheduleError for a line that is none."""
+    found: list[tuple[str, dict[str, str]]] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        plain = line.partition("#")[0].rstrip()
+        if not plain:
+            continue
+        if not plain[0].isspace():
+            found.append((plain, {}))
+            continue
+        name, _, value = plain.strip().partition(" ")
+        if not found or not value.strip():
+            raise ScheduleError(f"line {number} of a schedule is neither a title nor a field and its value: {line!r}")
+        if name in found[-1][1]:
+            raise ScheduleError(f"line {number} of a schedule gives {name} a second time")
+        found[-1][1][name] = value.strip()
+    return [Written(title, values) for title, values in found]
+
+
+def with_fields(record: R, written: Written | None, variables: Variables, names: Sequence[str] = ()) -> R:
+    """The record with the fields that were handed in; of those that ``names`` lists, if it lists any."""
+    if written is None:
+        return record
+    known = {f.name: f.metadata["read"] for f in fields(record)}
+    if written.title != record.TITLE:
+        raise ScheduleError(f"this loop nest has a schedule '{record.TITLE}', not '{written.title}'")
+    unknown = set(written.fields) - set(known)
+    if unknown:
+        raise ScheduleError(f"'{record.TITLE}' has no field {', '.join(sorted(unknown))}; it has {', '.join(known)}")
+    chosen = {name: text for name, text in written.fields.items() if not names or name in names}
+    return replace(record, **dict(_read(known, chosen, variables)))
+
+
+def _read(known: Mapping[str, Reader], written: Mapping[str, str], variables: Variables) -> Iterator[tuple[str, Any]]:
+    for name, text in written.items():
+        try:
+            yield name, known[name](text, variables)
+        except ValueError as error:
+            raise ScheduleError(f"{name} {text}: {error}") from None
+
+
+# ---- readers of values
+
+
+def number(text: str, variables: Variables) -> int:
+    """A whole number that is not negative."""
+    if not text.isdecimal():
+        raise ValueError("expected a number")
+    return int(text)
+
+
+def numbers(text: str, variables: Variables) -> tuple[int, ...]:
+    """Several of them."""
+    return tuple(number(word, variables) for word in _words(text))
+
+
+def yes_or_no(text: str, variables: Variables) -> bool:
+    """A choice of two."""
+    if text not in ("yes", "no"):
+        raise ValueError("expected yes or no")
+    return text == "yes"
+
+
+def words(*allowed: str) -> Reader:
+    """Several words, of those allowed if any are listed."""
+
+    def read(text: str, variables: Variables) -> tuple[str, ...]:
+        for word in _words(text):
+            if allowed and word not in allowed:
+                raise ValueError(f"expected {', '.join(allowed)}")
+        return _words(text)
+
+    return read
+
+
+def word(*allowed: str) -> Reader:
+    """One of these words."""
+
+    def read(text: str, variables: Variables) -> str:
+        if text not in allowed:
+            raise ValueError(f"expected {', '.join(allowed[:-1])} or {allowed[-1]}")
+        return text
+
+    return read
+
+
+def variable(text: str, variables: Variables) -> Var:
+    """A variable of the loop nest."""
+    if text not in variables:
+        raise ValueError(f"the variables of this loop nest are {', '.join(variables)}")
+    return variables[text]
+
+
+def variable_or_none(text: str, variables: Variables) -> Var | None:
+    """A variable, or none."""
+    return None if text == NONE else variable(text, variables)
+
+
+def variables_of(text: str, variables: Variables) -> tuple[Var, ...]:
+    """Several variables."""
+    return tuple(variable(word, variables) for word in _words(text))
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return () if text == NONE else tuple(text.split())

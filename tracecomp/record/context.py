@@ -1,0 +1,45 @@
+"""What the parts of a recording know of the recorder, which stands above them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from tracecomp.eager.tensor import Tensor
+from tracecomp.record.size_range import SizeRange
+from tracecomp.record.traced_value import GradSlot
+
+
+class RecordingContext(Protocol):
+    """What symbolic sizes and numbers ask of the recorder that they belong to."""
+
+    open: bool
+    quiet: bool
+
+    @property
+    def ranges(self) -> Mapping[int, SizeRange]:
+        """The sizes for which the recording holds, by the argument that has them."""
+
+    def observe(self, t: Tensor, seen: Any) -> None:
+        """Note that Python saw the value of ``t``."""
+
+    def note_number(self, number: Any) -> None:
+        """Note a number that is followed."""
+
+    def size_tensor(self, leaf: int) -> Tensor:
+        """The size in ``leaf`` as an input of the graph."""
+
+
+class Met(Protocol):
+    """What a recorder has met at the end of a call, which guards take over."""
+
+    leaves: Sequence[Any]
+    arguments: dict[int, Tensor]
+    state: dict[int, Tensor]
+    flags: dict[int, tuple[Tensor, bool]]
+    requires_grad: dict[int, bool]
+    names: dict[int, str]
+    watched: dict[tuple[int, str], tuple[Any, str]]
+    modules: dict[int, Any]
+    optimizers: dict[int, Any]
+    grads: dict[int, GradSlot]
