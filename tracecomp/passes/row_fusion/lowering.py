@@ -40,7 +40,7 @@ def row_fusion_body(
 
 
 def block_slots(groups: tuple[Group, ...], block_values: Iterable[Value], partition: Partition) -> dict[Value, int]:
-    """Numbers of block memory for values ``inside``; values of one type that are not needed at once share a number."""
+    """Numbers of block memory for ``block_values``; those of one type that are not needed at once share a number."""
     last = {v: n for n, g in enumerate(groups) for v in values_read(g, partition)}
     free: dict[tuple[object, int], list[int]] = {}
     slots: dict[Value, int] = {}

@@ -205,6 +205,7 @@ class _Search:
         needed = {v for u in self.units if u != tuple(first.members) for v in self._loaded(u)}
         given = [v for g in first.members for v in self.stored[g] if v in needed and v not in self.wanted]
         width = _root(first.members[0]).outputs[0].type.numel
+        # Only what is as large as the head's result: statistics of rows cost less to keep than to make again.
         makers = self._makers(first, {v for v in given if v.type.numel >= width})
         if not makers or makers & first.non_row_outputs:
             return
@@ -214,6 +215,7 @@ class _Search:
         self._grow(candidate, self.units.index(tuple(first.members)) + 1)
         pays = self._pays(candidate)
         missed = {v for u in candidate.later for v in self._loaded(u)} & {v for g in makers for v in self.stored[g]}
+        # It is worth it only if no reader is left out, as the large values would have to be stored for that one.
         if pays and all(v.type.numel < width for v in missed):
             self._add(candidate)
             self._store_less(first)
