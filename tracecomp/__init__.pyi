@@ -22,7 +22,8 @@ from tracecomp.eager.modes import inference_mode as inference_mode
 from tracecomp.eager.modes import is_inference_mode_enabled as is_inference_mode_enabled
 from tracecomp.eager.modes import no_grad as no_grad
 from tracecomp.eager.modes import set_grad_enabled as set_grad_enabled
-from tracecomp.eager.modes import grad_enabled as is_grad_enabled
+from tracecomp.eager.modes import grad_enabled as _is_grad_enabled
+is_grad_enabled = _is_grad_enabled
 from tracecomp.eager.rng import Generator as Generator
 from tracecomp.eager.rng import default_generator as default_generator
 from tracecomp.eager.rng import get_rng_state as get_rng_state
@@ -32,7 +33,8 @@ from tracecomp.eager.rng import seed as seed
 from tracecomp.eager.rng import set_rng_state as set_rng_state
 from tracecomp.eager.size import Size as Size
 from tracecomp.eager.tensor import Tensor as Tensor
-from tracecomp.ir.types import DType as dtype
+from tracecomp.ir.types import DType as _dtype
+dtype = _dtype
 from tracecomp.ir.types import bfloat16 as bfloat16
 from tracecomp.ir.types import complex64 as complex64
 from tracecomp.ir.types import complex128 as complex128
@@ -44,7 +46,8 @@ from tracecomp.ir.types import int16 as int16
 from tracecomp.ir.types import int32 as int32
 from tracecomp.ir.types import int64 as int64
 from tracecomp.ir.types import uint8 as uint8
-from tracecomp.ir.types import bool_ as bool
+from tracecomp.ir.types import bool_ as _bool
+bool = _bool
 from tracecomp.functional.names import BFloat16Tensor as BFloat16Tensor
 from tracecomp.functional.names import BoolTensor as BoolTensor
 from tracecomp.functional.names import ByteTensor as ByteTensor
@@ -309,8 +312,10 @@ from tracecomp.functional.names import gradient as gradient
 from tracecomp.functional.names import greater as greater
 from tracecomp.functional.names import greater_equal as greater_equal
 from tracecomp.nn.aten import grid_sampler as grid_sampler
-from tracecomp.nn.aten import grid_sampler as grid_sampler_2d
-from tracecomp.nn.aten import grid_sampler as grid_sampler_3d
+from tracecomp.nn.aten import grid_sampler as _grid_sampler_2d
+grid_sampler_2d = _grid_sampler_2d
+from tracecomp.nn.aten import grid_sampler as _grid_sampler_3d
+grid_sampler_3d = _grid_sampler_3d
 from tracecomp.nn.functional import group_norm as group_norm
 from tracecomp.functional.names import gt as gt
 from tracecomp.functional.names import hamming_window as hamming_window

@@ -14,7 +14,7 @@ import pytest
 import tracecomp as torch
 from tracecomp import nn, optim
 from tracecomp.base.errors import CaptureError
-from tracecomp.compiled import graph_breaks
+from tracecomp.compiled import source_trees
 
 Program = tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]
 PROGRAMS: dict[str, Callable[[], Program]] = {}
@@ -305,6 +305,7 @@ def an_actor_and_a_critic() -> Program:
         return action.item()
 
     def finish() -> Any:
+        returns: list[Any]
         total, losses, returns = 0.0, [], []
         for r in model.rewards[::-1]:
             total = r + 0.99 * total
@@ -327,6 +328,23 @@ def an_actor_and_a_critic() -> Program:
         return finish()
 
     return episode, lambda n: (n,)
+
+
+@program
+def an_object_that_cannot_be_looked_at() -> Program:
+    class Weird(list[float]):
+        def __len__(self) -> int:
+            raise TypeError("no length")
+
+    weird = Weird([2.0])
+
+    def f(x: Any) -> Any:
+        try:
+            return x * len(weird)
+        except TypeError:
+            return x * weird[0]
+
+    return f, vectors
 
 
 def _plain(value: Any) -> Any:
@@ -430,10 +448,11 @@ def test_functions_without_source_run_eagerly() -> None:
 
 
 def test_the_source_of_a_function_is_found_only_if_it_is_what_runs() -> None:
-    def f(x: Any) -> Any:
+    def function(x: Any) -> Any:
         return x + 1
 
-    assert graph_breaks.tree_of(f) is not None
+    f: Any = function
+    assert source_trees.tree_of(f) is not None
     changed = f.__code__.replace(co_consts=(None, 2))
     f.__code__ = changed
-    assert graph_breaks.tree_of(f) is None
+    assert source_trees.tree_of(f) is None

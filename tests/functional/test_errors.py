@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import tracecomp as tc
@@ -57,3 +59,31 @@ def test_where_takes_conditions_of_bool_and_uint8() -> None:
     assert tc.where(tc.tensor([1, 0], dtype=tc.uint8), x, y).tolist() == [1.0, 0.0]
     with pytest.raises(RuntimeError, match=r"expected condition to be a boolean tensor, but got .* Long"):
         tc.where(tc.tensor([1, 0]), x, y)
+
+
+OUT: dict[str, Any] = {
+    "shifted": lambda T, x, i: T.add(x[:3], 1, out=x[1:4]),
+    "shifted, of one operand": lambda T, x, i: T.exp(x[:3], out=x[1:4]),
+    "itself": lambda T, x, i: T.add(x, 1, out=x),
+    "one of two": lambda T, x, i: T.maximum(x[:3], x[3:], out=x[:3]),
+    "running sums": lambda T, x, i: T.cumsum(x[:3], 0, out=x[1:4]),
+    "gathered": lambda T, x, i: T.gather(x, 0, i, out=x[:3]),
+    "selected": lambda T, x, i: T.index_select(x, 0, i, out=x[:3]),
+    "joined": lambda T, x, i: T.cat([x[:1], x[:2]], out=x[:3]),
+    "greatest": lambda T, x, i: T.topk(x, 3, out=(x[:3], T.empty(3, dtype=T.int64)))[0],
+    "wide": lambda T, x, i: T.gather(x, 0, i, out=T.empty(3, dtype=T.float64)),
+    "wide sums": lambda T, x, i: T.cumsum(x, 0, out=T.empty(6, dtype=T.float64)),
+    "one element for all": lambda T, x, i: T.add(x[:3], 1, out=T.empty(1).expand(3)),
+}
+
+
+@pytest.mark.parametrize("name", OUT)
+def test_out_may_not_be_what_is_read_meanwhile(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    try:
+        want = OUT[name](torch, torch.arange(6.0), torch.tensor([0, 2, 1])).tolist()
+    except RuntimeError as error:
+        with pytest.raises(RuntimeError, match=str(error)[:40].split("(")[0]):
+            OUT[name](tc, tc.arange(6.0), tc.tensor([0, 2, 1]))
+        return
+    assert OUT[name](tc, tc.arange(6.0), tc.tensor([0, 2, 1])).tolist() == want

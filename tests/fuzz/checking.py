@@ -25,6 +25,9 @@ WAYS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+STRICTER = ("more than one element of the written-to tensor", "A view was created in no_grad mode")
+"""What one of torch and eager mode refuses alone: writes to equal elements here, to some views of no history there."""
+
 refusals: Counter[str] = Counter()
 """Programs that were refused, by what the refusal begins with."""
 
@@ -64,20 +67,18 @@ def _difference(got: list[Any], want: list[Any], exact: bool) -> str | None:
             if kinds[0] is CaptureError:
                 refusals[re.sub(r"\(?[\[s].*", "", a[1].split("every call of program ")[-1])] += 1
                 return None
+            if not exact and any(text in str(x) for text in STRICTER for x in (a, b)):
+                return None
             if kinds[0] is not kinds[1]:
                 return f"call {k}: {_told(a)} instead of {_told(b)}"
             return None
-        for part, x, y in zip(("tensors", "sharing", "writes", *["derivative"] * 9), a, b, strict=False):
-            if part == "derivative" and x is a[-1]:
-                part = "after a write"
+        for part, x, y in zip(("tensors", "sharing", "writes", "derivative", "after a write"), a, b, strict=True):
+            if part == "derivative" and isinstance(y, tuple):
+                continue  # eager mode refuses: a history was used up, or what it saved overwritten
             # The second derivative of a call sums in another order: its last bits may differ.
             found = _unequal(x, y, exact and part != "derivative")
-            if isinstance(y, tuple) and "second time" in str(y):
-                found = None  # of a captured tensor's own history, which the call need not run through
             if found is not None:
                 return f"call {k}, {part}: {found}"
-        if len(a) != len(b):
-            return f"call {k}: {len(a) - 4} derivatives instead of {len(b) - 4}"
     return None
 
 

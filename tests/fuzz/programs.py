@@ -277,7 +277,7 @@ class Case:
             seen.append([shown(t) for t in tensors])
             seen.append(sharing(tensors, self.memories))
             seen.append([version(t) - v for t, v in zip((*given, *self.captured.values()), before, strict=True)])
-            seen += self._derived(results, leaves)
+            seen.append(self._derived(results, leaves))
             seen.append(self._poked(results, tensors))
         return seen
 
@@ -290,11 +290,12 @@ class Case:
                     target.add_(5)
             else:
                 target.mul_(3)
-        except RuntimeError as error:
-            return "RuntimeError", str(error).split(".")[0]
-        return [shown(t) for t in tensors]
+            return [shown(t) for t in tensors]
+        except RuntimeError:
+            return "RuntimeError"
 
-    def _derived(self, results: list[Any], leaves: list[Any]) -> list[Any]:
+
+    def _derived(self, results: list[Any], leaves: list[Any]) -> Any:
         """First, and second, derivatives of the results."""
         torch, p = self.torch, self.p
         ends = [leaf for leaf, _ in (*leaves, *self.lasting) if leaf.requires_grad]
@@ -312,7 +313,7 @@ class Case:
                     found += [None if g is None else array(g) for g in second]
             return found
         except RuntimeError as error:
-            return [("RuntimeError", str(error).split(".")[0])]
+            return "RuntimeError", str(error).split(".")[0]
 
 
 def array(t: Any) -> Any:
@@ -326,7 +327,7 @@ def version(t: Any) -> int:
 def shown(t: Any) -> Any:
     """Values, layout, and what autograd says of ``t``."""
     if isinstance(t, np.ndarray):
-        return t.copy(), t.strides
+        return t.copy()
     layout = [s for s, n in zip(t.stride(), t.shape, strict=True) if n > 1] if t.numel() else None
     return array(t), layout, t.requires_grad, t.is_leaf, t._version
 

@@ -46,7 +46,7 @@ class Step:
         loss = ((h - y) ** 2).mean()
         loss.backward()
         with torch.no_grad():
-            self.momentum.mul_(0.9).add_(self.weight.grad)
+            self.momentum.mul_(0.9).add_(self.weight.grad)  # type: ignore[arg-type]
             self.weight.sub_(0.1 * self.momentum)
         return loss
 

@@ -88,7 +88,7 @@ def _kept(graphs: Iterable[Recorded]) -> Iterator[Recorded]:
 
 def _ways(graph: Graph) -> set[tuple[str, ...]]:
     """How operators are put together: each with what it reads, by types, and large or small."""
-    found = set()
+    found = set[tuple[str, ...]]()
     for node in graph.live_nodes():
         found |= {(_sort(node), _sort(v.node), f"operand {n}") for n, v in enumerate(node.inputs)}
         for attr in node.attrs.values():

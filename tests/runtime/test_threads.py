@@ -10,6 +10,7 @@ import threading
 import numpy as np
 import pytest
 
+import tracecomp
 from tests.codegen.programs import program
 from tests.runtime.test_executable import adding, result
 from tracecomp.codegen.kernels.statements import STACK_LOCAL_BYTES
@@ -150,3 +151,15 @@ def test_interrupt() -> None:
         "except KeyboardInterrupt:\n"
         "    sys.exit(7)\n"
     ) == 7  # fmt: skip
+
+
+def test_without_a_free_thread_the_caller_does_all_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    x = tracecomp.arange(512.0 * 512).reshape(512, 512) / 1e5
+    run = tracecomp.compile(lambda x: (x @ x).relu().sum(1), threads=8)
+    monkeypatch.setattr(threading.Thread, "start", none_left)
+    without = [run(x).tolist() for _ in range(4)][1:]  # the first one is eager
+    monkeypatch.undo()
+    assert all(found == run(x).tolist() for found in without)

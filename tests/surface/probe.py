@@ -112,7 +112,7 @@ def _gradient(fn: Callable[..., Any], args: tuple[Any, ...]) -> str:
             outs = [t for t in _tensors(fn(*_copied(args, leaves))) if t.requires_grad]
             if not outs:
                 return "no"
-            total = sum((tracecomp.view_as_real(t) if t.is_complex() else t).sum() for t in outs)
+            total: Any = sum((tracecomp.view_as_real(t) if t.is_complex() else t).sum() for t in outs)
             found = tracecomp.autograd.grad(total, leaves, allow_unused=True)
         except Exception:
             return "no"

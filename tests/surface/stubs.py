@@ -270,6 +270,13 @@ def by_nn() -> dict[str, str]:
     }
 
 
+def _import(module: str | None, name: str, shown: str) -> str:
+    """``name`` of a module, as ``shown``; a checker takes an import under another name for a private one."""
+    if name == shown:
+        return f"from {module} import {name} as {name}"
+    return f"from {module} import {name} as _{shown}\n{shown} = _{shown}"
+
+
 def package() -> Stub:
     """``tracecomp/__init__.pyi``: what the package imports, what it publishes, and what it loads when first used."""
     tree = ast.parse((ROOT / "__init__.py").read_text())
@@ -281,12 +288,12 @@ def package() -> Stub:
             for alias in node.names:
                 shown = alias.asname or alias.name
                 if not shown.startswith("_") and node.module != "typing" and shown not in ("keep_freed",):
-                    stub.body.append(f"from {node.module} import {alias.name} as {shown}")
+                    stub.body.append(_import(node.module, alias.name, shown))
     nn = by_nn()
     for name in sorted(NAMESPACES["torch"]):
         if name not in own:
             there = NAMESPACES["torch"][name].__name__ if nn.get(name) == aten.__name__ else name
-            stub.body.append(f"from {nn.get(name, 'tracecomp.functional.names')} import {there} as {name}")
+            stub.body.append(_import(nn.get(name, "tracecomp.functional.names"), there, name))
     for name, where in sorted(vars(tracecomp)["_LATER"].items()):
         head, _, last = where.rpartition(".")
         module = ".".join(filter(None, ("tracecomp", head))) if last == name else f"tracecomp.{where}"

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, cast
+
+import numpy as np
 
 from tracecomp.eager.modes import grad_enabled, modes, no_grad, scope
 from tracecomp.eager.tensor import Tensor, assign_, before_write
@@ -58,6 +60,13 @@ def _module_of(space: str, fn: Callable[..., Any]) -> str:
     if space == "Tensor":
         return fn.__module__
     return "tracecomp" if space == "torch" else f"tracecomp.{space}"
+
+
+_OUT_AS_IT_IS = frozenset({"aminmax", "complex", "gather", "index_select", "multinomial", "take"})
+"""Functions whose ``out`` has to have the dtype of the result."""
+
+_OUT_APART = frozenset({"cat", "gather", "index_select", "kthvalue", "masked_select", "stack", "take", "topk"})
+"""Functions that read an operand after they have begun to write ``out``, which therefore cannot be the operand."""
 
 
 def publish(value: Any, *places: str) -> None:
@@ -135,6 +144,8 @@ def _with_keywords(
     out = kwargs.pop("out")
     if isinstance(out, Tensor) and "layout" in kinds:  # a factory makes what fits
         kwargs.setdefault("dtype", out.dtype)
+    for target in out if isinstance(out, tuple | list) else (out,):
+        check_apart(target, (*args, *kwargs.values()), name)
     result = run(*args, **kwargs)
     return result if out is None else store(out, result, name)
 
@@ -152,12 +163,32 @@ def store(out: Any, result: Any, name: str) -> Any:
             f"{name}(): functions with out=... arguments don't support automatic differentiation, "
             "but one of the arguments requires grad."
         )
+    if name in _OUT_AS_IT_IS and out.dtype is not result.dtype:
+        raise RuntimeError(
+            f"{name}(): Expected out tensor to have dtype {type_word(result.dtype).lower()}, but got "
+            f"{type_word(out.dtype).lower()} instead"
+        )
     check_castable(result, out)
     with no_grad():
         if out.shape != result.shape:
             out.resize_(result.shape)
         assign_(out, result)
     return out
+
+
+def check_apart(out: Any, given: Iterable[Any], name: str) -> None:
+    """RuntimeError when ``out`` is memory that operands also show, other than element by element."""
+    for x in given:
+        if isinstance(x, tuple | list):
+            check_apart(out, x, name)
+        elif isinstance(x, Tensor) and isinstance(out, Tensor) and np.may_share_memory(x._data, out._data):
+            a, b = x._data, out._data
+            same = (a.shape, a.strides, x._address()) == (b.shape, b.strides, out._address())
+            if (name in _OUT_APART or (a.shape == b.shape and not same)) and np.shares_memory(a, b):
+                raise RuntimeError(
+                    "unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
+                    "single memory location. Please clone() the tensor before performing the operation."
+                )
 
 
 def check_castable(result: Tensor, target: Tensor) -> None:

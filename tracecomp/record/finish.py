@@ -257,7 +257,7 @@ class Finish:
         """The tensors whose storages count writes, and those that are written without a count (as by ``x.data``)."""
         held = [(self._origin(t), n) for t, n in self.recorder.writes.values()]
         written = [m for b, _ in updates for m in (b.ref.members if b.kind == "memory" else (b,))]
-        counted = self.recorder.writes.keys()
+        counted = {id(t._storage) for t, _ in self.recorder.writes.values()}
         quiet = [(b, 0) for b in written if id(getattr(tensor_of(b, self.leaves), "_storage", None)) not in counted]
         return [(b, n) for b, n in held + quiet if isinstance(tensor_of(b, self.leaves), Tensor)]
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.base.errors import is_user_file
+from tracecomp.base.errors import CaptureError, is_user_file
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record import calls
 from tracecomp.record.effects import Effect
@@ -150,12 +150,20 @@ class Observer:
             if event == "opcode":
                 for handle, argument in table.get(frame.f_lasti, ()):
                     if self.recorder.stopped is None:
-                        handle(self, frame, argument)
+                        self._handle(handle, frame, argument)
             elif before is not None:
                 before = before(frame, event, arg)
             return traced
 
         return traced
+
+    def _handle(self, handle: Callable[..., Any], frame: FrameType, argument: Any) -> None:
+        try:
+            handle(self, frame, argument)
+        except CaptureError:
+            raise
+        except Exception as error:  # such as a class of the program that cannot say how long it is
+            self.recorder.refuse_here(f"reads what cannot be looked at ({type(error).__name__}: {error})")
 
     def _entered(self, frame: FrameType) -> None:
         """Know a function of the program that was there before the call, its closure and its defaults."""

@@ -105,8 +105,7 @@ class Recorder:
         while (seen := self.look(holder)) is not None and seen.of._storage is holder._storage:
             holder = seen.of
         if not self.is_made(holder):
-            before = self.writes.get(id(holder._storage), (holder, 0))
-            self.writes[id(holder._storage)] = (before[0], before[1] + 1)
+            self.writes[id(holder)] = (holder, self.writes.get(id(holder), (holder, 0))[1] + 1)
 
     def alias(self, t: Tensor, base: Tensor) -> None:
         """Note that ``t`` is ``base`` without history; while recording, what owns its memory lives as long as it."""

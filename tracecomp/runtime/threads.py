@@ -73,11 +73,11 @@ def wanted(count: int | None) -> int:
 
 
 def start_workers(count: int) -> None:
-    """Have at least ``count`` workers."""
+    """Have at least ``count`` workers, or as many as the system allows: the caller does what nobody else does."""
     global workers
     if workers >= count:
         return
-    with _starting:
+    with _starting, contextlib.suppress(RuntimeError):
         while workers < count:
             threading.Thread(target=_work, args=(workers + 1,), daemon=True).start()
             workers += 1

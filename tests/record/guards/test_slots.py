@@ -320,7 +320,7 @@ class Momentum(torch.optim.Optimizer):
         super().__init__(params, {"lr": lr})
 
     @torch.no_grad()
-    def step(self) -> None:
+    def step(self) -> None:  # type: ignore[override]
         for group in self.param_groups:
             for p in group["params"]:
                 kept = self.state[p]

@@ -151,7 +151,7 @@ def test_persistent_workers_serve_several_passes() -> None:
 
 
 def test_map_style_data_may_be_any_container() -> None:
-    data = {"a": 1.5, "b": 2.5}
+    data: Any = {"a": 1.5, "b": 2.5}
     assert next(iter(DataLoader(data, sampler=list(data), batch_size=2))).tolist() == [1.5, 2.5]
 
 

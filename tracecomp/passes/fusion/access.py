@@ -37,7 +37,7 @@ class ReadAt:
 
 
 MaterializedViews = Set[Node]
-"""Views that are stored: whoever reads them loads what was stored, instead of looking through the view."""
+"""Views that are stored: their readers load what was stored, instead of looking through the view."""
 
 
 def is_transparent(node: Node, materialized_views: MaterializedViews) -> bool:

@@ -1,4 +1,4 @@
-"""Concatenations that no kernel computes: whoever makes a part stores it within the whole.
+"""Concatenations that no kernel computes: the kernel that makes a part stores it within the whole.
 
 So the phases of a strided convolution's gradient, or of a transposed convolution, are interleaved as they are computed,
 and real and imaginary parts of complex results (`passes/schedule/interleave.py`).

@@ -198,7 +198,7 @@ class Fuser:
                 group.ancestors = group.ancestors & ~gone | kept | first.ancestors
 
     def _merge_siblings(self, units: list[Node]) -> None:
-        """Kernels that read the same large value in the same order read it once; interleaved parts have one maker."""
+        """Merge kernels that read the same large value in the same order, and those whose stores interleave."""
         readers: dict[Value, list[Node]] = {}
         for node in units:
             if isinstance(node.op.loop, Pointwise | Reduced):

@@ -1,6 +1,6 @@
 """What a program computes from steady inputs alone, apart from the rest: later calls find it made.
 
-Steady inputs keep their values from call to call until whoever calls says otherwise: the weights of a model that is not
+Steady inputs keep their values from call to call until the caller says otherwise: the weights of a model that is not
 being trained. Whole kernels, and top-level loops of kernels (panels packed for register tiles, transformed weights),
 that read nothing else and make nothing that a caller sees, are the preparation. Computing it once is called prepacking.
 """

@@ -1,7 +1,7 @@
 """Pads that no kernel stores: windows that leave the image load zeros there, or leave the terms out.
 
-Where vectors lie along an axis of the image, a mask, the same for all rows, blots out what is beside it. Which terms of
-a row are padding otherwise is known when rows are written out, or asked by few conditions
+Where vectors lie along an axis of the image, a mask, the same for all rows, sets to zero what is beside the image.
+Along other axes it is known which terms of a row are padding when rows are written out, or a few conditions tell
 (``passes/contraction/sliding_windows.py``).
 """
 
