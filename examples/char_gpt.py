@@ -1,6 +1,6 @@
 """A character-level GPT learns the text of Python's own help topics, then writes some.
 
-    python examples/char_gpt.py [--steps 200]
+python examples/char_gpt.py [--steps 200]
 """
 
 from __future__ import annotations

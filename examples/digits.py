@@ -1,6 +1,6 @@
 """A convolutional network learns handwritten digits: eagerly, then with the whole training step compiled.
 
-    python examples/digits.py [--epochs 10]
+python examples/digits.py [--epochs 10]
 """
 
 from __future__ import annotations

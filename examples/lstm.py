@@ -1,6 +1,6 @@
 """An LSTM learns to add: two numbers of a sequence are marked, their sum is the answer (Hochreiter and Schmidhuber).
 
-    python examples/lstm.py [--steps 600]
+python examples/lstm.py [--steps 600]
 """
 
 from __future__ import annotations

@@ -109,19 +109,23 @@ TABLES: dict[str, Fn] = {
     "Q0": lambda t: phase(0, inverse_square(t, 8)).imag * inverse_square(t, 8),
     "P1": lambda t: phase(1, inverse_square(t, 8)).real,
     "Q1": lambda t: phase(1, inverse_square(t, 8)).imag * inverse_square(t, 8),
-    "K0_SMALL": lambda t: mp.besselk(0, square_root(t, 2))
-    + mp.log(square_root(t, 2) / 2) * mp.besseli(0, square_root(t, 2)),
+    "K0_SMALL": lambda t: (
+        mp.besselk(0, square_root(t, 2)) + mp.log(square_root(t, 2) / 2) * mp.besseli(0, square_root(t, 2))
+    ),
     "K0_LARGE": lambda t: mp.exp(inverse(t, 2)) * mp.besselk(0, inverse(t, 2)) * mp.sqrt(inverse(t, 2)),
-    "K1_SMALL": lambda t: square_root(t, 2)
-    * (mp.besselk(1, square_root(t, 2)) - mp.log(square_root(t, 2) / 2) * mp.besseli(1, square_root(t, 2))),
+    "K1_SMALL": lambda t: (
+        square_root(t, 2)
+        * (mp.besselk(1, square_root(t, 2)) - mp.log(square_root(t, 2) / 2) * mp.besseli(1, square_root(t, 2)))
+    ),
     "K1_LARGE": lambda t: mp.exp(inverse(t, 2)) * mp.besselk(1, inverse(t, 2)) * mp.sqrt(inverse(t, 2)),
     "ERFCX": scaled_erfc,
     "NDTRI": far_quantile,
     "AIRY_MIDDLE": lambda t: mp.airyai(-2 + 5 * t),
     "AIRY_LARGE": large_airy,
     "AIRY_P": lambda t: airy_phase((mp.mpf(3) / 2 * inverse_square(t, 12)) ** (mp.mpf(2) / 3))[0],
-    "AIRY_Q": lambda t: airy_phase((mp.mpf(3) / 2 * inverse_square(t, 12)) ** (mp.mpf(2) / 3))[1]
-    * inverse_square(t, 12),
+    "AIRY_Q": lambda t: (
+        airy_phase((mp.mpf(3) / 2 * inverse_square(t, 12)) ** (mp.mpf(2) / 3))[1] * inverse_square(t, 12)
+    ),
 }
 
 CANCELLING = {"AIRY_MIDDLE"}

@@ -100,9 +100,7 @@ def _leaf(actual: Any, expected: Any, options: _Options) -> str | None:
         return _numbers(actual, expected, options)
     a, b = (_array(x) for x in (actual, expected))
     if a is None or b is None:
-        raise TypeError(
-            f"No comparison pair was able to handle inputs of type {type(actual)} and {type(expected)}."
-        )
+        raise TypeError(f"No comparison pair was able to handle inputs of type {type(actual)} and {type(expected)}.")
     return _attributes(actual, expected, options) or _arrays(a, b, options)
 
 

@@ -114,7 +114,7 @@ def test_steps_that_depend_on_values_and_a_test_that_reads_what_requires_grad() 
             return x
         return tracecomp.while_loop(
             lambda flag, x: flag.logical_not() & (a.detach() < 2),
-            lambda flag, x: ((new := tracecomp.cos(a * x), (new - x).abs() < 1e-9)[::-1]),
+            lambda flag, x: (new := tracecomp.cos(a * x), (new - x).abs() < 1e-9)[::-1],
             (tracecomp.tensor(False), x),
         )[1]
 
@@ -137,9 +137,7 @@ def test_loops_in_loops_scans_and_choices() -> None:
         return found[1]
 
     def program(x: Tensor, w: Tensor) -> Tensor:
-        _, x = tracecomp.while_loop(
-            lambda i, x: i < n, lambda i, x: (i + 1, inner(x, w) + x), (tracecomp.tensor(0), x)
-        )
+        _, x = tracecomp.while_loop(lambda i, x: i < n, lambda i, x: (i + 1, inner(x, w) + x), (tracecomp.tensor(0), x))
         x = tracecomp.scan(lambda c, s: (inner(c, w) * s, c), x, tracecomp.ones(2, dtype=tracecomp.float64))[0]
         return tracecomp.cond(x.sum() > 100, lambda x: x, lambda x: inner(x, w), (x,)).sum()
 

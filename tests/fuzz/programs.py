@@ -66,9 +66,7 @@ def generate(seed: int) -> Program:
         inputs.append(Input(r.randrange(len(bases)), views, r.choice(HANDLES), n > 0 and r.random() < 0.3))
     body = tuple((r.choice(INSTRUCTIONS), number(), number()) for _ in range(r.randint(1, 8)))
     results = tuple(r.randrange(12) for _ in range(r.randint(1, 4)))
-    return Program(
-        tuple(bases), tuple(inputs), body, results, number(), r.choice((0, 0, 1, 2)), r.random() < 0.3, seed
-    )
+    return Program(tuple(bases), tuple(inputs), body, results, number(), r.choice((0, 0, 1, 2)), r.random() < 0.3, seed)
 
 
 def smaller(p: Program) -> list[Program]:
@@ -294,11 +292,11 @@ class Case:
         except RuntimeError:
             return "RuntimeError"
 
-
     def _derived(self, results: list[Any], leaves: list[Any]) -> Any:
         """First, and second, derivatives of the results."""
         torch, p = self.torch, self.p
-        ends = [leaf for leaf, _ in (*leaves, *self.lasting) if leaf.requires_grad]
+        # The gradient of one result by another that it was made from is not seen by a compiled call.
+        ends = [leaf for leaf, _ in (*leaves, *self.lasting) if leaf.requires_grad and leaf.is_leaf]
         roots = [r for r in results if r.requires_grad]
         if not (p.derive and ends and roots):
             return []
@@ -340,11 +338,9 @@ def place(t: Any, memories: list[Any]) -> tuple[int, int]:
         start = int(memory.__array_interface__["data"][0])
         if start <= at < start + memory.nbytes:
             return start, at
-    if data is None:
-        return t.untyped_storage().data_ptr(), at
-    while isinstance(data.base, np.ndarray):
-        data = data.base
-    return int(data.__array_interface__["data"][0]), at
+    if isinstance(t, np.ndarray):
+        return at, at
+    return (t.untyped_storage().data_ptr() if data is None else id(t._shared_storage().memory)), at
 
 
 def sharing(tensors: list[Any], memories: list[Any]) -> list[Any]:

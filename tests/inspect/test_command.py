@@ -14,7 +14,7 @@ from tracecomp.__main__ import main
 from tracecomp.inspect import command, tensor_files
 from tracecomp.ir.parser import parse_graph
 
-PROGRAM = '''
+PROGRAM = """
 import tracecomp as torch
 
 def scaled(x, factor):
@@ -27,7 +27,7 @@ def named():
     return {"x": torch.ones(3), "factor": torch.ones(1)}
 
 number = 3
-'''
+"""
 
 
 @pytest.fixture

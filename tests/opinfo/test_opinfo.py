@@ -40,9 +40,7 @@ DIFFERENT = {
     "special.bessel_y1": "torch loses digits at large arguments",
 }
 OPERATORS = [
-    op
-    for op in op_db
-    if in_scope(op) and op.name not in DIFFERENT and any(takes(op, d) for d in DTYPES.values())
+    op for op in op_db if in_scope(op) and op.name not in DIFFERENT and any(takes(op, d) for d in DTYPES.values())
 ]
 
 

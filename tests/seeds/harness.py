@@ -85,9 +85,7 @@ def load(path: Path, package: str = "tracecomp") -> types.ModuleType:
     module = importlib.util.module_from_spec(spec)
     source = path.read_text()
     if package != "tracecomp":
-        source = source.replace("import tracecomp as torch", f"import {package} as torch").replace(
-            "tracecomp", package
-        )
+        source = source.replace("import tracecomp as torch", f"import {package} as torch").replace("tracecomp", package)
     exec(compile(source, str(path), "exec"), module.__dict__)
     return module
 
@@ -116,9 +114,7 @@ def assert_close(result: Any, expected: Any, tolerance: float = 2e-5, path: str 
         a, b = result.detach(), expected.detach()
         assert tuple(a.shape) == tuple(b.shape), f"{path}: shape {tuple(a.shape)} instead of {tuple(b.shape)}"
         assert str(a.dtype) == str(b.dtype), f"{path}: {a.dtype} instead of {b.dtype}"
-        np.testing.assert_allclose(
-            a.double().numpy(), b.double().numpy(), rtol=tolerance, atol=tolerance, err_msg=path
-        )
+        np.testing.assert_allclose(a.double().numpy(), b.double().numpy(), rtol=tolerance, atol=tolerance, err_msg=path)
     elif isinstance(expected, dict):
         assert list(result) == list(expected), f"{path}: keys"
         for key in expected:

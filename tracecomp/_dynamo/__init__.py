@@ -72,5 +72,3 @@ def explain(f: Callable[..., Any], *extra_args: Any, **extra_kwargs: Any) -> Cal
         return str(made.explain())
 
     return tell(*extra_args, **extra_kwargs) if extra_args or extra_kwargs else tell  # type: ignore[return-value]
-
-

@@ -140,6 +140,4 @@ def _autocast(dtype: Any) -> Iterator[None]:
 
 
 def _detached(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(
-        a.detach().requires_grad_(a.requires_grad) if isinstance(a, Tensor) else a for a in args
-    )
+    return tuple(a.detach().requires_grad_(a.requires_grad) if isinstance(a, Tensor) else a for a in args)

@@ -49,9 +49,7 @@ def run_backward(
 class _Run:
     """One backward pass."""
 
-    def __init__(
-        self, keep_graph: bool, targets: Sequence[Target] | None, accumulate: bool, inside: bool
-    ) -> None:
+    def __init__(self, keep_graph: bool, targets: Sequence[Target] | None, accumulate: bool, inside: bool) -> None:
         self.keep_graph = keep_graph
         self.accumulate = accumulate
         self.wanted = None if targets is None else set(targets)
@@ -175,9 +173,7 @@ def _run_hooks(hooks: dict[int, Any], grads: list[Tensor | None], number: int) -
         if not isinstance(result, Tensor):
             raise TypeError(f"hook should return a Tensor or None, but got {type(result).__name__}")
         if result._data.shape != grad._data.shape:
-            raise RuntimeError(
-                f"hook has changed the size of value: from {list(grad.shape)} to {list(result.shape)}"
-            )
+            raise RuntimeError(f"hook has changed the size of value: from {list(grad.shape)} to {list(result.shape)}")
         if result._data.dtype != grad._data.dtype:
             raise RuntimeError(f"hook has changed the type of value: from {grad.dtype} to {result.dtype}")
         grads[number] = result

@@ -179,9 +179,7 @@ def native(graph: Graph, aliases: Mapping[int, int], threads: int | None, steady
     return (Hosted if has_external(graph) else Native)(graph, aliases, threads, steady)
 
 
-def with_fast_math(
-    make: Make, graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int]
-) -> Any:
+def with_fast_math(make: Make, graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int]) -> Any:
     """What ``make`` makes where arithmetic may be fast rather than exact."""
     with config.override(fast_math=True):
         return make(graph, aliases, threads, steady)

@@ -290,9 +290,7 @@ class Compiled:
         """Let native code try the records in the order of entries, up to the first entry that needs Python."""
         self._chain[:] = [e.fast for e in takewhile(lambda e: e.fast is not None, self.entries)]
 
-    def _record(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], tried: list[Entry], reason: str | None
-    ) -> Any:
+    def _record(self, args: tuple[Any, ...], kwargs: dict[str, Any], tried: list[Entry], reason: str | None) -> Any:
         with self._lock:
             if len(self.entries) > len(tried):  # another thread has recorded meanwhile
                 return self(*args, **kwargs)

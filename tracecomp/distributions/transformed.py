@@ -110,8 +110,7 @@ class Independent(Distribution):
         n, batch = reinterpreted_batch_ndims, tuple(base_distribution.batch_shape)
         if n > len(batch):
             raise ValueError(
-                "Expected reinterpreted_batch_ndims <= len(base_distribution.batch_shape), actual "
-                f"{n} vs {len(batch)}"
+                f"Expected reinterpreted_batch_ndims <= len(base_distribution.batch_shape), actual {n} vs {len(batch)}"
             )
         self.base_dist = base_distribution
         self.reinterpreted_batch_ndims = n
@@ -178,9 +177,7 @@ class MultivariateNormal(Distribution):
         given = {"covariance_matrix": covariance_matrix, "precision_matrix": precision_matrix, "scale_tril": scale_tril}
         found = [(name, m) for name, m in given.items() if m is not None]
         if len(found) != 1:
-            raise ValueError(
-                "Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified."
-            )
+            raise ValueError("Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified.")
         if loc.ndim < 1:
             raise ValueError("loc must be at least one-dimensional.")
         name, matrix = found[0]

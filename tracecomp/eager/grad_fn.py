@@ -22,6 +22,7 @@ FREED = (
     "saved tensors after calling backward."
 )
 
+
 class AccumulateGrad(Node):
     """The end of a path: adds what arrives to ``variable.grad``."""
 

@@ -299,9 +299,7 @@ class Tensor(TensorMethods):
     def numpy(self, *, force: bool = False) -> Array:
         """The array that shares this tensor's memory; RuntimeError when it requires grad, unless ``force``."""
         if self.requires_grad and not force:
-            raise RuntimeError(
-                "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
-            )
+            raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
         self._shared_storage().share()
         return self._read("numpy()")
 

@@ -208,9 +208,7 @@ def jacrev(func: Func, argnums: Argnums = 0, *, has_aux: bool = False, chunk_siz
     return run
 
 
-def jacfwd(
-    func: Func, argnums: Argnums = 0, has_aux: bool = False, *, randomness: str = "error"
-) -> Func:
+def jacfwd(func: Func, argnums: Argnums = 0, has_aux: bool = False, *, randomness: str = "error") -> Func:
     """The Jacobian by Jacobian-vector products, one per input element, mapped: ``output.shape + input.shape``."""
 
     @functools.wraps(func)

@@ -252,4 +252,3 @@ class _Run:
         if self.randomness == "same":
             return default_generator.bits(shape)
         return Batch(default_generator.bits((self.size, *shape)))
-

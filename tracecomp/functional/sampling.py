@@ -385,4 +385,3 @@ _publish_inplace("log_normal", _log_normal, "Numbers whose logarithm is normal."
 _publish_inplace("geometric", _geometric, "How many trials a first success takes.", floats=False)
 _publish_inplace("bernoulli", _bernoulli, "1 with probability ``p``, else 0.", floats=False)
 _publish_inplace("random", _random, "Uniform integers of [from, to), by default all the dtype holds.", floats=False)
-

@@ -139,9 +139,7 @@ def new(input: Tensor, *args: Any) -> Tensor:
 
 def _contains(self: Tensor, element: object) -> bool:
     if not isinstance(element, Tensor | bool | int | float | complex):
-        raise RuntimeError(
-            f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}."
-        )
+        raise RuntimeError(f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}.")
     return bool((self == element).any())
 
 
@@ -151,6 +149,8 @@ def _reversed(self: Tensor) -> Tensor:
 
 publish(_contains, "Tensor.__contains__")
 publish(_reversed, "Tensor.__reversed__")
+
+
 def _never(self: Tensor) -> bool:
     """False: tensors are dense and lie in the CPU's memory."""
     return False

@@ -18,6 +18,7 @@ Array = np.ndarray[Any, Any]
 TOLERANCE = {"float16": 1e-2, "bfloat16": 5e-2, "float32": 1e-4, "float64": 1e-9}
 """Largest difference, relative to the largest element, that counts as agreement for a whole program."""
 
+
 @dataclass(frozen=True, slots=True)
 class Difference:
     """How far an array is from a reference: in units in the last place, absolutely, relative to its scale."""

@@ -21,9 +21,7 @@ class Node:
 
     __slots__ = ("attrs", "inputs", "op", "outputs")
 
-    def __init__(
-        self, op: Op, inputs: tuple[Value, ...], attrs: dict[str, Any], types: Sequence[TensorType]
-    ) -> None:
+    def __init__(self, op: Op, inputs: tuple[Value, ...], attrs: dict[str, Any], types: Sequence[TensorType]) -> None:
         self.op = op
         self.inputs = inputs
         self.attrs = attrs

@@ -131,5 +131,3 @@ def spawn(
 ) -> ProcessContext | None:  # fmt: skip
     """``start_processes`` with fresh interpreters."""
     return start_processes(fn, args, nprocs, join, daemon, start_method)
-
-

@@ -58,7 +58,7 @@ class _Inliner:
         """The body's nodes with the operands, results and attributes of ``node``."""
         number = next(self.numbers)
         names = dict(zip(function.input, node.inputs, strict=False))
-        names |= dict.fromkeys([*function.input][len(node.inputs):], "")
+        names |= dict.fromkeys([*function.input][len(node.inputs) :], "")
         names |= dict(zip(function.output, node.outputs, strict=False))
         given = {p.name: onnx.helper.get_attribute_value(p) for p in function.attribute_proto}
         given |= self._defaults(node) | node.attrs

@@ -9,12 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-try:
-    import onnx
-    from onnx import numpy_helper
-except ImportError as error:  # pragma: no cover
-    raise ImportError("tracecomp.onnx needs the package onnx: pip install 'tracecomp[onnx]'") from error
+import onnx
+from onnx import numpy_helper
 
 Array = np.ndarray[Any, Any]
 

@@ -251,4 +251,3 @@ class _Text:
         if isinstance(value, np.ndarray):
             return repr(value.tolist()) if value.size <= 8 else f"<{value.dtype.name}{[*value.shape]}>"
         return f"<graph of {len(value.nodes)} operators>" if isinstance(value, GraphRecord) else repr(value)
-

@@ -38,9 +38,7 @@ def _prepared(body: Graph) -> Interpreter:
     return Interpreter(body)
 
 
-def _scan_infer(
-    *types: TensorType, body: Graph, carries: int, xs: int, length: int, reverse: bool
-) -> Types:
+def _scan_infer(*types: TensorType, body: Graph, carries: int, xs: int, length: int, reverse: bool) -> Types:
     for t in types[carries : carries + xs]:
         require(
             t.ndim > 0 and t.shape[0] == length,
@@ -161,9 +159,7 @@ def _histories(outs: Any, ins: Any, body: Graph, carries: int, xs: int, length: 
         y, first = outs[carries + place[produced[i]]], prim.reshape(ins[i], shape=(1, *ins[i].shape))
         shape = tuple(y.shape)
         start, stop = (1, length) if reverse else (0, length - 1)
-        rest = prim.slice(
-            y, starts=(start, *(0 for _ in shape[1:])), stops=(stop, *shape[1:]), steps=(1,) * len(shape)
-        )
+        rest = prim.slice(y, starts=(start, *(0 for _ in shape[1:])), stops=(stop, *shape[1:]), steps=(1,) * len(shape))
         found.append(prim.concat(rest, first, axis=0) if reverse else prim.concat(first, rest, axis=0))
     return found
 
@@ -373,7 +369,6 @@ register(
         ),
     )
 )  # fmt: skip
-
 
 
 def _while(short: str, dtype: Any, n: int) -> Sample:

@@ -84,9 +84,7 @@ def _conv_infer(
 _EVERY: tuple[Any, ...] = (slice(None),) * 3
 
 
-def _columns(
-    x: Any, out: Shape, kernel: Shape, stride: Ints, padding: Pads, dilation: Ints, groups: int
-) -> Any:
+def _columns(x: Any, out: Shape, kernel: Shape, stride: Ints, padding: Pads, dilation: Ints, groups: int) -> Any:
     """``[g, (c, k...), (n, p...)]``: what each output position sees of the padded input, copied tap by tap."""
     padded = np.pad(x, [(0, 0), (0, 0), *padding]) if any(map(any, padding)) else x
     n, channels = x.shape[0], x.shape[1] // groups
@@ -145,9 +143,7 @@ def _transpose_infer(
 
 
 @_wide
-def _transpose_impl(
-    g: Any, w: Any, *, stride: Ints, padding: Pads, dilation: Ints, groups: int, size: Shape
-) -> Any:
+def _transpose_impl(g: Any, w: Any, *, stride: Ints, padding: Pads, dilation: Ints, groups: int, size: Shape) -> Any:
     """Every tap of the kernel adds one strided copy of (weights times g)."""
     n, out, kernel = g.shape[0], g.shape[2:], w.shape[2:]
     channels, filters = w.shape[1], w.shape[0] // groups
@@ -181,9 +177,7 @@ def _weight_infer(
 
 
 @_wide
-def _weight_impl(
-    x: Any, g: Any, *, stride: Ints, padding: Pads, dilation: Ints, groups: int, kernel: Shape
-) -> Any:
+def _weight_impl(x: Any, g: Any, *, stride: Ints, padding: Pads, dilation: Ints, groups: int, kernel: Shape) -> Any:
     columns = _columns(x, g.shape[2:], kernel, stride, padding, dilation, groups)
     result = np.matmul(_by_group(g, groups), columns.transpose(0, 2, 1))
     return result.reshape(g.shape[1], x.shape[1] // groups, *kernel)
@@ -264,9 +258,7 @@ def _transpose_composed(
     spans = tuple(d * (k - 1) for d, k in zip(dilation, kernel, strict=True))
     low = tuple(span - a for span, (a, _) in zip(spans, padding, strict=True))
     spread = tuple((m - 1) * s + 1 for m, s in zip(g.shape[2:], stride, strict=True))
-    high = tuple(
-        n + span - m - a for n, span, m, a in zip(size, spans, spread, low, strict=True)
-    )
+    high = tuple(n + span - m - a for n, span, m, a in zip(size, spans, spread, low, strict=True))
     wide = prim.pad(g, low=(0, 0, *low), high=(0, 0, *high), interior=(0, 0, *interior), value=0.0)
     turned = prim.flip(w, axes=tuple(range(2, 2 + r)))
     split = prim.reshape(turned, shape=(groups, filters, channels, *kernel))

@@ -173,5 +173,3 @@ def _elementwise_errors(arity: int, dtypes: str) -> tuple[BadInput, ...]:
         mixed = Sample((((3,), "i64", "any"), ((3,), "i32", "any")))
         found.append(BadInput(mixed, RuntimeError, "one dtype"))
     return tuple(found)
-
-

@@ -72,7 +72,6 @@ elementwise("abs", "|x|; derivative 0 at 0", "abs", dtypes="number", **_of_input
 elementwise("sign", "-1, 0 or 1; 0 for NaN", "sign", dtypes="number", vjp=_zero, traits=("idempotent",))
 
 
-
 def _relu(x: Expr) -> Expr:
     zero = scalars.const(0, x.dtype)
     return scalars.call("select", scalars.call("le", x, zero), zero, x)

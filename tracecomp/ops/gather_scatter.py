@@ -21,9 +21,7 @@ MODES = ("set", "add", "mul", "max", "min")
 
 
 def _check_index(name: str, index_type: TensorType) -> None:
-    require(
-        index_type.dtype is int64, IndexError, f"{name}(): Expected dtype int64 for index, got {index_type}"
-    )
+    require(index_type.dtype is int64, IndexError, f"{name}(): Expected dtype int64 for index, got {index_type}")
 
 
 def _check_range(name: str, places: Any, size: int, axis: int) -> None:

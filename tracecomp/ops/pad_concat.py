@@ -87,9 +87,7 @@ def _pad_vjp(grads: Any, outs: Any, ins: Any, *, low: Ints, high: Ints, interior
     zeros = (0,) * len(shape)
     if 0 in shape:
         return (prim.full(like=grads[0], value=0.0, shape=shape, dtype=grads[0].dtype),)
-    undo = prim.pad(
-        grads[0], low=tuple(-a for a in low), high=tuple(-b for b in high), interior=zeros, value=0.0
-    )
+    undo = prim.pad(grads[0], low=tuple(-a for a in low), high=tuple(-b for b in high), interior=zeros, value=0.0)
     return (prim.slice(undo, starts=zeros, stops=tuple(undo.shape), steps=tuple(i + 1 for i in interior)),)
 
 

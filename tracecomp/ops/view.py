@@ -168,9 +168,7 @@ def _slice_infer(x: TensorType, *, starts: Ints, stops: Ints, steps: Ints) -> Te
     )
     for a, b, step, n in zip(starts, stops, steps, x.shape, strict=True):
         require(step > 0, RuntimeError, f"slice step must be positive, got {step}")
-        require(
-            0 <= a <= b <= n, IndexError, f"slice: range [{a}, {b}) is out of bounds for size {n} in operand {x}"
-        )
+        require(0 <= a <= b <= n, IndexError, f"slice: range [{a}, {b}) is out of bounds for size {n} in operand {x}")
     return TensorType(x.dtype, slice_shape(starts, stops, steps))
 
 
@@ -180,9 +178,7 @@ def slice_shape(starts: Ints, stops: Ints, steps: Ints) -> Shape:
 
 def _slice_vjp(g: Any, base: Shape, *, starts: Ints, stops: Ints, steps: Ints) -> Any:
     """Zeros between, before and after."""
-    high = tuple(
-        n - (a + (m - 1) * s + 1 if m else a) for n, a, s, m in zip(base, starts, steps, g.shape, strict=True)
-    )
+    high = tuple(n - (a + (m - 1) * s + 1 if m else a) for n, a, s, m in zip(base, starts, steps, g.shape, strict=True))
     interior = tuple(s - 1 if m > 1 else 0 for s, m in zip(steps, g.shape, strict=True))
     return prim.pad(g, low=starts, high=high, interior=interior, value=0.0)
 
@@ -228,9 +224,7 @@ view(
 
 def windows_shape(sizes: Ints, lengths: Ints, strides: Ints, dilations: Ints) -> Shape:
     """How many windows fit along each of the last axes."""
-    return tuple(
-        (n - d * (k - 1) - 1) // s + 1 for k, n, s, d in zip(sizes, lengths, strides, dilations, strict=True)
-    )
+    return tuple((n - d * (k - 1) - 1) // s + 1 for k, n, s, d in zip(sizes, lengths, strides, dilations, strict=True))
 
 
 def _windows_infer(x: TensorType, *, sizes: Ints, strides: Ints, dilations: Ints) -> TensorType:
@@ -270,9 +264,7 @@ def _windows_impl(x: Any, *, sizes: Ints, strides: Ints, dilations: Ints) -> Any
 def _windows_source(at: Any, x: TensorType, *, sizes: Ints, strides: Ints, dilations: Ints) -> list[Index]:
     k = len(sizes)
     lead = x.ndim - k
-    moved = [
-        index(at[lead + i]) * strides[i] + index(at[lead + k + i]) * dilations[i] for i in range(k)
-    ]
+    moved = [index(at[lead + i]) * strides[i] + index(at[lead + k + i]) * dilations[i] for i in range(k)]
     return [*at[:lead], *moved]
 
 

@@ -71,9 +71,7 @@ def _opaque(observer: Any, callee: Any, owner: Any, args: list[Any], kwargs: dic
         return
     name = outside(callee, owner)
     if name is not None:
-        observer.recorder.refuse_here(
-            f"calls {name}, which gives or does something else at every call"
-        )
+        observer.recorder.refuse_here(f"calls {name}, which gives or does something else at every call")
         return
     if isinstance(callee, type) and is_program_class(callee):
         return

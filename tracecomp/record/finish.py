@@ -380,8 +380,12 @@ class Finish:
         return template, [sources[v] for v in template.reads]
 
     def _split(
-        self, cotangents: list[Value], wanted: list[tuple[Binding, Value | None]], ends: list[tuple[Node, int]],
-        updated: set[Binding], roots: Sequence[tuple[Node, int]],
+        self,
+        cotangents: list[Value],
+        wanted: list[tuple[Binding, Value | None]],
+        ends: list[tuple[Node, int]],
+        updated: set[Binding],
+        roots: Sequence[tuple[Node, int]],
     ) -> Split:
         """Cut the joint graph: forward keeps what backward reads of it."""
         graph = self.recorder.graph

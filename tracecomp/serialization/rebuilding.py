@@ -181,4 +181,3 @@ def set_any_state(target: Any, state: Any) -> None:
     for part in parts:
         for name, value in (part or {}).items():
             setattr(target, name, value)
-

@@ -69,9 +69,7 @@ def network(channels: int, size: int) -> Graph:
     back = graph.apply("conv_transpose", z, w2, size=y.shape[2:], **ONE)
     graph.add_output(graph.apply("sum", back, axes=(0, 2, 3)))
     wide = graph.apply("expand", graph.apply("reshape", back, shape=(*back.shape, 1, 1)), shape=(*back.shape, 2, 2))
-    folded = graph.apply(
-        "fold", wide, shape=(4, channels, size, size), sizes=(2, 2), strides=(2, 2), dilations=(1, 1)
-    )
+    folded = graph.apply("fold", wide, shape=(4, channels, size, size), sizes=(2, 2), strides=(2, 2), dilations=(1, 1))
     graph.add_output(graph.apply("concat", folded, graph.apply("flip", folded, axes=(1,)), axis=1))
     return graph
 

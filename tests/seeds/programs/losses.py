@@ -113,9 +113,7 @@ class LSR(nn.Module):
 
     def forward(self, x, target):
         if x.size(0) != target.size(0):
-            raise ValueError(
-                f"Expected input batchsize ({x.size(0)}) to match target batch_size({target.size(0)})"
-            )
+            raise ValueError(f"Expected input batchsize ({x.size(0)}) to match target batch_size({target.size(0)})")
         if x.dim() < 2:
             raise ValueError(f"Expected input tensor to have least 2 dimensions(got {x.size(0)})")
         if x.dim() != 2:

@@ -223,9 +223,7 @@ def call_function(e: Emitter, name: str, build: Callable[..., Number], args: Seq
         result = inner.widen(result, first.width) if first.width else result
         lines = "\n".join(inner.blocks[0].lines)
         signature = ", ".join(map(str, params))
-        declarations[full] = (
-            f"define {result.type} {full}({signature}) #2 {{\nentry:\n{lines}\n  ret {result}\n}}\n"
-        )
+        declarations[full] = f"define {result.type} {full}({signature}) #2 {{\nentry:\n{lines}\n  ret {result}\n}}\n"
     rhs = f"call {first.type} {full}({', '.join(map(str, matched))})"
     return e.pure(rhs, first.elem, first.width, matched)
 

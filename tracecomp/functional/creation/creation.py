@@ -299,5 +299,3 @@ def empty_permuted(
         strides[axis] = step
         step *= max(size[axis], 1)
     return empty_strided(size, strides, dtype=dtype, device=device, requires_grad=requires_grad)
-
-

@@ -56,4 +56,3 @@ for _dtype in (t for t in types.DTYPES if not t.is_complex):
     _name = f"{types.type_word(_dtype)}Tensor"
     _fields = {"dtype": _dtype, "__doc__": f"Constructor of {_dtype.name} tensors."}
     publish(_TypedMeta(_name, (), _fields), f"torch.{_name}")
-

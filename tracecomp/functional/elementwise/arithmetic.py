@@ -99,8 +99,7 @@ def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> 
         return with_zero_gradient(floor_divide(a, b), a, b)
     if rounding_mode != "trunc":
         raise RuntimeError(
-            "div expected rounding_mode to be one of None, 'trunc', or 'floor' "
-            f"but found '{rounding_mode}'"
+            f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{rounding_mode}'"
         )
     dtype = result_dtype(a, b)
     if dtype.is_floating_point:

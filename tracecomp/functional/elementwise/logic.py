@@ -147,9 +147,7 @@ install_operators(
 
 
 @function(takes=ALL, composite=True)
-def isclose(
-    input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
-) -> Tensor:
+def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
     """|input - other| <= atol + rtol * |other|, infinities equal to themselves."""
     if not isinstance(other, Tensor):
         raise TypeError(f"isclose(): argument 'other' (position 2) must be Tensor, not {type(other).__name__}")
@@ -181,9 +179,7 @@ def _float(x: Tensor) -> Any:
 
 
 @function(takes=ALL, composite=True)
-def allclose(
-    input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
-) -> bool:
+def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
     """Whether every pair is close (:func:`isclose`)."""
     close = isclose(input, other, rtol=rtol, atol=atol, equal_nan=equal_nan)
     return bool(prim.all(close, axes=tuple(range(close.ndim))))

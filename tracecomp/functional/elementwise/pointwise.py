@@ -301,8 +301,7 @@ def where(condition: Tensor, input: Operand | None = None, other: Operand | None
         return condition.nonzero(as_tuple=True)
     if condition.dtype not in (bool_, uint8):
         raise RuntimeError(
-            "where expected condition to be a boolean tensor, but got a tensor with dtype "
-            f"{type_word(condition.dtype)}"
+            f"where expected condition to be a boolean tensor, but got a tensor with dtype {type_word(condition.dtype)}"
         )
     mask = cast(condition, bool_)
     a, b = operand(input, "where"), operand(other, "where")

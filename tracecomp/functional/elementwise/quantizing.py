@@ -47,6 +47,4 @@ def fake_quantize_per_channel_affine(
         )
     shape = [-1 if d == axis else 1 for d in range(input.ndim)]
     zero = zero_point.to(input.dtype).reshape(shape)
-    return _fake_quantized(
-        input, scale.reshape(shape), zero, quant_min, quant_max, "fake_quantize_per_channel_affine"
-    )
+    return _fake_quantized(input, scale.reshape(shape), zero, quant_min, quant_max, "fake_quantize_per_channel_affine")

@@ -355,5 +355,3 @@ def _repeated_places(times: Tensor, total: int | None) -> Tensor:
     one = create("full", value=1, shape=tuple(times.shape), dtype=int64)
     ended = prim.put(none, ends, one, axis=0, mode="add")
     return prim.slice(prim.cumsum(ended, axis=0), starts=(0,), stops=(total,), steps=(1,))
-
-

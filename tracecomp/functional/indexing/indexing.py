@@ -347,8 +347,10 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
     count, width = found.shape
     if count >= size:
         return found[:size]
-    return prim.pad(found, low=(0, 0), high=(size - count, 0), interior=(0, 0), value=fill_value) if width else (
-        found.new_zeros((size, 0))
+    return (
+        prim.pad(found, low=(0, 0), high=(size - count, 0), interior=(0, 0), value=fill_value)
+        if width
+        else (found.new_zeros((size, 0)))
     )
 
 

@@ -15,9 +15,7 @@ from tracecomp.functional.shape.shaping import matrix_transpose, to_shape
 
 
 @function(to="torch", takes=FLOATS, composite=True)
-def cdist(
-    x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary"
-) -> Tensor:
+def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
     """Distances in the p-norm between every row of ``x1`` and every row of ``x2``.
 
     Euclidean ones of more than 25 rows come from products of matrices, as in PyTorch (``compute_mode`` says when):

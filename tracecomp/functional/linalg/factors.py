@@ -253,9 +253,7 @@ def permutation_matrix(pivots: Tensor, size: int, like: Tensor) -> Tensor:
 
 
 @function(composite=True)
-def lu_unpack(
-    LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True
-) -> PLU:
+def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> PLU:
     """(P, L, U) of :func:`linalg.lu_factor`'s results."""
     nothing = constant((0,), 0, LU_data.dtype)
     m = LU_data.shape[-2]

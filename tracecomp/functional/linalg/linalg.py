@@ -23,6 +23,7 @@ from tracecomp.ir.types import float64, int64
 
 publish(LinAlgError, "linalg.LinAlgError")
 
+
 class SignLogabsdet(NamedTuple):
     sign: Tensor
     logabsdet: Tensor
@@ -30,6 +31,8 @@ class SignLogabsdet(NamedTuple):
 
 SlogdetResult = result_type("linalg_slogdet", SignLogabsdet)
 OldSlogdetResult = result_type("slogdet", SignLogabsdet)
+
+
 class LeastSquares(NamedTuple):
     solution: Tensor
     residuals: Tensor
@@ -241,5 +244,3 @@ def matmul_(input: Tensor, other: Tensor) -> Tensor:
 def det_(input: Tensor) -> Tensor:
     """:func:`linalg.det`."""
     return det(input)
-
-

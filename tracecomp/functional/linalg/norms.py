@@ -113,8 +113,7 @@ def norm_(
         if isinstance(ord, str) or A.ndim == 2:
             if A.ndim != 2:
                 raise RuntimeError(
-                    "linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. "
-                    f"Got {A.ndim}D."
+                    f"linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got {A.ndim}D."
                 )
             return matrix_norm(A, ord, (0, 1), keepdim, dtype=dtype)
         if A.ndim > 2:
@@ -137,8 +136,7 @@ def norm(
         input = input.abs()
     if not input.dtype.is_floating_point and dtype is None:
         raise RuntimeError(
-            "linalg.vector_norm: Expected a floating point or complex tensor as input. Got "
-            + type_word(input.dtype)
+            "linalg.vector_norm: Expected a floating point or complex tensor as input. Got " + type_word(input.dtype)
         )
     x = input if dtype is None else cast(input, dtype)
     if p == "nuc":

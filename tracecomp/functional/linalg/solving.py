@@ -24,12 +24,16 @@ class InverseInfo(NamedTuple):
 
 
 InvExResult = result_type("linalg_inv_ex", InverseInfo)
+
+
 class ResultInfo(NamedTuple):
     result: Tensor
     info: Tensor
 
 
 SolveExResult = result_type("linalg_solve_ex", ResultInfo)
+
+
 class SolutionCoefficient(NamedTuple):
     solution: Tensor
     cloned_coefficient: Tensor
@@ -123,9 +127,7 @@ def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = Fa
 
 
 @function(to="linalg", composite=True)
-def solve_triangular(
-    A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
-) -> Tensor:
+def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:
     """:func:`solve` reading one triangle only."""
     b = B if left else matrix_transpose(B)
     _fitting("linalg.solve_triangular", A, b)

@@ -277,9 +277,7 @@ def safe_sqrt(x: Tensor) -> Tensor:
     return prim.where(zero, 0.0, prim.sqrt(prim.where(zero, 1.0, x)))
 
 
-def _moments(
-    input: Tensor, dim: Dim, correction: Number, keepdim: bool, name: str
-) -> tuple[Tensor, Tensor]:
+def _moments(input: Tensor, dim: Dim, correction: Number, keepdim: bool, name: str) -> tuple[Tensor, Tensor]:
     """Variance and mean."""
     if not input.dtype.is_floating_point:
         raise RuntimeError(f"{name} only support floating point and complex dtypes")

@@ -44,9 +44,7 @@ def sorted_pair(x: Tensor, axis: int, descending: bool = False) -> tuple[Tensor,
 @overload
 def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool | None = None) -> ValuesIndices: ...
 @overload
-def sort(
-    input: Tensor, stable: bool | None = None, dim: int = -1, descending: bool = False
-) -> ValuesIndices: ...
+def sort(input: Tensor, stable: bool | None = None, dim: int = -1, descending: bool = False) -> ValuesIndices: ...
 @function(composite=True)
 def sort(input: Tensor, *args: Any, **kwargs: Any) -> ValuesIndices:
     """``sort(dim=-1, descending=False, stable=False)``: (values, indices), equal elements in their old order."""
@@ -373,9 +371,7 @@ def _packed(
     return tuple(results) if len(results) > 1 else values
 
 
-def _packed_empty(
-    x: Tensor, dim: int | None, return_inverse: bool, return_counts: bool
-) -> Tensor | tuple[Tensor, ...]:
+def _packed_empty(x: Tensor, dim: int | None, return_inverse: bool, return_counts: bool) -> Tensor | tuple[Tensor, ...]:
     if dim is not None and x.shape[wrap_dim(dim, x.ndim)] != 0:
         raise RuntimeError(
             "There are 0 sized dimensions, and they aren't selected by `dim`, so unique cannot be applied"

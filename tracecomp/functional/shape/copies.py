@@ -122,6 +122,4 @@ def slice_scatter(
 @function(takes=ALL, composite=True)
 def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """A copy of ``input`` with ``src`` on a diagonal."""
-    return _replaced(
-        input.contiguous(), src, lambda x: diagonal(x, offset, dim1, dim2), "diagonal_scatter"
-    )
+    return _replaced(input.contiguous(), src, lambda x: diagonal(x, offset, dim1, dim2), "diagonal_scatter")

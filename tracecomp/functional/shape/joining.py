@@ -27,9 +27,7 @@ def tensor_list(tensors: Any, name: str) -> list[Tensor]:
         )
     for i, x in enumerate(tensors):
         if not isinstance(x, Tensor):
-            raise TypeError(
-                f"expected Tensor as element {i} in argument 0, but got {type(x).__name__}"
-            )
+            raise TypeError(f"expected Tensor as element {i} in argument 0, but got {type(x).__name__}")
     if not tensors:
         if name in ("stack", "hstack", "vstack", "dstack", "column_stack"):
             raise RuntimeError(f"{name} expects a non-empty TensorList")
@@ -124,9 +122,7 @@ def split(tensor: Tensor, split_size_or_sections: Sizes, dim: int = 0) -> tuple[
     if size < 0:
         raise RuntimeError(f"split expects split_size be non-negative, but got split_size={size}")
     if size == 0 and extent:
-        raise RuntimeError(
-            f"split_size can only be 0 if dimension size is 0, but got dimension size of {extent}"
-        )
+        raise RuntimeError(f"split_size can only be 0 if dimension size is 0, but got dimension size of {extent}")
     count = max(-(-extent // size), 1) if size else 1
     pieces = (cut_range(tensor, axis, min(i * size, extent), min((i + 1) * size, extent)) for i in range(count))
     return several_views(pieces, "Split")
@@ -177,9 +173,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 def tensor_split(input: Tensor, indices_or_sections: Sizes | Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """So many pieces of nearly equal size, or pieces cut at the listed indices, as views."""
     if input.ndim == 0:
-        raise RuntimeError(
-            "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims"
-        )
+        raise RuntimeError("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims")
     axis = wrap_dim(dim, input.ndim)
     extent = input.shape[axis]
     where: object = indices_or_sections.tolist() if isinstance(indices_or_sections, Tensor) else indices_or_sections

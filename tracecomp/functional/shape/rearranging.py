@@ -30,9 +30,7 @@ def repeat(input: Tensor, *repeats: Sizes) -> Tensor:
     counts = as_shape(repeats)
     lead = len(counts) - input.ndim
     if lead < 0:
-        raise RuntimeError(
-            "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor"
-        )
+        raise RuntimeError("Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor")
     if any(c < 0 for c in counts):
         raise RuntimeError(f"Trying to create tensor with negative dimension: repeats {list(counts)}")
     shape = (1,) * lead + tuple(input.shape)
@@ -154,9 +152,7 @@ def block_diag(*tensors: Tensor | Sequence[Tensor]) -> Tensor:
     dtype = promoted(matrices)
     for m in matrices:
         right = width - left - m.shape[1]
-        padded = prim.pad(
-            prim.cast(m, dtype=dtype), low=(0, left), high=(0, right), interior=(0, 0), value=0
-        )
+        padded = prim.pad(prim.cast(m, dtype=dtype), low=(0, left), high=(0, right), interior=(0, 0), value=0)
         rows.append(padded)
         left += m.shape[1]
     return prim.concat(*rows, axis=0)

@@ -62,9 +62,7 @@ def _view_dtype(x: Tensor, dtype: DType) -> Tensor:
     if not complex_to_or_from:
         return prim.reinterpret(x, dtype=dtype)
     if sizes_differ and x.ndim == 0:
-        raise RuntimeError(
-            f"self.dim() cannot be 0 to view {x.dtype.name} as {dtype.name} (different element sizes)"
-        )
+        raise RuntimeError(f"self.dim() cannot be 0 to view {x.dtype.name} as {dtype.name} (different element sizes)")
     parts = prim.view_as_real(x) if x.dtype.is_complex else prim.reshape(x, shape=(*x.shape, 1))
     flat = prim.reshape(parts, shape=(*x.shape[:-1], parts.numel() // max(math.prod(x.shape[:-1]), 1)))
     if flat.dtype is not dtype.to_real():
@@ -357,9 +355,7 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
         raise RuntimeError(f"size is {size} but must be >= 0" if size < 0 else f"step is {step} but must be > 0")
     extent = input.shape[axis] if input.ndim else 1
     if size > extent:
-        raise RuntimeError(
-            f"maximum size for tensor at dimension {axis} is {extent} but size is {size}"
-        )
+        raise RuntimeError(f"maximum size for tensor at dimension {axis} is {extent} but size is {size}")
     if input.ndim == 0:
         return prim.reshape(input, shape=(1,)) if size else cut_range(prim.reshape(input, shape=(1,)), 0, 0, 0)
     moved = movedim(input, axis, -1)
@@ -385,5 +381,3 @@ def row_major(x: Tensor) -> Tensor:
 def clone(input: Tensor, *, memory_format: MemoryFormat = None) -> Tensor:
     """A copy; gradients flow through it."""
     return prim.cast(input, dtype=input.dtype)
-
-

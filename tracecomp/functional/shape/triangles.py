@@ -37,9 +37,7 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
         input, low=(0,) * (input.ndim - 1) + (max(offset, 0),), high=(0,) * (input.ndim - 1) + (max(-offset, 0),),
         interior=(0,) * input.ndim, value=0,
     )  # fmt: skip
-    lifted = prim.expand(
-        prim.reshape(rows, shape=(*input.shape[:-1], 1, size)), shape=(*input.shape[:-1], size, size)
-    )
+    lifted = prim.expand(prim.reshape(rows, shape=(*input.shape[:-1], 1, size)), shape=(*input.shape[:-1], size, size))
     row = create("iota", shape=(size, size), axis=0, dtype=int64)
     column = create("iota", shape=(size, size), axis=1, dtype=int64)
     full = prim.where(prim.eq(prim.sub(column, row), offset), lifted, scalar(0, input.dtype))

@@ -69,8 +69,6 @@ def i1e(input: Tensor) -> Tensor:
     return _odd(_modified_i(magnitude(x), 1, True), x)
 
 
-
-
 def _square_argument(x: Tensor, limit: float) -> Tensor:
     return prim.sub(prim.mul(prim.mul(x, x), 2.0 / limit**2), 1.0)
 

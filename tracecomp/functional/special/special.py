@@ -192,9 +192,7 @@ def frexp(input: Tensor) -> MantissaExponent:
     mantissa = prim.where(up, prim.mul(mantissa, 0.5), prim.where(down, prim.mul(mantissa, 2.0), mantissa))
     exponent = prim.add(exponent, prim.sub(cast(up, x.dtype), cast(down, x.dtype)))
     exponent = prim.where(tiny, prim.sub(exponent, 100.0), exponent)
-    return FrexpResult(
-        prim.where(finite, mantissa, input), prim.cast(prim.where(finite, exponent, 0.0), dtype=int32)
-    )
+    return FrexpResult(prim.where(finite, mantissa, input), prim.cast(prim.where(finite, exponent, 0.0), dtype=int32))
 
 
 def _euclid(input: Tensor, other: Tensor, name: str) -> tuple[Tensor, Tensor, Tensor]:

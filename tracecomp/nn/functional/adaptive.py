@@ -247,7 +247,12 @@ def fractional_max_pool3d(
 
 
 def max_unpool(
-    n: int, input: Tensor, indices: Tensor, kernel_size: Sizes, stride: Sizes | None, padding: Sizes,
+    n: int,
+    input: Tensor,
+    indices: Tensor,
+    kernel_size: Sizes,
+    stride: Sizes | None,
+    padding: Sizes,
     output_size: Sequence[int] | None,
 ) -> Tensor:
     """Values put back to the positions they were the maximum of, zeros elsewhere."""

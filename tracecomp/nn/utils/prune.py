@@ -50,9 +50,7 @@ class BasePruningMethod:
         found = _hook_of(module, name)
         value = getattr(module, name)
         if importance_scores is not None and importance_scores.shape != value.shape:
-            raise AssertionError(
-                f"importance_scores should have the same shape as parameter {name} of {module}"
-            )
+            raise AssertionError(f"importance_scores should have the same shape as parameter {name} of {module}")
         scores = (value if importance_scores is None else importance_scores).detach()
         before = T.ones_like(value.detach()) if found is None else getattr(module, name + "_mask")
         hook: BasePruningMethod = method
@@ -132,7 +130,7 @@ def _left(method: BasePruningMethod, t: Tensor, mask: Tensor) -> Any:
     if method.PRUNING_TYPE != "structured":
         raise ValueError(f"Unrecognized PRUNING_TYPE {method.PRUNING_TYPE}")
     if not hasattr(method, "dim"):
-        raise AttributeError("Pruning methods of PRUNING_TYPE \"structured\" need to have the attribute `dim` defined.")
+        raise AttributeError('Pruning methods of PRUNING_TYPE "structured" need to have the attribute `dim` defined.')
     axis = _axis(t, method.dim)
     channels = mask.sum(dim=[d for d in range(t.ndim) if d != axis]) != 0
     return (*(slice(None),) * axis, channels)
@@ -257,9 +255,7 @@ def random_unstructured(module: Module, name: str, amount: float) -> Module:
     return module
 
 
-def l1_unstructured(
-    module: Module, name: str, amount: float, importance_scores: Tensor | None = None
-) -> Module:
+def l1_unstructured(module: Module, name: str, amount: float, importance_scores: Tensor | None = None) -> Module:
     """Mask the elements of ``module.name`` that are least in absolute value."""
     L1Unstructured.apply(module, name, amount, importance_scores=importance_scores)
     return module

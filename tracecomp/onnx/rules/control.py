@@ -85,4 +85,3 @@ def _stacked(parts: list[Value], axis: int = 0) -> Value:
     if all(isinstance(p, np.ndarray) for p in parts):
         return np.stack(parts, axis)
     return T.stack([p if isinstance(p, Tensor) else T.from_numpy(np.array(p)) for p in parts], axis)
-

@@ -158,7 +158,7 @@ def max_pool(call: Call, x: Tensor) -> Any:
         return found
     sizes = x.shape[2:]
     order = [1] * len(sizes)
-    for k in (range(1, len(sizes)) if call.attr("storage_order", 0) else range(len(sizes) - 2, -1, -1)):
+    for k in range(1, len(sizes)) if call.attr("storage_order", 0) else range(len(sizes) - 2, -1, -1):
         near = k - 1 if call.attr("storage_order", 0) else k + 1
         order[k] = order[near] * sizes[near]
     place = T.zeros(sizes, dtype=int64)

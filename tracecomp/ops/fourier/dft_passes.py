@@ -103,9 +103,7 @@ class Transform:
             source, done = scratch[n % 2].read, done * radix
         return found
 
-    def _pass(
-        self, radix: int, done: int, rest: int, table: int, width: int, source: Source, sink: Sink
-    ) -> Stmt:
+    def _pass(self, radix: int, done: int, rest: int, table: int, width: int, source: Source, sink: Sink) -> Stmt:
         """Butterflies of elements ``done * rest`` apart, whose results lie ``done`` apart."""
         w, names = Writer(self.names), self.names
         q, p, lane = names.var(done), names.var(rest), names.var(width)

@@ -46,9 +46,7 @@ class Side(Transform):
         if self.form == "c2c":
             return self.passes(first, width, scratch, self.given(pairs), self.result(store_pairs))
         if self.form == "c2r":
-            passes = self.passes(
-                first, width, scratch[::-1], self.given(scratch[0].read), self.result(store_rows)
-            )
+            passes = self.passes(first, width, scratch[::-1], self.given(scratch[0].read), self.result(store_rows))
             return [*self._split(width, pairs, scratch[0].write), *passes]
         found = scratch[(count + 1) % 2]
         return [*self.passes(first, width, scratch, rows, found.write), *self._join(found, store_pairs)]

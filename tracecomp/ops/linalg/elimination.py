@@ -59,9 +59,7 @@ class Panel:
         return self.first + self.count
 
 
-def panels(
-    names: Names, steps: int, body: Callable[[Panel], Sequence[Stmt]], back: bool = False
-) -> list[Stmt]:
+def panels(names: Names, steps: int, body: Callable[[Panel], Sequence[Stmt]], back: bool = False) -> list[Stmt]:
     """``body`` for the whole panels of so many steps, and for a last, narrower one; the last one first if ``back``."""
     whole, rest = divmod(steps, PANEL)
     result: list[Stmt] = []
@@ -169,9 +167,7 @@ def copied(names: Names, source: Matrix, target: Matrix, rows: int, panel: Panel
     return Loop("serial", row, (Loop("vector", lane, (target.store(*at, source.load(*at)),)),))
 
 
-def pivoted(
-    names: Names, x: Matrix, whole: Matrix, pivots: Matrix, panel: Panel, rows: int, width: int
-) -> list[Stmt]:
+def pivoted(names: Names, x: Matrix, whole: Matrix, pivots: Matrix, panel: Panel, rows: int, width: int) -> list[Stmt]:
     """The steps of a panel of LU, which is ``x``: a row of a largest element on top, also in the ``whole`` matrix of
     so many columns, and its multiples taken from what is below."""
     c, i, pivot, dtype = names.var(panel.count), names.var(rows), names.let(), x.buffer.dtype

@@ -55,9 +55,7 @@ def reflections(names: Names, work: Workspace, x: Matrix, tau: Matrix, panel: Pa
     return [Loop("serial", c, (sums, *_reflected(names, work.row, x, tau, panel, index(c), rows)))]
 
 
-def _reflected(
-    names: Names, row: Matrix, x: Matrix, tau: Matrix, panel: Panel, c: Index, rows: int
-) -> list[Stmt]:
+def _reflected(names: Names, row: Matrix, x: Matrix, tau: Matrix, panel: Panel, c: Index, rows: int) -> list[Stmt]:
     """Of the step at place ``c``, where ``row`` holds the column's products with all columns, below the diagonal."""
     step, dtype = panel.first + c, x.buffer.dtype
     zero, one = const(0.0, dtype), const(1.0, dtype)
@@ -149,9 +147,7 @@ def applied(
     return result
 
 
-def _substituted(
-    names: Names, work: Workspace, tau: Matrix, panel: Panel, width: int, turn: bool
-) -> list[Stmt]:
+def _substituted(names: Names, work: Workspace, tau: Matrix, panel: Panel, width: int, turn: bool) -> list[Stmt]:
     """V'X becomes T V'X, or T'V'X if ``turn``."""
     k, s, lane, total, dtype = *(names.var(n) for n in (panel.count, panel.count, width)), names.let(), tau.buffer.dtype
     place = index(k) if turn else index(k) * -1 + (panel.count - 1)

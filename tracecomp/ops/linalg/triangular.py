@@ -273,6 +273,14 @@ def _checked(names: Names, x: Matrix, batch: Var, steps: int, fails: str) -> Stm
     return Loop("serial", batch, (Loop("serial", step, within),))
 
 
-decomposition("lu_factor", "L and U in one matrix, and LAPACK's row swaps; zero pivots are the error ``fails``, unless "
-              "it is empty", _lu_infer, _lu_impl, _lu_vjp, ("outs",), attrs={"fails": str}, loop=Imperative(_lu_loop),
-              samples=(*matrices(*OBLONG, fails=""), *matrices(*SQUARES, (40, 37), (37, 75), fails="singular")))
+decomposition(
+    "lu_factor",
+    "L and U in one matrix, and LAPACK's row swaps; zero pivots are the error ``fails``, unless it is empty",
+    _lu_infer,
+    _lu_impl,
+    _lu_vjp,
+    ("outs",),
+    attrs={"fails": str},
+    loop=Imperative(_lu_loop),
+    samples=(*matrices(*OBLONG, fails=""), *matrices(*SQUARES, (40, 37), (37, 75), fails="singular")),
+)

@@ -36,9 +36,7 @@ def tile_schedule(nest: BilinearNest, chooser: Chooser) -> TileSchedule:
     return made
 
 
-def _completed(
-    nest: BilinearNest, tiles: TileSchedule, machine: Machine, packed_so: bool = False
-) -> TileSchedule:
+def _completed(nest: BilinearNest, tiles: TileSchedule, machine: Machine, packed_so: bool = False) -> TileSchedule:
     """The schedule with what is chosen for its tiles; ``packed_so``: how these are packed is not to be chosen."""
     copies = tuple(side for side in ("lhs", "rhs") if _copied(nest, side, tiles, machine))
     sizes = [product_of(copied_order(nest, getattr(nest, side), tiles)) for side in copies]

@@ -42,9 +42,7 @@ def copied_order(nest: BilinearNest, operand: Operand, tiles: TileSchedule) -> l
     return sorted(names, key=lambda v: v == tiles.vector and operand.stride(v) != 1)
 
 
-def copied(
-    operand: Operand, name: str, names: list[Var], dtype: DType, kind: str
-) -> tuple[tuple[Stmt, ...], Operand]:
+def copied(operand: Operand, name: str, names: list[Var], dtype: DType, kind: str) -> tuple[tuple[Stmt, ...], Operand]:
     """Statements that copy an operand in loops of ``kind``, the last of ``names`` innermost, and the copy."""
     copy = Buffer(name, dtype, product_of(names))
     at = linear([index(v) for v in names], [v.extent for v in names])

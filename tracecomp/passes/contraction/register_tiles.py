@@ -129,9 +129,7 @@ class _Tiled:
             tiles.extend(self._micro(nest, columns, column, last, self.schedule.rows_left))
         return tuple(tiles)
 
-    def _micro(
-        self, nest: BilinearNest, columns: Pieces, column: Index, first: Index, height: int
-    ) -> tuple[Stmt, ...]:
+    def _micro(self, nest: BilinearNest, columns: Pieces, column: Index, first: Index, height: int) -> tuple[Stmt, ...]:
         """One register tile: ``height`` rows from ``first`` by the lanes of one column of the result."""
         lane = Var(self._name("j"), columns.length)
         unit = Var(self._name("i"), height)

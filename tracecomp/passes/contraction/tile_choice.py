@@ -155,9 +155,7 @@ def _tail(extent: int, lanes: int) -> int:
     return tail if extent > lanes and 2 * tail <= lanes else 0
 
 
-def _k_blocks(
-    nest: BilinearNest, moving: Operand | None, vector: Var, width: int, machine: Machine
-) -> KBlocks | None:
+def _k_blocks(nest: BilinearNest, moving: Operand | None, vector: Var, width: int, machine: Machine) -> KBlocks | None:
     """k-blocks where the vectors of one column of register tiles would leave the cache before they are used again.
 
     Also where lanes are stored apart, and what lies between them belongs to other tiles that read the same: their

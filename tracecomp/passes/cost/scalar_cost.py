@@ -17,7 +17,8 @@ _CHEAP = frozenset((
     "ne", "lt", "le", "gt", "ge", "isnan", "cast", "bitcast", "copysign", "floor", "ceil", "trunc", "round", "sign",
 ))  # fmt: skip
 _OWN = {
-    "div": 4.0, "sqrt": 5.0,
+    "div": 4.0,
+    "sqrt": 5.0,
     **dict.fromkeys(("tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "atanh"), 40.0),
     **dict.fromkeys(("hypot", "fmod", "mod", "floordiv", "erfc", "erfinv", "pow"), 50.0),
     **dict.fromkeys(("asinh", "acosh", "lgamma", "digamma"), 100.0),

@@ -142,6 +142,8 @@ class _Tracer:
 
 def is_interleaving(node: Node) -> bool:
     """Whether a node puts one element of each operand after the other."""
-    return node.op.name == "concat" and node.attrs["axis"] == node.outputs[0].ndim - 1 and all(
-        v.shape[-1] == 1 for v in node.inputs
+    return (
+        node.op.name == "concat"
+        and node.attrs["axis"] == node.outputs[0].ndim - 1
+        and all(v.shape[-1] == 1 for v in node.inputs)
     )

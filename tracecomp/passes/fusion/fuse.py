@@ -247,9 +247,7 @@ class Fuser:
 def _is_transpose(node: Node) -> bool:
     """Whether a node moves another axis to the end of something large."""
     value = node.outputs[0]
-    return (
-        node.op.name == "permute" and value.type.numel >= MIN_TRANSPOSED and node.attrs["dims"][-1] != value.ndim - 1
-    )
+    return node.op.name == "permute" and value.type.numel >= MIN_TRANSPOSED and node.attrs["dims"][-1] != value.ndim - 1
 
 
 def _of_windows(value: Value, places: int) -> bool:

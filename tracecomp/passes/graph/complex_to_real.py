@@ -106,9 +106,7 @@ _MOVES: dict[str, Callable[..., Any]] = {
     "reshape": lambda x, shape: prim.reshape(x, shape=(*shape, 2)),
     "expand": lambda x, shape: prim.expand(x, shape=(*shape, 2)),
     "permute": lambda x, dims: prim.permute(x, dims=(*dims, len(dims))),
-    "slice": lambda x, starts, stops, steps: prim.slice(
-        x, starts=(*starts, 0), stops=(*stops, 2), steps=(*steps, 1)
-    ),
+    "slice": lambda x, starts, stops, steps: prim.slice(x, starts=(*starts, 0), stops=(*stops, 2), steps=(*steps, 1)),
 }
 """Operators that move complex values, on what lies in memory."""
 

@@ -49,9 +49,7 @@ class Geometry:
 def geometry(a: Application, kernel: Ints, out: Ints, size: Ints) -> Geometry:
     padding = tuple((lo, hi) for lo, hi in a.attrs["padding"])
     full = tuple(n + lo + hi for n, (lo, hi) in zip(size, padding, strict=True))
-    return Geometry(
-        kernel, out, full, tuple(a.attrs["stride"]), tuple(a.attrs["dilation"]), padding, a.attrs["groups"]
-    )
+    return Geometry(kernel, out, full, tuple(a.attrs["stride"]), tuple(a.attrs["dilation"]), padding, a.attrs["groups"])
 
 
 def pad_spatial(g: Rewriter, x: Value, low: Sequence[int], high: Sequence[int], interior: Ints | None = None) -> Value:
@@ -178,9 +176,7 @@ def transposed_pointwise_convolution(g: Rewriter, a: Application) -> Replacement
 def plain_convolution(g: Rewriter, x: Value, w: Value, dilation: Ints, groups: int) -> Value:
     """A convolution of stride 1 without padding."""
     rank = len(dilation)
-    return g.apply(
-        "conv", x, w, stride=(1,) * rank, padding=((0, 0),) * rank, dilation=dilation, groups=groups
-    )
+    return g.apply("conv", x, w, stride=(1,) * rank, padding=((0, 0),) * rank, dilation=dilation, groups=groups)
 
 
 @RULES.on("conv_transpose")

@@ -170,9 +170,7 @@ def rewrite(graph: Graph, rules: Rules, log: Log, made_by: str) -> Graph:
     """``graph`` rebuilt under ``rules``, regions included; nodes that no output needs are left behind."""
     rewriter = Rewriter(graph.name, rules, log, made_by, partial(rewrite, rules=rules, log=log, made_by=made_by))
     new = rewriter.graph
-    values: dict[Value, Value] = {
-        i.value: new.add_input(i.value.type, i.name, i.role, i.data) for i in graph.inputs
-    }
+    values: dict[Value, Value] = {i.value: new.add_input(i.value.type, i.name, i.role, i.data) for i in graph.inputs}
     reads = Counter(v for node in graph.live_nodes() for v in node.inputs)
     reads.update(o.value for o in graph.outputs)
     for node in graph.live_nodes():

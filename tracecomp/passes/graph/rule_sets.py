@@ -12,9 +12,7 @@ from tracecomp.passes.graph.rewrite import Application, Replacement, Rewriter, R
 from tracecomp.passes.steps import Log
 
 DECOMPOSITION = Rules()
-SIMPLIFICATION = Rules(
-    algebra.RULES, casts.RULES, views.RULES, pads.RULES, reductions.EXACT_RULES, gathers.RULES
-)
+SIMPLIFICATION = Rules(algebra.RULES, casts.RULES, views.RULES, pads.RULES, reductions.EXACT_RULES, gathers.RULES)
 CANONICAL = Rules(contractions.RULES, reductions.RULES, SIMPLIFICATION)
 
 

@@ -53,9 +53,7 @@ class Nest:
         """All statements in order, those of sweeps without the sweeps."""
         return [s for item in self.items for s in (item.body if isinstance(item, Sweep) else item)]
 
-    def mapped(
-        self, mapping: dict[Var, Index], rows: list[Var], inner: list[Var], move: Move | None = None
-    ) -> Nest:
+    def mapped(self, mapping: dict[Var, Index], rows: list[Var], inner: list[Var], move: Move | None = None) -> Nest:
         """The nest with variables substituted, and accesses redirected by ``move``."""
         copier = Copier(mapping, move=move)
         items: list[list[Stmt] | Sweep] = []

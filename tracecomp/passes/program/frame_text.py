@@ -212,5 +212,3 @@ def _match(pattern: re.Pattern[str], text: str) -> tuple[str, ...]:
 def _node(value: Value) -> Node:
     assert value.node is not None
     return value.node
-
-

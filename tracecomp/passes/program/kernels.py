@@ -114,9 +114,7 @@ def _kernel_name(nodes: Iterable[Node]) -> str:
     return "_".join(names if len(names) <= 4 else [*names[:3], f"{len(names) - 3}_more"])
 
 
-def _task(
-    name: str, body: tuple[Stmt, ...], params: Params, nodes: tuple[Node, ...], chooser: Chooser
-) -> Task:
+def _task(name: str, body: tuple[Stmt, ...], params: Params, nodes: tuple[Node, ...], chooser: Chooser) -> Task:
     schedules = tuple(map(print_record, chooser.made))
     kernel = Kernel(name, tuple(params.buffers.values()), frozenset(params.writes), body, schedules)
     return Task(kernel, tuple(params.buffers), nodes)

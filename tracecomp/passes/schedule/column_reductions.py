@@ -61,9 +61,7 @@ def _width(nest: Nest, vector: Var, chunk: int, kind: str, machine: Machine) -> 
     return min(-(-vector.extent // (blocks * chunk)) * chunk, vector.extent)
 
 
-def _block(
-    nest: Nest, column: Var, chunk: int, rows: int, mapping: dict[Var, Index], suffix: str
-) -> tuple[Stmt, ...]:
+def _block(nest: Nest, column: Var, chunk: int, rows: int, mapping: dict[Var, Index], suffix: str) -> tuple[Stmt, ...]:
     """All rows of a block whose columns are ``column``, so many ``rows`` at once."""
     _, sweep, after = nest.items
     assert isinstance(sweep, Sweep) and not isinstance(after, Sweep)

@@ -15,9 +15,7 @@ from tracecomp.ir.loops import SHARED, Buffer, If, IndexValue, Local, Loop, Stmt
 from tracecomp.ir.pieces import pieces
 
 
-def tiles(
-    var: Var, height: int, body: Iterable[Stmt], kind: str = "serial", suffix: str = "e"
-) -> tuple[Stmt, ...]:
+def tiles(var: Var, height: int, body: Iterable[Stmt], kind: str = "serial", suffix: str = "e") -> tuple[Stmt, ...]:
     """The loop over ``var`` as unrolled tiles of ``height`` and a rest, whose names end in ``suffix``."""
     body = tuple(body)
     result: list[Stmt] = []

@@ -113,9 +113,7 @@ class _Spans:
     """The memory of ``arrays``, to be asked what meets it."""
 
     def __init__(self, arrays: Iterable[Array]) -> None:
-        self._found = sorted(
-            [(*byte_bounds(a), n, a) for n, a in enumerate(arrays) if a.size], key=lambda s: s[:3]
-        )
+        self._found = sorted([(*byte_bounds(a), n, a) for n, a in enumerate(arrays) if a.size], key=lambda s: s[:3])
         self._starts = [start for start, *_ in self._found]
         self._reach = max([end - start for start, end, *_ in self._found], default=0)
 

@@ -1,0 +1,81 @@
+"""Recorded graphs as ONNX models: onnxruntime agrees, and coming back gives the same numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracecomp as torch
+from tracecomp import nn
+
+pytest.importorskip("onnx")
+from tracecomp.base.errors import CaptureError
+from tracecomp.onnx import UnsupportedError, export, load
+
+F = nn.functional
+
+
+def convolutional() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.AvgPool2d(2), nn.Flatten(),
+        nn.Linear(16, 8), nn.LayerNorm(8), nn.GELU(), nn.Dropout(0.5), nn.Linear(8, 3),
+    )  # fmt: skip
+
+
+CASES: dict[str, tuple[Callable[[], Any], tuple[int, ...]]] = {
+    "convolutional": (convolutional, (2, 1, 8, 8)),
+    "transformer": (lambda: nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), (2, 5, 8)),
+    "transposed": (lambda: nn.ConvTranspose2d(2, 3, 3, stride=2, output_padding=1), (1, 2, 4, 4)),
+    "grouped": (lambda: nn.Conv1d(4, 6, 3, stride=2, dilation=2, groups=2), (2, 4, 12)),
+    "scalars": (lambda: lambda x: torch.log1p(x.abs()) + x.clamp(-1, 1) ** 2 - torch.where(x > 0, x, 2 * x), (3, 4)),
+    "reductions": (lambda: lambda x: x.amax(1) + x.prod(1) - x.var(1) + x.argmax(1), (3, 4)),
+    "views": (lambda: lambda x: torch.cat([x.flip(1)[:, ::2], F.pad(x, (1, 2), value=3.0)], 1).t() * 1, (3, 4)),
+    "indices": (lambda: lambda x: x[:, [2, 0]] + x.gather(1, torch.tensor([[0, 1], [3, 2], [1, 1]])), (3, 4)),
+    "sums": (lambda: lambda x: x.cumsum(1) + torch.einsum("ab,cb->ac", x, x).sum(), (3, 4)),
+    "sorted": (lambda: lambda x: x.sort(1)[0] + x.topk(4, 1)[0], (3, 4)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_model_goes_out_and_comes_back(name: str) -> None:
+    torch.manual_seed(0)
+    make, shape = CASES[name]
+    model, x = make(), torch.randn(*shape)
+    proto = export(model, x)
+    if isinstance(model, nn.Module):
+        assert all(m.training for m in model.modules())
+        model.eval()
+    with torch.no_grad():
+        want = model(x)
+        back = load(proto)(x)
+    assert back.dtype is want.dtype and np.allclose(back.numpy(), want.numpy(), rtol=1e-5, atol=1e-6)
+    runtime = pytest.importorskip("onnxruntime")
+    session = runtime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    (found,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
+    assert np.allclose(found, want.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_names_are_those_that_are_given_or_the_functions(tmp_path: Path) -> None:
+    proto = export(nn.Linear(3, 2), torch.ones(1, 3), tmp_path / "m.onnx", output_names=["y"])
+    assert [i.name for i in proto.graph.input] == ["input"] and [o.name for o in proto.graph.output] == ["y"]
+    assert {w.name for w in proto.graph.initializer} >= {"weight", "bias"}
+    assert load(tmp_path / "m.onnx").input_names == ["input"]
+
+
+def test_everything_that_has_no_operator_is_said_before_anything_is_written(tmp_path: Path) -> None:
+    def fn(x: Any) -> Any:
+        return torch.lgamma(x) + torch.digamma(x)
+
+    with pytest.raises(UnsupportedError, match="digamma, lgamma"):
+        export(fn, torch.ones(2), tmp_path / "m.onnx")
+    with pytest.raises(ValueError, match="opset_version must be 18 to 23, got 9"):
+        export(torch.exp, torch.ones(2), tmp_path / "m.onnx", opset_version=9)
+    with pytest.raises(UnsupportedError, match="sizes of its example"):
+        export(torch.exp, torch.ones(2), tmp_path / "m.onnx", dynamic_axes={"x": [0]})
+    with pytest.raises(CaptureError, match="path that depends on values"):
+        export(lambda x: x if x.sum() > 0 else -x, torch.ones(2), tmp_path / "m.onnx")
+    assert not [*tmp_path.iterdir()]
