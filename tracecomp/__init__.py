@@ -9,6 +9,7 @@ from typing import Any
 
 import tracecomp.ops
 from tracecomp import autograd
+from tracecomp.base.interpreter import require_main_interpreter as _require_main_interpreter
 from tracecomp.base.lazy_names import later as _later
 from tracecomp.eager.device import (
     channels_last,
@@ -60,6 +61,7 @@ from tracecomp.ir.types import bool_ as bool
 from tracecomp.runtime.malloc import keep_freed
 
 # Pickles made by version 0.1.0 name these modules, which stand in ``eager`` now.
+_require_main_interpreter()
 for _old in ("device", "size", "tensor"):
     _sys.modules[f"{__name__}.{_old}"] = _sys.modules[f"{__name__}.eager.{_old}"]
 

@@ -13,7 +13,7 @@ import pytest
 import tracecomp
 from tracecomp import passes
 from tracecomp.base import config
-from tracecomp.record.gc_pause import Pause, pause
+from tracecomp.record.gc_pause import without_collecting
 
 
 @pytest.fixture(autouse=True)
@@ -42,24 +42,27 @@ def test_the_collector_rests_while_passes_run(before: bool, tmp_path: Path, monk
     assert found == [False] and gc.isenabled() is before
 
 
-def test_the_last_one_out_starts_it_again() -> None:
-    inner = Pause()
-    with inner:
-        with inner:
-            assert not gc.isenabled()
-        assert not gc.isenabled()
-    assert gc.isenabled()
-    with pytest.raises(ZeroDivisionError), inner:
-        1 / 0  # noqa: B018
+def test_it_is_started_again_by_who_stopped_it() -> None:
+    def outer() -> None:
+        without_collecting(lambda: states.append(gc.isenabled()))
+        states.append(gc.isenabled())
+
+    states: list[bool] = []
+    without_collecting(outer)
+    assert states == [False, False] and gc.isenabled()
+    with pytest.raises(ZeroDivisionError):
+        without_collecting(lambda: 1 / 0)
     assert gc.isenabled()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded, use of fork:DeprecationWarning")
 def test_a_forked_child_collects() -> None:
-    with pause:
+    def work() -> None:
         child = os.fork()
         if not child:
             os._exit(0 if gc.isenabled() else 1)
         assert os.waitpid(child, 0)[1] == 0 and not gc.isenabled()
+
+    without_collecting(work)
     assert gc.isenabled()

@@ -223,30 +223,40 @@ def damaged(data: bytes, dice: random.Random) -> bytes:
     return bytes(changed)
 
 
-def test_damaged_entries_are_never_returned(folder: Path) -> None:
+def damage_entries(folder: Path, count: int, seed: int) -> int:
+    """Read so many damaged objects; how many differed from the good one. AssertionError when one was returned."""
     object_cache.write(KEY, random.Random(0).randbytes(500))
     path = folder / f"{KEY}.o"
-    good, dice = path.read_bytes(), random.Random(1)
-    for _ in range(500):
+    good, dice, different = path.read_bytes(), random.Random(seed), 0
+    for _ in range(count):
         bad = damaged(good, dice)
         path.write_bytes(bad)
+        different += bad != good
         assert bad == good or object_cache.read(KEY) is None
+    return different
 
 
-def test_writers_that_are_killed_leave_whole_entries_or_none(folder: Path) -> None:
-    program = (
-        "import sys\nfrom tracecomp.base import config\nfrom tracecomp.runtime import object_cache as c\n"
-        "with config.override(cache_dir=sys.argv[1]):\n"
-        "    print(flush=True)\n"
-        "    n = 0\n"
-        "    while True:\n"
-        "        n += 1\n"
-        "        c.write(f'{n % 5:064x}', bytes([n % 5]) * 200_000)\n"
-    )
-    dice = random.Random(2)
-    for _ in range(2):
+def test_damaged_entries_are_never_returned(folder: Path) -> None:
+    assert damage_entries(folder, 500, 1) > 400
+
+
+WRITER = (
+    "import sys\nfrom tracecomp.base import config\nfrom tracecomp.runtime import object_cache as c\n"
+    "with config.override(cache_dir=sys.argv[1]):\n"
+    "    print(flush=True)\n"
+    "    n = 0\n"
+    "    while True:\n"
+    "        n += 1\n"
+    "        c.write(f'{n % 5:064x}', bytes([n % 5]) * 200_000)\n"
+)
+
+
+def kill_writers(folder: Path, kills: int, at_once: int, seed: int) -> None:
+    """Kill so many processes while they write, so many of which run at once; every entry stays whole or is none."""
+    dice = random.Random(seed)
+    for _ in range(-(-kills // at_once)):
         with ExitStack() as stack:
-            running = [stack.enter_context(started(program, folder))[0] for _ in range(2)]
+            running = [stack.enter_context(started(WRITER, folder))[0] for _ in range(at_once)]
             for process in running:
                 time.sleep(dice.uniform(0.0, 0.05))
                 process.kill()
@@ -256,6 +266,10 @@ def test_writers_that_are_killed_leave_whole_entries_or_none(folder: Path) -> No
     object_cache._remove_unfinished.cache_clear()
     object_cache.write(KEY, b"good")
     assert not [p for p in folder.iterdir() if not p.name.endswith(".o")]
+
+
+def test_writers_that_are_killed_leave_whole_entries_or_none(folder: Path) -> None:
+    kill_writers(folder, 4, 2, 2)
 
 
 def key() -> str:

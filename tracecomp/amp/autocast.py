@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import warnings
 from collections.abc import Callable
 from typing import Any
 
-from tracecomp.eager.modes import modes
+from tracecomp.base.interrupts import before_of
+from tracecomp.eager.modes import leave_modes, modes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.types import DType, bfloat16, float16
 
@@ -39,21 +41,19 @@ class autocast:
             )
             enabled = False
         self._enabled = enabled
-        self._before: list[Any] = []
 
     def __enter__(self) -> autocast:
-        self._before.append(modes.autocast)
+        before_of(self)["autocast"] = modes.autocast
         if self.device == "cpu":
             modes.autocast = self.fast_dtype if self._enabled else None
         return self
 
-    def __exit__(self, *error: object) -> None:
-        modes.autocast = self._before.pop()
+    __exit__ = leave_modes()
 
     def __call__(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(fn)
         def run(*args: Any, **kwargs: Any) -> Any:
-            with self:
+            with copy.copy(self):
                 return fn(*args, **kwargs)
 
         return run

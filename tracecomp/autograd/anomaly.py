@@ -5,11 +5,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from types import TracebackType
 
 import numpy as np
 
-from tracecomp.eager.modes import modes
+from tracecomp.base.interrupts import before_of
+from tracecomp.eager.modes import leave_modes, modes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.eager.tensor_base import Node
 
@@ -18,23 +18,26 @@ class set_detect_anomaly:
     """Turn anomaly detection on or off, now and (as a context manager) until the end of the block."""
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
-        self._before = modes.anomaly
+        before_of(self)["anomaly"] = modes.anomaly
         modes.anomaly = bool(mode)
 
     def __enter__(self) -> None:
         pass
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        modes.anomaly = self._before
+    __exit__ = leave_modes()
 
 
-class detect_anomaly(set_detect_anomaly):
+class detect_anomaly:
     """Within the block, backward steps that fail or make NaN name the forward line that created them."""
 
     def __init__(self, check_nan: bool = True) -> None:
-        super().__init__(True, check_nan)
+        pass
+
+    def __enter__(self) -> None:
+        before_of(self)["anomaly"] = modes.anomaly
+        modes.anomaly = True
+
+    __exit__ = leave_modes()
 
 
 def is_anomaly_enabled() -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tracecomp.eager.modes import modes
+from tracecomp.base.interrupts import before_of
+from tracecomp.eager.modes import leave_modes, modes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.eager.tensor_base import Node
 
@@ -19,11 +20,10 @@ class saved_tensors_hooks:
         self._hooks = (pack_hook, unpack_hook)
 
     def __enter__(self) -> None:
-        self._before = modes.save_hooks
-        modes.save_hooks = (*self._before, self._hooks)
+        before = before_of(self)["save_hooks"] = modes.save_hooks
+        modes.save_hooks = (*before, self._hooks)
 
-    def __exit__(self, *error: object) -> None:
-        modes.save_hooks = self._before
+    __exit__ = leave_modes()
 
 
 class save_on_cpu(saved_tensors_hooks):
@@ -40,8 +40,7 @@ class disable_saved_tensors_hooks:
         self._message = error_message
 
     def __enter__(self) -> None:
-        self._before = modes.save_hooks
+        before_of(self)["save_hooks"] = modes.save_hooks
         modes.save_hooks = ()
 
-    def __exit__(self, *error: object) -> None:
-        modes.save_hooks = self._before
+    __exit__ = leave_modes()

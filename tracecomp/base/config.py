@@ -83,10 +83,11 @@ def current() -> Settings:
 @contextmanager
 def override(**changes: Any) -> Iterator[Settings]:
     """``current()`` with ``changes`` while the block runs; TypeError for a name that is no setting."""
-    token = _override.set(replace(current(), **changes))
+    settings = replace(current(), **changes)
+    token = _override.set(settings)
     _count_threads_override("num_threads" in changes)
     try:
-        yield current()
+        yield settings
     finally:
         _count_threads_override(-("num_threads" in changes))
         _override.reset(token)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
-from weakref import WeakSet
+from collections.abc import Callable
+from weakref import ref
 
-_all: WeakSet[Lock] = WeakSet()
+_all: list[ref[Lock]] = []
+"""All locks, and some that are gone: to be told of each end would be a function in which Ctrl-C gets lost."""
+
+_SOME = 64
 
 
 class Lock:
@@ -14,13 +18,18 @@ class Lock:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        _all.add(self)
+        _all.append(ref(self))
+        if len(_all) % _SOME == 0:
+            _all[:] = [r for r in _all if r() is not None]
 
-    def __enter__(self) -> None:
-        self._lock.acquire()
+    @property
+    def __enter__(self) -> Callable[[], bool]:
+        return self._lock.__enter__
 
-    def __exit__(self, *exception: object) -> None:
-        self._lock.release()
+    @property
+    def __exit__(self) -> Callable[..., None]:
+        """What releases the lock: a function in C, because Ctrl-C could come before one in Python has done so."""
+        return self._lock.__exit__
 
     def renew(self) -> None:
         """In a child: forget a holder who does not exist there."""
@@ -31,8 +40,9 @@ class Lock:
 
 
 def _after_fork() -> None:
-    for lock in list(_all):
-        lock.renew()
+    for lock in [r() for r in _all]:
+        if lock is not None:
+            lock.renew()
 
 
 if hasattr(os, "register_at_fork"):

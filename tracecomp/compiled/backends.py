@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
+from contextvars import copy_context
 from functools import cached_property
 from itertools import count
 from typing import Any
@@ -20,7 +21,7 @@ from tracecomp.passes.explain import describe_built
 from tracecomp.passes.graph.complex_to_real import in_parts, split_complex
 from tracecomp.passes.graph.host_segments import has_external, segments
 from tracecomp.passes.steps import Log
-from tracecomp.record.gc_pause import pause
+from tracecomp.record.gc_pause import without_collecting
 from tracecomp.runtime.executable import Executable
 
 Array = np.ndarray[Any, Any]
@@ -91,14 +92,15 @@ class Native:
         return executable, self._argument_places()
 
     def _compile(self) -> Executable:
-        with pause:
-            return Executable(self.built.program)
+        return without_collecting(lambda: Executable(self.built.program))
 
     @cached_property
     def built(self) -> Built:
         """The graph after every pass, and its program."""
-        with config.override(fast_math=self._fast_math):
-            return build(self.graph, self._aliases, self._dump, self._steady)
+        found: Built = _where_fast(
+            self._fast_math, lambda: build(self.graph, self._aliases, self._dump, self._steady)
+        )
+        return found
 
     def _argument_places(self) -> tuple[int | Array, ...]:
         given = count()
@@ -181,8 +183,17 @@ def native(graph: Graph, aliases: Mapping[int, int], threads: int | None, steady
 
 def with_fast_math(make: Make, graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int]) -> Any:
     """What ``make`` makes where arithmetic may be fast rather than exact."""
-    with config.override(fast_math=True):
-        return make(graph, aliases, threads, steady)
+    return _where_fast(True, lambda: make(graph, aliases, threads, steady))
+
+
+def _where_fast(fast: bool, work: Callable[[], Any]) -> Any:
+    """``work()`` in a context of its own, whose settings end with it however Ctrl-C ends it."""
+
+    def run() -> Any:
+        with config.override(fast_math=fast):
+            return work()
+
+    return copy_context().run(run)
 
 
 Make = Callable[[Graph, Mapping[int, int], int | None, Set[int]], Any]

@@ -39,6 +39,7 @@ from tracecomp.runtime.call import take_calls
 from tracecomp.runtime.malloc import return_unused
 
 MAX_RECORDINGS = 64
+MAX_MISSES = 256
 MAX_PARTIAL_RECORDINGS = 16
 MAX_UNSETTLED = 4
 MAX_PLACES = 256
@@ -295,7 +296,7 @@ class Compiled:
             if len(self.entries) > len(tried):  # another thread has recorded meanwhile
                 return self(*args, **kwargs)
             if reason is not None:
-                self.misses.append(reason)
+                self.misses = [*self.misses[-MAX_MISSES:], reason]
             if not self._make_room():
                 message = f"{self._most} recordings were made in a row that no later call fitted: {reason}. {NEEDED}"
                 self._break(f"{self._name}: {message}", self._varying_lines())

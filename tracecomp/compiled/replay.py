@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.base.interrupts import uninterrupted
 from tracecomp.compiled.autograd import CompiledNode, Kept, differentiable
 from tracecomp.compiled.backends import Backend, Make
 from tracecomp.compiled.inputs import aliases_of, frozen_inputs
@@ -123,6 +124,10 @@ class Plan:
         When a predicate does not hold, its value takes the place of the results, and nothing outside was written. On a
         path that may be another call's the program can also fail: then there is the error, and -1.
         """
+        with uninterrupted:  # state is as before the call or as after it, whenever Ctrl-C comes
+            return self._call(leaves, given)
+
+    def _call(self, leaves: Sequence[Any], given: Arguments) -> tuple[int, Any]:
         recording = self.recording
         arrays = self._arrays(leaves)
         outputs = self._outputs(arrays)

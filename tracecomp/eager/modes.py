@@ -6,9 +6,9 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable, Generator, Mapping
-from types import TracebackType
 from typing import Any, Self, TypeVar, cast, overload
 
+from tracecomp.base.interrupts import Leave, before_of
 from tracecomp.runtime.threadstate import know_thread
 
 
@@ -28,9 +28,13 @@ class Modes(threading.local):
 
 
 modes = Modes()
-
-
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def leave_modes() -> Leave:
+    """``__exit__`` of a block that restores modes."""
+    return Leave(lambda: modes.__dict__)
+
 
 
 class _ContextDecorator:
@@ -39,10 +43,7 @@ class _ContextDecorator:
     def __enter__(self) -> None:
         raise NotImplementedError
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        raise NotImplementedError
+    __exit__ = leave_modes()
 
     def _fresh(self) -> _ContextDecorator:
         return type(self)()
@@ -88,11 +89,8 @@ class _GradMode(_ContextDecorator):
         return self if fn is None else self(fn)
 
     def __enter__(self) -> None:
-        self._before = modes.grad
+        before_of(self)["grad"] = modes.grad
         modes.grad = self.mode
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        modes.grad = self._before
 
 
 class no_grad(_GradMode):
@@ -111,11 +109,8 @@ class unrecorded(_ContextDecorator):
     """What is computed inside is not recorded: tensors made here were there before, as far as a recording knows."""
 
     def __enter__(self) -> None:
-        self._before = modes.recorder
+        before_of(self)["recorder"] = modes.recorder
         modes.recorder = None
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        modes.recorder = self._before
 
 
 class set_grad_enabled(_ContextDecorator):
@@ -124,17 +119,14 @@ class set_grad_enabled(_ContextDecorator):
     def __init__(self, mode: bool) -> None:
         if not isinstance(mode, bool):
             raise TypeError(f"set_grad_enabled(): argument 'mode' (position 1) must be bool, not {type(mode).__name__}")
-        self._before = modes.grad
+        before_of(self)["grad"] = modes.grad
         self._mode = modes.grad = mode
 
     def __enter__(self) -> None:
         modes.grad = self._mode
 
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        modes.grad = self._before
-
     def __call__(self, fn: Function) -> Function:
-        modes.grad = self._before
+        modes.grad = before_of(self)["grad"]
         return super().__call__(fn)
 
     def _fresh(self) -> set_grad_enabled:
@@ -159,11 +151,8 @@ class inference_mode(_ContextDecorator):
     _mode: bool
 
     def __enter__(self) -> None:
-        self._before = (modes.inference, modes.grad)
+        before_of(self).update(inference=modes.inference, grad=modes.grad)
         modes.inference, modes.grad = self._mode, not self._mode
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        modes.inference, modes.grad = self._before
 
     def _fresh(self) -> Any:
         return inference_mode(self._mode)

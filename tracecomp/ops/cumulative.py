@@ -1,4 +1,4 @@
-"""Running sums, products and extremes along one axis. Half types run in float32 and round every result."""
+"""Running sums, products and extremes along one axis: totals of float32 in float64, of half types in float32."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from tracecomp.ir.loops import (
     Expr,
     If,
     IndexValue,
+    Let,
     Load,
+    Local,
     Loop,
     Read,
     Stmt,
@@ -27,7 +29,19 @@ from tracecomp.ir.loops import (
 )
 from tracecomp.ir.op import BadInput, Imperative, Op, Sample, register
 from tracecomp.ir.scalars import call, const
-from tracecomp.ir.types import DType, Shape, TensorType, bool_, compute_dtype, from_numpy_dtype, int64
+from tracecomp.ir.types import (
+    DType,
+    Shape,
+    TensorType,
+    bool_,
+    complex64,
+    complex128,
+    compute_dtype,
+    float32,
+    float64,
+    from_numpy_dtype,
+    int64,
+)
 from tracecomp.ops.define import bad, check_axes, check_dtype, of, require
 from tracecomp.ops.parts import each
 from tracecomp.ops.prim import prim
@@ -39,7 +53,7 @@ AT_ONCE = 4
 WIDE, SHARES = (256, 128), 4
 # Elements of a row that are asked together whether one is a new extreme.
 PIECE = 32
-# Least elements of a row that a thread takes: shorter runs of memory are not fetched ahead.
+# Elements of a row that a thread takes: shorter runs of memory are not fetched ahead, and more totals leave the cache.
 PART = 4096
 
 _SHAPES: tuple[tuple[Shape, int], ...] = (
@@ -96,31 +110,50 @@ def lines(
     return result
 
 
+def running_dtype(dtype: DType) -> DType:
+    """What running sums and products are kept in, as in PyTorch: float64 for float32, so that their error is that of
+    one rounding however many terms there are; float32 for half types."""
+    return {float32: float64, complex64: complex128}.get(dtype) or compute_dtype(dtype)
+
+
 def _in_rows(names: Names, op: str, x: Buffer, out: Buffer, first: Const, shape: Shape, axis: int) -> list[Stmt]:
-    """Lines that lie side by side, one step of all at a time: totals are read from the result, memory without gaps."""
-    outer, size, inner = math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
-    parts = next(n for n in range(max(inner // PART, 1), 0, -1) if inner % n == 0)
-    both, k, width = names.var(outer * parts), names.var(size - 1), inner // parts
+    """Lines that lie side by side, one step of a stripe of them at a time: memory without gaps."""
+    inner = math.prod(shape[axis + 1 :])
+    found: list[Stmt] = []
+    for stripes, width, offset in ((inner // PART, PART, 0), (1, inner % PART, inner - inner % PART)):
+        if stripes and width:
+            both = names.var(math.prod(shape[:axis]) * stripes)
+            start = index(both) // stripes * (shape[axis] * inner) + index(both) % stripes * width + offset
+            found.append(Loop("parallel", both, _stripe(names, op, x, out, first, start, shape[axis], inner, width)))
+    return found
 
-    def step(before: Callable[[Index], Expr], row: Index) -> list[Stmt]:
-        return vectors(names, width, lambda i: [Store(out, row + i, call(op, before(i), Load(x, row + i)))])
 
-    start = index(both) // parts * (size * inner) + index(both) % parts * width
+def _stripe(
+    names: Names, op: str, x: Buffer, out: Buffer, first: Const, start: Index, size: int, inner: int, width: int
+) -> tuple[Stmt, ...]:
+    """So many lines that begin at ``start`` and lie ``inner`` apart from step to step."""
+    totals, k, name = Buffer(names.let(), first.dtype, width), names.var(size), names.let()
     row = start + index(k) * inner
-    steps = Loop("serial", k, tuple(step(lambda i: Load(out, row + i), row + inner)))
-    return [Loop("parallel", both, (*step(lambda i: first, start), steps))]
+
+    def step(i: Index) -> list[Stmt]:
+        total = call(op, Load(totals, i), cast(Load(x, row + i), first.dtype))
+        known = Read(name, first.dtype, frozenset((row + i).vars()))
+        return [Let(name, total), Store(totals, i, known), Store(out, row + i, cast(known, out.dtype))]
+
+    fill = vectors(names, width, lambda i: [Store(totals, i, first)])
+    return (Local(totals), *fill, Loop("serial", k, tuple(vectors(names, width, step))))
 
 
 def _running(op: str, identity: Callable[[DType], Const]) -> Imperative:
-    """Totals after every step: of a few lines in accumulators, of many from the step before."""
+    """Totals after every step, kept in accumulators for a few lines, in memory for many."""
 
     def statements(
         ins: Sequence[Buffer], outs: Sequence[Buffer], in_types: Sequence[TensorType], out_types: Any, *, axis: int
     ) -> list[Stmt]:
         names, dtype, shape = Names(), in_types[0].dtype, in_types[0].shape
-        wide = compute_dtype(dtype)
-        if wide is dtype and math.prod(shape[axis + 1 :]) > WIDE[0] and in_types[0].numel:
-            return _in_rows(names, op, ins[0], outs[0], identity(dtype), shape, axis)
+        wide = running_dtype(dtype)
+        if math.prod(shape[axis + 1 :]) > WIDE[0] and in_types[0].numel:
+            return _in_rows(names, op, ins[0], outs[0], identity(wide), shape, axis)
 
         def line(at: Callable[[Index], Index]) -> list[Stmt]:
             k, name = names.var(shape[axis]), names.let()
@@ -138,8 +171,10 @@ def _running(op: str, identity: Callable[[DType], Const]) -> Imperative:
 
 def _wide(ufunc: Any) -> Callable[..., Any]:
     def impl(x: Any, *, axis: int) -> Any:
-        wide = compute_dtype(from_numpy_dtype(x.dtype)).numpy
-        return ufunc.accumulate(x.astype(wide, copy=False), axis=axis, dtype=wide).astype(x.dtype, copy=False)
+        wide = running_dtype(from_numpy_dtype(x.dtype)).numpy
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = ufunc.accumulate(x.astype(wide, copy=False), axis=axis, dtype=wide)
+            return found.astype(x.dtype, copy=False)
 
     return impl
 

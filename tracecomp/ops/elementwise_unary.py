@@ -74,11 +74,11 @@ elementwise("sign", "-1, 0 or 1; 0 for NaN", "sign", dtypes="number", vjp=_zero,
 
 def _relu(x: Expr) -> Expr:
     zero = scalars.const(0, x.dtype)
-    return scalars.call("select", scalars.call("le", x, zero), zero, x)
+    return scalars.call("select", scalars.call("lt", x, zero), zero, x)
 
 
-elementwise("relu", "max(x, 0), NaN for NaN; its derivative reads the result", _relu, dtypes="number",
-            impl=lambda x: np.maximum(x, x.dtype.type(0)) + x.dtype.type(0),  # the sum makes zeros positive
+elementwise("relu", "0 where x < 0, else x: zeros keep their sign; its derivative reads the result", _relu,
+            dtypes="number", impl=lambda x: np.where(x < 0, x.dtype.type(0), x),
             vjp=lambda g, o, i: (prim.where(prim.le(o[0], 0), 0, g[0]),), saves=("outs",),
             traits=("idempotent", "increasing"))  # fmt: skip
 

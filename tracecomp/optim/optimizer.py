@@ -7,6 +7,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from tracecomp.base.interrupts import uninterrupted
 from tracecomp.eager.modes import enable_grad, modes, module_changes, no_grad, scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
@@ -160,7 +161,7 @@ class Optimizer:
         if closure is not None:
             with enable_grad():
                 loss = closure()
-        with no_grad(), scope(type(self).__name__):
+        with uninterrupted, no_grad(), scope(type(self).__name__):  # all parameters move, or none, when Ctrl-C comes
             self._step_count += 1
             if modes.recorder is not None:
                 modes.recorder.optimizer_ran(self)

@@ -80,8 +80,7 @@ def record(
         for place in places:
             recorder.bind_place(place)
         given = _bind_numbers(recorder, args, kwargs, numbers, where)
-        with observer:
-            result = fn(*given[0], **given[1])
+        result = observer.call(fn, *given)
         del given  # followed numbers are looked for below
         if recorder.stopped is not None:
             if strict:  # the program has caught the refusal

@@ -94,8 +94,8 @@ def stack_is_known() -> bool:
     def probe(given: Any) -> bool:
         return given is seen
 
-    sys.settrace(traced)
     try:
+        sys.settrace(traced)
         probe(owner)
     finally:
         sys.settrace(before)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
+import threading
 from collections.abc import Callable
-
-from tracecomp.base.locks import Lock
+from typing import TypeVar
 
 
 def collected(gone: Callable[[], bool]) -> bool:
@@ -18,42 +18,36 @@ def collected(gone: Callable[[], bool]) -> bool:
     return gone()
 
 
-class Pause:
-    """A context for any number of threads: while one is inside, cycles are not collected.
+_stopped: set[int] = set()
+"""Threads that have stopped the collector."""
 
-    For work that makes many objects which live until it ends: looking through all of them again finds nothing.
+_Result = TypeVar("_Result")
+
+
+def without_collecting(work: Callable[[], _Result]) -> _Result:
+    """``work()``, during which cycles are not collected.
+
+    For work that makes many objects which live until it ends: looking through all of them again finds nothing. Who
+    finds the collector running stops it, and starts it again.
     """
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._inside = 0
-        self._resume = False
-
-    def __enter__(self) -> None:
-        with self._lock:
-            if not self._inside:
-                self._resume = gc.isenabled()
-                gc.disable()
-            self._inside += 1
-
-    def __exit__(self, *exception: object) -> None:
-        with self._lock:
-            self._inside -= 1
-            if not self._inside:
-                self._end()
-
-    def _end(self) -> None:
-        if self._resume:
-            gc.enable()
-
-    def after_fork(self) -> None:
-        """In a child, the threads that were inside do not exist."""
-        if self._inside:
-            self._inside = 0
-            self._end()
+    was, thread = gc.isenabled(), threading.get_ident()
+    try:
+        if was:
+            gc.disable()
+            _stopped.add(thread)
+        return work()
+    finally:
+        if was:
+            gc.enable()  # before anything that Ctrl-C could interrupt
+            _stopped.discard(thread)
 
 
-pause = Pause()
+def _after_fork() -> None:
+    """In a child, the threads that were inside do not exist."""
+    if _stopped:
+        _stopped.clear()
+        gc.enable()
+
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=pause.after_fork)
+    os.register_at_fork(after_in_child=_after_fork)

@@ -12,7 +12,7 @@ import dataclasses
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import CellType, CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -59,7 +59,7 @@ _FIELDS = ("__code__", "__defaults__", "__kwdefaults__")
 
 
 class Observer:
-    """While active, notes in ``reads`` what the program's functions read, and as effects what they change."""
+    """Around a call, notes in ``reads`` what the program's functions read, and as effects what they change."""
 
     def __init__(self, recorder: Recorder, reads: Reads, root: CodeType | None) -> None:
         self._root = root
@@ -76,12 +76,17 @@ class Observer:
         self._before: Callable[..., Any] | None = None
         self._sees_stacks = stack_is_known()  # found out by tracing, so not while the program is traced
 
-    def __enter__(self) -> None:
+    def call(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """``fn(*args, **kwargs)``, observed."""
         self._before = sys.gettrace()
-        sys.settrace(self._called)
+        try:
+            sys.settrace(self._called)
+            return fn(*args, **kwargs)
+        finally:
+            sys.settrace(self._before)  # before anything that Ctrl-C could interrupt
+            self._forget()
 
-    def __exit__(self, *error: object) -> None:
-        sys.settrace(self._before)
+    def _forget(self) -> None:
         self.made.clear()  # which may hold tensors of the call
         self._functions.clear()
         self._alive.clear()

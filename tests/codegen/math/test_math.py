@@ -230,3 +230,20 @@ def test_lanes_do_not_look_at_each_other(op: str, dtype: DType) -> None:
     together = native(op, dtype, *args)
     alone = np.array([native(op, dtype, *[a[i : i + 1] for a in args])[0] for i in range(0, x.size, 3)])
     assert np.array_equal(together[::3], alone, equal_nan=True)
+
+
+@pytest.mark.parametrize(("op", "low", "high"), [
+    ("lgamma", 1e-3, 1.3), ("lgamma", 1.3, 1.5), ("lgamma", 1.5, 4.0), ("lgamma", 4.0, 1e4),
+    ("digamma", 1e-3, 3.0), ("digamma", 3.0, 1e4), ("digamma", -5.0, 0.0), ("digamma", -300.0, -5.0),
+])  # fmt: skip
+def test_gamma_functions_of_float64_against_many_digits(op: str, low: float, high: float) -> None:
+    mpmath = pytest.importorskip("mpmath")
+    reference = mpmath.loggamma if op == "lgamma" else mpmath.digamma
+    x = np.random.default_rng(11).uniform(low, high, 400)
+    with mpmath.workprec(120):
+        exact = [reference(mpmath.mpf(v)) for v in x.tolist()]
+        other = [abs(float(mpmath.digamma(1 - mpmath.mpf(v)))) if v < 0 else 0.0 for v in x.tolist()]
+        unit = [np.spacing(max(abs(float(e)), o, float(v < 0))) for e, o, v in zip(exact, other, x, strict=True)]
+        found = native(op, float64, x).tolist()
+        errors = [abs(float((mpmath.mpf(f) - e) / u)) for f, e, u in zip(found, exact, unit, strict=True)]
+    assert max(errors) <= ULP[op][1], x[int(np.argmax(errors))]

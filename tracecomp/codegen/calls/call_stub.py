@@ -4,6 +4,8 @@
 that begin with the record's memory. It runs the first record that fits the call; when none does, it calls ``general``
 with the same arguments. Reading numbers and making arrays may run Python code: the addresses are then collected, and
 their guards checked, once more. The tables of a record are rows of the words named below.
+
+Signals are asked for before anything else: loops in C, as of ``map``, never do, and there Ctrl-C would not be heard.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ FAST = "tc_fast"
 SYMBOLS = (
     "Py_IncRef", "Py_DecRef", "PyThreadState_GetDict", "PyDict_GetItem", "PyObject_GetItem", "PyObject_GetAttr",
     "PyErr_Clear", "PyErr_Occurred", "PyFloat_AsDouble", "PyObject_Vectorcall", "PyLong_FromLongLong",
-    "PyLong_AsLongLong", "PyTuple_New", "PyEval_SaveThread", "PyEval_RestoreThread",
+    "PyLong_AsLongLong", "PyTuple_New", "PyEval_SaveThread", "PyEval_RestoreThread", "PyErr_CheckSignals",
 )  # fmt: skip
 
 _DECLARATIONS = f"""
@@ -52,6 +54,7 @@ declare i64 @PyLong_AsLongLong(ptr)
 declare ptr @PyTuple_New(i64)
 declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
+declare i32 @PyErr_CheckSignals()
 declare ptr @{sync.TAKE}(ptr, i64)
 declare void @{sync.RELEASE}(ptr)
 """
@@ -283,6 +286,7 @@ class _CallStub(CallGuards):
 
     def _found(self, a: Assembler) -> tuple[str, str, str]:
         """The record that fits the call, who holds it, and its objects, in block ``hit``; ``general`` returns."""
+        a.need(a.same(a.let("call i32 @PyErr_CheckSignals()"), "0", "i32"), "interrupted")
         a.need(a.same("%names", "null"), "general")
         chain = a.load("ptr", "%self", TUPLE_ITEMS + 8)
         first = a.load("ptr", chain, LIST_ITEMS)
@@ -300,6 +304,8 @@ class _CallStub(CallGuards):
         a.block("general")
         general = a.load("ptr", "%self", TUPLE_ITEMS)
         a.do(f"ret ptr {a.let(f'call ptr @PyObject_Vectorcall(ptr {general}, ptr %args, i64 %count, ptr %names)')}")
+        a.block("interrupted")
+        a.do("ret ptr null")
         a.block("hit")
         return record, holder, objects
 

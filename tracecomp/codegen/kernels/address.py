@@ -209,6 +209,10 @@ def store_text(e: Emitter, value: Value, address: Value, mask: Value | None, ali
     if mask is None and not address.width:
         return f"  store {value}, {address}, align {align}"
     full = mask or e.all_true(value.width)
+    if not address.width and value.elem in ("i8", "i16", "i32"):
+        # LLVM (up to 22 at least) writes a narrowed element with the width that it had before, over what is beside it,
+        # when it knows that the mask has one lane. So it must not know: no address is null, but it cannot tell.
+        full = e.binary("and", full, e.compare("icmp ne", address, Value("null", "ptr")))
     suffix = type_suffix(value.elem, value.width)
     name = f"@llvm.masked.scatter.{suffix}.v{value.width}p0" if address.width else f"@llvm.masked.store.{suffix}.p0"
     e.declare(name, f"declare void {name}({value.type}, {address.type}, {full.type})")

@@ -62,12 +62,15 @@ def _long_fmod(x: Number, y: Number) -> Number:
     """Long division of finite doubles, 51 bits of the quotient at a time."""
     e, bits, divisor = x.e, _QUOTIENT_BITS["double"], y.abs()
 
+    # The exponent field tells nothing of a divisor that is not normal: it is taken where it is.
+    field = _exponent(divisor)
+    lowest = where(field.equals(0), _exponent(divisor * 2.0**54) - 54, field)
+
     def more(values: list[Value]) -> Value:
         return (Number(e, values[0]) >= divisor).any().v
 
     def step(values: list[Value]) -> list[Value]:
         r = Number(e, values[0])
-        lowest = where(_exponent(divisor).equals(0), -bits, _exponent(divisor))
         gap = _exponent(r) - lowest - bits
         j = where(gap > 0, gap, 0)
         half = j >> 1

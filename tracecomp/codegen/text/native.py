@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache, partial
 from itertools import count
 from typing import Any
@@ -72,7 +73,7 @@ def target_machine(target: Target) -> Any:
 def _parse(text: str, target: Target) -> Any:
     llvm = _binding()
     try:
-        module = llvm.parse_assembly(text)
+        module = llvm.parse_assembly(text, llvm.create_context())  # LLVM's own context keeps what modules are made of
         module.triple = target.triple
         module.data_layout = target.data_layout
         module.verify()
@@ -126,7 +127,24 @@ class Library:
         return int(found[name])
 
 
-@cache
+@dataclass
+class _Loader:
+    """What loads objects, with LLVM's JITLink, and how many it has loaded."""
+
+    jit: Any
+    loads: int = 0
+
+
+_LOADS = 8
+"""A loader keeps some 9 KB of each object when that is unloaded; it takes 150 KB itself, and goes with its last one."""
+
+_loaders: dict[Target, _Loader] = {}
+
+
 def _jit(target: Target) -> Any:
-    """What loads objects, with LLVM's JITLink."""
-    return _binding().create_lljit_compiler(target_machine(target), use_jit_link=True, suppress_errors=True)
+    found = _loaders.get(target)
+    if found is None or found.loads == _LOADS:
+        jit = _binding().create_lljit_compiler(target_machine(target), use_jit_link=True, suppress_errors=True)
+        found = _loaders[target] = _Loader(jit)
+    found.loads += 1
+    return found.jit

@@ -34,7 +34,7 @@ def slice_of_everything(g: Rewriter, a: Application) -> Replacement:
 def flip_of_nothing(g: Rewriter, a: Application) -> Replacement:
     """flip(x, axes of size 1) -> x"""
     axes = tuple(sorted(d for d in a.attrs["axes"] if a.type.shape[d] > 1))
-    if axes == tuple(a.attrs["axes"]):
+    if axes and axes == tuple(a.attrs["axes"]):
         return None
     return g.apply("flip", a.inputs[0], axes=axes) if axes else a.inputs[0]
 

@@ -44,9 +44,10 @@ def column_sums(nest: Nest, schedule: ColumnSchedule) -> tuple[Stmt, ...]:
     others = [v for v in nest.rows if v != vector]
     kind = "serial" if others else schedule.threads
     body: list[Stmt] = []
-    for counter, begin, column in KBlocks((), vector, schedule.block, ()).pieces():
-        mapping = {vector: begin + index(column)}
-        block = _block(nest, column, schedule.width, schedule.rows_at_once, mapping, f"_{column.name}")
+    cut = KBlocks((), vector, schedule.block, ())
+    for n, (counter, begin, column) in enumerate(cut.pieces()):
+        mapping, suffix = {vector: begin + index(column)}, f"_{column.name}{n or ''}"
+        block = _block(nest, column, schedule.width, schedule.rows_at_once, mapping, suffix)
         one = counter.extent == 1
         body.extend(Copier({counter: Index()}).stmts(block) if one else loops(kind, [counter], block))
     return parallel_loops(others, tuple(body), schedule.threads)
@@ -74,10 +75,10 @@ def _block(nest: Nest, column: Var, chunk: int, rows: int, mapping: dict[Var, In
         return strip(column, chunk, Copier(mapping, suffix).stmts(stmts))
 
     body: list[Stmt] = []
-    for number, begin, place in KBlocks((), row, rows, ()).pieces():
+    for n, (number, begin, place) in enumerate(KBlocks((), row, rows, ()).pieces()):
         terms = Copier({row: begin + index(place)}).stmts(sweep.body)
         left = [Store(t.buffer, at, Read(a.name, a.dtype, frozenset(nest.rows))) for a, t in totals.items()]
-        some = each([Accumulate(going_on, (Loop("serial", place, terms),)), *left], f"{suffix}_{place.name}")
+        some = each([Accumulate(going_on, (Loop("serial", place, terms),)), *left], f"{suffix}_{place.name}{n or ''}")
         body.extend(loops("serial", [number], some))
     return (
         *(Local(t.buffer) for t in totals.values()),

@@ -1,0 +1,77 @@
+"""What the suite tries for a moment, many times: ``python -m tests.fuzz.faults kills 1000`` (see docs/testing.md)."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import tracecomp as tc
+from tests.base import test_interrupts
+from tests.compiled import test_leaks
+from tests.runtime import test_object_cache
+from tests.serialization import test_hostile
+from tracecomp.base import config
+
+
+def entries(count: int) -> str:
+    """Damaged entries of the cache."""
+    with tempfile.TemporaryDirectory() as folder, config.override(cache_dir=folder):
+        different = test_object_cache.damage_entries(Path(folder), count, 1)
+    return f"{different} damaged entries, none returned"
+
+
+def kills(count: int) -> str:
+    """Processes killed while they write to the cache, sixteen at once."""
+    with tempfile.TemporaryDirectory() as folder, config.override(cache_dir=folder):
+        test_object_cache.kill_writers(Path(folder), count, 16, 1)
+    return f"{count} kills, every entry whole or none"
+
+
+def files(count: int) -> str:
+    """Damaged files of ``save`` and of safetensors."""
+    kinds = (test_hostile.fuzz_pickles, test_hostile.fuzz_archives, test_hostile.fuzz_safetensors)
+    refused = [fuzz(count // 3, 1) for fuzz in kinds]
+    return f"{refused} of {count // 3} damaged pickles, archives and safetensors refused, by documented errors alone"
+
+
+def interrupts(count: int) -> str:
+    """Moments of Ctrl-C in training, eager and compiled, by SGD and AdamW."""
+    signal.signal(signal.SIGALRM, test_interrupts.interrupt)
+    tc.compile(lambda x: x + 1)(tc.ones(1))
+    states = [
+        test_interrupts.interrupt_training(kind, compiled, count // 4, 1)
+        for kind in ("SGD", "AdamW") for compiled in (True, False)
+    ]  # fmt: skip
+    return f"{count} interrupts, {sum(states)} different states, each whole"
+
+
+def leaks(count: int) -> str:
+    """Recordings of new shapes that are compiled and dropped, and twenty times as many calls."""
+    with tempfile.TemporaryDirectory() as folder:
+        recordings = test_leaks.growth("recordings", count, Path(folder))
+        shapes = test_leaks.growth("shapes", count // 5, Path(folder))
+        calls = test_leaks.growth("calls", 20 * count, Path(folder))
+    return (
+        f"second half of {count} recordings: {recordings} KB; of {count // 5} compiled shapes: {shapes} KB; of "
+        f"{20 * count} calls: {calls} KB"
+    )
+
+
+SWEEPS: dict[str, Callable[[int], str]] = {f.__name__: f for f in (entries, kills, files, interrupts, leaks)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=SWEEPS)
+    parser.add_argument("count", type=int)
+    options = parser.parse_args()
+    start = time.monotonic()
+    print(f"{SWEEPS[options.what](options.count)}, {time.monotonic() - start:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

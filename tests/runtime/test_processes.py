@@ -1,0 +1,130 @@
+"""Processes: forked, spawned, out of memory, ending while threads run, and interpreters in an interpreter."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tracecomp as tc
+
+ROOT = Path(tc.__file__).parents[1]
+
+
+def ended(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A program of its own, when it has ended."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=120, check=False,
+        env=environment,
+    )  # fmt: skip
+
+
+@tc.compile
+def compiled(x: Any) -> Any:
+    return (x @ x).relu().sum(1)
+
+
+def work(given: list[list[float]]) -> Any:
+    x = tc.tensor(given)
+    return [compiled(x).tolist() for _ in range(3)]
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded, use of fork:DeprecationWarning")
+@pytest.mark.parametrize("how", multiprocessing.get_all_start_methods())
+def test_children_compute_what_their_parent_does(how: str) -> None:
+    given = [[0.5 * i - j for i in range(12)] for j in range(12)]
+    expected = work(given)
+    with multiprocessing.get_context(how).Pool(2) as pool:
+        assert pool.map(work, [given] * 4) == [expected] * 4
+    assert work(given) == expected
+
+
+SUB = """
+import sys
+try:
+    import _interpreters as interpreters
+    run = interpreters.exec
+except ImportError:
+    import _xxsubinterpreters as interpreters
+    run = interpreters.run_string
+made = interpreters.create()
+found = None
+try:
+    found = run(made, "import warnings; warnings.simplefilter('ignore'); import tracecomp")
+except Exception as error:
+    found = error
+print(getattr(found, "formatted", found))
+"""
+
+
+def test_a_sub_interpreter_is_refused() -> None:
+    done = ended(SUB)
+    if "No module named" in done.stderr:
+        pytest.skip("this Python has no sub-interpreters")
+    assert "tracecomp cannot be imported in a sub-interpreter" in done.stdout or "numpy" in done.stdout, done.stderr
+
+
+MEMORY = """
+import resource, sys
+import tracecomp as tc
+
+@tc.compile
+def outer(x):
+    return x[:, None] * x[None, :]
+
+@tc.compile
+def inner(x):
+    return (x[:, None] * x[None, :]).cumsum(1).sort(1).values.sum()
+
+small, large = tc.ones(10), tc.ones(30_000)
+for f in (outer, inner):
+    for _ in range(4):
+        f(small)
+limit = int(open("/proc/self/statm").read().split()[0]) * 4096 + (500 << 20)
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+for f in (outer, inner, outer.fn, lambda x: tc.zeros(1 << 40)):
+    for _ in range(3):
+        try:
+            f(large)
+        except MemoryError as error:
+            print("refused")
+assert outer(small).sum().item() == 100 and inner(small).item() == 550
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits memory as Linux does")
+def test_without_memory_there_is_memory_error_and_the_process_goes_on() -> None:
+    done = ended(MEMORY)
+    assert done.returncode == 0 and done.stdout.split() == ["refused"] * 12, done.stderr
+
+
+EXIT = """
+import sys, threading, time
+import tracecomp as tc
+x = tc.ones(int(sys.argv[1]), int(sys.argv[1]))
+f = tc.compile(lambda x: (x @ x).relu().sum())
+def call():
+    while True:
+        f(x)
+def compile():
+    n = 0
+    while True:
+        n += 1
+        made = tc.compile(lambda x: (x * n).sin().sum())
+        made(x), made(x)
+for work in (call, call, compile):
+    threading.Thread(target=work, daemon=True).start()
+time.sleep(0.3)
+"""
+
+
+@pytest.mark.parametrize("size", ["4", "300"])
+def test_a_process_ends_while_threads_call_and_compile(size: str) -> None:
+    done = ended(EXIT, size)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,92 @@
+"""Ctrl-C at any moment: blocks that always restore what they have changed, and blocks that are not interrupted.
+
+Python raises KeyboardInterrupt where a function written in Python begins, too: in the first instant of ``__exit__``,
+which then has restored nothing. Leaving a block by a C function has no such instant.
+"""
+
+from __future__ import annotations
+
+import _signal as signal  # type: ignore[import-not-found]  # without the enumerations of ``signal``, which take ten times as long
+import ctypes
+import threading
+from collections.abc import Callable
+from functools import partial
+from types import FrameType
+from typing import Any
+
+_update = ctypes.PYFUNCTYPE(ctypes.c_int, *(ctypes.py_object,) * 5)(("PyDict_Update", ctypes.pythonapi))
+"""``dict.update`` for three arguments more, which it does not look at: those that ``__exit__`` is given."""
+
+
+class Leave:
+    """``__exit__`` of a block that restores entries of a dictionary, without running Python.
+
+    ``__enter__`` notes the entries in ``before_of(block)``, and changes them after that, without a call in between.
+    ``where`` gives the dictionary.
+    """
+
+    def __init__(self, where: Callable[[], dict[str, Any]]) -> None:
+        self._where = where
+
+    def __get__(self, block: Any, kind: type | None = None) -> Any:
+        return self if block is None else partial(_update, self._where(), before_of(block))
+
+    def __call__(self, block: Any, *error: object) -> Any:
+        """As called by ``contextlib.ExitStack``, which takes it from the class."""
+        return self.__get__(block)(*error)
+
+
+def before_of(block: Any) -> dict[str, Any]:
+    """What leaving ``block`` restores."""
+    found: dict[str, Any] = vars(block).setdefault("_before", {})
+    return found
+
+
+_NAMES = ("SIGINT", "SIGTERM", "SIGALRM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGVTALRM", "SIGPROF")
+_SIGNALS = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, name))
+
+
+class _Uninterrupted:
+    """A block in which signals wait for its end, so that what it changes is changed whole: for short blocks.
+
+    Handlers run in the main thread only, so in other threads there is nothing to do. While a handler of ours stands
+    in for another outside of a block, it just calls that, so an interrupt between any two steps here does no harm.
+    """
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._handlers: dict[int, Callable[[int, FrameType | None], Any]] = {}
+        self._late: list[int] = []
+
+    def __enter__(self) -> None:
+        if threading.get_ident() != threading.main_thread().ident:
+            return
+        if not self._depth:
+            for number in _SIGNALS:
+                handler = signal.getsignal(number)
+                if callable(handler) and handler != self._note:
+                    self._handlers[number] = handler
+                    signal.signal(number, self._note)
+        self._depth += 1
+
+    def __exit__(self, *error: object) -> None:
+        if threading.get_ident() != threading.main_thread().ident:
+            return
+        self._depth -= 1
+        if self._depth:
+            return
+        for number, handler in self._handlers.items():
+            if signal.getsignal(number) == self._note:  # else the block has set another one, which stays
+                signal.signal(number, handler)
+        while self._late:
+            number = self._late.pop(0)
+            self._handlers[number](number, None)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self._depth:
+            self._late.append(number)
+        else:
+            self._handlers[number](number, frame)
+
+
+uninterrupted = _Uninterrupted()
