@@ -29,13 +29,14 @@ PRIVATE = """
     utils._mode_utils utils._python_dispatch utils._pytree
 """
 WITH_PRIVATE_NAMES = """
-    torch torch._dynamo torch._utils torch.autograd.graph torch.jit torch.nn.modules.batchnorm torch.nn.modules.conv
-    torch.nn.modules.dropout torch.nn.modules.module torch.nn.modules.padding torch.nn.modules.pooling
-    torch.nn.modules.utils torch.optim.lr_scheduler torch.optim.optimizer torch.storage torch.utils.data.dataloader
+    torch torch._dynamo torch._tensor_str torch._utils torch.autograd.graph torch.jit torch.nn.modules.batchnorm
+    torch.nn.modules.conv torch.nn.modules.dropout torch.nn.modules.module torch.nn.modules.padding
+    torch.nn.modules.pooling torch.nn.modules.utils torch.nn.attention.flex_attention torch.optim.lr_scheduler
+    torch.optim.optimizer torch.storage torch.utils.data.dataloader
 """
 LEFT_OUT = """
     torch.ao.nn. torch.ao.ns torch.ao.pruning. torch.ao.quantization.fx torch.distributed.elastic.
-    torch.distributed.pipelining. torch.onnx.symbolic_ torch.testing. torch.utils.bundled torch.utils.hipify
+    torch.distributed.pipelining. torch.testing. torch.utils.bundled torch.utils.hipify
     torch.fx.experimental. torch.fx.passes. torch.package. torch.utils.data.datapipes. torch.utils.model_dump
 """
 LARGE = 150

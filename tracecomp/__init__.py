@@ -46,8 +46,14 @@ from tracecomp.interop import einops as _einops
 from tracecomp.ir.types import DType as dtype
 from tracecomp.ir.types import (
     bfloat16,
+    complex32,
     complex64,
     complex128,
+    float8_e4m3fn,
+    float8_e4m3fnuz,
+    float8_e5m2,
+    float8_e5m2fnuz,
+    float8_e8m0fnu,
     float16,
     float32,
     float64,
@@ -56,6 +62,9 @@ from tracecomp.ir.types import (
     int32,
     int64,
     uint8,
+    uint16,
+    uint32,
+    uint64,
 )
 from tracecomp.ir.types import bool_ as bool
 from tracecomp.runtime.malloc import keep_freed
@@ -81,10 +90,11 @@ _LATER = {
 _LATER |= {
     module: module
     for module in (
-        "__config__", "__future__", "_dynamo", "_jit_internal", "accelerator", "amp", "backends", "compiled",
-        "compiler", "cuda", "distributions", "fft", "func", "futures", "fx", "hub", "jit", "linalg", "masked",
-        "multiprocessing", "nn", "onnx", "optim", "profiler", "random", "serialization", "signal", "special", "testing",
-        "torch_version", "types", "utils", "version",
+        "_C", "__config__", "__future__", "_dynamo", "_jit_internal", "_utils", "accelerator", "amp", "backends",
+        "compiled", "compiler", "cpu", "cuda", "distributed", "distributions", "fft", "func", "futures", "fx", "hub",
+        "jit", "library", "linalg", "masked", "mps", "mtia", "multiprocessing", "nn", "onnx", "optim", "overrides",
+        "profiler", "random", "return_types", "serialization", "signal", "special", "storage", "testing",
+        "torch_version", "types", "utils", "version", "xpu",
     )
 }  # fmt: skip
 
@@ -111,7 +121,7 @@ def trace(first: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 float, double, half = float32, float64, float16
-cfloat, cdouble = complex64, complex128
+chalf, cfloat, cdouble = complex32, complex64, complex128
 short, int, long = int16, int32, int64
 newaxis = None
 __version__ = "0.2.0"

@@ -36,8 +36,14 @@ from tracecomp.eager.tensor import Tensor as Tensor
 from tracecomp.ir.types import DType as _dtype
 dtype = _dtype
 from tracecomp.ir.types import bfloat16 as bfloat16
+from tracecomp.ir.types import complex32 as complex32
 from tracecomp.ir.types import complex64 as complex64
 from tracecomp.ir.types import complex128 as complex128
+from tracecomp.ir.types import float8_e4m3fn as float8_e4m3fn
+from tracecomp.ir.types import float8_e4m3fnuz as float8_e4m3fnuz
+from tracecomp.ir.types import float8_e5m2 as float8_e5m2
+from tracecomp.ir.types import float8_e5m2fnuz as float8_e5m2fnuz
+from tracecomp.ir.types import float8_e8m0fnu as float8_e8m0fnu
 from tracecomp.ir.types import float16 as float16
 from tracecomp.ir.types import float32 as float32
 from tracecomp.ir.types import float64 as float64
@@ -46,6 +52,9 @@ from tracecomp.ir.types import int16 as int16
 from tracecomp.ir.types import int32 as int32
 from tracecomp.ir.types import int64 as int64
 from tracecomp.ir.types import uint8 as uint8
+from tracecomp.ir.types import uint16 as uint16
+from tracecomp.ir.types import uint32 as uint32
+from tracecomp.ir.types import uint64 as uint64
 from tracecomp.ir.types import bool_ as _bool
 bool = _bool
 from tracecomp.functional.names import BFloat16Tensor as BFloat16Tensor
@@ -53,11 +62,26 @@ from tracecomp.functional.names import BoolTensor as BoolTensor
 from tracecomp.functional.names import ByteTensor as ByteTensor
 from tracecomp.functional.names import CharTensor as CharTensor
 from tracecomp.functional.names import DoubleTensor as DoubleTensor
+from tracecomp.functional.names import Event as Event
 from tracecomp.functional.names import FloatTensor as FloatTensor
 from tracecomp.functional.names import HalfTensor as HalfTensor
 from tracecomp.functional.names import IntTensor as IntTensor
 from tracecomp.functional.names import LongTensor as LongTensor
+from tracecomp.functional.names import OutOfMemoryError as OutOfMemoryError
 from tracecomp.functional.names import ShortTensor as ShortTensor
+from tracecomp.functional.names import Stream as Stream
+from tracecomp.functional.names import SymBool as SymBool
+from tracecomp.functional.names import SymFloat as SymFloat
+from tracecomp.functional.names import SymInt as SymInt
+from tracecomp.functional.names import TypedStorage as TypedStorage
+from tracecomp.functional.names import UntypedStorage as UntypedStorage
+from tracecomp.functional.names import _check as _check
+from tracecomp.functional.names import _check_index as _check_index
+from tracecomp.functional.names import _check_is_size as _check_is_size
+from tracecomp.functional.names import _check_not_implemented as _check_not_implemented
+from tracecomp.functional.names import _check_tensor_all as _check_tensor_all
+from tracecomp.functional.names import _check_type as _check_type
+from tracecomp.functional.names import _check_value as _check_value
 from tracecomp.functional.names import abs as abs
 from tracecomp.functional.names import abs_ as abs_
 from tracecomp.functional.names import absolute as absolute
@@ -594,6 +618,14 @@ from tracecomp.functional.names import svd as svd
 from tracecomp.functional.names import svd_lowrank as svd_lowrank
 from tracecomp.functional.names import swapaxes as swapaxes
 from tracecomp.functional.names import swapdims as swapdims
+from tracecomp.functional.names import sym_float as sym_float
+from tracecomp.functional.names import sym_int as sym_int
+from tracecomp.functional.names import sym_ite as sym_ite
+from tracecomp.functional.names import sym_max as sym_max
+from tracecomp.functional.names import sym_min as sym_min
+from tracecomp.functional.names import sym_not as sym_not
+from tracecomp.functional.names import sym_sqrt as sym_sqrt
+from tracecomp.functional.names import sym_sum as sym_sum
 from tracecomp.functional.names import t as t
 from tracecomp.functional.names import t_copy as t_copy
 from tracecomp.functional.names import take as take
@@ -655,10 +687,12 @@ from tracecomp.functional.names import zero_ as zero_
 from tracecomp.functional.names import zeros as zeros
 from tracecomp.functional.names import zeros_like as zeros_like
 from tracecomp.compiled import Compiled as Compiled
+from tracecomp import _C as _C
 from tracecomp import __config__ as __config__
 from tracecomp import __future__ as __future__
 from tracecomp import _dynamo as _dynamo
 from tracecomp import _jit_internal as _jit_internal
+from tracecomp import _utils as _utils
 from tracecomp import accelerator as accelerator
 from tracecomp import amp as amp
 from tracecomp.torch_compat import as_torch as as_torch
@@ -670,7 +704,9 @@ from tracecomp import compiled as compiled
 from tracecomp import compiler as compiler
 from tracecomp.func.control import cond as cond
 from tracecomp.base import config as config
+from tracecomp import cpu as cpu
 from tracecomp import cuda as cuda
+from tracecomp import distributed as distributed
 from tracecomp import distributions as distributions
 from tracecomp.inspect import explain as explain
 from tracecomp import fft as fft
@@ -682,22 +718,28 @@ from tracecomp.runtime.threads import get_num_threads as get_num_threads
 from tracecomp import hub as hub
 from tracecomp.amp import is_autocast_enabled as is_autocast_enabled
 from tracecomp import jit as jit
+from tracecomp import library as library
 from tracecomp import linalg as linalg
 from tracecomp.serialization import load as load
 from tracecomp.compiled.program_files.load import load_program as load_program
 from tracecomp import masked as masked
+from tracecomp import mps as mps
+from tracecomp import mtia as mtia
 from tracecomp import multiprocessing as multiprocessing
 from tracecomp import nn as nn
 from tracecomp import onnx as onnx
 from tracecomp import optim as optim
+from tracecomp import overrides as overrides
 from tracecomp import profiler as profiler
 from tracecomp import random as random
+from tracecomp import return_types as return_types
 from tracecomp.serialization import save as save
 from tracecomp.func.control import scan as scan
 from tracecomp import serialization as serialization
 from tracecomp.runtime.threads import set_num_threads as set_num_threads
 from tracecomp import signal as signal
 from tracecomp import special as special
+from tracecomp import storage as storage
 from tracecomp import testing as testing
 from tracecomp import torch_version as torch_version
 from tracecomp import types as types
@@ -705,6 +747,7 @@ from tracecomp import utils as utils
 from tracecomp import version as version
 from tracecomp.func import vmap as vmap
 from tracecomp.func.control import while_loop as while_loop
+from tracecomp import xpu as xpu
 def _assert(condition: Any, message: str) -> None:
     """AssertionError with ``message`` unless ``condition`` holds."""
     ...
@@ -712,7 +755,7 @@ def trace(first: Any, *args: Any, **kwargs: Any) -> Any:
     """The trace of a matrix; of a function, the graph of ``first(*args, **kwargs)`` (see ``compiled.trace``)."""
     ...
 float, double, half = (float32, float64, float16)
-cfloat, cdouble = (complex64, complex128)
+chalf, cfloat, cdouble = (complex32, complex64, complex128)
 short, int, long = (int16, int32, int64)
 newaxis = None
 __version__: str

@@ -14,6 +14,11 @@ from tracecomp.autograd.profiler import record_function
 __all__ = ["ProfilerAction", "ProfilerActivity", "profile", "record_function", "schedule", "tensorboard_trace_handler"]
 
 
+def kineto_available() -> bool:
+    """False: that is PyTorch's own recorder of events."""
+    return False
+
+
 class ProfilerActivity(Enum):
     """What is watched; here that is the CPU always."""
 

@@ -7,14 +7,16 @@ import os
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from tracecomp.eager.device import device as _device
+from tracecomp.eager.device import device
 from tracecomp.eager.size import Size
 from tracecomp.eager.tensor import Tensor
+from tracecomp.ir.types import DType
 
 __all__ = ["Device", "FileLike", "Number", "Storage"]
 
+_device, _dtype = device, DType
 Number: TypeAlias = int | float | bool
-Device: TypeAlias = _device | str | int | None
+Device: TypeAlias = device | str | int | None
 FileLike: TypeAlias = str | os.PathLike[str] | Any
 Storage: TypeAlias = Any
 _int, _float, _bool, _complex, _str = builtins.int, builtins.float, builtins.bool, builtins.complex, builtins.str

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import tracecomp
 from tracecomp.torch_compat import distribution
 from tracecomp.torch_compat.activate import SITE
 from tracecomp.torch_compat.names import TORCH_VERSION, table
@@ -36,7 +37,7 @@ def test_torch_is_tracecomp_in_every_module_and_keeps_its_own_version() -> None:
         "assert torch.Tensor is tracecomp.Tensor and torch.__name__ == torch.__spec__.name == 'torch'\n"
         "print(torch.__version__, torch.__version__ >= (2, 9), tracecomp.__version__)"
     )
-    assert said == f"{TORCH_VERSION} True 0.1.0"
+    assert said == f"{TORCH_VERSION} True {tracecomp.__version__}"
 
 
 def test_what_is_set_on_torch_is_set_on_tracecomp() -> None:

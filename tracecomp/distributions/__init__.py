@@ -6,6 +6,7 @@ import sys
 
 from tracecomp.distributions import (
     bounded,
+    constraint_registry,
     constraints,
     continuous,
     counts,
@@ -14,12 +15,16 @@ from tracecomp.distributions import (
     gamma,
     kl,
     lowrank,
+    mappings,
+    matrices,
     positive,
     relaxed,
     transformed,
     transforms,
+    utils,
 )
 from tracecomp.distributions.bounded import ContinuousBernoulli, Kumaraswamy, VonMises
+from tracecomp.distributions.constraint_registry import biject_to, transform_to
 from tracecomp.distributions.continuous import Cauchy, Exponential, Gumbel, HalfNormal, Laplace, Normal, Uniform
 from tracecomp.distributions.counts import Multinomial, NegativeBinomial
 from tracecomp.distributions.discrete import (
@@ -31,10 +36,23 @@ from tracecomp.distributions.discrete import (
     OneHotCategoricalStraightThrough,
     Poisson,
 )  # fmt: skip
-from tracecomp.distributions.distribution import Distribution
+from tracecomp.distributions.distribution import Distribution, ExponentialFamily
 from tracecomp.distributions.gamma import Beta, Chi2, Dirichlet, Gamma, StudentT
 from tracecomp.distributions.kl import kl_divergence, register_kl
 from tracecomp.distributions.lowrank import LowRankMultivariateNormal
+from tracecomp.distributions.mappings import (
+    CatTransform,
+    CorrCholeskyTransform,
+    CumulativeDistributionTransform,
+    IndependentTransform,
+    LowerCholeskyTransform,
+    PositiveDefiniteTransform,
+    ReshapeTransform,
+    SoftmaxTransform,
+    StackTransform,
+    StickBreakingTransform,
+)
+from tracecomp.distributions.matrices import LKJCholesky, LogisticNormal, Wishart
 from tracecomp.distributions.positive import (
     FisherSnedecor,
     GeneralizedPareto,
@@ -52,12 +70,16 @@ from tracecomp.distributions.transformed import (
     TransformedDistribution,
 )  # fmt: skip
 from tracecomp.distributions.transforms import (
+    AbsTransform,
     AffineTransform,
+    ComposeTransform,
     ExpTransform,
     PowerTransform,
     SigmoidTransform,
+    SoftplusTransform,
     TanhTransform,
     Transform,
+    identity_transform,
 )  # fmt: skip
 
 # torch's file names: ``torch.distributions.beta.Beta``.
@@ -72,18 +94,87 @@ _FILES = {
     "relaxed_bernoulli": relaxed, "relaxed_categorical": relaxed,
     "beta": gamma, "chi2": gamma, "dirichlet": gamma, "studentT": gamma, "independent": transformed,
     "log_normal": transformed, "mixture_same_family": transformed, "multivariate_normal": transformed,
-    "transforms": transforms, "transformed_distribution": transformed,
+    "transforms": transforms, "transformed_distribution": transformed, "wishart": matrices, "lkj_cholesky": matrices,
+    "logistic_normal": matrices, "exp_family": distribution,
 }  # fmt: skip
 globals().update(_FILES)
 sys.modules.update({f"{__name__}.{name}": file for name, file in _FILES.items()})
 
 __all__ = [
-    "AffineTransform", "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy", "Chi2", "ContinuousBernoulli",
-    "Dirichlet", "Distribution", "ExpTransform", "Exponential", "FisherSnedecor", "Gamma", "GeneralizedPareto",
-    "Geometric", "Gumbel", "HalfCauchy", "HalfNormal", "Independent", "InverseGamma", "Kumaraswamy", "Laplace",
-    "LogNormal", "LowRankMultivariateNormal", "MixtureSameFamily", "Multinomial", "MultivariateNormal",
-    "NegativeBinomial", "Normal", "OneHotCategorical", "OneHotCategoricalStraightThrough", "Pareto", "Poisson",
-    "PowerTransform", "RelaxedBernoulli", "RelaxedOneHotCategorical", "SigmoidTransform", "StudentT",
-    "TanhTransform", "Transform", "TransformedDistribution", "Uniform", "VonMises", "Weibull", "constraints",
-    "distribution", "kl", "kl_divergence", "register_kl",
+    "AbsTransform",
+    "AffineTransform",
+    "Bernoulli",
+    "Beta",
+    "Binomial",
+    "CatTransform",
+    "Categorical",
+    "Cauchy",
+    "Chi2",
+    "ComposeTransform",
+    "ContinuousBernoulli",
+    "CorrCholeskyTransform",
+    "CumulativeDistributionTransform",
+    "Dirichlet",
+    "Distribution",
+    "ExpTransform",
+    "Exponential",
+    "ExponentialFamily",
+    "FisherSnedecor",
+    "Gamma",
+    "GeneralizedPareto",
+    "Geometric",
+    "Gumbel",
+    "HalfCauchy",
+    "HalfNormal",
+    "Independent",
+    "IndependentTransform",
+    "InverseGamma",
+    "Kumaraswamy",
+    "LKJCholesky",
+    "Laplace",
+    "LogNormal",
+    "LogisticNormal",
+    "LowRankMultivariateNormal",
+    "LowerCholeskyTransform",
+    "MixtureSameFamily",
+    "Multinomial",
+    "MultivariateNormal",
+    "NegativeBinomial",
+    "Normal",
+    "OneHotCategorical",
+    "OneHotCategoricalStraightThrough",
+    "Pareto",
+    "Poisson",
+    "PositiveDefiniteTransform",
+    "PowerTransform",
+    "RelaxedBernoulli",
+    "RelaxedOneHotCategorical",
+    "ReshapeTransform",
+    "SigmoidTransform",
+    "SoftmaxTransform",
+    "SoftplusTransform",
+    "StackTransform",
+    "StickBreakingTransform",
+    "StudentT",
+    "TanhTransform",
+    "Transform",
+    "TransformedDistribution",
+    "Uniform",
+    "VonMises",
+    "Weibull",
+    "Wishart",
+    "biject_to",
+    "constraint_registry",
+    "constraints",
+    "distribution",
+    "identity_transform",
+    "kl",
+    "kl_divergence",
+    "register_kl",
+    "transform_to",
+    "utils",
 ]  # fmt: skip
+
+# Maps of vectors and matrices stand beside the others in torch's file.
+transforms.__all__ += [name for name in mappings.__all__ if name not in transforms.__all__]
+vars(transforms).update({name: getattr(mappings, name) for name in mappings.__all__})

@@ -11,7 +11,8 @@ from tracecomp.distributions import constraints
 from tracecomp.distributions.constraints import Constraint
 from tracecomp.distributions.continuous import EULER
 from tracecomp.distributions.discrete import clamp_probs, softplus
-from tracecomp.distributions.distribution import Distribution, broadcast_all
+from tracecomp.distributions.distribution import Distribution
+from tracecomp.distributions.utils import broadcast_all
 from tracecomp.eager.modes import no_grad
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T

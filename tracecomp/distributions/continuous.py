@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 from tracecomp.distributions import constraints
 from tracecomp.distributions.constraints import Constraint
-from tracecomp.distributions.distribution import Distribution, broadcast_all
+from tracecomp.distributions.distribution import Distribution
+from tracecomp.distributions.utils import broadcast_all
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.functional.elementwise.conversion import finfo

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 from tracecomp.distributions import constraints
 from tracecomp.distributions.constraints import Constraint
-from tracecomp.distributions.distribution import Distribution, broadcast_all, one_hot
+from tracecomp.distributions.distribution import Distribution, one_hot
+from tracecomp.distributions.utils import broadcast_all
 from tracecomp.eager.modes import no_grad
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T

@@ -5,18 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from tracecomp.distributions.constraints import Constraint
+from tracecomp.autograd import grad
+from tracecomp.distributions.constraints import Constraint, is_dependent
 from tracecomp.eager.modes import modes, no_grad
 from tracecomp.eager.size import Size
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.functional.default_dtype import default_dtype
-
-
-def broadcast_all(*values: Any) -> list[Tensor]:
-    """Numbers and tensors as tensors of one shape; numbers take the dtype of the first tensor."""
-    dtype = next((v.dtype for v in values if isinstance(v, Tensor)), default_dtype())
-    return list(T.broadcast_tensors(*(v if isinstance(v, Tensor) else T.tensor(v, dtype=dtype) for v in values)))
 
 
 def one_hot(index: Any, classes: int, dtype: Any) -> Tensor:
@@ -45,7 +39,7 @@ class Distribution:
             self._validate_args = validate_args
         if self._validate_args:
             for name, constraint in self.arg_constraints.items():
-                if name in self.__dict__:
+                if name in self.__dict__ and not is_dependent(constraint):
                     self._check_parameter(name, constraint)
 
     @staticmethod
@@ -153,6 +147,31 @@ class Distribution:
             if value is not None:
                 shown.append(f"{name}: {value if value.numel() == 1 else value.size()}")
         return f"{type(self).__name__}({', '.join(shown)})"
+
+
+class ExponentialFamily(Distribution):
+    """Distributions whose logarithm is linear in ``_natural_params``, up to ``_log_normalizer`` of these.
+
+    Subclasses that give both have the entropy by a derivative of the latter.
+    """
+
+    _mean_carrier_measure = 0.0
+
+    @property
+    def _natural_params(self) -> tuple[Tensor, ...]:
+        raise NotImplementedError
+
+    def _log_normalizer(self, *natural_params: Any) -> Any:
+        raise NotImplementedError
+
+    def entropy(self) -> Tensor:
+        params = [p.detach().requires_grad_() for p in self._natural_params]
+        normalizer = self._log_normalizer(*params)
+        slopes = grad(normalizer.sum(), params, create_graph=True)
+        found: Any = -self._mean_carrier_measure + normalizer
+        for p, slope in zip(params, slopes, strict=True):
+            found = found - (p * slope).reshape((*self._batch_shape, -1)).sum(-1)
+        return found
 
 
 def _holds(constraint: Constraint, value: Tensor) -> bool:

@@ -10,7 +10,8 @@ from tracecomp import special
 from tracecomp.autograd.function import Function
 from tracecomp.distributions import constraints
 from tracecomp.distributions.constraints import Constraint
-from tracecomp.distributions.distribution import Distribution, broadcast_all, one_hot
+from tracecomp.distributions.distribution import Distribution, one_hot
+from tracecomp.distributions.utils import broadcast_all
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.functional.elementwise.conversion import finfo

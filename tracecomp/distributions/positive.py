@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 from tracecomp.distributions import constraints
 from tracecomp.distributions.constraints import Constraint
 from tracecomp.distributions.continuous import EULER, Cauchy, Exponential, Half
-from tracecomp.distributions.distribution import Distribution, broadcast_all
+from tracecomp.distributions.distribution import Distribution
 from tracecomp.distributions.gamma import Gamma
+from tracecomp.distributions.utils import broadcast_all
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 

@@ -11,7 +11,8 @@ from tracecomp.distributions import constraints
 from tracecomp.distributions.constraints import Constraint
 from tracecomp.distributions.continuous import Normal
 from tracecomp.distributions.distribution import Distribution
-from tracecomp.distributions.transforms import ExpTransform, Transform
+from tracecomp.distributions.transforms import ComposeTransform, ExpTransform, Transform
+from tracecomp.distributions.utils import sum_rightmost
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 
@@ -23,9 +24,15 @@ class TransformedDistribution(Distribution):
         self, base_distribution: Distribution, transforms: Transform | Sequence[Transform],
         validate_args: bool | None = None,
     ) -> None:  # fmt: skip
-        self.base_dist = base_distribution
         self.transforms = [transforms] if isinstance(transforms, Transform) else list(transforms)
-        super().__init__(base_distribution.batch_shape, base_distribution.event_shape, validate_args)
+        whole = ComposeTransform(self.transforms)
+        batch, event = base_distribution.batch_shape, base_distribution.event_shape
+        shape, dims = tuple(whole.forward_shape(batch + event)), whole.codomain.event_dim
+        taken = whole.domain.event_dim - len(event)  # dimensions of the batch that the transforms count to the event
+        dims += max(len(event) - whole.domain.event_dim, 0)
+        self.base_dist = Independent(base_distribution, taken) if taken > 0 else base_distribution
+        split = len(shape) - dims
+        super().__init__(shape[:split], shape[split:], validate_args)
 
     @property
     def has_rsample(self) -> bool:  # type: ignore[override]
@@ -34,7 +41,8 @@ class TransformedDistribution(Distribution):
     @property
     def support(self) -> Constraint:
         last = self.transforms[-1].codomain if self.transforms else self.base_dist.support
-        return constraints.independent(last, len(self._event_shape))
+        more = len(self._event_shape) - last.event_dim
+        return constraints.independent(last, more) if more > 0 else last
 
     def _apply(self, x: Tensor) -> Tensor:
         for transform in self.transforms:
@@ -51,13 +59,14 @@ class TransformedDistribution(Distribution):
         self._validate_sample(value)
         total: Any = 0.0
         y: Any = value
+        dims = len(self._event_shape)
         for transform in reversed(self.transforms):
             x = transform.inv(y)
+            dims += transform.domain.event_dim - transform.codomain.event_dim
             slope = transform.log_abs_det_jacobian(x, y)
-            dims = len(self._event_shape)
-            total = total - (slope.flatten(-dims).sum(-1) if dims else slope)
+            total = total - sum_rightmost(slope, dims - transform.domain.event_dim)
             y = x
-        return self.base_dist.log_prob(y) + total
+        return sum_rightmost(self.base_dist.log_prob(y), dims - len(self.base_dist.event_shape)) + total
 
     def cdf(self, value: Tensor) -> Tensor:
         sign: Any = 1

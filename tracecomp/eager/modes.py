@@ -21,6 +21,8 @@ class Modes(threading.local):
     recorder: Any = None
     autocast: Any = None  # the low precision that autocast casts to, while it is on
     scopes: tuple[str, ...] = ()
+    function_modes: tuple[Any, ...] = ()  # those that see every call of a function, the innermost last
+    plain_subclasses: bool = False  # __torch_function__ of subclasses is not asked
     save_hooks: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = ()
 
     def __init__(self) -> None:
@@ -37,7 +39,7 @@ def leave_modes() -> Leave:
 
 
 
-class _ContextDecorator:
+class ContextDecorator:
     """A context manager that also decorates functions and generators: ``@no_grad()``, ``@no_grad``."""
 
     def __enter__(self) -> None:
@@ -45,7 +47,7 @@ class _ContextDecorator:
 
     __exit__ = leave_modes()
 
-    def _fresh(self) -> _ContextDecorator:
+    def _fresh(self) -> ContextDecorator:
         return type(self)()
 
     def __call__(self, fn: Function) -> Function:
@@ -75,7 +77,7 @@ class _ContextDecorator:
         return run
 
 
-class _GradMode(_ContextDecorator):
+class _GradMode(ContextDecorator):
     """Sets the gradient mode inside."""
 
     mode: bool
@@ -105,7 +107,7 @@ class enable_grad(_GradMode):
     mode = True
 
 
-class unrecorded(_ContextDecorator):
+class unrecorded(ContextDecorator):
     """What is computed inside is not recorded: tensors made here were there before, as far as a recording knows."""
 
     def __enter__(self) -> None:
@@ -113,7 +115,7 @@ class unrecorded(_ContextDecorator):
         modes.recorder = None
 
 
-class set_grad_enabled(_ContextDecorator):
+class set_grad_enabled(ContextDecorator):
     """Set the gradient mode now; as a context manager, restore it at the end."""
 
     def __init__(self, mode: bool) -> None:
@@ -133,7 +135,7 @@ class set_grad_enabled(_ContextDecorator):
         return set_grad_enabled(self._mode)
 
 
-class inference_mode(_ContextDecorator):
+class inference_mode(ContextDecorator):
     """Like ``no_grad``, and tensors made inside can never take part in gradient recording."""
 
     @overload

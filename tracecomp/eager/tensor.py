@@ -13,6 +13,7 @@ from typing import Any, SupportsIndex, cast
 
 import numpy as np
 
+from tracecomp.eager import overrides
 from tracecomp.eager.aliasing import (
     alias,
     assign_,
@@ -25,6 +26,7 @@ from tracecomp.eager.aliasing import (
     several_views,
     track,
 )
+from tracecomp.eager.device import channels_last, channels_last_3d, contiguous_format
 from tracecomp.eager.grad_fn import NUMBERS
 from tracecomp.eager.methods import TensorMethods
 from tracecomp.eager.modes import (
@@ -70,6 +72,34 @@ class Tensor(TensorMethods):
     _base: Tensor | None
     _grad: Tensor | None
     __array_priority__ = 1000
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """What a published function does with objects of a subclass: what it does with tensors, in the subclass."""
+        return overrides.default(cls, func, types, args, kwargs)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        overrides.prepare_subclass(Tensor, cls)
+
+    def as_subclass(self, cls: type[Any]) -> Any:
+        """The same memory and history as an object of ``cls``, a subclass of Tensor."""
+        if not issubclass(cls, Tensor):
+            raise TypeError(f"as_subclass(): {cls.__qualname__} is not a subclass of Tensor")
+        with overrides.DisableTorchFunctionSubclass():
+            found = Tensor.__tracecomp_apply__(OPS["reshape"], (self,), {"shape": tuple(self.shape)})
+        found.__class__ = cls
+        return found
+
+    @staticmethod
+    def _make_subclass(cls: type[Any], data: Tensor, require_grad: bool = False, **options: Any) -> Any:
+        """A leaf of ``cls`` over the memory of ``data``."""
+        with overrides.DisableTorchFunctionSubclass():
+            found = data.detach()
+            found.__class__ = cls
+            return found.requires_grad_(require_grad)
 
     @staticmethod
     def __tracecomp_apply__(op: Op, operands: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
@@ -290,15 +320,21 @@ class Tensor(TensorMethods):
     def nbytes(self) -> int:
         return self._data.nbytes
 
-    def is_contiguous(self) -> bool:
-        """Whether the elements lie densely in row-major order."""
-        return self._data.flags.c_contiguous
+    def is_contiguous(self, memory_format: Any = contiguous_format) -> bool:
+        """Whether the elements lie densely in row-major order, or in that of ``channels_last``."""
+        if memory_format is contiguous_format:
+            return self._data.flags.c_contiguous
+        if memory_format not in (channels_last, channels_last_3d):
+            raise RuntimeError(f"is_contiguous(): {memory_format} is not an order of elements")
+        if self._data.ndim != (4 if memory_format is channels_last else 5):
+            return False
+        return np.moveaxis(self._data, 1, -1).flags.c_contiguous
 
     # ---- leaving the tensor world
 
     def numpy(self, *, force: bool = False) -> Array:
         """The array that shares this tensor's memory; RuntimeError when it requires grad, unless ``force``."""
-        if self.requires_grad and not force:
+        if modes.grad and self.requires_grad and not force:
             raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
         self._shared_storage().share()
         return self._read("numpy()")
@@ -521,3 +557,6 @@ def _rebuild(cls: type[Tensor], array: Array, requires_grad: bool, extra: dict[s
     t._requires_grad = requires_grad
     t.__dict__.update(extra)
     return t
+
+
+overrides.NOT_WRAPPED.add(vars(Tensor)["grad"].__get__)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracecomp.functional import printing, sampling, settings, storage
+from tracecomp.functional import printing, sampling, settings, storage, symbols
 from tracecomp.functional.creation import creation, legacy, sequences
 from tracecomp.functional.elementwise import arithmetic, complexes, conversion, logic, pointwise, quantizing
 from tracecomp.functional.indexing import gathering, indexing, writing
@@ -55,6 +55,7 @@ __all__ = [
     "statistics",
     "storage",
     "strided",
+    "symbols",
     "triangles",
     "windows",
     "writing",

@@ -2,6 +2,8 @@
 
 """The published functions under their torch names."""
 
+from builtins import type as _type
+from collections.abc import Callable
 from collections.abc import Sequence
 from tracecomp.eager import device as devices
 from tracecomp.eager.device import Device
@@ -29,6 +31,12 @@ from tracecomp.functional.named_results import ValuesIndices
 from tracecomp.functional.promotion import Number
 from tracecomp.functional.promotion import Operand
 from tracecomp.functional.settings import _HasDLPack
+from tracecomp.functional.storage import TypedStorage as TypedStorage
+from tracecomp.functional.storage import UntypedStorage as UntypedStorage
+from tracecomp.functional.symbols import OutOfMemoryError as OutOfMemoryError
+from tracecomp.functional.symbols import SymBool as SymBool
+from tracecomp.functional.symbols import SymFloat as SymFloat
+from tracecomp.functional.symbols import SymInt as SymInt
 from tracecomp.ir.types import DType
 from typing import Any
 from typing import Literal
@@ -40,11 +48,27 @@ class BoolTensor(metaclass=_TypedMeta): ...
 class ByteTensor(metaclass=_TypedMeta): ...
 class CharTensor(metaclass=_TypedMeta): ...
 class DoubleTensor(metaclass=_TypedMeta): ...
+class Event(metaclass=_type): ...
 class FloatTensor(metaclass=_TypedMeta): ...
 class HalfTensor(metaclass=_TypedMeta): ...
 class IntTensor(metaclass=_TypedMeta): ...
 class LongTensor(metaclass=_TypedMeta): ...
 class ShortTensor(metaclass=_TypedMeta): ...
+class Stream(metaclass=_type): ...
+def _check(cond: Any, message: Callable[[], Any] | None = None) -> None:
+    """Raise with ``message()`` unless ``cond`` holds."""
+def _check_index(cond: Any, message: Callable[[], Any] | None = None) -> None:
+    """Raise with ``message()`` unless ``cond`` holds."""
+def _check_is_size(i: Any, message: Callable[[], Any] | None = None, **options: Any) -> None:
+    """RuntimeError unless ``i`` may be a size."""
+def _check_not_implemented(cond: Any, message: Callable[[], Any] | None = None) -> None:
+    """Raise with ``message()`` unless ``cond`` holds."""
+def _check_tensor_all(cond: Tensor, message: Callable[[], Any] | None = None) -> None:
+    """RuntimeError unless all elements hold."""
+def _check_type(cond: Any, message: Callable[[], Any] | None = None) -> None:
+    """Raise with ``message()`` unless ``cond`` holds."""
+def _check_value(cond: Any, message: Callable[[], Any] | None = None) -> None:
+    """Raise with ``message()`` unless ``cond`` holds."""
 def abs(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Absolute value."""
 def abs_(input: Tensor) -> Tensor:
@@ -1047,6 +1071,14 @@ def swapaxes(input: Tensor, dim0: int, dim1: int, *, out: Tensor | None = None) 
     """Two dimensions swapped, as a view."""
 def swapdims(input: Tensor, dim0: int, dim1: int, *, out: Tensor | None = None) -> Tensor:
     """Two dimensions swapped, as a view."""
+def sym_float(a: Any) -> float: ...
+def sym_int(a: Any) -> int: ...
+def sym_ite(b: Any, t: Any, f: Any) -> Any: ...
+def sym_max(a: Any, b: Any) -> Any: ...
+def sym_min(a: Any, b: Any) -> Any: ...
+def sym_not(a: Any) -> bool: ...
+def sym_sqrt(a: Any) -> float: ...
+def sym_sum(args: Any) -> Any: ...
 def t(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The transpose of a tensor of at most two dimensions."""
 def t_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:

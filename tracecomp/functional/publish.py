@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from tracecomp.eager.modes import grad_enabled, modes, no_grad, scope
+from tracecomp.eager.overrides import NOT_OVERRIDDEN, PLAIN, override
 from tracecomp.eager.tensor import Tensor, assign_, before_write
 from tracecomp.functional.autocast import casts
 from tracecomp.functional.dtype_support import REAL, Kinds, accepting, refuse_complex
@@ -89,6 +90,12 @@ def _callable(fn: Callable[..., Any], name: str, takes: Kinds, composite: bool) 
 
     @functools.wraps(fn)
     def call(*args: Any, **kwargs: Any) -> Any:
+        for x in (*args, *kwargs.values()) if kwargs else args:
+            if type(x) not in PLAIN:
+                found = override(public, args, kwargs)
+                if found is not NOT_OVERRIDDEN:
+                    return found
+                break
         for place in places:
             if place < len(args):
                 if not isinstance(args[place], Tensor):
@@ -107,7 +114,8 @@ def _callable(fn: Callable[..., Any], name: str, takes: Kinds, composite: bool) 
 
     call.__name__ = call.__qualname__ = name
     call.__takes__ = takes  # type: ignore[attr-defined]
-    return casts(call)
+    public = casts(call)
+    return public
 
 
 def _may_be_tensor(kind: str) -> bool:
@@ -214,6 +222,10 @@ def in_place(call: Callable[..., Any], name: str) -> Callable[..., Any]:
 
     @functools.wraps(call)
     def run(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if type(input) not in PLAIN:
+            found = override(run, (input, *args), kwargs)
+            if found is not NOT_OVERRIDDEN:
+                return cast("Tensor", found)
         return store_inplace(input, call(before_write(input, args), *args, **kwargs))
 
     run.__name__ = run.__qualname__ = name

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tracecomp.eager.device import CPU, check_device
 from tracecomp.eager.tensor import Tensor, wrap
 from tracecomp.eager.tensor_base import owner
 from tracecomp.functional.publish import publish
@@ -63,10 +64,46 @@ class TypedStorage:
 
 
 class UntypedStorage:
-    """The memory as bytes."""
+    """Memory as bytes: that of a tensor, so many new ones, those of a sequence, or those of a file.
 
-    def __init__(self, x: Tensor) -> None:
-        self._array = _memory(x).view(np.uint8)
+    A slice is a storage over part of the same memory.
+    """
+
+    is_cuda = is_sparse = False
+    device = CPU
+
+    def __init__(self, source: Any = 0, *, device: Any = None) -> None:
+        check_device(device)
+        if isinstance(source, Tensor):
+            self._array = _memory(source).view(np.uint8)
+        elif isinstance(source, int):
+            self._array = np.zeros(source, np.uint8)
+        else:
+            self._array = np.asarray(source, np.uint8)
+
+    @classmethod
+    def _over(cls, array: Array) -> UntypedStorage:
+        """The storage whose bytes are ``array``'s."""
+        found = cls()
+        found._array = array
+        return found
+
+    @classmethod
+    def from_file(cls, filename: str, shared: bool = False, nbytes: int = 0, size: int = 0) -> UntypedStorage:
+        """The first ``nbytes`` bytes of a file, read when they are looked at; writes reach it if ``shared``."""
+        count = nbytes or size
+        if not count:
+            return cls()
+        return cls._over(np.memmap(filename, np.uint8, "r+" if shared else "c", shape=(count,)))
+
+    @classmethod
+    def from_buffer(cls, buffer: Any) -> UntypedStorage:
+        """The bytes of an object with Python's buffer protocol."""
+        return cls._over(np.frombuffer(buffer, np.uint8))
+
+    @property
+    def __array_interface__(self) -> Any:
+        return self._array.__array_interface__
 
     def data_ptr(self) -> int:
         return int(self._array.__array_interface__["data"][0])
@@ -76,9 +113,47 @@ class UntypedStorage:
 
     size = __len__ = nbytes
 
+    def element_size(self) -> int:
+        return 1
+
+    def tolist(self) -> list[Any]:
+        return list(self._array.tolist())
+
+    def clone(self) -> UntypedStorage:
+        return self._over(self._array.copy())
+
+    def copy_(self, source: UntypedStorage, non_blocking: bool = False) -> UntypedStorage:
+        self._array[...] = source._array
+        return self
+
+    def fill_(self, value: int) -> UntypedStorage:
+        self._array[...] = value
+        return self
+
+    def cpu(self) -> UntypedStorage:
+        return self
+
+    def untyped(self) -> UntypedStorage:
+        return self
+
+    def is_shared(self) -> bool:
+        return False
+
+    def is_pinned(self, device: Any = None) -> bool:
+        return False
+
     def __getitem__(self, index: Any) -> Any:
-        found = self._array[index]
-        return found.tolist()
+        return self._over(self._array[index]) if isinstance(index, slice) else int(self._array[index])
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._array[index] = value
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.tolist())
+
+    def __repr__(self) -> str:
+        rows = "\n".join(f" {x}" for x in self.tolist())
+        return f"{rows}\n[torch.storage.UntypedStorage(device=cpu) of size {len(self)}]"
 
 
 def storage(self: Tensor) -> TypedStorage:
@@ -98,3 +173,5 @@ def __array_wrap__(self: Tensor, array: Array, context: object = None, return_sc
 
 for _method in (storage, untyped_storage, __array_wrap__):
     publish(_method, f"Tensor.{_method.__name__}")
+publish(UntypedStorage, "torch.UntypedStorage")
+publish(TypedStorage, "torch.TypedStorage")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -14,18 +13,16 @@ from tracecomp.ir.immutable import immutable
 Shape: TypeAlias = tuple[int, ...]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
 class DType:
     """An element type. One object exists per type, so ``is`` compares.
 
     ``kind`` is ``"bool"``, ``"int"``, ``"float"`` or ``"complex"``; ``short`` is the name in printed IR (``f32``).
     """
 
-    name: str
-    short: str
-    kind: str
-    itemsize: int
-    signed: bool = True
+    __slots__ = ("itemsize", "kind", "name", "short", "signed")
+
+    def __init__(self, name: str, short: str, kind: str, itemsize: int, signed: bool = True) -> None:
+        self.name, self.short, self.kind, self.itemsize, self.signed = name, short, kind, itemsize, signed
 
     @property
     def numpy(self) -> np.dtype[Any]:
@@ -85,17 +82,32 @@ complex128 = DType("complex128", "c128", "complex", 16)
 DTYPES: tuple[DType, ...] = (
     bool_, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64, complex64, complex128,
 )  # fmt: skip
+# Types to store and convert: there is no arithmetic on them, as in PyTorch on a CPU.
+uint16 = DType("uint16", "u16", "int", 2, signed=False)
+uint32 = DType("uint32", "u32", "int", 4, signed=False)
+uint64 = DType("uint64", "u64", "int", 8, signed=False)
+float8_e4m3fn = DType("float8_e4m3fn", "f8e4m3fn", "float", 1)
+float8_e4m3fnuz = DType("float8_e4m3fnuz", "f8e4m3fnuz", "float", 1)
+float8_e5m2 = DType("float8_e5m2", "f8e5m2", "float", 1)
+float8_e5m2fnuz = DType("float8_e5m2fnuz", "f8e5m2fnuz", "float", 1)
+float8_e8m0fnu = DType("float8_e8m0fnu", "f8e8m0fnu", "float", 1, signed=False)
+complex32 = DType("complex32", "c32", "complex", 4)  # numpy has none: it can be named, nothing can hold it
+
+STORAGE_DTYPES: tuple[DType, ...] = (
+    complex32, uint16, uint32, uint64, float8_e4m3fn, float8_e4m3fnuz, float8_e5m2, float8_e5m2fnuz, float8_e8m0fnu,
+)  # fmt: skip
 _PYTHON: dict[str, Any] = {"bool": bool, "int": int, "float": float, "complex": complex}
 _COMPLEX = {float32: complex64, float64: complex128}
 _REAL = {c: r for r, c in _COMPLEX.items()}
-_BY_NAME = {t.name: t for t in DTYPES} | {t.short: t for t in DTYPES}
+_BY_NAME = {t.name: t for t in (*DTYPES, *STORAGE_DTYPES)} | {t.short: t for t in (*DTYPES, *STORAGE_DTYPES)}
 
 
 _WORDS = {
     "bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long",
     "float16": "Half", "bfloat16": "BFloat16", "float32": "Float", "float64": "Double",
     "complex64": "ComplexFloat", "complex128": "ComplexDouble",
-}  # fmt: skip
+    "complex32": "ComplexHalf", "uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64",
+} | {t.name: t.name.capitalize() for t in STORAGE_DTYPES if t.kind == "float"}  # fmt: skip
 
 
 def type_word(dtype: DType) -> str:
@@ -110,25 +122,27 @@ def dtype_named(name: str) -> DType:
 
 @cache
 def _numpy_dtype(name: str) -> np.dtype[Any]:
-    if name == "bfloat16":
+    if name == "bfloat16" or name.startswith("float8"):
         try:
             import ml_dtypes
         except ImportError as error:
-            raise ImportError("bfloat16 needs ml_dtypes: pip install 'tracecomp[bfloat16]'") from error
-        bfloat16_dtype: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-        return bfloat16_dtype
+            raise ImportError(f"{name} needs ml_dtypes: pip install 'tracecomp[bfloat16]'") from error
+        extended: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+        return extended
     return np.dtype(name)
 
 
-_FROM_NUMPY: dict[Any, DType] = {np.dtype(t.name): t for t in DTYPES if t.name != "bfloat16"}
+_FROM_NUMPY: dict[Any, DType] = {
+    np.dtype(t.name): t for t in (*DTYPES, uint16, uint32, uint64) if t.name != "bfloat16"
+}
 
 
 def from_numpy_dtype(dtype: np.dtype[Any]) -> DType:
     """The DType of a numpy dtype; TypeError when tensors cannot hold it."""
     found = _FROM_NUMPY.get(dtype)
     if found is None:
-        if dtype.name == "bfloat16":
-            return bfloat16
+        if dtype.name in _BY_NAME:  # a type of ml_dtypes
+            return _BY_NAME[dtype.name]
         raise TypeError(f"can't convert np.ndarray of type {dtype}; supported: {[t.name for t in DTYPES]}")
     return found
 
@@ -144,6 +158,8 @@ def promote(a: DType, b: DType) -> DType:
     """
     if a is b:
         return a
+    if a in STORAGE_DTYPES or b in STORAGE_DTYPES:
+        raise RuntimeError(f"Promotion for {a!r} and {b!r} is not supported: convert one of them")
     if a.kind == "bool":
         return b
     if b.kind == "bool":

@@ -13,7 +13,7 @@ from tracecomp.eager.modes import modes, module_changes, no_grad, scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.nn.hooks import ModuleHooks
 from tracecomp.nn.parameter import Buffer, Parameter, is_lazy
-from tracecomp.nn.state import ModuleState
+from tracecomp.nn.state import EXTRA_STATE, IncompatibleKeys, ModuleState
 from tracecomp.nn.tree import ModuleTree
 
 Self = TypeVar("Self", bound="Module")
@@ -346,6 +346,8 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
         return f"{self._get_name()}(" + ("\n  " + "\n  ".join(lines) + "\n" if lines else "") + ")"
 
 
+_IncompatibleKeys = IncompatibleKeys  # under its name in torch.nn.modules.module
+_EXTRA_STATE_KEY_SUFFIX = EXTRA_STATE
 _HOOK_TABLES = (
     "_backward_pre_hooks", "_backward_hooks", "_forward_hooks", "_forward_pre_hooks", "_state_dict_hooks",
     "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks",

@@ -6,6 +6,7 @@ from typing import Any
 
 from tracecomp.eager.device import Device
 from tracecomp.eager.modes import no_grad
+from tracecomp.eager.overrides import disabled
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.ir.types import DType
@@ -13,6 +14,8 @@ from tracecomp.ir.types import DType
 
 class Parameter(Tensor):
     """A tensor that a ``Module`` counts among its parameters; shares memory with ``data``."""
+
+    __torch_function__ = disabled  # type: ignore[assignment]  # functions take it for a plain tensor
 
     def __new__(cls, data: Any = None, requires_grad: bool = True) -> Parameter:
         if data is None:
@@ -36,6 +39,7 @@ class Buffer(Tensor):
     """A tensor that a ``Module`` counts among its buffers when it is assigned to an attribute."""
 
     persistent: bool
+    __torch_function__ = disabled  # type: ignore[assignment]
 
     def __new__(cls, data: Any = None, *, persistent: bool = True) -> Buffer:
         self: Buffer = as_kind(cls, T.empty(0) if data is None else data, False)
@@ -82,6 +86,8 @@ class UninitializedParameter(_Uninitialized, Parameter):
 
 class UninitializedBuffer(_Uninitialized, Tensor):
     """A buffer whose shape is not known yet."""
+
+    __torch_function__ = disabled  # type: ignore[assignment]
 
     def __new__(cls, requires_grad: bool = False, device: Device = None, dtype: DType | None = None) -> Any:
         return as_kind(cls, T.empty(0, dtype=dtype), requires_grad)

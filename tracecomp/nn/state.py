@@ -11,7 +11,7 @@ from tracecomp.eager.tensor import Tensor
 from tracecomp.nn.parameter import Parameter, is_lazy
 from tracecomp.utils.hooks import RemovableHandle, register
 
-_EXTRA_STATE = "_extra_state"
+EXTRA_STATE = "_extra_state"
 
 
 class StateDict(OrderedDict[str, Any]):
@@ -74,7 +74,7 @@ class ModuleState:
         for name, value in self._persistent_tensors():
             destination[prefix + name] = value if keep_vars else value.detach()
         if self._has_extra_state("get_extra_state"):
-            destination[prefix + _EXTRA_STATE] = self.get_extra_state()
+            destination[prefix + EXTRA_STATE] = self.get_extra_state()
 
     def state_dict(
         self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False
@@ -174,7 +174,7 @@ class ModuleState:
                 self._load_tensor(name, key, own, state_dict[key], assign, error_msgs)
             elif strict:
                 missing_keys.append(key)
-        extra = prefix + _EXTRA_STATE
+        extra = prefix + EXTRA_STATE
         if self._has_extra_state("set_extra_state"):
             if extra in state_dict:
                 self.set_extra_state(state_dict[extra])

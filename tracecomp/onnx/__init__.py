@@ -1,12 +1,32 @@
-"""ONNX both ways: models as modules that train and compile, recorded graphs as models."""
+"""ONNX both ways: models as modules that train and compile, recorded graphs as models. Needs the package onnx.
 
-try:
-    import onnx as _onnx  # noqa: F401
-except ImportError as error:
-    raise ImportError("tracecomp.onnx needs the package onnx: pip install 'tracecomp[onnx]'") from error
+The marks that programs set for PyTorch's exporter are here too, and need nothing.
+"""
 
-from tracecomp.onnx.exporter import export
-from tracecomp.onnx.model import UnsupportedError
-from tracecomp.onnx.module import OnnxModule, load
+from typing import Any
 
-__all__ = ["OnnxModule", "UnsupportedError", "export", "load"]
+from tracecomp.base.lazy_names import later as _later
+from tracecomp.onnx import symbolic_helper
+from tracecomp.onnx.export_marks import (
+    is_in_onnx_export,
+    register_custom_op_symbolic,
+    unregister_custom_op_symbolic,
+)
+
+_late = _later(
+    __name__, {"OnnxModule": "module", "UnsupportedError": "model", "export": "exporter", "load": "module"}
+)
+
+
+def __getattr__(name: str) -> Any:
+    try:
+        return _late(name)
+    except ImportError as error:
+        raise ImportError("tracecomp.onnx needs the package onnx: pip install 'tracecomp[onnx]'") from error
+
+
+__all__ = [
+    "OnnxModule", "UnsupportedError", "export", "is_in_onnx_export", "load", "register_custom_op_symbolic",
+    "symbolic_helper",
+    "unregister_custom_op_symbolic",
+]  # fmt: skip

@@ -10,7 +10,7 @@ import numpy as np
 from tracecomp.ir import loops, scalars
 from tracecomp.ir.loops import Expr
 from tracecomp.ir.op import Op, Pair, Pointwise, Sample, register
-from tracecomp.ir.types import DType, TensorType, bool_, compute_dtype, dtype_named, from_numpy_dtype
+from tracecomp.ir.types import DType, TensorType, bool_, compute_dtype, dtype_named, float8_e4m3fn, from_numpy_dtype
 from tracecomp.ops.autodiff import zeros_like
 from tracecomp.ops.define import elementwise, of
 from tracecomp.ops.parts import each
@@ -182,6 +182,8 @@ def _cast_impl(x: Any, *, dtype: DType) -> Any:
     array = np.asarray(x)
     if array.dtype.kind == "c" and dtype.kind in ("int", "float"):
         array = array.real
+    if dtype is float8_e4m3fn:  # which has no infinities: larger numbers become the largest
+        array = np.clip(array, -448, 448)
     with np.errstate(all="ignore"):
         return array.astype(dtype.numpy, order="K" if _is_dense(array) else "C")
 

@@ -1,6 +1,8 @@
 """Optimizers under the names of torch.optim."""
 
-from tracecomp.optim import lr_scheduler, swa_utils
+import sys
+
+from tracecomp.optim import adam, adaptive, lr_scheduler, sgd, swa_utils
 from tracecomp.optim.adam import Adam, Adamax, AdamW, NAdam, RAdam
 from tracecomp.optim.adaptive import Adadelta, Adafactor, Adagrad, RMSprop
 from tracecomp.optim.lbfgs import LBFGS
@@ -12,3 +14,11 @@ __all__ = [
     "ASGD", "LBFGS", "SGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "Muon", "NAdam", "Optimizer",
     "RAdam", "RMSprop", "Rprop", "lr_scheduler", "swa_utils",
 ]  # fmt: skip
+
+# torch's file names: ``torch.optim.adamw.AdamW``.
+_FILES = {
+    "adadelta": adaptive, "adagrad": adaptive, "adamax": adam, "adamw": adam, "asgd": sgd, "nadam": adam, "radam": adam,
+    "rmsprop": adaptive, "rprop": sgd,
+}  # fmt: skip
+globals().update(_FILES)
+sys.modules.update({f"{__name__}.{name}": file for name, file in _FILES.items()})

@@ -92,6 +92,9 @@ def _build(structure: Any, leaves: Iterator[Any]) -> Any:
         return kind(*[_build(p, leaves) for p in parts])
     names, *parts = parts
     values = [_build(p, leaves) for p in parts]
+    if issubclass(kind, dict) and dataclasses.is_dataclass(kind):  # as results in transformers: it fills itself in
+        make: Any = kind
+        return make(**dict(zip(names, values, strict=True)))
     if issubclass(kind, dict):
         return kind(*options, zip(names, values, strict=True))
     built = object.__new__(kind)

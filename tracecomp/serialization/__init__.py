@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
 from tracecomp.serialization.files import (
     add_safe_globals,
     clear_safe_globals,
@@ -12,3 +15,6 @@ from tracecomp.serialization.files import (
 )
 
 __all__ = ["add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "safe_globals", "save"]
+
+MAP_LOCATION: TypeAlias = Callable[[Any, str], Any] | Any | str | dict[str, str] | None
+DEFAULT_PROTOCOL = 2

@@ -17,7 +17,7 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from tracecomp.torch_compat.names import TORCH_VERSION, table
-from tracecomp.torch_compat.stand_in import TorchModule, missing, stand_in_module, while_importing
+from tracecomp.torch_compat.stand_in import TorchModule, missing, stand_in_module, torch_name, while_importing
 from tracecomp.torch_version import TorchVersion
 
 _OTHER_HOMES = {"torch.ops": "tracecomp.library", "functorch": "tracecomp.func"}
@@ -45,6 +45,8 @@ class TorchPackage(ModuleType):
     def _find(name: str) -> Any:
         if name == "ops":
             return import_module(_OTHER_HOMES["torch.ops"]).ops
+        if name == "torch":
+            return sys.modules["torch"]
         value = getattr(sys.modules["tracecomp"], name)
         if isinstance(value, ModuleType) and f"torch.{name}" not in table():
             raise AttributeError(name)
@@ -69,6 +71,9 @@ def adopt(module: ModuleType) -> ModuleType:
     """``module``, and the modules among its names, with the words of torch for what they lack."""
     if type(module) is ModuleType and module.__name__.startswith("tracecomp."):
         module.__class__ = TorchModule
+        name = torch_name(module.__name__)
+        if not hasattr(module, "__path__") and any(other.startswith(name + ".") for other in table()):
+            module.__path__ = []  # what it is to torch: importers go on to look for what is below
         for child in tuple(vars(module).values()):
             if isinstance(child, ModuleType):
                 adopt(child)

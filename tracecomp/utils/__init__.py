@@ -1,5 +1,8 @@
-"""Data loading, saving, hooks, checkpoints under the names of torch.utils."""
+"""Data loading, hooks, checkpoints, nested containers under the names of torch.utils."""
 
-from tracecomp.utils import checkpoint, data, hooks
+from tracecomp.base.lazy_names import later as _later
+from tracecomp.utils import _contextlib, _python_dispatch, _pytree, checkpoint, data, hooks
 
-__all__ = ["checkpoint", "data", "hooks"]
+__getattr__ = _later(__name__, {name: name for name in ("bottleneck", "dlpack")})
+
+__all__ = ["_contextlib", "_python_dispatch", "_pytree", "checkpoint", "data", "hooks"]

@@ -165,6 +165,8 @@ def as_tensor(
 ) -> Tensor:
     """``data`` as a tensor, sharing memory with arrays and tensors where the dtype allows."""
     result: Tensor
+    if not isinstance(data, Tensor | np.ndarray | np.generic) and hasattr(data, "__array_interface__"):
+        data = np.asarray(data)  # the memory of a storage, or of another library's array
     if isinstance(data, Tensor):
         result = data if dtype is None or dtype is data.dtype else prim.cast(data, dtype=dtype)
     elif isinstance(data, np.ndarray) and (dtype is None or dtype.numpy == data.dtype):

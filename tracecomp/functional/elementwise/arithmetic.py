@@ -6,6 +6,7 @@ import typing
 from collections.abc import Callable
 from typing import Any
 
+from tracecomp.eager.overrides import overrides
 from tracecomp.eager.tensor import Tensor, create
 from tracecomp.functional.dtype_support import ALL, COMPLEX, FLOATS, NUMBERS
 from tracecomp.functional.elementwise.complexes import power as complex_power
@@ -311,11 +312,12 @@ def _operator(fn: Callable[..., Tensor], reverse: bool = False) -> Callable[[Ten
 
     def run(self: Tensor, other: Operand) -> Tensor:
         try:
-            other = operand(other, fn.__name__)
+            other = other if overrides(type(other)) else operand(other, fn.__name__)
         except TypeError:
             return typing.cast("Tensor", NotImplemented)
         return fn(other, self) if reverse else fn(self, other)
 
+    run.__name__ = run.__qualname__ = fn.__name__
     return run
 
 

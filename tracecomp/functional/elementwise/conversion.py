@@ -270,7 +270,7 @@ class finfo:
             raise TypeError(
                 f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle '{dtype.name}'"
             )
-        info: Any = _BFLOAT16 if dtype is types.bfloat16 else np.finfo(dtype.numpy)
+        info: Any = _BFLOAT16 if dtype is types.bfloat16 else _limits(dtype)
         self.bits = dtype.to_real().itemsize * 8
         self.eps, self.max, self.min = float(info.eps), float(info.max), float(info.min)
         self.tiny = self.smallest_normal = float(info.tiny)
@@ -282,6 +282,15 @@ class finfo:
             f"finfo(resolution={self.resolution:g}, min={self.min:g}, max={self.max:g}, eps={self.eps:g}, "
             f"smallest_normal={self.smallest_normal:g}, tiny={self.tiny:g}, dtype={self.dtype})"
         )
+
+
+def _limits(dtype: DType) -> Any:
+    if dtype not in types.STORAGE_DTYPES:
+        return np.finfo(dtype.numpy)
+    import ml_dtypes
+
+    of: Any = ml_dtypes.finfo
+    return of(dtype.numpy)
 
 
 class _BFLOAT16:

@@ -8,6 +8,7 @@ import typing
 from collections.abc import Callable
 from typing import Any
 
+from tracecomp.eager.overrides import overrides
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.dtype_support import ALL, REAL
 from tracecomp.functional.elementwise.arithmetic import install_operators
@@ -41,7 +42,7 @@ def _publish_comparison(name: str, aliases: tuple[str, ...]) -> None:
 
     def run(self: Tensor, other: Operand) -> Tensor:
         try:
-            other = operand(other, name)
+            other = other if overrides(type(other)) else operand(other, name)
         except TypeError:
             return typing.cast("Tensor", NotImplemented)
         return public(self, other)

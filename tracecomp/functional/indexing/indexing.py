@@ -285,6 +285,7 @@ def setitem(self: Tensor, key: Index, value: Operand | np.ndarray[Any, Any] | Se
     assign_(view, _Plan(view, advanced).written(cast(values, self.dtype), "set"))
 
 
+getitem.__name__, setitem.__name__ = "__getitem__", "__setitem__"
 publish(getitem, "Tensor.__getitem__")
 publish(setitem, "Tensor.__setitem__")
 

@@ -273,3 +273,21 @@ class WorkerPool:
 
     def __del__(self) -> None:
         self.close()
+
+
+class _DatasetKind:
+    """How a dataset is read: by key, or in its own order."""
+
+    Map, Iterable = 0, 1
+
+
+class _BaseDataLoaderIter:
+    """Base of PyTorch's iterators over a loader; here they are generators, so nothing is one."""
+
+
+class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
+    """The one that reads in this process."""
+
+
+class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
+    """The one that reads in workers."""

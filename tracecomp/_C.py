@@ -1,0 +1,124 @@
+"""What libraries take from ``torch._C``, PyTorch's compiled part; here it is Python as everything else."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+from tracecomp.eager.device import device as _device
+from tracecomp.eager.modes import modes
+from tracecomp.eager.overrides import DisableTorchFunction, DisableTorchFunctionSubclass
+from tracecomp.eager.overrides import disabled as _disabled_torch_function_impl
+from tracecomp.eager.rng import Generator, default_generator
+from tracecomp.eager.tensor import Tensor
+
+__all__ = [
+    "DisableTorchFunction", "DisableTorchFunctionSubclass", "Generator", "_disabled_torch_function_impl", "_nn",
+    "default_generator",
+]  # fmt: skip
+_GLIBCXX_USE_CXX11_ABI = True
+
+
+class DispatchKey(Enum):
+    """For what an implementation of an operator is registered."""
+
+    CPU, CUDA, Meta, Autograd, AutogradCPU, AutogradCUDA = range(16, 22)
+    CompositeImplicitAutograd, CompositeExplicitAutograd = range(22, 24)
+    AutocastCPU, AutocastCUDA, AutocastXPU, Functionalize, Python, FuncTorchBatched, BackendSelect = range(8, 15)
+
+
+class DispatchKeySet:
+    """Several of them."""
+
+    def __init__(self, *keys: DispatchKey) -> None:
+        self.keys = frozenset(keys)
+
+    def __or__(self, other: DispatchKeySet) -> DispatchKeySet:
+        return DispatchKeySet(*self.keys, *other.keys)
+
+    def has(self, key: DispatchKey) -> bool:
+        return key in self.keys
+
+
+class _ExcludeDispatchKeyGuard:
+    """Inside, autocast is off if its key for the CPU is excluded."""
+
+    def __init__(self, keys: DispatchKeySet) -> None:
+        self._off = keys.has(DispatchKey.AutocastCPU)
+
+    def __enter__(self) -> None:
+        self._before = modes.autocast
+        modes.autocast = None if self._off else modes.autocast
+
+    def __exit__(self, *error: object) -> None:
+        modes.autocast = self._before
+
+
+class _nn:
+    """Functions that only the compiled part has."""
+
+    @staticmethod
+    def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
+        """Device, dtype, ``non_blocking`` and memory format that arguments of ``Tensor.to`` name."""
+        names = ["device", "dtype", "non_blocking", "copy"]
+        options: dict[str, Any] = {"non_blocking": False, "memory_format": None} | kwargs
+        if args and isinstance(args[0], Tensor):
+            options |= {"device": args[0].device, "dtype": args[0].dtype}
+            args, names = args[1:], names[2:]
+        elif args and hasattr(args[0], "itemsize"):
+            names = names[1:]
+        options |= dict(zip(names, args, strict=False))
+        device = options.get("device")
+        if isinstance(device, str | int):
+            device = _device(device)
+        return device, options.get("dtype"), bool(options["non_blocking"]), options["memory_format"]
+
+
+def _log_api_usage_once(event: str) -> None:
+    """Nothing: no usage is logged."""
+
+
+def _get_tracing_state() -> None:
+    """None: recording is not ``jit.trace``."""
+
+
+def _is_torch_function_mode_enabled() -> bool:
+    return bool(modes.function_modes)
+
+
+def _is_torch_function_enabled() -> bool:
+    return not modes.plain_subclasses
+
+
+def _len_torch_function_stack() -> int:
+    return len(modes.function_modes)
+
+
+def _get_accelerator(check: bool = False) -> Any:
+    """The CPU, as there is no accelerator."""
+    return _device("cpu")
+
+
+def _get_default_device() -> str:
+    return "cpu"
+
+
+def _get_privateuse1_backend_name() -> str:
+    return "privateuseone"
+
+
+def _jit_set_profiling_mode(mode: bool) -> bool:
+    """Noted by nobody: there is no TorchScript."""
+    return False
+
+
+_jit_set_profiling_executor = _jit_set_texpr_fuser_enabled = _jit_set_nvfuser_enabled = _jit_set_profiling_mode
+_jit_override_can_fuse_on_cpu = _jit_override_can_fuse_on_gpu = _jit_set_profiling_mode
+_debug_set_autodiff_subgraph_inlining = _jit_set_profiling_mode
+
+
+def _jit_can_fuse_on_cpu() -> bool:
+    return False
+
+
+_jit_can_fuse_on_gpu = _jit_texpr_fuser_enabled = _are_functorch_transforms_active = _jit_can_fuse_on_cpu

@@ -1,0 +1,39 @@
+"""The names of ``torch.backends.cuda``, which is not there; which attention is computed how is not chosen by these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tracecomp.backends.settings import Settings, no
+
+matmul = Settings(
+    allow_tf32=False, allow_fp16_reduced_precision_reduction=True, allow_bf16_reduced_precision_reduction=True
+)
+cufft_plan_cache = Settings(max_size=0, size=0)
+is_built = no
+_attention = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True}
+
+
+def _pair(kind: str) -> tuple[Any, Any]:
+    def is_enabled() -> bool:
+        return _attention[kind]
+
+    def enable(enabled: bool) -> None:
+        """Noted: the CPU has one way of computing attention."""
+        _attention[kind] = enabled
+
+    return is_enabled, enable
+
+
+flash_sdp_enabled, enable_flash_sdp = _pair("flash")
+mem_efficient_sdp_enabled, enable_mem_efficient_sdp = _pair("mem_efficient")
+math_sdp_enabled, enable_math_sdp = _pair("math")
+cudnn_sdp_enabled, enable_cudnn_sdp = _pair("cudnn")
+
+
+@contextmanager
+def sdp_kernel(**kinds: bool) -> Iterator[None]:
+    """Nothing: the CPU has one way of computing attention."""
+    yield

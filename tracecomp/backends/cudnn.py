@@ -1,0 +1,22 @@
+"""The names of ``torch.backends.cudnn``, which is not there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tracecomp.backends.settings import flags_of, no
+
+enabled = benchmark = allow_tf32 = False
+deterministic = True
+benchmark_limit: int | None = None
+is_available = no
+flags = flags_of(globals())
+
+
+def version() -> int | None:
+    return None
+
+
+def is_acceptable(tensor: Any) -> bool:
+    """False: tensors live on the CPU."""
+    return False

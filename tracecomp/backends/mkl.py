@@ -1,0 +1,5 @@
+"""The names of ``torch.backends.mkl``, which is not there."""
+
+from tracecomp.backends.settings import no
+
+is_available = no

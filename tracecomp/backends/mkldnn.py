@@ -1,0 +1,7 @@
+"""The names of ``torch.backends.mkldnn``, which is not there."""
+
+from tracecomp.backends.settings import flags_of, no
+
+enabled = deterministic = allow_tf32 = False
+is_available = no
+flags = flags_of(globals())

@@ -1,0 +1,34 @@
+"""What the modules of ``torch.backends`` have in common: flags that may be set, and set for a block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+
+class Settings:
+    """A bag of flags that may be read and set."""
+
+    def __init__(self, **flags: Any) -> None:
+        self.__dict__.update(flags)
+
+
+def flags_of(module: dict[str, Any]) -> Callable[..., AbstractContextManager[None]]:
+    """``flags(enabled=False)`` for a module: its settings in a block."""
+
+    @contextmanager
+    def flags(**settings: Any) -> Iterator[None]:
+        before = {name: module[name] for name in settings if name in module}
+        module.update(settings)
+        try:
+            yield
+        finally:
+            module.update(before)
+
+    return flags
+
+
+def no() -> bool:
+    """False: there is no such backend."""
+    return False

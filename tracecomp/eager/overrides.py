@@ -1,0 +1,238 @@
+"""``__torch_function__``: objects that decide what functions do with them, and modes that see every call.
+
+Every published function looks at the types of its arguments. Nearly all calls have only types in ``PLAIN``, which are
+known to leave functions alone; for others ``override`` asks the objects, subclasses before their bases. While a mode
+is active in any thread, ``PLAIN`` is empty, so that looking for modes costs nothing without them.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from types import TracebackType
+from typing import Any
+
+from tracecomp.eager.modes import modes
+from tracecomp.eager.tensor_base import TensorBase
+
+Fn = Callable[..., Any]
+
+_NEVER = (int, float, bool, complex, str, bytes, type(None), slice, type(Ellipsis), type)
+PLAIN: set[type] = set(_NEVER)
+NOT_OVERRIDDEN = object()
+_NOT_ASKING = ("is_storage", "is_tensor")
+"""Questions about what an object is, which it does not answer itself."""
+_lock = threading.Lock()
+_active = 0
+
+
+def disabled(func: Fn, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+    """The ``__torch_function__`` of classes whose objects are plain tensors to functions, as ``Parameter``."""
+    with DisableTorchFunctionSubclass():
+        return func(*args, **(kwargs or {}))
+
+
+def overrides(kind: type) -> bool:
+    """Whether functions ask objects of this type."""
+    if kind in _NEVER:
+        return False
+    how = getattr(kind, "__torch_function__", None)
+    return how is not None and how is not disabled and not _is_root(kind)
+
+
+def _is_root(kind: type) -> bool:
+    """Whether ``kind`` is ``Tensor`` itself, the first class with the default ``__torch_function__``."""
+    return issubclass(kind, TensorBase) and not hasattr(kind.__base__, "__torch_function__")
+
+
+def _asked(values: Iterable[Any], found: list[Any]) -> None:
+    """Add to ``found`` the objects to ask, one of each type, subclasses before their bases."""
+    for x in values:
+        kind = type(x)
+        if kind in PLAIN:
+            continue
+        if kind is tuple or kind is list:
+            _asked(x, found)
+        elif not overrides(kind):
+            if not _active and kind.__hash__ is not None:
+                PLAIN.add(kind)
+        elif all(type(y) is not kind for y in found):
+            place = next((i for i, y in enumerate(found) if issubclass(kind, type(y))), len(found))
+            found.insert(place, x)
+
+
+def override(fn: Fn, args: tuple[Any, ...], kwargs: dict[str, Any], asked: tuple[Any, ...] | None = None) -> Any:
+    """What a mode or an argument makes of ``fn(*args, **kwargs)``; NOT_OVERRIDDEN when none has a say.
+
+    ``asked`` are the objects to ask where these are not the arguments. TypeError when those that have a say all return
+    NotImplemented.
+    """
+    stack = modes.function_modes
+    found: list[Any] = []
+    if not modes.plain_subclasses and fn.__name__ not in _NOT_ASKING:
+        _asked((*args, *kwargs.values()) if asked is None else asked, found)
+    if not stack and not found:
+        return NOT_OVERRIDDEN
+    types = tuple(type(x) for x in found)
+    if stack:
+        modes.function_modes = stack[:-1]
+        try:
+            result = stack[-1].__torch_function__(fn, types, args, kwargs)
+        finally:
+            modes.function_modes = stack
+        if result is not NotImplemented:
+            return result
+    for x in found:
+        result = type(x).__torch_function__(fn, types, args, kwargs)
+        if result is not NotImplemented:
+            return result
+    raise TypeError(
+        f"Multiple dispatch failed for '{fn.__name__}'; all __torch_function__ handlers returned NotImplemented: "
+        f"{', '.join(t.__qualname__ for t in types)}"
+    )
+
+
+class DisableTorchFunctionSubclass:
+    """Inside, subclasses of Tensor are plain tensors to functions."""
+
+    def __enter__(self) -> None:
+        self._before = modes.plain_subclasses
+        modes.plain_subclasses = True
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        modes.plain_subclasses = self._before
+
+
+class DisableTorchFunction(DisableTorchFunctionSubclass):
+    """Inside, neither subclasses nor modes have a say."""
+
+    def __enter__(self) -> None:
+        super().__enter__()
+        self._stack, modes.function_modes = modes.function_modes, ()
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        modes.function_modes = self._stack
+        super().__exit__(kind, error, trace)
+
+
+class TorchFunctionMode:
+    """``with Mode():`` every call of a published function goes to ``__torch_function__``, which may go on with it.
+
+    Inside of ``__torch_function__`` the mode itself is off.
+    """
+
+    def __torch_function__(
+        self, func: Fn, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        raise NotImplementedError
+
+    def __enter__(self) -> TorchFunctionMode:
+        global _active
+        with _lock:
+            _active += 1
+            PLAIN.clear()
+        modes.function_modes = (*modes.function_modes, self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        global _active
+        modes.function_modes = modes.function_modes[:-1]
+        with _lock:
+            _active -= 1
+            if not _active:
+                PLAIN.update(_NEVER)
+
+    @classmethod
+    def push(cls, *args: Any, **kwargs: Any) -> TorchFunctionMode:
+        """A mode made with these arguments."""
+        return cls(*args, **kwargs)
+
+
+# ---- subclasses of Tensor
+
+
+def as_class(result: Any, cls: type) -> Any:
+    """The tensors in ``result`` as objects of ``cls``, which they are made into where they are plain tensors."""
+    if isinstance(result, TensorBase):
+        if _is_root(type(result)):
+            result.__class__ = cls
+        return result
+    if isinstance(result, tuple | list):
+        values = (as_class(x, cls) for x in result)
+        return type(result)(*values) if hasattr(result, "_fields") else type(result)(values)
+    if isinstance(result, Iterator):
+        return (as_class(x, cls) for x in result)
+    return result
+
+
+def default(cls: type, func: Fn, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
+    """What functions do with subclasses of Tensor that do not say otherwise: results are of the subclass too."""
+    if not all(issubclass(cls, kind) for kind in types):
+        return NotImplemented
+    with DisableTorchFunctionSubclass():
+        result = func(*args, **(kwargs or {}))
+    if func in NOT_WRAPPED or any(result is x for x in args):
+        return result
+    return as_class(result, cls)
+
+
+NOT_WRAPPED: set[Any] = set()
+"""What results of are not made into the subclass: reading gradients and bases."""
+
+
+def _asking(base: Fn) -> Fn:
+    """The method ``base`` of Tensor for a subclass: it asks the subclass."""
+
+    @functools.wraps(base)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if modes.plain_subclasses:
+            return base(self, *args, **kwargs)
+        found = override(base, (self, *args), kwargs)
+        return base(self, *args, **kwargs) if found is NOT_OVERRIDDEN else found
+
+    return method
+
+
+def _asking_property(base: property) -> property:
+    """The property ``base`` of Tensor for a subclass."""
+    get, put, delete = (None if f is None else _asking(f) for f in (base.__get__, base.__set__, base.fdel))
+    return property(get, None if base.fset is None else put, delete, base.__doc__)
+
+
+_KEPT = (
+    "as_subclass", "requires_grad_", "__init__", "__new__", "__hash__", "__init_subclass__", "__torch_function__",
+    "__tracecomp_apply__", "__reduce_ex__", "__reduce__", "__getattr__", "__setattr__", "__getattribute__",
+    "__array_wrap__",
+)  # fmt: skip
+"""What is no question to the object: how it is made and kept, and what returns the object itself."""
+
+
+@functools.cache
+def _asking_members(root: type) -> dict[str, tuple[Any, Any]]:
+    """Methods and properties of Tensor that do not ask by themselves: what Tensor has, what a subclass gets."""
+    found: dict[str, tuple[Any, Any]] = {}
+    for owner in (c for c in reversed(root.__mro__) if issubclass(c, TensorBase)):
+        for name, member in vars(owner).items():
+            internal = name.startswith("_") and not name.endswith("__")
+            if internal or name in _KEPT or hasattr(member, "__takes__"):
+                continue
+            if isinstance(member, property):
+                found[name] = (member, _asking_property(member))
+            elif callable(member) and not isinstance(member, type | staticmethod | classmethod):
+                found[name] = (member, _asking(member))
+    return found
+
+
+def prepare_subclass(root: type, cls: type) -> None:
+    """Give a new subclass of Tensor (``root``) the methods that ask ``__torch_function__``, where it has Tensor's."""
+    if not overrides(cls):
+        return
+    for name, (base, asking) in _asking_members(root).items():
+        owner = next((c for c in cls.__mro__ if name in vars(c)), None)
+        if owner is not None and vars(owner)[name] is base:
+            setattr(cls, name, asking)

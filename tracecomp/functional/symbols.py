@@ -1,0 +1,98 @@
+"""Names of PyTorch for sizes that stand for many, and for conditions that must hold: sizes here are numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from tracecomp.eager.absent_device import names_of
+from tracecomp.eager.tensor import Tensor
+from tracecomp.functional.publish import publish
+
+
+class SymInt:
+    """An unknown size in PyTorch's graphs; no object here is one."""
+
+
+class SymFloat:
+    """An unknown number in PyTorch's graphs; no object here is one."""
+
+
+class SymBool:
+    """An unknown truth in PyTorch's graphs; no object here is one."""
+
+
+class OutOfMemoryError(RuntimeError):
+    """A device has not enough memory."""
+
+
+def sym_int(a: Any) -> int:
+    return int(a)
+
+
+def sym_float(a: Any) -> float:
+    return float(a)
+
+
+def sym_max(a: Any, b: Any) -> Any:
+    return max(a, b)
+
+
+def sym_min(a: Any, b: Any) -> Any:
+    return min(a, b)
+
+
+def sym_not(a: Any) -> bool:
+    return not a
+
+
+def sym_ite(b: Any, t: Any, f: Any) -> Any:
+    return t if b else f
+
+
+def sym_sum(args: Any) -> Any:
+    return sum(args)
+
+
+def sym_sqrt(a: Any) -> float:
+    return math.sqrt(a)
+
+
+def _raise(error: type[Exception], message: Callable[[], Any] | None) -> NoReturn:
+    raise error("Expected cond to be True" if message is None else str(message()))
+
+
+def _checking(error: type[Exception]) -> Callable[..., None]:
+    def check(cond: Any, message: Callable[[], Any] | None = None) -> None:
+        """Raise with ``message()`` unless ``cond`` holds."""
+        if not cond:
+            _raise(error, message)
+
+    return check
+
+
+def _check_is_size(i: Any, message: Callable[[], Any] | None = None, **options: Any) -> None:
+    """RuntimeError unless ``i`` may be a size."""
+    if i < 0:
+        _raise(RuntimeError, message)
+
+
+def _check_tensor_all(cond: Tensor, message: Callable[[], Any] | None = None) -> None:
+    """RuntimeError unless all elements hold."""
+    if not bool(cond.all()):
+        _raise(RuntimeError, message)
+
+
+for _name, _error in (
+    ("_check", RuntimeError), ("_check_value", ValueError), ("_check_type", TypeError), ("_check_index", IndexError),
+    ("_check_not_implemented", NotImplementedError),
+):  # fmt: skip
+    publish(_checking(_error), f"torch.{_name}")
+for _value in (
+    SymInt, SymFloat, SymBool, OutOfMemoryError, sym_int, sym_float, sym_max, sym_min, sym_not, sym_ite, sym_sum,
+    sym_sqrt, _check_is_size, _check_tensor_all,
+):  # fmt: skip
+    publish(_value, f"torch.{_value.__name__}")
+for _name in ("Stream", "Event"):
+    publish(names_of("cuda")[_name], f"torch.{_name}")

@@ -1,0 +1,356 @@
+"""Custom operators: ``torch.library`` and the namespace ``torch.ops``.
+
+An operator has a name (``"space::name"``), and implementations in Python. Its call runs the implementation for the
+CPU without gradients, and the formula of ``register_autograd`` says how gradients pass; an implementation that is
+registered as composite is run with gradients. Recordings record what the implementation computes.
+``ops.aten.name`` is tracecomp's own function of that name.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tracecomp.autograd import Function
+from tracecomp.base.errors import at_user_line
+from tracecomp.eager.modes import grad_enabled, no_grad
+from tracecomp.eager.tensor import Tensor
+from tracecomp.functional.publish import NAMESPACES
+
+__all__ = [
+    "CustomOpDef", "Library", "custom_op", "define", "get_ctx", "impl", "impl_abstract", "opcheck", "register_autograd",
+    "register_fake", "register_kernel", "register_vmap", "triton_op", "wrap_triton",
+]  # fmt: skip
+
+Fn = Callable[..., Any]
+F = TypeVar("F", bound=Fn)
+_COMPOSITE = ("CompositeImplicitAutograd", "Autograd", "AutogradCPU")
+_HERE = ("CPU", "CompositeExplicitAutograd", "BackendSelect", "cpu", None)
+
+_OPERATORS: dict[str, Operator] = {}
+
+
+class Operator:
+    """One operator: what ``ops.space.name`` and ``ops.space.name.default`` are."""
+
+    def __init__(self, qualname: str, schema: str = "") -> None:
+        self.qualname, self.schema = qualname, schema
+        self.kernels: dict[str | None, Fn] = {}
+        self.fake: Fn | None = None
+        self.backward: Fn | None = None
+        self.setup_context: Fn | None = None
+        self.__name__ = qualname.rpartition("::")[2]
+        self.__qualname__ = self.__name__
+
+    @property
+    def default(self) -> Operator:
+        """The one overload."""
+        return self
+
+    @property
+    def _schema(self) -> str:
+        return self.qualname + self.schema
+
+    def name(self) -> str:
+        return self.qualname
+
+    def overloads(self) -> list[str]:
+        return ["default"]
+
+    def __repr__(self) -> str:
+        return f"<OpOverload(op='{self.qualname.replace('::', '.')}', overload='default')>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        kernel = next((self.kernels[k] for k in _COMPOSITE if k in self.kernels), None)
+        if kernel is not None:
+            return kernel(*args, **kwargs)
+        kernel = next((self.kernels[k] for k in _HERE if k in self.kernels), None)
+        if kernel is None:
+            raise NotImplementedError(at_user_line(f"{self.qualname}: no implementation for the CPU was registered"))
+        args = self._positional(kernel, args, kwargs)
+        tensors = [x for x in _flat(args) if isinstance(x, Tensor)]
+        if not (grad_enabled() and any(t.requires_grad for t in tensors)):
+            with no_grad():
+                return kernel(*args)
+        return _Call.apply(self, kernel, args, *tensors)
+
+    @staticmethod
+    def _positional(kernel: Fn, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        try:
+            bound = inspect.signature(kernel).bind(*args, **kwargs)
+        except ValueError:  # a builtin
+            return args
+        bound.apply_defaults()
+        return (*bound.args, *bound.kwargs.values())
+
+
+def _flat(values: Sequence[Any]) -> list[Any]:
+    return [y for x in values for y in (_flat(x) if isinstance(x, tuple | list) else [x])]
+
+
+class _Call(Function):
+    """A call whose gradient is the operator's formula; the tensors among the arguments are given once more."""
+
+    @staticmethod
+    def forward(ctx: Any, operator: Operator, kernel: Fn, args: tuple[Any, ...], *tensors: Tensor) -> Any:
+        with no_grad():
+            result = kernel(*args)
+        ctx.operator, ctx.args = operator, args
+        if operator.setup_context is not None:
+            keywords = inspect.signature(operator.setup_context).parameters
+            named = {"inputs": args, "keyword_only_inputs": {}, "output": result}
+            operator.setup_context(ctx, **{k: v for k, v in named.items() if k in keywords})
+        return tuple(result) if isinstance(result, list) else result
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        operator = ctx.operator
+        if operator.backward is None:
+            raise RuntimeError(
+                f"Trying to backward through {operator.qualname.replace('::', '.')}.default but no autograd formula "
+                "was registered. Please use register_autograd to add one."
+            )
+        found = operator.backward(ctx, *grads)
+        found = found if isinstance(found, tuple) else (found,)
+        pairs: list[Any] = []
+        for x, grad in zip(ctx.args, found, strict=False):
+            if isinstance(x, Tensor):
+                pairs.append(grad)
+            elif isinstance(x, tuple | list) and any(isinstance(y, Tensor) for y in x):
+                pairs += [None] * len(x) if grad is None else list(grad)
+        return (None, None, None, *pairs)
+
+
+class _Namespace:
+    """``ops.space``."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        found = _OPERATORS.get(f"{self._name}::{name}") or (_own(name) if self._name == "aten" else None)
+        if found is None and any(Path(path).parent.name == self._name for path in ops.loaded_libraries):
+            found = _operator(f"{self._name}::{name}")  # one that the library would have
+        if found is None:
+            raise AttributeError(f"'_OpNamespace' '{self._name}' object has no attribute '{name}'")
+        return found
+
+    def __dir__(self) -> list[str]:
+        prefix = f"{self._name}::"
+        return [q.removeprefix(prefix) for q in _OPERATORS if q.startswith(prefix)]
+
+
+class _Overloads(Operator):
+    """``ops.aten.name``: one of tracecomp's functions, which takes what all its overloads take."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+
+def _own(name: str) -> Operator | None:
+    """The operator for tracecomp's function ``name``; one that only PyTorch has says so when it is called."""
+    if name.startswith("__"):
+        return None
+    operator = _Overloads(f"aten::{name}")
+    for space in ("Tensor", "special", "nn.functional", "torch"):
+        found = NAMESPACES.get(space, {}).get(name)
+        if callable(found):
+            operator.kernels["Autograd"] = found
+    return _OPERATORS.setdefault(operator.qualname, operator)
+
+
+class _Ops:
+    """``torch.ops``: operators by namespace and name."""
+
+    __name__ = "torch.ops"
+
+    def __init__(self) -> None:
+        self.loaded_libraries: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        space = _Namespace(name)
+        setattr(self, name, space)
+        return space
+
+    def load_library(self, path: Any) -> None:
+        """Note ``path``: what is compiled for PyTorch cannot be loaded, and its operators say so when they are called.
+
+        Those of torchvision are provided (``interop/torchvision.py``). OSError when there is no such file.
+        """
+        if not Path(path).exists():
+            raise OSError(f"{path}: no such library")
+        if Path(path).parent.name == "torchvision":
+            import_module("tracecomp.interop.torchvision")
+        self.loaded_libraries.add(str(path))
+
+
+ops = _Ops()
+
+
+def _operator(op: Any) -> Operator:
+    """The operator that a name, a definition or an operator means; made when it is new."""
+    if isinstance(op, CustomOpDef):
+        return op._operator
+    if isinstance(op, Operator):
+        return op
+    name = str(op).partition(".")[0]
+    if "::" not in name:
+        raise ValueError(f"{op!r}: expected a name like 'namespace::name'")
+    return _OPERATORS.setdefault(name, Operator(name))
+
+
+class CustomOpDef:
+    """What ``custom_op`` makes of a function: called as the function, with gradients by the registered formula."""
+
+    def __init__(self, operator: Operator, fn: Fn) -> None:
+        self._operator = operator
+        self._qualname = self._name = operator.qualname
+        self._opoverload = operator
+        self.__doc__, self.__name__, self.__module__ = fn.__doc__, fn.__name__, fn.__module__
+        self._init_fn = fn
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._operator(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<CustomOpDef({self._qualname})>"
+
+    def register_kernel(self, device_types: Any, fn: Fn | None = None, /) -> Any:
+        return register_kernel(self._operator, device_types, fn)
+
+    def register_fake(self, fn: Fn, /) -> Fn:
+        self._operator.fake = fn
+        return fn
+
+    register_abstract = register_fake
+
+    def register_autograd(self, backward: Fn, /, *, setup_context: Fn | None = None) -> None:
+        register_autograd(self._operator, backward, setup_context=setup_context)
+
+    def register_vmap(self, fn: Fn | None = None, /) -> Any:
+        return register_vmap(self._operator, fn)
+
+
+def custom_op(
+    name: str, fn: Fn | None = None, /, *, mutates_args: Any = (), device_types: Any = None, schema: str | None = None,
+    tags: Any = None,
+) -> Any:  # fmt: skip
+    """An operator of ``fn``; also a decorator."""
+
+    def make(fn: Fn) -> CustomOpDef:
+        operator = _OPERATORS[name] = Operator(name, schema or str(inspect.signature(fn)))
+        kinds = (device_types,) if device_types is None or isinstance(device_types, str) else device_types
+        operator.kernels.update(dict.fromkeys(kinds, fn))
+        return CustomOpDef(operator, fn)
+
+    return make if fn is None else make(fn)
+
+
+triton_op = custom_op
+
+
+def wrap_triton(kernel: Any) -> Any:
+    """NotImplementedError: Triton's kernels need a GPU."""
+    raise NotImplementedError(at_user_line("wrap_triton(): Triton's kernels need a GPU"))
+
+
+def define(qualname: str, schema: str = "", *, lib: Any = None, tags: Any = ()) -> Any:
+    """Make a name known; implementations follow."""
+    _operator(qualname.partition("(")[0]).schema = schema
+    return lambda fn: fn
+
+
+def _register(op: Any, key: str | None, fn: Fn | None) -> Any:
+    if fn is None:
+        return lambda fn: _register(op, key, fn)
+    _operator(op).kernels[key] = fn
+    return fn
+
+
+def impl(qualname: Any, types: Any, func: Fn | None = None, *, lib: Any = None) -> Any:
+    """``func`` implements the operator for devices ``types``; also a decorator."""
+    kinds = (types,) if isinstance(types, str) else tuple(types)
+
+    def register(fn: Fn) -> Fn:
+        for kind in kinds:
+            _register(qualname, "CompositeExplicitAutograd" if kind == "default" else kind, fn)
+        return fn
+
+    return register if func is None else register(func)
+
+
+def register_kernel(op: Any, device_types: Any, func: Fn | None = None, /, *, lib: Any = None) -> Any:
+    """``func`` implements the operator for some devices, None for all; also a decorator."""
+    return impl(op, "default" if device_types is None else device_types, func)
+
+
+def register_fake(
+    op: Any, func: Fn | None = None, /, *, lib: Any = None, _stacklevel: int = 1, allow_override: bool = False
+) -> Any:  # fmt: skip
+    """``func`` says shapes and types of results for tensors without memory; also a decorator."""
+    if func is None:
+        return lambda fn: register_fake(op, fn)
+    _operator(op).fake = func
+    return func
+
+
+impl_abstract = register_fake
+
+
+def register_autograd(
+    op: Any, backward: Fn, /, *, setup_context: Fn | None = None, lib: Any = None
+) -> None:  # fmt: skip
+    """``backward(ctx, *grads)`` gives the arguments' gradients; ``setup_context(ctx, inputs, output)`` prepares."""
+    operator = _operator(op)
+    operator.backward, operator.setup_context = backward, setup_context
+
+
+def register_vmap(op: Any, func: Fn | None = None, /, *, lib: Any = None) -> Any:
+    """``func``, which is not needed: ``vmap`` sees what the implementation computes."""
+    return (lambda fn: fn) if func is None else func
+
+
+def get_ctx() -> Any:
+    """RuntimeError: asked in a ``register_fake`` function for sizes that depend on values, which have no shape here."""
+    raise RuntimeError("get_ctx(): sizes that depend on values are not known without memory")
+
+
+def opcheck(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, **options: Any) -> dict[str, str]:
+    """Run the operator once; ``{"test_schema": "SUCCESS"}``."""
+    _operator(op)(*args, **(kwargs or {}))
+    return {"test_schema": "SUCCESS"}
+
+
+class Library:
+    """A namespace into which operators are defined and implemented."""
+
+    def __init__(self, ns: str, kind: str, dispatch_key: str = "") -> None:
+        self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
+
+    def _name(self, name: Any) -> str:
+        text = str(name.qualname if isinstance(name, Operator) else name)
+        return text if "::" in text else f"{self.ns}::{text}"
+
+    def define(self, schema: str, alias_analysis: str = "", *, tags: Any = ()) -> str:
+        """Make the operator of ``schema`` (``"name(Tensor x) -> Tensor"``) known; its name."""
+        name, bracket, rest = schema.partition("(")
+        _operator(self._name(name.strip())).schema = bracket + rest
+        return name.strip().partition(".")[0]
+
+    def impl(self, op_name: Any, fn: Fn, dispatch_key: str = "", **options: Any) -> None:
+        """``fn`` implements the operator for ``dispatch_key``; that for "Meta" is its fake."""
+        key = dispatch_key or self.dispatch_key or "CompositeImplicitAutograd"
+        if key == "Meta":
+            _operator(self._name(op_name)).fake = fn
+        else:
+            _register(self._name(op_name), key, fn)
+
+    def _register_fake(self, op_name: Any, fn: Fn, **options: Any) -> None:
+        register_fake(self._name(op_name), fn)

@@ -1,0 +1,5 @@
+"""The names of ``torch.mps`` on a machine without such devices."""
+
+from tracecomp.eager.absent_device import names_of
+
+globals().update(names_of("mps"))

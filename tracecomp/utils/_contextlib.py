@@ -1,0 +1,5 @@
+"""What libraries take from ``torch.utils._contextlib``."""
+
+from tracecomp.eager.modes import ContextDecorator as _DecoratorContextManager
+
+__all__ = ["_DecoratorContextManager"]
