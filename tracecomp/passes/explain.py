@@ -7,41 +7,42 @@ from typing import Any
 
 from tracecomp.ir.graph import Graph, Node
 from tracecomp.ir.program import Program, call_steps
-from tracecomp.passes.fusion.groups import Chain, Partition
+from tracecomp.passes.fusion.groups import Partition, RowFusion
 from tracecomp.passes.program.frame import Frame
 from tracecomp.passes.steps import Stage
 
 
 def describe_partition(partition: Partition) -> str:
-    """Kernels in order with their nodes, chains of them, then every fusion that was refused and why."""
+    """Kernels in order with their nodes, row fusions, then every fusion that was refused and why."""
     lines: list[str] = []
-    inside = {(g, v.node) for c in partition.chains for g in c.groups for v in c.inside}
+    block_values = {(g, v.node) for c in partition.row_fusions for g in c.groups for v in c.block_values}
     for number, group in enumerate(partition.groups):
         runs = " x ".join(f"{n}{' (reduced)' if r else ''}" for n, r in group.domain.runs) or "one element"
         lines.append(f"kernel {number}: {group.kind} over {runs}")
         stored = {v.node for v in partition.stored[group]}
         for node in group.nodes:
-            where = "" if node not in stored else " -> cache" if (group, node) in inside else " -> memory"
-            if any(v in partition.placed for v in node.outputs):
+            where = "" if node not in stored else " -> cache" if (group, node) in block_values else " -> memory"
+            if any(v in partition.slices for v in node.outputs):
                 where = " -> part of memory"
             lines.append(f"  {_describe(node)}{where}")
-    lines.extend(line for chain in partition.chains for line in _chain(chain, partition))
+    lines.extend(line for fused in partition.row_fusions for line in _row_fusion(fused, partition))
     refused = [d for d in partition.decisions if not d.fused]
     if refused:
         lines.append("not fused:")
         lines.extend(f"  {_describe(d.producer)} into {_describe(d.consumer)}: {d.reason}" for d in refused)
-    if partition.inlined:
+    if partition.rematerialized:
         lines.append("evaluated again where read, instead of stored:")
-        lines.extend(f"  {_describe(n)}" for n in partition.inlined)
+        lines.extend(f"  {_describe(n)}" for n in partition.rematerialized)
     return "\n".join(lines) + "\n"
 
 
-def _chain(chain: Chain, partition: Partition) -> Iterator[str]:
-    first = partition.groups.index(chain.groups[0])
-    numbers = f"kernels {first} to {first + len(chain.groups) - 1}"
-    rows = f"{chain.outer} x {chain.count}" if chain.outer > 1 else str(chain.count)
-    nbytes = sum(v.type.nbytes for v in chain.inside)
-    yield f"{numbers} take turns on blocks of {chain.height} of {rows} rows, which keeps {nbytes} bytes out of memory"
+def _row_fusion(fused: RowFusion, partition: Partition) -> Iterator[str]:
+    first = partition.groups.index(fused.groups[0])
+    numbers = f"kernels {first} to {first + len(fused.groups) - 1}"
+    rows = f"{fused.outer} x {fused.count}" if fused.outer > 1 else str(fused.count)
+    nbytes = sum(v.type.nbytes for v in fused.block_values)
+    blocks = f"blocks of {fused.height} of {rows} rows"
+    yield f"{numbers} are one loop over {blocks}, which keeps {nbytes} bytes out of memory"
 
 
 def _describe(node: Node) -> str:

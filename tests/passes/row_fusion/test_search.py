@@ -1,4 +1,4 @@
-"""Kernels that take turns on blocks of rows: when they do, that bits stay, and that large results need no memory."""
+"""Row-tiled fusion: when kernels are fused, that bits stay, and that large results need no memory."""
 
 from __future__ import annotations
 
@@ -127,8 +127,8 @@ def test_bits_stay(case: str, backward: bool) -> None:
     graph = optimised(step(fn) if backward else fn, *args)
     machine = SMALL.tuned(parallel_work=1)
     chained, apart = lower(graph, machine=machine), unfused(graph, machine)
-    assert chained.partition.chains
-    assert not apart.partition.chains
+    assert chained.partition.row_fusions
+    assert not apart.partition.row_fusions
     verify_program(chained.program)
     expected = bits(graph, apart.program, 1)
     assert bits(graph, chained.program, 1) == expected
@@ -146,7 +146,7 @@ def test_gradients_of_a_plain_sum() -> None:
     graph = optimised(gradients, *(torch.randn(BATCH, HEADS, 48, 64) for _ in range(3)))
     machine = SMALL.tuned(parallel_work=1)
     chained, apart = lower(graph, machine=machine), unfused(graph, machine)
-    assert chained.partition.chains
+    assert chained.partition.row_fusions
     verify_program(chained.program)
     assert bits(graph, chained.program, 1) == bits(graph, apart.program, 1)
 
@@ -172,51 +172,51 @@ def test_scores_need_no_memory(case: str, backward: bool) -> None:
 
 def test_scores_are_computed_again_for_gradients() -> None:
     fn, args = CASES["projected"]
-    forward, backward = lowered(step(fn), *args).partition.chains
+    forward, backward = lowered(step(fn), *args).partition.row_fusions
     assert len(forward.groups) == 3
     again = [g for g in backward.groups if any(g.nodes is other.nodes for other in forward.groups)]
     assert again == list(backward.groups[:2])
-    assert len(backward.ends) == 2  # gradients of keys and values are sums over rows
+    assert len(backward.non_row_outputs) == 2  # gradients of keys and values are sums over rows
 
 
 def test_few_heads_do_not_sum_over_rows() -> None:
     q, k, v = (torch.randn(2, n, SIZE) for n in (60, 60, 60))
-    chains = lowered(step(attention()), q, k, v).partition.chains
-    assert chains
-    assert not any(g.kind == "bilinear" for c in chains for g in c.ends)
+    row_fusions = lowered(step(attention()), q, k, v).partition.row_fusions
+    assert row_fusions
+    assert not any(g.kind == "bilinear" for c in row_fusions for g in c.non_row_outputs)
 
 
 def test_small_results_stay_as_they_were() -> None:
     fn, args = CASES["plain"]
-    assert not lower(optimised(fn, *args)).partition.chains
+    assert not lower(optimised(fn, *args)).partition.row_fusions
 
 
 def test_much_arithmetic_stays_apart() -> None:
     x, v, w = torch.randn(256, 512), torch.randn(512, 512), torch.randn(512, 512)
-    assert not lowered(lambda x: torch.relu(x @ v) @ w, x).partition.chains
+    assert not lowered(lambda x: torch.relu(x @ v) @ w, x).partition.row_fusions
 
 
 def test_layers_take_turns() -> None:
     x, v, w = torch.randn(96, 16), torch.randn(16, 64), torch.randn(64, 16)
     found = lowered(lambda x: functional.layer_norm(torch.relu(x @ v) @ w, (16,)), x)
-    (chain,) = found.partition.chains
+    (chain,) = found.partition.row_fusions
     assert (chain.outer, chain.count, len(chain.groups)) == (1, 96, 2)
 
 
-def test_what_is_overwritten_is_in_no_chain() -> None:
+def test_what_is_overwritten_is_in_no_row_fusion() -> None:
     x, v, w = torch.randn(96, 16), torch.randn(16, 64), torch.randn(64, 16)
     graph = optimised(lambda x: torch.relu(x @ v) @ w + x, x)
-    assert lower(graph, machine=SMALL).partition.chains
-    assert not lower(graph, {0: 0}, machine=SMALL).partition.chains
+    assert lower(graph, machine=SMALL).partition.row_fusions
+    assert not lower(graph, {0: 0}, machine=SMALL).partition.row_fusions
 
 
-def test_a_chain_can_be_read() -> None:
+def test_a_row_fusion_can_be_read() -> None:
     fn, args = CASES["plain"]
     found = lowered(fn, *args)
     text = print_program(found.program)
-    assert "chain <" in text
+    assert "row_block <" in text
     assert text.count("local rows") == 2
-    assert "take turns on blocks of 10 of 8 x 20 rows, which keeps 35840 bytes out of memory" in describe_partition(
+    assert "are one loop over blocks of 10 of 8 x 20 rows, which keeps 35840 bytes out of memory" in describe_partition(
         found.partition
     )
 

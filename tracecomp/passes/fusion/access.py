@@ -15,7 +15,7 @@ from tracecomp.ir.types import Shape
 TRANSPARENT_KINDS = frozenset({"view", "creation"})
 
 
-def storage(value: Value) -> Value:
+def buffer_of(value: Value) -> Value:
     """The value whose memory holds ``value``: reshapes of dense memory cost nothing."""
     while value.node is not None and value.node.op.name == "reshape":
         value = value.node.inputs[0]
@@ -36,13 +36,13 @@ class ReadAt:
     offset: Index
 
 
-Opaque = Set[Node]
+MaterializedViews = Set[Node]
 """Views that are stored: their readers load what was stored, instead of looking through the view."""
 
 
-def looked_through(node: Node, opaque: Opaque) -> bool:
+def is_transparent(node: Node, materialized_views: MaterializedViews) -> bool:
     """Whether readers of ``node`` evaluate it in place."""
-    return node.op.kind in TRANSPARENT_KINDS and node not in opaque
+    return node.op.kind in TRANSPARENT_KINDS and node not in materialized_views
 
 
 def producers(node: Node, through: Callable[[Node], bool]) -> list[Node]:
@@ -63,9 +63,9 @@ def producers(node: Node, through: Callable[[Node], bool]) -> list[Node]:
 class Space:
     """The flat iteration space of a node: one variable over its elements (of the operand, for a reduction)."""
 
-    def __init__(self, node: Node, opaque: Opaque) -> None:
+    def __init__(self, node: Node, materialized_views: MaterializedViews) -> None:
         self.node = node
-        self.opaque = opaque
+        self.materialized_views = materialized_views
         is_reduction = isinstance(node.op.loop, Reduced)
         self.shape = node.inputs[0].shape if is_reduction else node.outputs[0].shape
         self.numel = (node.inputs[0] if is_reduction else node.outputs[0]).type.numel
@@ -76,11 +76,11 @@ class Space:
     def reads(self) -> tuple[ReadAt, ...]:
         """What the node reads per element of its space, views followed to what they look at."""
         found: list[ReadAt] = []
-        _Tracer(self.opaque, found).node(self.node, unravel(self.flat, self.shape))
+        _Tracer(self.materialized_views, found).node(self.node, unravel(self.flat, self.shape))
         return tuple(dict.fromkeys(found))
 
 
-def reads_aligned(value: Value, target: Value, inside: Set[Node], opaque: Opaque) -> bool:
+def reads_aligned(value: Value, target: Value, inside: Set[Node], materialized_views: MaterializedViews) -> bool:
     """Whether each element of ``value`` depends on the same element of ``target`` alone.
 
     Nodes ``inside`` are evaluated wherever their results are read, and views are looked through.
@@ -88,7 +88,7 @@ def reads_aligned(value: Value, target: Value, inside: Set[Node], opaque: Opaque
     var = Var("t", value.type.numel)
     flat = index(var) if value.type.numel != 1 else Index()
     found: list[ReadAt] = []
-    _Tracer(opaque, found, inside).value(value, unravel(flat, value.shape))
+    _Tracer(materialized_views, found, inside).value(value, unravel(flat, value.shape))
     reads = [r for r in found if r.value is target]
     return all(r.offset == flat for r in reads) and (not reads or value.type.numel == target.type.numel)
 
@@ -97,7 +97,7 @@ def reads_aligned(value: Value, target: Value, inside: Set[Node], opaque: Opaque
 class _Tracer:
     """Follows reads through views, and through nodes ``inside`` a kernel, to what is loaded."""
 
-    opaque: Opaque
+    materialized_views: MaterializedViews
     found: list[ReadAt]
     inside: Set[Node] = frozenset()
     seen: set[tuple[Value, tuple[Index, ...]]] = field(default_factory=set)
@@ -119,7 +119,7 @@ class _Tracer:
     def value(self, value: Value, position: tuple[Index, ...]) -> None:
         """Add what reading ``value`` at ``position`` reads."""
         node = value.node
-        if node is None or not (node in self.inside or looked_through(node, self.opaque)):
+        if node is None or not (node in self.inside or is_transparent(node, self.materialized_views)):
             self.found.append(ReadAt(value, linear(position, value.shape)))
         elif (value, position) not in self.seen:
             self.seen.add((value, position))
@@ -140,7 +140,7 @@ class _Tracer:
         return read
 
 
-def is_weave(node: Node) -> bool:
+def is_interleaving(node: Node) -> bool:
     """Whether a node puts one element of each operand after the other."""
     return (
         node.op.name == "concat"

@@ -1,7 +1,7 @@
 """Concatenations that no kernel computes: the kernel that makes a part stores it within the whole.
 
-So the phases of a strided convolution's gradient, or of a transposed convolution, are woven as they are computed, and
-real and imaginary parts of complex results (`passes/schedule/interleave.py`).
+So the phases of a strided convolution's gradient, or of a transposed convolution, are interleaved as they are computed,
+and real and imaginary parts of complex results (`passes/schedule/interleave.py`).
 """
 
 from __future__ import annotations
@@ -11,65 +11,68 @@ from dataclasses import replace
 from math import prod
 
 from tracecomp.ir.graph import Graph, Value
-from tracecomp.passes.fusion.access import is_weave, storage
-from tracecomp.passes.fusion.groups import Group, Partition, Place
+from tracecomp.passes.fusion.access import buffer_of, is_interleaving
+from tracecomp.passes.fusion.groups import BufferSlice, Group, Partition
 from tracecomp.passes.fusion.members import values_read
 
 RUN_BYTES = 64
-"""Parts whose runs are shorter than a vector would be stored element by element, unless one kernel weaves them."""
+"""Parts whose runs are shorter than a vector would be stored element by element, unless one kernel interleaves them."""
 
 
-def with_joins(partition: Partition, graph: Graph, aliases: Mapping[int, int]) -> Partition:
+def with_concats_in_place(partition: Partition, graph: Graph, aliases: Mapping[int, int]) -> Partition:
     """The partition without the concatenations all of whose parts are made for them alone."""
-    outputs = {storage(o.value) for o in graph.outputs}
-    overwriting = {storage(graph.outputs[o].value) for o in aliases}
+    outputs = {buffer_of(o.value) for o in graph.outputs}
+    overwriting = {buffer_of(graph.outputs[o].value) for o in aliases}
     maker = {v: g for g in partition.groups for v in partition.stored[g]}
     reads: dict[Value, int] = {}
     for group in partition.groups:
         for value in values_read(group, partition):
-            reads[storage(value)] = reads.get(storage(value), 0) + 1
-    found: list[dict[Value, Place]] = []
+            reads[buffer_of(value)] = reads.get(buffer_of(value), 0) + 1
+    found: list[dict[Value, BufferSlice]] = []
     for group in partition.groups:
         parts = _parts(group)
         if not parts or not overwriting.isdisjoint(partition.stored[group]):
             continue
+        # A part that somebody else reads, or that is read back while it is made, would be read with gaps between runs.
         if all(v not in outputs and reads.get(v) == 1 and _stores_anywhere(maker.get(v)) for v in parts):
             found.append(parts)
-    kept = [p for p in found if not _is_woven(p) or _woven_alone(p, found, partition)]
-    placed = {value: place for parts in kept for value, place in parts.items()}
-    if not placed:
+    kept = [p for p in found if not _is_interleaved(p) or _interleaved_by_one(p, found, partition)]
+    slices = {value: place for parts in kept for value, place in parts.items()}
+    if not slices:
         return partition
-    joined = {p.whole for p in placed.values()}
+    joined = {p.whole for p in slices.values()}
     groups = [g for g in partition.groups if joined.isdisjoint(partition.stored[g])]
     stored = {g: partition.stored[g] for g in groups}
-    return replace(partition, groups=groups, stored=stored, placed=_outermost(placed))
+    return replace(partition, groups=groups, stored=stored, slices=_outermost(slices))
 
 
-def _parts(group: Group) -> dict[Value, Place]:
+def _parts(group: Group) -> dict[Value, BufferSlice]:
     """The parts of a concatenation, and where they lie in it; empty if the group is none, or its runs are short."""
     node, whole = group.nodes[0], group.nodes[0].outputs[0]
     if node.op.name != "concat" or len(group.nodes) != 1:
         return {}
     axis, size = node.attrs["axis"], whole.dtype.itemsize
-    found: dict[Value, Place] = {}
+    found: dict[Value, BufferSlice] = {}
     inner, start = prod(whole.shape[axis + 1 :]), 0
     for value in node.inputs:
         run = value.shape[axis] * inner
-        if run * size < RUN_BYTES and not is_weave(node):
+        if run * size < RUN_BYTES and not is_interleaving(node):
             return {}
-        found[storage(value)] = Place(whole, ((run, whole.shape[axis] * inner, start),))
+        found[buffer_of(value)] = BufferSlice(whole, ((run, whole.shape[axis] * inner, start),))
         start += run
     return found if len(found) == len(node.inputs) else {}
 
 
-def _woven_alone(parts: Mapping[Value, Place], found: list[dict[Value, Place]], partition: Partition) -> bool:
-    """Whether one kernel makes all parts, of one element each, and weaves all that it stores alike."""
-    alike = {v for other in found if _is_woven(other) and len(other) == len(parts) for v in other}
+def _interleaved_by_one(
+    parts: Mapping[Value, BufferSlice], found: list[dict[Value, BufferSlice]], partition: Partition
+) -> bool:
+    """Whether one kernel makes all parts, of one element each, and interleaves all that it stores alike."""
+    alike = {v for other in found if _is_interleaved(other) and len(other) == len(parts) for v in other}
     makers = [g for g in partition.groups if not parts.keys().isdisjoint(partition.stored[g])]
     return len(makers) == 1 and makers[0].kind == "loops" and alike.issuperset(partition.stored[makers[0]])
 
 
-def _is_woven(parts: Mapping[Value, Place]) -> bool:
+def _is_interleaved(parts: Mapping[Value, BufferSlice]) -> bool:
     return all(place.steps[0][0] == 1 for place in parts.values())
 
 
@@ -78,14 +81,14 @@ def _stores_anywhere(group: Group | None) -> bool:
     return group is not None and group.kind in ("loops", "bilinear") and not group.has_reduction
 
 
-def _outermost(placed: Mapping[Value, Place]) -> dict[Value, Place]:
+def _outermost(slices: Mapping[Value, BufferSlice]) -> dict[Value, BufferSlice]:
     """Places in wholes that are no parts themselves."""
-    wholes: Set[Value] = {p.whole for p in placed.values()}
+    wholes: Set[Value] = {p.whole for p in slices.values()}
     found = {}
-    for value, place in placed.items():
-        while place.whole in placed:
-            outer = placed[place.whole]
-            place = Place(outer.whole, (*place.steps, *outer.steps))
+    for value, place in slices.items():
+        while place.whole in slices:
+            outer = slices[place.whole]
+            place = BufferSlice(outer.whole, (*place.steps, *outer.steps))
         if value not in wholes:
             found[value] = place
     return found

@@ -15,7 +15,7 @@ from math import prod
 
 from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.op import Bilinear, Indexed, Pointwise, Reduced
-from tracecomp.passes.fusion.access import TRANSPARENT_KINDS, is_weave, storage
+from tracecomp.passes.fusion.access import TRANSPARENT_KINDS, buffer_of, is_interleaving
 from tracecomp.passes.fusion.groups import Decision, Domain, Group, Partition
 from tracecomp.passes.fusion.readers import Readers
 from tracecomp.passes.fusion.rematerialize import rematerialized
@@ -48,17 +48,17 @@ class Fuser:
         if self.enabled:
             self._merge_siblings(units)
         groups = self._ordered()
-        inlined = rematerialized(groups, readers) if self.enabled else set()
-        stored = {g: self._stored(g, inlined) for g in groups}
+        again = rematerialized(groups, readers) if self.enabled else set()
+        stored = {g: self._stored(g, again) for g in groups}
         groups = [g for g in groups if stored[g]]
-        return Partition(groups, stored, inlined, self.decisions, readers.order, readers.opaque)
+        return Partition(groups, stored, again, self.decisions, readers.order, readers.materialized_views)
 
     def _is_unit(self, node: Node) -> bool:
         """Nodes that make a kernel of their own at first; views do only where their memory is asked for."""
         if node.op.kind not in TRANSPARENT_KINDS:
             return True
         value = node.outputs[0]
-        if storage(value) is not value:
+        if buffer_of(value) is not value:
             return False
         return value in self.readers.wanted or self._needs_memory(value) or self._crosses(node)
 
@@ -124,7 +124,7 @@ class Fuser:
         """The common space and its row nodes, or the reason why there is none."""
         if "imperative" in (first.kind, second.kind) or "control" in (first.kind, second.kind):
             return "one of them is not a loop over independent elements"
-        if any(n in self.readers.opaque and _is_transpose(n) for n in (*first.nodes, *second.nodes)):
+        if any(n in self.readers.materialized_views and _is_transpose(n) for n in (*first.nodes, *second.nodes)):
             return "a transpose runs in blocks of its own"
         if "bilinear" in (first.kind, second.kind):
             reason = self._unfit_for_contraction(first, second)
@@ -162,6 +162,8 @@ class Fuser:
                 if producer not in members:
                     continue
                 is_row = producer in rows or isinstance(producer.op.loop, Reduced)
+                # Indices are normal forms, so equal terms mean the same element at every position; unequal ones may
+                # also mean it, and then fusion is only missed.
                 if read.offset.substitute({self.readers.space(node).var: here}) != (row if is_row else element):
                     return f"{node.op.name} reads {producer.op.name} at another position"
         return None
@@ -176,6 +178,8 @@ class Fuser:
         return False
 
     def _merge(self, first: Group, second: Group, domain: Domain, rows: set[Node]) -> None:
+        # ``ancestors`` is the transitive closure of dependences, one bit per group id, so that _would_cycle asks with
+        # one shift. The merged group keeps the id of ``first``; every set that has either id gets the closure of both.
         first.nodes = sorted(first.nodes + second.nodes, key=self.readers.order.__getitem__)
         first.domain, first.rows = domain, rows
         first.kind = "bilinear" if "bilinear" in (first.kind, second.kind) else first.kind
@@ -185,6 +189,7 @@ class Fuser:
         gone, kept = 1 << second.id, 1 << first.id
         brought = second.ancestors & ~first.ancestors & ~kept
         first.ancestors = (first.ancestors | brought) & ~gone
+        # Most merges append a node that nobody reads yet to its producer: then no other set can change.
         if not self.needed & gone and not (brought and self.needed & kept):
             return
         self.needed |= kept | brought
@@ -200,14 +205,15 @@ class Fuser:
                 for read in self.readers.space(node).reads:
                     if read.value.type.nbytes >= SIBLING_BYTES and read.offset == self.readers.space(node).flat:
                         readers.setdefault(read.value, []).append(node)
-        woven = (self.readers.producers(node) for node in units if is_weave(node))
-        for nodes in (*readers.values(), *woven):
+        interleaved = (self.readers.producers(node) for node in units if is_interleaving(node))
+        for nodes in (*readers.values(), *interleaved):
+            # Neighbours suffice: once two are merged, the next meets their group.
             for a, b in pairwise(nodes):
                 first, second = self.group_of[a], self.group_of[b]
                 if first is second or "bilinear" in (first.kind, second.kind):
                     continue
                 if first.ancestors >> second.id & 1:
-                    first, second = second, first
+                    first, second = second, first  # _try_merge wants the producer first
                 if not self._indirect(first, second):
                     self._try_merge(first, second)
 
@@ -215,11 +221,11 @@ class Fuser:
         direct = {self.group_of[p].id for n in second.nodes for p in self.readers.producers(n)}
         return bool(second.ancestors >> first.id & 1) and first.id not in direct
 
-    def _stored(self, group: Group, inlined: set[Node]) -> list[Value]:
+    def _stored(self, group: Group, rematerialized: set[Node]) -> list[Value]:
         stored = []
         for node in group.nodes:
             for value in node.outputs:
-                needed = node not in inlined and self.readers.leaves_group(value, group, inlined)
+                needed = node not in rematerialized and self.readers.leaves_group(value, group, rematerialized)
                 if value in self.readers.wanted or needed or group.kind in ("imperative", "control"):
                     stored.append(value)
         return stored

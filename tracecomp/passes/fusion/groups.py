@@ -9,7 +9,7 @@ from tracecomp.ir.graph import Node, Value
 from tracecomp.ir.index import Index, Var, index
 from tracecomp.ir.op import Reduced
 from tracecomp.ir.types import Shape
-from tracecomp.passes.fusion.access import Opaque
+from tracecomp.passes.fusion.access import MaterializedViews
 
 
 def lanes_for(extent: int, windows: bool = False) -> int:
@@ -100,24 +100,24 @@ class Decision:
 
 
 @dataclass(frozen=True)
-class Chain:
-    """Groups, neighbours in the partition's order, that take turns on blocks of ``height`` rows.
+class RowFusion:
+    """Groups, neighbours in the partition's order, that run as one loop over blocks of ``height`` rows.
 
-    Rows are numbered by an outer variable of extent ``outer`` and a place below ``count``. ``inside`` are the values
-    that only these groups read: they are kept for one block at a time. What ``ends`` store is not made row by row in
-    this order, so none of the groups reads it.
+    Rows are numbered by an outer variable of extent ``outer`` and a place below ``count``. ``block_values`` are the
+    values that only these groups read: they are kept for one block at a time. What ``non_row_outputs`` store is not
+    made row by row in this order, so none of the groups reads it.
     """
 
     groups: tuple[Group, ...]
     outer: int
     count: int
     height: int
-    inside: tuple[Value, ...]
-    ends: frozenset[Group] = frozenset()
+    block_values: tuple[Value, ...]
+    non_row_outputs: frozenset[Group] = frozenset()
 
 
 @dataclass(frozen=True)
-class Place:
+class BufferSlice:
     """Where a value lies that is stored within the memory of a larger one, ``whole``.
 
     Each of ``steps`` leads from a part to what holds it, or to the next part: runs of so many elements lie so many
@@ -138,28 +138,29 @@ class Place:
 class Partition:
     """The groups in an order that respects their dependences, what each stores, and what is recomputed in place.
 
-    ``placed`` are stored values that have no memory of their own. Nobody reads them by themselves.
+    ``slices`` are stored values that have no memory of their own; nobody reads them by themselves. ``rematerialized``
+    are nodes that are evaluated again by each kernel that reads them, ``materialized_views`` views that are stored.
     """
 
     groups: list[Group] = field(default_factory=list)
     stored: dict[Group, list[Value]] = field(default_factory=dict)
-    inlined: set[Node] = field(default_factory=set)
+    rematerialized: set[Node] = field(default_factory=set)
     decisions: list[Decision] = field(default_factory=list)
     order: dict[Node, int] = field(default_factory=dict)
-    opaque: Opaque = frozenset()
-    chains: list[Chain] = field(default_factory=list)
-    placed: dict[Value, Place] = field(default_factory=dict)
+    materialized_views: MaterializedViews = frozenset()
+    row_fusions: list[RowFusion] = field(default_factory=list)
+    slices: dict[Value, BufferSlice] = field(default_factory=dict)
 
     def memory(self, value: Value) -> Value:
         """The value in whose memory a stored one lies."""
-        return self.placed[value].whole if value in self.placed else value
+        return self.slices[value].whole if value in self.slices else value
 
-    def units(self) -> Iterator[Group | Chain]:
-        """What becomes one kernel each: chains, and the groups in none."""
-        chain_of = {g: c for c in self.chains for g in c.groups}
+    def units(self) -> Iterator[Group | RowFusion]:
+        """What becomes one kernel each: row fusions, and the groups in none."""
+        fusion_of = {g: c for c in self.row_fusions for g in c.groups}
         for group in self.groups:
-            chain = chain_of.get(group)
-            if chain is None:
+            fused = fusion_of.get(group)
+            if fused is None:
                 yield group
-            elif group is chain.groups[0]:
-                yield chain
+            elif group is fused.groups[0]:
+                yield fused

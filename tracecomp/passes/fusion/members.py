@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tracecomp.ir.graph import Node, Value
-from tracecomp.passes.fusion.access import looked_through
+from tracecomp.passes.fusion.access import is_transparent
 from tracecomp.passes.fusion.groups import Group, Partition
 
 
-def with_inlined(group: Group, partition: Partition) -> Group:
-    """The group with the cheap producers that it evaluates again instead of loading."""
-    extra = [n for n in looked_into(group, partition) if n in partition.inlined]
+def with_rematerialized(group: Group, partition: Partition) -> Group:
+    """The group with the cheap producers that it rematerializes instead of loading."""
+    extra = [n for n in evaluated_inside(group, partition) if n in partition.rematerialized]
     if not extra:
         return group
     extra.sort(key=partition.order.__getitem__)
@@ -21,13 +21,13 @@ def with_inlined(group: Group, partition: Partition) -> Group:
 def values_read(group: Group, partition: Partition) -> set[Value]:
     """The values outside the group that its kernel loads."""
     inside = set(group.nodes)
-    seen = [*group.nodes, *looked_into(group, partition)]
+    seen = [*group.nodes, *evaluated_inside(group, partition)]
     reached = inside | set(seen)
     return {v for n in seen for v in n.inputs if v.node is None or v.node not in reached}
 
 
-def looked_into(group: Group, partition: Partition) -> Iterator[Node]:
-    """Nodes outside the group evaluated in its kernel: views, constants, and inlined producers."""
+def evaluated_inside(group: Group, partition: Partition) -> Iterator[Node]:
+    """Nodes outside the group evaluated in its kernel: views, constants, and rematerialized producers."""
     found: set[Node] = set(group.nodes)
     stack = list(group.nodes)
     while stack:
@@ -35,7 +35,7 @@ def looked_into(group: Group, partition: Partition) -> Iterator[Node]:
             node = value.node
             if node is None or node in found:
                 continue
-            if node in partition.inlined or looked_through(node, partition.opaque):
+            if node in partition.rematerialized or is_transparent(node, partition.materialized_views):
                 found.add(node)
                 stack.append(node)
                 yield node

@@ -5,24 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 
 from tracecomp.ir.graph import Graph, Node, Value
-from tracecomp.passes.fusion.access import Space, looked_through, producers, storage
+from tracecomp.passes.fusion.access import Space, buffer_of, is_transparent, producers
 from tracecomp.passes.fusion.groups import Group
 
 
 class Readers:
-    """``units`` are the nodes that are in kernels, not evaluated wherever they are read; ``opaque`` the views of them.
+    """``units`` are the nodes that are in kernels, not evaluated wherever they are read.
 
-    ``order`` numbers the live nodes. ``wanted`` are values whose memory is an output's, ``overwritten`` inputs whose
-    memory outputs take. ``group_of`` is the kernel that a unit is in; who merges kernels keeps it up to date.
+    ``materialized_views`` are the views of them; other views are transparent: readers look through. ``order`` numbers
+    the live nodes. ``wanted`` are values whose memory is an output's, ``overwritten`` inputs whose memory outputs take.
+    ``group_of`` is the kernel that a unit is in; who merges kernels keeps it up to date.
     """
 
     def __init__(self, graph: Graph, overwritten: Set[Value]) -> None:
         self.live = list(graph.live_nodes())
         self.order = {node: n for n, node in enumerate(self.live)}
-        self.wanted = {storage(o.value) for o in graph.outputs}
+        self.wanted = {buffer_of(o.value) for o in graph.outputs}
         self.overwritten = overwritten
         self.units: Set[Node] = frozenset()
-        self.opaque: Set[Node] = frozenset()
+        self.materialized_views: Set[Node] = frozenset()
         self.group_of: dict[Node, Group] = {}
         self._users: dict[Value, list[Node]] = {}
         self._spaces: dict[Node, Space] = {}
@@ -33,41 +34,42 @@ class Readers:
     def choose(self, units: Sequence[Node]) -> None:
         """Let ``units`` be the nodes that are in kernels."""
         self.units = frozenset(units)
-        self.opaque = frozenset(n for n in units if n.op.kind == "view")
+        self.materialized_views = frozenset(n for n in units if n.op.kind == "view")
 
     def users(self, value: Value) -> Sequence[Node]:
         """The nodes that have ``value`` as an operand."""
         return self._users.get(value, ())
 
-    def looks_through(self, node: Node) -> bool:
+    def is_transparent(self, node: Node) -> bool:
         """Whether readers of ``node`` evaluate it in place."""
-        return looked_through(node, self.opaque)
+        return is_transparent(node, self.materialized_views)
 
     def producers(self, node: Node) -> list[Node]:
         """Units whose results ``node`` reads, through views."""
-        return producers(node, self.looks_through)
+        return producers(node, self.is_transparent)
 
     def space(self, node: Node) -> Space:
         """The flat iteration space of a unit, made once."""
         if node not in self._spaces:
-            self._spaces[node] = Space(node, self.opaque)
+            self._spaces[node] = Space(node, self.materialized_views)
         return self._spaces[node]
 
     def units_of(self, value: Value) -> Iterator[Node]:
         """The units that read ``value``, through views."""
         for user in self.users(value):
-            if self.looks_through(user):
+            if self.is_transparent(user):
                 yield from self.units_of(user.outputs[0])
             if user in self.units:
                 yield user
 
-    def leaves_group(self, value: Value, group: Group, inlined: Set[Node] = frozenset()) -> bool:
-        """Whether some kernel other than ``group`` reads ``value`` from memory, or ``inlined`` units that do."""
+    def leaves_group(self, value: Value, group: Group, rematerialized: Set[Node] = frozenset()) -> bool:
+        """Whether some kernel other than ``group`` reads ``value`` from memory, or ``rematerialized`` units that do."""
         for user in self.users(value):
             if user in self.units and self.group_of[user] is not group:
                 return True
-            if user in self.units and user in inlined and self.leaves_group(user.outputs[0], group, inlined):
+            again = user in self.units and user in rematerialized
+            if again and self.leaves_group(user.outputs[0], group, rematerialized):
                 return True
-            if self.looks_through(user) and self.leaves_group(user.outputs[0], group, inlined):
+            if self.is_transparent(user) and self.leaves_group(user.outputs[0], group, rematerialized):
                 return True
         return False

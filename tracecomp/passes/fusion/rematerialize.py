@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tracecomp.ir.graph import Node, Value
 from tracecomp.ir.op import Pointwise, Reduced
 from tracecomp.passes.cost.scalar_cost import op_cost
-from tracecomp.passes.fusion.access import is_weave
+from tracecomp.passes.fusion.access import is_interleaving
 from tracecomp.passes.fusion.groups import Group
 from tracecomp.passes.fusion.readers import Readers
 
@@ -54,6 +54,7 @@ class _Search:
         crossing = [n for n in group.nodes if self._crosses(n, group)]
         kept = set(crossing)
         recipes: dict[Node, _Recipe] = {}
+        # Last first: what is computed again names the leaves that have to be stored, and these come earlier.
         for node in sorted(crossing, key=self.readers.order.__getitem__, reverse=True):
             recipe = self._recipe(node, group, kept) if self._may_inline(node, group) else None
             if recipe is not None and self._added(node, recipe, group, kept) <= node.outputs[0].type.nbytes:
@@ -75,7 +76,7 @@ class _Search:
         return bool(readers) and all(self._may_recompute(node, r) for r in readers)
 
     def _may_recompute(self, node: Node, reader: Node) -> bool:
-        if is_weave(reader):
+        if is_interleaving(reader):
             return True
         if not isinstance(reader.op.loop, Pointwise | Reduced) and reader.op.kind != "gather":
             return False
@@ -102,6 +103,7 @@ class _Search:
                     stack.append(producer)
                 else:
                     recipe.leaves[producer] = value.type.nbytes
+        # Reading up to two operands instead of one result costs a reader about as much as the store that is saved.
         nbytes = sum(recipe.leaves.values()) + sum(v.type.nbytes for v in recipe.inputs)
         own = node.outputs[0]
         return recipe if nbytes <= 2 * own.type.nbytes + 64 or own.dtype.kind == "bool" else None
@@ -112,7 +114,7 @@ class _Search:
     def _operands(self, node: Node) -> Iterator[Value]:
         """What ``node`` reads, through views."""
         for value in node.inputs:
-            if value.node is not None and self.readers.looks_through(value.node):
+            if value.node is not None and self.readers.is_transparent(value.node):
                 yield from self._operands(value.node)
             else:
                 yield value

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tracecomp.ir.graph import Value, attrs_key
-from tracecomp.passes.fusion.access import storage
+from tracecomp.passes.fusion.access import buffer_of
 from tracecomp.passes.fusion.groups import Group, Partition
-from tracecomp.passes.fusion.members import looked_into
+from tracecomp.passes.fusion.members import evaluated_inside
 
 
 def signature(groups: Sequence[Group], partition: Partition, same: Mapping[Value, Value]) -> tuple[Any, list[Value]]:
@@ -20,11 +20,11 @@ def signature(groups: Sequence[Group], partition: Partition, same: Mapping[Value
 
     described = [_described(g, partition, same, number) for g in groups]
     for value in list(values):
-        number(storage(value))
-    storages = tuple(values[storage(v)] for v in list(values))
+        number(buffer_of(value))
+    storages = tuple(values[buffer_of(v)] for v in list(values))
     memory = tuple(number(same[v]) if v in same else -1 for v in list(values))
-    placed = [(v, partition.placed[v]) for g in groups for v in partition.stored[g] if v in partition.placed]
-    places = tuple((values[v], number(p.whole), p.steps) for v, p in placed)
+    slices = [(v, partition.slices[v]) for g in groups for v in partition.stored[g] if v in partition.slices]
+    places = tuple((values[v], number(p.whole), p.steps) for v, p in slices)
     stored = tuple(tuple(values[v] for v in partition.stored[g]) for g in groups)
     return (tuple(described), storages, memory, stored, places), list(values)
 
@@ -32,11 +32,11 @@ def signature(groups: Sequence[Group], partition: Partition, same: Mapping[Value
 def _described(
     group: Group, partition: Partition, same: Mapping[Value, Value], number: Callable[[Value], int]
 ) -> tuple[Any, ...]:
-    inlined = sorted(looked_into(group, partition), key=partition.order.__getitem__)
+    rematerialized = sorted(evaluated_inside(group, partition), key=partition.order.__getitem__)
     nodes: list[Any] = []
-    for node in (*inlined, *group.nodes):
+    for node in (*rematerialized, *group.nodes):
         ins = tuple((number(v), v.type) for v in node.inputs)
         outs = tuple((number(v), number(same[v]) if v in same else -1) for v in node.outputs)
-        inside = (node in group.rows, node in partition.inlined, node in inlined)
+        inside = (node in group.rows, node in partition.rematerialized, node in rematerialized)
         nodes.append((node.op.name, attrs_key(node.attrs), ins, outs, inside))
     return (group.kind, group.domain, tuple(nodes))

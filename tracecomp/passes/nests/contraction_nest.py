@@ -228,6 +228,7 @@ def without_ones(nest: BilinearNest) -> BilinearNest:
 def tidied(nest: BilinearNest) -> BilinearNest:
     """Variables split where indices divide them, then joined where they step as one; ones dropped."""
     nest = without_ones(nest)
+    # Each split takes a division out of some index; 24 are more than any spec has, and end what would not converge.
     for _ in range(24):
         found = wanted_split(_all_stmts(nest), (*nest.out, *nest.reduce))
         if found is None:

@@ -19,7 +19,7 @@ from tracecomp.ir.op import Pointwise, Reduced
 from tracecomp.ir.scalars import identity
 from tracecomp.ir.types import compute_dtype
 from tracecomp.passes.cost.scalar_cost import op_cost
-from tracecomp.passes.fusion.access import looked_through, producers
+from tracecomp.passes.fusion.access import is_transparent, producers
 from tracecomp.passes.fusion.groups import Group
 from tracecomp.passes.nests.scalar_exprs import Block, Evaluator, Params
 
@@ -111,8 +111,8 @@ class _Builder:
 
     def _members_read(self, node: Node) -> list[Node]:
         """Member nodes whose values ``node`` reads, through views."""
-        opaque = self.params.opaque
-        found = producers(node, lambda p: p not in self.members and looked_through(p, opaque))
+        materialized_views = self.params.materialized_views
+        found = producers(node, lambda p: p not in self.members and is_transparent(p, materialized_views))
         return [p for p in found if p in self.members]
 
     def build(self) -> Nest:
@@ -152,11 +152,13 @@ class _Builder:
         """From the last sweep back: what is read again rather than evaluated again, and where it is kept."""
         stored = {v.node: v for v in self.stored}
         size = self.group.domain.numel // max(self.group.domain.rows, 1)
+        # Results of the last pass are written only then: until that, their memory may hold a row of something else.
         lent = [stored[n] for n in roots[last] if n in stored]
         for sweep in range(last, 0, -1):
             stack, seen = list(roots[sweep]), set(roots[sweep])
             while stack:
                 node = stack.pop()
+                # What can be had before this pass: reloaded if it is in memory, kept if evaluating it again costs more.
                 earlier = self.ready[node] < sweep and not self._is_row(node)
                 if earlier and (node in stored or node in self.kept):
                     value = stored.get(node)

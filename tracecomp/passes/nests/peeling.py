@@ -86,6 +86,7 @@ def fold(call: Call) -> Expr:
     a = call.args[0]
     if call.op in ("lt", "ge") and isinstance(a, IndexValue) and isinstance(call.args[1], Const):
         bounds, limit = a.index.bounds, call.args[1].value
+        # The range of the index decides: in the part between two cuts it lies on one side of the limit.
         if bounds is not None and bounds[1] < limit:
             return Const(call.op == "lt", bool_)
         if bounds is not None and bounds[0] >= limit:
@@ -93,7 +94,7 @@ def fold(call: Call) -> Expr:
     if call.op == "eq" and isinstance(a, IndexValue) and a.index.is_const and isinstance(call.args[1], Const):
         return Const(a.index.const == call.args[1].value, bool_)
     if call.op in ("and", "or") and call.dtype is bool_:
-        decisive = call.op == "or"
+        decisive = call.op == "or"  # the value that settles it; the other one is dropped
         rest = [x for x in call.args if not (isinstance(x, Const) and bool(x.value) != decisive)]
         if any(isinstance(x, Const) for x in rest):
             return Const(decisive, bool_)

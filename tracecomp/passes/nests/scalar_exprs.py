@@ -25,24 +25,28 @@ from tracecomp.ir.loops import (
 )
 from tracecomp.ir.op import Indexed, Pointwise
 from tracecomp.ir.types import bool_, compute_dtype, int64
-from tracecomp.passes.fusion.access import Opaque, broadcast_index, looked_through
-from tracecomp.passes.fusion.groups import Place
+from tracecomp.passes.fusion.access import MaterializedViews, broadcast_index, is_transparent
+from tracecomp.passes.fusion.groups import BufferSlice
 
 
 class Params:
     """The buffers of a kernel, named in order of first use, so that equal kernels have equal text.
 
-    ``same`` maps a value to the input whose memory it overwrites: both are one buffer. ``opaque`` are the views that
-    are loaded from memory. ``large`` are values that are too large to stay in a cache, and that no kernel reads.
-    ``steady`` are values that are the same in many calls. ``placed`` are values stored within others.
+    ``same`` maps a value to the input whose memory it overwrites: both are one buffer. ``materialized_views`` are
+    loaded from memory. ``large`` are values that are too large to stay in a cache, and that no kernel reads.
+    ``steady`` are values that are the same in many calls. ``slices`` are values stored within others.
     """
 
     def __init__(
-        self, opaque: Opaque, same: Mapping[Value, Value] | None = None, large: Set[Value] = frozenset(),
-        steady: Set[Value] = frozenset(), placed: Mapping[Value, Place] | None = None,
-    ) -> None:  # fmt: skip
-        self.opaque = opaque
-        self.placed = placed or {}
+        self,
+        materialized_views: MaterializedViews,
+        same: Mapping[Value, Value] | None = None,
+        large: Set[Value] = frozenset(),
+        steady: Set[Value] = frozenset(),
+        slices: Mapping[Value, BufferSlice] | None = None,
+    ) -> None:
+        self.materialized_views = materialized_views
+        self.slices = slices or {}
         self.same = same or {}
         self.large = large
         self.steady = steady
@@ -62,7 +66,7 @@ class Params:
 
     def store(self, value: Value, offset: Index, expr: Expr) -> Store:
         """The statement that stores the element of ``value`` at ``offset``."""
-        place = self.placed.get(value)
+        place = self.slices.get(value)
         if place is None:
             return Store(self.written(value), offset, expr)
         return Store(self.written(place.whole), place.offset(offset), expr)
@@ -127,11 +131,12 @@ class Evaluator:
             if given is not None:
                 return given
             return self._once((node, position), position, lambda: self.evaluate(node, position))
-        if node is not None and looked_through(node, self.params.opaque):
+        if node is not None and is_transparent(node, self.params.materialized_views):
             return self.evaluate(node, position)
         return self.load(value, position, where)
 
     def load(self, value: Value, position: tuple[Index, ...], where: Expr | None = None) -> Expr:
+        # Masks of positions, not of data: an element beside the buffer is never loaded, whatever its value is used for.
         where = both(where, *(in_range(i, size) for i, size in zip(position, value.shape, strict=True)))
         offset = linear(position, value.shape)
         where = where and self.bind(where)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from tracecomp.ir.loops import Buffer
 from tracecomp.passes.fusion.groups import Group, Partition
-from tracecomp.passes.fusion.members import with_inlined
+from tracecomp.passes.fusion.members import with_rematerialized
 from tracecomp.passes.nests.contraction_nest import BilinearNest, labelled_bilinear
 from tracecomp.passes.nests.loop_nest import Nest, build_nest
 from tracecomp.passes.nests.scalar_exprs import Params
@@ -39,12 +39,12 @@ class Nests:
         return found
 
     def _of(self, group: Group, partition: Partition) -> Nest | BilinearNest:
-        stored, whole = partition.stored[group], with_inlined(group, partition)
-        places = tuple(partition.placed.get(v) for v in stored)
+        stored, whole = partition.stored[group], with_rematerialized(group, partition)
+        places = tuple(partition.slices.get(v) for v in stored)
         rows = frozenset(whole.rows)
         key = (whole.kind, tuple(whole.nodes), rows, whole.domain, tuple(stored), places)
         if key not in self.known:
-            params = Params(partition.opaque, placed=partition.placed)
+            params = Params(partition.materialized_views, slices=partition.slices)
             build = labelled_bilinear if group.kind == "bilinear" else build_nest
             self.known[key] = build(whole, stored, params)
         return self.known[key]

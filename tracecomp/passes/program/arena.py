@@ -34,6 +34,7 @@ def plan_arena(lifetimes: Iterable[Lifetime]) -> tuple[dict[Value, int], int]:
     placed: list[tuple[int, int, int, int]] = []  # in order of memory: from where to where, from when to when
     offsets: dict[Value, int] = {}
     size = 0
+    # Liveness decides: values never alive together may share memory. Large ones first: later they would fit nowhere.
     for life in sorted(lifetimes, key=lambda x: (-x.nbytes, x.first)):
         need = max(-(-life.nbytes // ALIGNMENT) * ALIGNMENT, ALIGNMENT)
         start = 0

@@ -10,7 +10,7 @@ from tracecomp.base import config
 from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.index import Index, Var, index
 from tracecomp.ir.program import CallStep, Kernel, Program, Ref, RepeatStep, Slot, Step, WhenStep, WhileStep
-from tracecomp.passes.fusion.access import storage
+from tracecomp.passes.fusion.access import buffer_of
 from tracecomp.passes.program.frame import FLAG_BYTES, ControlTask, Frame, Task
 from tracecomp.passes.program.kernels import copy_task
 
@@ -109,7 +109,7 @@ class _Emitter:
         self.loops += 1
         var = Var(f"t{self.loops}", length)
         step = (index(var) * -1) + (length - 1) if attrs["reverse"] else index(var)
-        operands = [places.of(storage(v)) for v in node.inputs]
+        operands = [places.of(buffer_of(v)) for v in node.inputs]
         results = [places.of(v) for v in node.outputs]
         here = [*results[:carries], *operands[carries:]]
         for n in range(carries, carries + xs):
@@ -121,7 +121,7 @@ class _Emitter:
         return [*self._start(node, carries, places), RepeatStep(var, self._steps(inner))]
 
     def _cond(self, task: ControlTask, places: _Places) -> list[Step]:
-        operands = [places.of(storage(v)) for v in task.node.inputs]
+        operands = [places.of(buffer_of(v)) for v in task.node.inputs]
         results = [places.of(v) for v in task.node.outputs]
         base = places.offset(task.block)
         bodies = places.frame.bodies[task.node]
@@ -130,7 +130,7 @@ class _Emitter:
 
     def _while(self, task: ControlTask, places: _Places) -> list[Step]:
         node, carries = task.node, task.node.attrs["carries"]
-        operands = [places.of(storage(v)) for v in node.inputs]
+        operands = [places.of(buffer_of(v)) for v in node.inputs]
         results = [places.of(v) for v in node.outputs]
         base = places.offset(task.block)
         flag = Ref(Slot("goes_on", "arena", base, 1))
@@ -143,7 +143,7 @@ class _Emitter:
     def _start(self, node: Node, carries: int, places: _Places) -> list[Step]:
         """Copies of the first carries into the results, where they are carried."""
         pairs = zip(node.inputs[:carries], node.outputs[:carries], strict=True)
-        tasks = [copy_task(storage(given), result, self.machine) for given, result in pairs if given.type.numel]
+        tasks = [copy_task(buffer_of(given), result, self.machine) for given, result in pairs if given.type.numel]
         return [self._call(t, places) for t in tasks]
 
     def _inner(self, frame: Frame, operands: list[Ref], results: list[Ref], base: int) -> _Places:

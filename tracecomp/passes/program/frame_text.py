@@ -6,10 +6,10 @@ The plan up to the output buffers reads back (``parse_frame``); what comes later
       aliases: 0=2
       frozen: %w
       kernel 0: loops over 64 x 100 reduced in 64 lanes -> %6: %0 per row, %2, %3, %4 per row, %6
-      row fusion: kernels 0 to 1, 1 x 64 rows by 16, keeping %3, ends 1
+      row fusion: kernels 0 to 1, 1 x 64 rows by 16, keeping %3, but outputs of 1
       concat in place: %3 in %6 at 16/64+0
       rematerialized: %8
-      stored views: %9
+      materialized views: %9
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tracecomp.ir.loop_printer import print_kernel
 from tracecomp.ir.parser import parse_graph
 from tracecomp.ir.printer import print_graph, value_names
 from tracecomp.passes.cost.machine import Machine
-from tracecomp.passes.fusion.groups import Chain, Domain, Group, Partition, Place
+from tracecomp.passes.fusion.groups import BufferSlice, Domain, Group, Partition, RowFusion
 from tracecomp.passes.program.frame import ControlTask, Frame, Task, frame_of
 
 
@@ -63,12 +63,13 @@ class _Writer:
             yield f"frozen: {self.of(v for v in self.names if v in frame.frozen)}"
         for group, number in self.number.items():
             yield f"kernel {number}: {self.group(group)}"
-        for chain in partition.chains:
-            yield f"row fusion: {self.row_fusion(chain)}"
-        for value, place in partition.placed.items():
+        for fused in partition.row_fusions:
+            yield f"row fusion: {self.row_fusion(fused)}"
+        for value, place in partition.slices.items():
             steps = " then ".join(f"{run}/{apart}+{first}" for run, apart, first in place.steps)
             yield f"concat in place: {self.names[value]} in {self.names[place.whole]} at {steps}"
-        for word, nodes in (("rematerialized", partition.inlined), ("stored views", partition.opaque)):
+        again, views = partition.rematerialized, partition.materialized_views
+        for word, nodes in (("rematerialized", again), ("materialized views", views)):
             if nodes:
                 yield f"{word}: {self.of(n.outputs[0] for n in partition.order if n in nodes)}"
         yield from self.comments()
@@ -80,11 +81,12 @@ class _Writer:
         nodes = ", ".join(self.names[n.outputs[0]] + (" per row" if n in group.rows else "") for n in group.nodes)
         return f"{group.kind} over {space}{lanes} -> {self.of(self.partition.stored[group])}: {nodes}"
 
-    def row_fusion(self, chain: Chain) -> str:
-        first, count = self.number[chain.groups[0]], len(chain.groups)
-        ends = f", ends {' '.join(str(self.number[g]) for g in chain.groups if g in chain.ends)}" if chain.ends else ""
-        rows = f"{chain.outer} x {chain.count} rows by {chain.height}"
-        return f"kernels {first} to {first + count - 1}, {rows}, keeping {self.of(chain.inside)}{ends}"
+    def row_fusion(self, fused: RowFusion) -> str:
+        first, count = self.number[fused.groups[0]], len(fused.groups)
+        others = " ".join(str(self.number[g]) for g in fused.groups if g in fused.non_row_outputs)
+        by_rows = f", but outputs of {others}" if others else ""
+        rows = f"{fused.outer} x {fused.count} rows by {fused.height}"
+        return f"kernels {first} to {first + count - 1}, {rows}, keeping {self.of(fused.block_values)}{by_rows}"
 
     def comments(self) -> Iterator[str]:
         """What is not read back."""
@@ -110,7 +112,9 @@ class _Writer:
 # ---- reading back
 
 _KERNEL = re.compile(r"(\w+) over (.*?)(?: in (\d+) lanes)? -> (.*?): (.*)")
-_ROW_FUSION = re.compile(r"kernels (\d+) to (\d+), (\d+) x (\d+) rows by (\d+), keeping (.*?)(?:, ends ([\d ]+))?")
+_ROW_FUSION = re.compile(
+    r"kernels (\d+) to (\d+), (\d+) x (\d+) rows by (\d+), keeping (.*?)(?:, but outputs of ([\d ]+))?"
+)
 _STEP = re.compile(r"(\d+)/(\d+)\+(\d+)")
 
 
@@ -160,15 +164,15 @@ class _Reader:
         if word.startswith("kernel "):
             self.kernel(rest)
         elif word == "row fusion":
-            partition.chains.append(self.row_fusion(rest))
+            partition.row_fusions.append(self.row_fusion(rest))
         elif word == "concat in place":
             part, whole, steps = re.split(" in | at ", rest)
             found = tuple((int(a), int(b), int(c)) for a, b, c in _STEP.findall(steps))
-            partition.placed[self.values[part]] = Place(self.values[whole], found)
+            partition.slices[self.values[part]] = BufferSlice(self.values[whole], found)
         elif word == "rematerialized":
-            partition.inlined.update(map(_node, self.all(rest)))
-        elif word == "stored views":
-            partition.opaque = frozenset(map(_node, self.all(rest)))
+            partition.rematerialized.update(map(_node, self.all(rest)))
+        elif word == "materialized views":
+            partition.materialized_views = frozenset(map(_node, self.all(rest)))
         else:
             raise KeyError(word)
 
@@ -183,12 +187,12 @@ class _Reader:
         self.partition.groups.append(group)
         self.partition.stored[group] = self.all(stored)
 
-    def row_fusion(self, text: str) -> Chain:
-        first, last, outer, count, height, kept, ends = _match(_ROW_FUSION, text)
+    def row_fusion(self, text: str) -> RowFusion:
+        first, last, outer, count, height, kept, others = _match(_ROW_FUSION, text)
         groups = self.partition.groups
-        apart = frozenset(groups[int(n)] for n in (ends or "").split())
+        apart = frozenset(groups[int(n)] for n in (others or "").split())
         members = tuple(groups[int(first) : int(last) + 1])
-        return Chain(members, int(outer), int(count), int(height), tuple(self.all(kept)), apart)
+        return RowFusion(members, int(outer), int(count), int(height), tuple(self.all(kept)), apart)
 
     def all(self, names: str) -> list[Value]:
         return [self.values[name] for name in names.split(", ")]

@@ -8,7 +8,7 @@ from itertools import pairwise
 from tracecomp.base.errors import VerifyError
 from tracecomp.ir.graph import Value
 from tracecomp.ir.loop_verify import kernel_problems, verify_program
-from tracecomp.passes.fusion.access import storage
+from tracecomp.passes.fusion.access import buffer_of
 from tracecomp.passes.fusion.members import values_read
 from tracecomp.passes.program.frame import Frame, Task
 
@@ -43,11 +43,11 @@ def _order(frame: Frame) -> Iterator[str]:
     partition = frame.partition
     known = {i.value for i in frame.graph.inputs}
     for number, group in enumerate(partition.groups):
-        missing = {storage(v) for v in values_read(group, partition)} - known
+        missing = {buffer_of(v) for v in values_read(group, partition)} - known
         yield from (f"kernel {number} reads {v.type} of {_maker(v)}, which nobody has stored before" for v in missing)
-        known |= {storage(v) for v in partition.stored[group]}
+        known |= {buffer_of(v) for v in partition.stored[group]}
         known |= {partition.memory(v) for v in partition.stored[group]}
-    missing = {storage(o.value) for o in frame.graph.outputs} - known
+    missing = {buffer_of(o.value) for o in frame.graph.outputs} - known
     yield from (f"no kernel stores the output {v.type} of {_maker(v)}" for v in missing)
 
 
@@ -59,12 +59,12 @@ def _row_fusions(frame: Frame) -> Iterator[str]:
     """Fused kernels are neighbours; what they keep for a block at a time, no other kernel reads."""
     partition = frame.partition
     place = {g: n for n, g in enumerate(partition.groups)}
-    for chain in partition.chains:
-        if any(place[b] != place[a] + 1 for a, b in pairwise(chain.groups)):
-            yield f"row fusion of kernel {place[chain.groups[0]]}: its kernels are no neighbours"
+    for fused in partition.row_fusions:
+        if any(place[b] != place[a] + 1 for a, b in pairwise(fused.groups)):
+            yield f"row fusion of kernel {place[fused.groups[0]]}: its kernels are no neighbours"
         for group in partition.groups:
-            if group not in chain.groups and not values_read(group, partition).isdisjoint(
-                v for v in chain.inside if not _stored_elsewhere(v, frame, chain.groups)
+            if group not in fused.groups and not values_read(group, partition).isdisjoint(
+                v for v in fused.block_values if not _stored_elsewhere(v, frame, fused.groups)
             ):
                 yield f"kernel {place[group]} reads what row fusion keeps in a block"
 
@@ -78,7 +78,7 @@ def _outputs(frame: Frame) -> Iterator[str]:
     """Every output has its position's memory, or is the input whose memory that is."""
     positions = set(frame.outputs.home.values())
     for position, output in enumerate(frame.graph.outputs):
-        own = position in frame.aliases and storage(output.value) is frame.graph.inputs[frame.aliases[position]].value
+        own = position in frame.aliases and buffer_of(output.value) is frame.graph.inputs[frame.aliases[position]].value
         if position not in positions and not own and output.value.type.numel:
             yield f"nothing writes output {position}"
 

@@ -14,8 +14,8 @@ from tracecomp.ir.program import Kernel
 from tracecomp.passes.contraction.contractions import schedule_bilinear
 from tracecomp.passes.cost.machine import Machine
 from tracecomp.passes.cost.work import shared_where_it_pays
-from tracecomp.passes.fusion.access import storage
-from tracecomp.passes.fusion.groups import Chain, Group, Partition
+from tracecomp.passes.fusion.access import buffer_of
+from tracecomp.passes.fusion.groups import Group, Partition, RowFusion
 from tracecomp.passes.fusion.signature import signature
 from tracecomp.passes.nests.contraction_nest import BilinearNest, tidied, without_ones
 from tracecomp.passes.nests.loop_nest import Nest
@@ -23,7 +23,7 @@ from tracecomp.passes.nests.scalar_exprs import Params
 from tracecomp.passes.nests.store import Nests, on
 from tracecomp.passes.program.frame import Task
 from tracecomp.passes.program.output_buffers import OutputBuffers
-from tracecomp.passes.row_fusion.lowering import chain_body
+from tracecomp.passes.row_fusion.lowering import row_fusion_body
 from tracecomp.passes.schedule.elementwise import schedule_nest
 from tracecomp.passes.schedule.records import Chooser, Given, print_record
 from tracecomp.passes.winograd.forward import winograd_form
@@ -31,7 +31,7 @@ from tracecomp.passes.winograd.selection import windows_of
 
 
 class GroupLowerer:
-    """Lowers groups and chains; those that differ only in which values they work on share one kernel."""
+    """Lowers groups and row fusions; those that differ only in which values they work on share one kernel."""
 
     def __init__(
         self, partition: Partition, nests: Nests, outputs: OutputBuffers, machine: Machine, frozen: Set[Value],
@@ -46,10 +46,10 @@ class GroupLowerer:
         self.given = given
         self.known: dict[Any, tuple[Kernel, list[int]]] = {}
 
-    def task(self, unit: Group | Chain) -> Task:
-        groups = unit.groups if isinstance(unit, Chain) else (unit,)
+    def task(self, unit: Group | RowFusion) -> Task:
+        groups = unit.groups if isinstance(unit, RowFusion) else (unit,)
         shape, values = signature(groups, self.partition, self.same)
-        blocks = _blocks(unit, values) if isinstance(unit, Chain) else None
+        blocks = _blocks(unit, values) if isinstance(unit, RowFusion) else None
         marks = (tuple(n for n, v in enumerate(values) if v in chosen) for chosen in (self.large, self.frozen))
         key = (shape, blocks, *marks)
         if key not in self.known:
@@ -59,7 +59,7 @@ class GroupLowerer:
         kernel, places = self.known[key]
         return Task(kernel, tuple(values[n] for n in places), tuple(n for g in groups for n in g.nodes))
 
-    def _lower(self, unit: Group | Chain) -> Task:
+    def _lower(self, unit: Group | RowFusion) -> Task:
         """The kernel as it is chosen, or by the schedules that were handed in for that one."""
         task = self._scheduled(unit, Chooser(self.machine))
         written = self.given.get(replace(task.kernel, name=""))
@@ -70,12 +70,12 @@ class GroupLowerer:
         chooser.finish()
         return task
 
-    def _scheduled(self, unit: Group | Chain, chooser: Chooser) -> Task:
-        params = Params(self.partition.opaque, self.same, self.large, self.frozen, self.partition.placed)
+    def _scheduled(self, unit: Group | RowFusion, chooser: Chooser) -> Task:
+        params = Params(self.partition.materialized_views, self.same, self.large, self.frozen, self.partition.slices)
         if isinstance(unit, Group):
             return self._lower_group(unit, params, chooser)
-        body = chain_body(unit, self.partition, self.nests, params, chooser)
-        for value in unit.inside:
+        body = row_fusion_body(unit, self.partition, self.nests, params, chooser)
+        for value in unit.block_values:
             params.drop(value)
         nodes = tuple(n for g in unit.groups for n in g.nodes)
         return _task(_kernel_name(nodes), body, params, nodes, chooser)
@@ -91,8 +91,8 @@ class GroupLowerer:
         return _task(_kernel_name(group.nodes), body, params, tuple(group.nodes), chooser)
 
 
-def _blocks(chain: Chain, values: list[Value]) -> tuple[Any, ...]:
-    return (chain.outer, chain.count, chain.height, tuple(map(values.index, chain.inside)))
+def _blocks(fused: RowFusion, values: list[Value]) -> tuple[Any, ...]:
+    return (fused.outer, fused.count, fused.height, tuple(map(values.index, fused.block_values)))
 
 
 def _bilinear(nest: BilinearNest, chooser: Chooser) -> tuple[Stmt, ...]:
@@ -103,7 +103,7 @@ def _bilinear(nest: BilinearNest, chooser: Chooser) -> tuple[Stmt, ...]:
 
 def _imperative(node: Node, params: Params, machine: Machine) -> tuple[Stmt, ...]:
     assert isinstance(node.op.loop, Imperative), node
-    ins = [params.of(storage(v)) for v in node.inputs]
+    ins = [params.of(buffer_of(v)) for v in node.inputs]
     outs = [params.written(v) for v in node.outputs]
     types = [v.type for v in node.inputs], [v.type for v in node.outputs]
     return shared_where_it_pays(node.op.loop.fn(ins, outs, *types, **node.attrs), machine)

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from tracecomp.ir.graph import Node, Value
 from tracecomp.ir.types import TensorType, uint8
-from tracecomp.passes.fusion.access import storage
-from tracecomp.passes.fusion.concat_in_place import with_joins
+from tracecomp.passes.fusion.access import buffer_of
+from tracecomp.passes.fusion.concat_in_place import with_concats_in_place
 from tracecomp.passes.fusion.fuse import Fuser
 from tracecomp.passes.fusion.groups import Group
 from tracecomp.passes.program import emit
@@ -19,8 +19,8 @@ from tracecomp.passes.program.frame import FLAG_BYTES, ControlTask, Frame, Task,
 from tracecomp.passes.program.kernels import GroupLowerer, copy_task
 from tracecomp.passes.program.output_buffers import output_buffers
 from tracecomp.passes.program.prepacking import prepared
-from tracecomp.passes.row_fusion.implicit_padding import with_masked_pads
-from tracecomp.passes.row_fusion.search import with_chains
+from tracecomp.passes.row_fusion.implicit_padding import with_implicit_padding
+from tracecomp.passes.row_fusion.search import with_row_fusions
 from tracecomp.passes.steps import Log
 
 
@@ -30,7 +30,7 @@ def fuse(frame: Frame, log: Log) -> Frame:
     partition = Fuser(frame.graph, True, frame.overwritten).run()
     for decision in partition.decisions:
         log.hits["fused" if decision.fused else "not fused"] += 1
-    log.hits["computed again"] += len(partition.inlined)
+    log.hits["computed again"] += len(partition.rematerialized)
     return replace(frame, partition=partition)
 
 
@@ -43,7 +43,7 @@ def one_kernel_per_node(frame: Frame, log: Log) -> Frame:
 @everywhere
 def pad_implicitly(frame: Frame, log: Log) -> Frame:
     """Contractions read operands as if they were padded."""
-    partition = with_masked_pads(frame.partition, frame.graph, frame.nests)
+    partition = with_implicit_padding(frame.partition, frame.graph, frame.nests)
     log.hits["pads"] += len(frame.partition.groups) - len(partition.groups)
     return replace(frame, partition=partition)
 
@@ -51,16 +51,16 @@ def pad_implicitly(frame: Frame, log: Log) -> Frame:
 @everywhere
 def concat_in_place(frame: Frame, log: Log) -> Frame:
     """Parts of concatenations are stored within the whole."""
-    partition = with_joins(frame.partition, frame.graph, frame.aliases)
-    log.hits["parts"] += len(partition.placed)
+    partition = with_concats_in_place(frame.partition, frame.graph, frame.aliases)
+    log.hits["parts"] += len(partition.slices)
     return replace(frame, partition=partition)
 
 
 @everywhere
 def fuse_rows(frame: Frame, log: Log) -> Frame:
     """Kernels with the same rows as one loop over blocks of rows."""
-    partition = with_chains(frame.partition, frame.graph, frame.aliases, frame.machine, frame.nests)
-    log.hits["loops over blocks of rows"] += len(partition.chains)
+    partition = with_row_fusions(frame.partition, frame.graph, frame.aliases, frame.machine, frame.nests)
+    log.hits["loops over blocks of rows"] += len(partition.row_fusions)
     return replace(frame, partition=partition)
 
 
@@ -91,7 +91,7 @@ def make_kernels(frame: Frame, log: Log) -> Frame:
 def _control(node: Node) -> ControlTask:
     """The task of a control node; how large its block is, the arena finds out."""
     block = Value(None, -1, TensorType(uint8, (0,)))
-    values = (*map(storage, node.inputs), *node.outputs, block)
+    values = (*map(buffer_of, node.inputs), *node.outputs, block)
     return ControlTask(node, block, tuple(dict.fromkeys(values)))
 
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.op import Imperative
 from tracecomp.passes.cost.machine import Machine
-from tracecomp.passes.fusion.access import reads_aligned, storage
+from tracecomp.passes.fusion.access import buffer_of, reads_aligned
 from tracecomp.passes.fusion.groups import Group, Partition
-from tracecomp.passes.fusion.members import values_read, with_inlined
+from tracecomp.passes.fusion.members import values_read, with_rematerialized
 from tracecomp.passes.nests.scalar_exprs import DIVISIONS
 
 
@@ -72,7 +72,7 @@ class _Search:
         self.last_read = {v: n for n, g in enumerate(partition.groups) for v in self.reads[g]}
         self.producer = {partition.memory(v): g for g in partition.groups for v in partition.stored[g]}
         for position, output in enumerate(graph.outputs):
-            self._settle(storage(output.value), position)
+            self._settle(buffer_of(output.value), position)
         for group in partition.groups:
             if group.kind == "imperative":
                 self._take_over(group)
@@ -92,7 +92,7 @@ class _Search:
     def _take_over(self, group: Group) -> None:
         """Let a kernel that changes parts of its first operand do so where that lies, if nobody else needs it."""
         node = group.nodes[0]
-        result, operand = node.outputs[0], storage(node.inputs[0]) if node.inputs else None
+        result, operand = node.outputs[0], buffer_of(node.inputs[0]) if node.inputs else None
         if operand is None or operand not in self.producer or result in self.same or operand in self.home:
             return
         if self._met_by_control(result) or self._met_by_control(operand):
@@ -111,11 +111,13 @@ class _Search:
 
     def _may_overwrite(self, value: Value, group: Group, target: Value) -> bool:
         """Whether ``group`` may store ``value`` over ``target``: nobody reads ``target`` later or elsewhere."""
+        # In order: nobody reads the old contents after this kernel, no output is the old contents, and within the
+        # kernel each element is read before, and only for, the element that takes its place.
         if self.last_read.get(target, -1) > self.place[group]:
             return False
-        if any(storage(o.value) is target for o in self.graph.outputs):
+        if any(buffer_of(o.value) is target for o in self.graph.outputs):
             return False
-        inside = set(with_inlined(group, self.partition).nodes)
+        inside = set(with_rematerialized(group, self.partition).nodes)
         if any(map(self._may_fail, inside)):
             return False  # a call that fails leaves what is outside as it was
         if target not in self.reads[group]:
@@ -123,7 +125,7 @@ class _Search:
         if group.kind == "imperative":
             return _changes_in_place(group.nodes[0], target)
         return not group.has_reduction and all(
-            reads_aligned(v, target, inside, self.partition.opaque) for v in self.partition.stored[group]
+            reads_aligned(v, target, inside, self.partition.materialized_views) for v in self.partition.stored[group]
         )
 
     def _may_fail(self, node: Node) -> bool:
@@ -173,12 +175,12 @@ def _operands(group: Group) -> set[Value]:
     """What a group of statements or of control reads from memory, also where others would compute it again."""
     if group.kind not in ("imperative", "control"):
         return set()
-    return {storage(v) for v in group.nodes[0].inputs}
+    return {buffer_of(v) for v in group.nodes[0].inputs}
 
 
 def _changes_in_place(node: Node, target: Value) -> bool:
     """Whether the statements of ``node`` may write its result over its first operand, which is ``target``."""
     assert isinstance(node.op.loop, Imperative), node
     first, *others = node.inputs
-    alone = all(storage(v) is not target for v in others)
-    return node.op.loop.overwrites and storage(first) is target and alone
+    alone = all(buffer_of(v) is not target for v in others)
+    return node.op.loop.overwrites and buffer_of(first) is target and alone

@@ -72,6 +72,7 @@ class _Names:
 def _moved(task: Task, steady: Set[Value], shared: Set[Value]) -> set[int]:
     """The positions of statements that read what is steady or made by each other, and store where nobody else does."""
     kernel, body = task.kernel, task.kernel.body
+    # A check or a binding at the top is seen by all that follows: such a kernel is left whole.
     if any(not isinstance(s, Loop | If | Local) for s in body) or not any(v in steady for v in task.values):
         return set()
     values = dict(zip((p.name for p in kernel.params), task.values, strict=True))
@@ -80,6 +81,7 @@ def _moved(task: Task, steady: Set[Value], shared: Set[Value]) -> set[int]:
     own = {name for name in kernel.writes if values[name] not in shared}.union(*(n.declared for n in names))
     moved = {n for n, s in enumerate(names) if not s.fails}
     while True:
+        # A fixed point from above: a statement stays behind once it reads, or shares a buffer with, one that does.
         free = own.difference(*(s.stored for n, s in enumerate(names) if n not in moved))
         kept = {n for n in moved if names[n].stored | names[n].declared <= free and names[n].read <= read | free}
         if kept == moved:

@@ -20,7 +20,7 @@ from tracecomp.passes.nests.contraction_nest import tidied
 from tracecomp.passes.nests.store import Nests
 
 
-def with_masked_pads(partition: Partition, graph: Graph, nests: Nests) -> Partition:
+def with_implicit_padding(partition: Partition, graph: Graph, nests: Nests) -> Partition:
     """The partition without the pads whose only reader can do so."""
     wanted = {o.value for o in graph.outputs}
     readers: dict[Value, list[Group]] = {}
@@ -34,7 +34,7 @@ def with_masked_pads(partition: Partition, graph: Graph, nests: Nests) -> Partit
         if _turned(pad.inputs[0]):
             continue
         reading = readers.get(pad.outputs[0], [])
-        tried = replace(partition, inlined=partition.inlined | {pad})
+        tried = replace(partition, rematerialized=partition.rematerialized | {pad})
         if len(reading) == 1 and reading[0].kind == "bilinear" and _slides(reading[0], tried, nests):
             stored = {g: values for g, values in partition.stored.items() if g is not group}
             partition = replace(tried, groups=[g for g in partition.groups if g is not group], stored=stored)

@@ -1,4 +1,4 @@
-"""A chain of groups as one kernel: a loop over blocks of rows in which the groups' loops follow each other."""
+"""Row-tiled fusion as one kernel: a loop over blocks of rows in which the groups' loops follow each other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tracecomp.ir.loop_copy import Copier
 from tracecomp.ir.loops import SHARED, Buffer, Local, Loop, Stmt, children, walk, with_children
 from tracecomp.passes.contraction.contractions import schedule_parts
 from tracecomp.passes.cost.work import shared_where_it_pays
-from tracecomp.passes.fusion.groups import Chain, Group, Partition
+from tracecomp.passes.fusion.groups import Group, Partition, RowFusion
 from tracecomp.passes.fusion.members import values_read
 from tracecomp.passes.nests.contraction_nest import BilinearNest, tidied
 from tracecomp.passes.nests.loop_nest import Nest
@@ -22,12 +22,14 @@ from tracecomp.passes.schedule.elementwise import schedule_nest
 from tracecomp.passes.schedule.records import Chooser
 
 
-def chain_body(chain: Chain, partition: Partition, nests: Nests, params: Params, chooser: Chooser) -> tuple[Stmt, ...]:
-    """The statements of a chain's kernel: what is packed once, then the blocks, of which the last may be lower."""
-    outer = Var("outer", chain.outer)
-    lowering = _Lowering(chain, partition, nests, params, chooser)
-    cut = Rows(outer, chain.count, Index(), chain.count).cut(chain.height)
-    blocks = [(Var("part", chain.count // chain.height if n == 0 else 1), lowering.block(r)) for n, r in enumerate(cut)]
+def row_fusion_body(
+    fused: RowFusion, partition: Partition, nests: Nests, params: Params, chooser: Chooser
+) -> tuple[Stmt, ...]:
+    """The statements of a row fusion's kernel: what is packed once, then the blocks, of which the last may be lower."""
+    outer = Var("outer", fused.outer)
+    lowering = _Lowering(fused, partition, nests, params, chooser)
+    cut = Rows(outer, fused.count, Index(), fused.count).cut(fused.height)
+    blocks = [(Var("part", fused.count // fused.height if n == 0 else 1), lowering.block(r)) for n, r in enumerate(cut)]
     if lowering.finish:
         body = [s for part, block in blocks for s in (Loop("serial", part, block),)]
         within = (*lowering.locals, *lowering.start, *body, *lowering.finish)
@@ -37,12 +39,12 @@ def chain_body(chain: Chain, partition: Partition, nests: Nests, params: Params,
     return (*lowering.packing, *shared_where_it_pays(loops, chooser.machine))
 
 
-def block_slots(groups: tuple[Group, ...], inside: Iterable[Value], partition: Partition) -> dict[Value, int]:
-    """Numbers of block memory for values ``inside``; values of one type that are not needed at once share a number."""
+def block_slots(groups: tuple[Group, ...], block_values: Iterable[Value], partition: Partition) -> dict[Value, int]:
+    """Numbers of block memory for ``block_values``; those of one type that are not needed at once share a number."""
     last = {v: n for n, g in enumerate(groups) for v in values_read(g, partition)}
     free: dict[tuple[object, int], list[int]] = {}
     slots: dict[Value, int] = {}
-    wanted = set(inside)
+    wanted = set(block_values)
     count = 0
     for n, group in enumerate(groups):
         for value in (v for v in partition.stored[group] if v in wanted):
@@ -59,12 +61,12 @@ def block_slots(groups: tuple[Group, ...], inside: Iterable[Value], partition: P
 
 @dataclass
 class _Lowering:
-    """Lowers the groups of a chain for blocks of different heights.
+    """Lowers the groups of a row fusion for blocks of different heights.
 
     ``packing`` comes before all blocks; ``start`` and ``finish`` around the blocks of one outer position.
     """
 
-    chain: Chain
+    fused: RowFusion
     partition: Partition
     nests: Nests
     params: Params
@@ -76,12 +78,12 @@ class _Lowering:
     copies: int = 0
 
     def __post_init__(self) -> None:
-        chain = self.chain
-        self.made = [v for g in chain.groups if g not in chain.ends for v in self.partition.stored[g]]
-        slots = block_slots(chain.groups, chain.inside, self.partition)
+        fused = self.fused
+        self.made = [v for g in fused.groups if g not in fused.non_row_outputs for v in self.partition.stored[g]]
+        slots = block_slots(fused.groups, fused.block_values, self.partition)
         self.local: dict[Value, Buffer] = {}
         for value, slot in slots.items():
-            size = value.type.numel // (chain.outer * chain.count) * chain.height
+            size = value.type.numel // (fused.outer * fused.count) * fused.height
             self.local[value] = Buffer(f"rows{slot}", value.dtype, size)
         self.locals.extend(map(Local, dict.fromkeys(self.local.values())))
 
@@ -89,7 +91,7 @@ class _Lowering:
         """The loops of all groups for a block."""
         block = RowBlock(rows, self.nests, self.params, self.made, self.local)
         first = not self.copies
-        return tuple(s for n, g in enumerate(self.chain.groups) for s in self._group(n, g, block, first))
+        return tuple(s for n, g in enumerate(self.fused.groups) for s in self._group(n, g, block, first))
 
     def _group(self, number: int, group: Group, block: RowBlock, first: bool) -> tuple[Stmt, ...]:
         """The loops of one group for a block; what comes before and after all blocks is noted."""
@@ -121,7 +123,7 @@ class _Lowering:
 
 def _numbered(outer: Var, part: Var, body: tuple[Stmt, ...]) -> Stmt:
     """One loop over all blocks."""
-    number = Var("chain", outer.extent * part.extent)
+    number = Var("row_block", outer.extent * part.extent)
     mapping = {outer: index(number) // part.extent, part: index(number) % part.extent}
     return Loop("parallel", number, Copier(mapping).stmts(body))
 

@@ -93,10 +93,10 @@ class RowBlock:
         self.nests = nests
         self.params = params
         self.buffers: dict[Buffer, Buffer] = {}
-        self.made = {params.of(v): v for v in (*made, *perhaps) if v not in params.placed}
+        self.made = {params.of(v): v for v in (*made, *perhaps) if v not in params.slices}
         self.local = local
         self.perhaps = perhaps
-        self.apart = {v for v in perhaps if v in params.placed}
+        self.apart = {v for v in perhaps if v in params.slices}
 
     def nest(self, group: Group, partition: Partition) -> Nest | BilinearNest | Summed:
         """A group's nest for the block."""
@@ -135,6 +135,7 @@ class RowBlock:
         """A contraction that sums over the rows of one value of ``outer``, first of all."""
         last = labels[-1]
         one_outer = last.extent == self.rows.count and all(v in nest.out for v in labels[:-1])
+        # Outermost: a block then adds its terms to each total after those of the blocks before, as the whole sum does.
         if nest.reduce[0] != last or not one_outer or nest.plain is None or sums_in_lanes(nest.plain):
             raise Misaligned
         own, mapping = self._numbered(labels)
@@ -188,6 +189,8 @@ class RowBlock:
 
     def _in_block(self, value: Value, offset: Index) -> Index | None:
         """The offset from the block's first element; None when it may lie outside."""
+        # Legality, argued from indices alone: an offset less that of the block's first row must not depend on which
+        # block it is, and must stay below a block's size. Then every block sees the same elements of its own memory.
         width, rest = divmod(value.type.numel, self.rows.total)
         own = offset - self.rows.base * width
         bounds = own.bounds
