@@ -107,9 +107,7 @@ def kl_div(input: Tensor, target: Tensor, reduction: int = 0, *, log_target: boo
 
 
 @function(to="torch")
-def poisson_nll_loss(
-    input: Tensor, target: Tensor, log_input: bool, full: bool, eps: float, reduction: int
-) -> Tensor:
+def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool, full: bool, eps: float, reduction: int) -> Tensor:
     """:func:`nn.functional.poisson_nll_loss` with a numbered reduction."""
     return F.poisson_nll_loss(input, target, log_input, full, eps=eps, reduction=_REDUCTIONS[reduction])
 
@@ -151,9 +149,7 @@ def ctc_loss(
     blank: int = 0, reduction: int = 0, zero_infinity: bool = False,
 ) -> Tensor:  # fmt: skip
     """:func:`nn.functional.ctc_loss` with a numbered reduction."""
-    return F.ctc_loss(
-        log_probs, targets, input_lengths, target_lengths, blank, _REDUCTIONS[reduction], zero_infinity
-    )
+    return F.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, _REDUCTIONS[reduction], zero_infinity)
 
 
 @function(to="torch", takes=FLOATS)

@@ -281,4 +281,5 @@ class ReduceLROnPlateau(LRScheduler):
             self.num_bad_epochs = 0
         self._last_lr = self._rates()
 
+
 _document("optim.lr_scheduler", globals())
