@@ -31,6 +31,15 @@ NOT_IN_TORCH = {
     *(f"{space}.{name}" for space in ("torch", "Tensor") for name in ("gammainc_", "gammaincc_", "multigammaln_")),
 }  # fmt: skip
 
+# Names that are there because libraries of PyTorch's ask for them: what they do is in their docstring, without example.
+NO_EXAMPLE = {
+    "Tensor.as_subclass", "torch.UntypedStorage", "torch.TypedStorage", "torch.Stream", "torch.Event",
+    "torch.OutOfMemoryError", "torch.SymInt", "torch.SymFloat", "torch.SymBool",
+    *(f"torch.sym_{name}" for name in ("int", "float", "max", "min", "not", "ite", "sum", "sqrt")),
+    *(f"torch._check{name}" for name in ("", "_value", "_type", "_index", "_not_implemented")),
+    "torch._check_is_size", "torch._check_tensor_all",
+}  # fmt: skip
+
 
 def classes(module: Any) -> Iterator[tuple[str, Any]]:
     for name, value in vars(module).items():
@@ -54,7 +63,7 @@ def public() -> Iterator[tuple[str, Any]]:
             yield f"nn.init.{name}", value
 
 
-PUBLIC = dict(public())
+PUBLIC = {name: value for name, value in public() if name not in NO_EXAMPLE}
 PARSER = doctest.DocTestParser()
 
 

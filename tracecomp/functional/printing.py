@@ -169,7 +169,7 @@ def _suffixes(x: Tensor) -> list[str]:
 
 def tensor_text(x: Tensor) -> str:
     """The text ``repr`` gives."""
-    prefix = "tensor(" if type(x) is Tensor or type(x).__name__ == "Parameter" else f"{type(x).__name__}("
+    prefix = "tensor(" if type(x) is Tensor or type(x).__name__ in ("Parameter", "Buffer") else f"{type(x).__name__}("
     array = x._data
     if array.size == 0:
         body = "[]"
