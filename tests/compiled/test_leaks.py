@@ -62,7 +62,7 @@ for n in range(count // 2, count):
 print(kilobytes() - before)
 """
 
-COUNTS = {"shapes": 180, "functions": 300, "recordings": 400, "calls": 20_000, "paths": 2000}
+COUNTS = {"shapes": 600, "functions": 300, "recordings": 400, "calls": 20_000, "paths": 2000}
 
 
 def growth(kind: str, count: int, cache: Path) -> int:
