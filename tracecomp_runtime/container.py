@@ -2,7 +2,7 @@
 
 A file begins with ``MAGIC``, the format's version (4 bytes), the header's length (4 bytes) and the header's SHA-256,
 all integers little-endian. The header is JSON; its ``sections`` give offset, size and SHA-256 of each section. So the
-digest of the header, ``digest(path)``, stands for the whole file. Formats get a new number when an old reader would
+digest of the header, ``Container.digest``, stands for the whole file. Formats get a new number when an old reader would
 misunderstand them; every reader keeps reading the numbers before its own.
 """
 

@@ -71,7 +71,7 @@ class OnnxModule(Module):
         known.update({name: getattr(self, attribute) for name, attribute in self._names.items()})
         known.update(self._static)
         found = self._run(self._plan, known)
-        outputs = tuple(_as_result(v) for v in found)
+        outputs = tuple(map(_tensor, found))
         return outputs[0] if len(outputs) == 1 else outputs
 
     def extra_repr(self) -> str:
@@ -209,10 +209,6 @@ def _array(value: Value) -> Value:
     if isinstance(value, Tensor):
         return value.detach().resolve_conj().numpy().copy()
     return [_array(v) for v in value] if isinstance(value, list) else value
-
-
-def _as_result(value: Value) -> Value:
-    return _tensor(value)
 
 
 class _Text:
