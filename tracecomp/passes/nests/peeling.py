@@ -76,8 +76,8 @@ class Folding(Copier):
             # A masked load that never happens is the operand's zero, as its mask says.
             if not new.where.value:
                 return Const(new.dtype.python(0), new.dtype)
-            # It may be true because a surrounding ``if`` holds and not because of bounds. Then the load
-            # is safe below that ``if`` alone, and stays marked as conditional.
+            # Bounds of variables, or a surrounding ``if``, made it true. Below an ``if`` the mark stays: the bounds
+            # of the position do not show what the condition guarantees, so code generation must be told to trust it.
             return new if self.holding else Load(new.buffer, new.offset)
         # Asked after folding the operands: a condition is known in the spelling of the copy.
         if new in self.holding:
