@@ -139,7 +139,7 @@ def _callable(fn: Callable[..., Any], name: str, takes: Kinds, composite: bool) 
     rest = code.co_varnames[code.co_argcount + code.co_kwonlyargcount] if code.co_flags & inspect.CO_VARARGS else ""
     run = accepting(_scoped(fn, name) if composite else fn, name, takes)
 
-    # A call costs some 200 ns beside what it does, so each question is asked only of functions that need it.
+    # Every call of every function goes through here, so each question is asked only of functions that need it.
     def call(*args: Any, **kwargs: Any) -> Any:
         for x in (*args, *kwargs.values()) if kwargs else args:
             # Objects with ``__torch_function__`` of their own are rare: one test of the type for each argument.
