@@ -9,12 +9,12 @@ runs anywhere (``docs/program-files.md``).
 from __future__ import annotations
 
 import builtins
+import os
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
-from tracecomp import serialization
 from tracecomp.futures import Future
-from tracecomp.jit import files
+from tracecomp.jit import files, torchscript
 from tracecomp.jit.language import NotSupportedError
 from tracecomp.jit.modules import (
     RecursiveScriptModule,
@@ -187,7 +187,10 @@ def wait(future: Future[T]) -> T:
 
 
 def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
-    """Write what ``script`` or ``trace`` gave back to a path or open file; NotSupportedError where it cannot be said."""
+    """Write what ``script`` or ``trace`` gave back to a path or open file.
+
+    NotSupportedError names what is not in the language of scripts (``docs/program-files.md``).
+    """
     if not builtins.isinstance(m, RecursiveScriptModule | ScriptFunction):
         raise ValueError(f"torch.jit.save takes what torch.jit.script or trace gave back, not {type(m).__name__}")
     m.save(f, _extra_files)
@@ -201,7 +204,10 @@ def load(f: Any, map_location: Any = None, _extra_files: Any = None, _restore_sh
     """
     if files.is_program(f):
         return files.load(f, RecursiveScriptModule, _extra_files)
-    return serialization.load(f, map_location=map_location, weights_only=False)
+    if builtins.isinstance(f, str | os.PathLike):
+        with open(f, "rb") as file:
+            return torchscript.load(file, RecursiveScriptModule)
+    return torchscript.load(f, RecursiveScriptModule)
 
 
 def set_fusion_strategy(strategy: Any) -> list[Any]:

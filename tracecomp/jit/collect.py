@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.eager.device import Device, layout, memory_format
+from tracecomp.eager.device import device, layout, memory_format
 from tracecomp.eager.size import Size
 from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.types import DType
 from tracecomp.jit.guard import BUILTINS, INSIDES, Namespace, namespaces
-from tracecomp.jit.language import NotSupportedError, Script, free_names, parsed, script_of
+from tracecomp.jit.language import NotSupportedError, Script, checked, defined, free_names, script_of
 from tracecomp.nn.module import Module
 from tracecomp.nn.parameter import Parameter
 
@@ -171,12 +171,14 @@ class Collector:
             return [type(value).__name__, [self._said(x, where) for x in value]]
         if isinstance(value, dict):
             return ["dict", [[self._said(k, where), self._said(x, where)] for k, x in value.items()]]
-        if isinstance(value, DType | Device | layout | memory_format):
+        if isinstance(value, DType | device | layout | memory_format):
             return [type(value).__name__, str(value).removeprefix("torch.")]
         if isinstance(value, Tensor):
             return ["tensor", self._tensor(value)]
         if isinstance(value, Module):
             return ["module", self.module(value)]
+        if isinstance(value, Namespace):
+            return ["space", value.name]
         return self._outside(value, where)
 
     def _outside(self, value: Any, where: str) -> Json:
@@ -221,7 +223,9 @@ def _overrides(kind: type[Module], library: type[Module]) -> bool:
 
 
 def _is_exported(value: Any) -> bool:
-    return getattr(value, "_exported", False) or (isinstance(value, types.FunctionType) and script_of(value) is not None)
+    return getattr(value, "_exported", False) or (
+        isinstance(value, types.FunctionType) and script_of(value) is not None
+    )
 
 
 def _visible(fn: types.FunctionType) -> Mapping[str, Any]:
@@ -247,8 +251,9 @@ def _definition(fn: types.FunctionType, name: str) -> ast.FunctionDef:
         text = inspect.getsource(fn) if script is None else script.text
     except (OSError, TypeError):
         raise NotSupportedError(f"{name}: the text of the function cannot be found") from None
-    definition = parsed(text, name)
-    _take_decorators(definition, name)
+    definition = defined(text, name)
+    _take_decorators(definition, name)  # first: what is left out may be in any language
+    checked(definition, name)
     for argument in ast.walk(definition.args):
         if isinstance(argument, ast.arg):
             argument.annotation = None
@@ -282,5 +287,3 @@ def _read_of_first(fn: types.FunctionType, name: str) -> list[str]:
         return []
     read = [n for n in ast.walk(definition) if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)]
     return [n.attr for n in read if isinstance(n.value, ast.Name) and n.value.id == given[0].arg]
-
-

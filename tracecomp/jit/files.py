@@ -57,7 +57,7 @@ def save(value: Any, f: Any, extra: Mapping[str, Any] | None = None, examples: S
             if examples is None or extra:
                 raise
             try:
-                compile(getattr(value, "forward", value)).save(path, *examples, kind="graph")
+                compile(getattr(value, "forward", value), fullgraph=True).save(path, *examples, kind="graph")
             except RuntimeError as second:
                 raise NotSupportedError(f"{error}; and its graph cannot be saved: {second}") from error
         with open(path, "rb") as written:
@@ -86,7 +86,9 @@ def is_program(f: Any) -> bool:
 
 
 def load(f: Any, kind: type[Module], extra: dict[str, Any] | None = None) -> Any:
-    """The module (of a class that derives from ``kind``) or function in a program file; ``extra`` gets the bytes that it has by the names in it.
+    """The module (of a class that derives from ``kind``) or function in a program file.
+
+    ``extra`` gets the bytes that the file has by the names in it.
 
     ProgramError says what is wrong with a file. Files may come from strangers: scripts reach tensors, and nothing else.
     """

@@ -11,13 +11,14 @@ from functools import cache
 from types import FunctionType
 from typing import Any
 
+import tracecomp.nn.aten  # noqa: F401  publishes functions of the torch namespace
 from tracecomp import fft, linalg, special
 from tracecomp.amp import autocast
 from tracecomp.eager.device import (
-    Device,
     channels_last,
     channels_last_3d,
     contiguous_format,
+    device,
     layout,
     memory_format,
     preserve_format,
@@ -33,7 +34,7 @@ from tracecomp.jit.language import ATTRIBUTE, SET
 from tracecomp.nn import functional
 from tracecomp.nn.module import Module
 
-_PLAIN = (str, list, tuple, dict, set, bool, int, float, complex, range, Size, DType, Device, layout, memory_format)
+_PLAIN = (str, list, tuple, dict, set, bool, int, float, complex, range, Size, DType, device, layout, memory_format)
 """Values of Python's whose methods touch nothing but themselves."""
 
 _PROCESS = re.compile(r"^set_(?!grad_enabled)|^use_|^from_(dlpack|numpy)$|^frombuffer$|^(manual_)?seed$|^get_rng|^_")
@@ -63,7 +64,7 @@ class Namespace:
 
     def __init__(self, name: str, members: Mapping[str, Any]) -> None:
         self.name = name
-        self.members = dict(members)
+        self.members = members
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
@@ -84,7 +85,7 @@ def attribute(value: Any, name: str) -> Any:
     if name.startswith("__") or not _is_open(value, name):
         raise AttributeError(f"a script cannot read {name!r} of a value of type {type(value).__name__}")
     if isinstance(value, str) and name in ("format", "format_map"):
-        return _safe_format(value)
+        return safe_format(value)
     return getattr(value, name)
 
 
@@ -94,7 +95,7 @@ def _is_open(value: Any, name: str) -> bool:
     if isinstance(value, Scripted):
         return name in value.declared or name in _TREE
     if isinstance(value, Module):
-        return name in _TREE or name in held_names(value) or name in _methods(type(value))
+        return name in _TREE or name in held_names(value) or name in _methods(_class_of(value))
     return isinstance(value, _PLAIN) and not name.startswith("_")
 
 
@@ -103,8 +104,12 @@ def held_names(module: Module) -> set[str]:
     return {*module._parameters, *module._buffers, *module._modules, *(vars(module).keys() - INSIDES)}
 
 
+def _class_of(value: Module) -> Any:
+    return type(value)
+
+
 @cache
-def _methods(kind: type[Module]) -> frozenset[str]:
+def _methods(kind: Any) -> frozenset[str]:
     """The functions of a module of the library, but for those that all modules have."""
     classes = kind.__mro__[: kind.__mro__.index(Module)]
     return frozenset(n for c in classes for n, v in vars(c).items() if isinstance(v, FunctionType) and n[0] != "_")
@@ -117,7 +122,7 @@ def set_attribute(value: Any, name: str, new: Any) -> None:
     setattr(value, name, new)
 
 
-def _safe_format(text: str) -> Callable[..., str]:
+def safe_format(text: str) -> Callable[..., str]:
     def formatted(*args: Any, **kwargs: Any) -> str:
         if _FIELD.search(text.replace("{{", "").replace("}}", "")):
             raise ValueError("a format in a script reads no attributes")
@@ -145,8 +150,9 @@ def _hasattr(value: Any, name: str) -> bool:
 
 def _isinstance(value: Any, kinds: Any) -> bool:
     """``isinstance`` that takes ``List[int]`` for ``list``."""
-    asked = kinds if isinstance(kinds, tuple) else (kinds,)
-    return isinstance(value, tuple(k if isinstance(k, type) else typing.get_origin(k) or k for k in asked))
+    asked: tuple[Any, ...] = kinds if isinstance(kinds, tuple) else (kinds,)
+    origins: list[Any] = [k if isinstance(k, type) else typing.get_origin(k) for k in asked]
+    return any(isinstance(value, k) for k in origins if k is not None)
 
 
 BUILTINS: dict[str, Any] = {
@@ -199,7 +205,7 @@ def namespaces() -> dict[str, Namespace]:
     own |= {n: v for n, v in vars(types).items() if isinstance(v, DType)}
     own |= {n.removeprefix("torch."): s for n, s in spaces.items() if n.count(".") == 1 and n.startswith("torch.")}
     own |= {
-        "Tensor": Tensor, "Size": Size, "device": Device, "no_grad": no_grad, "enable_grad": enable_grad,
+        "Tensor": Tensor, "Size": Size, "device": device, "no_grad": no_grad, "enable_grad": enable_grad,
         "inference_mode": inference_mode, "set_grad_enabled": set_grad_enabled, "autocast": autocast,
         "inf": math.inf, "nan": math.nan, "pi": math.pi, "e": math.e, "strided": strided,
         "contiguous_format": contiguous_format, "preserve_format": preserve_format, "channels_last": channels_last,

@@ -50,20 +50,33 @@ def script_of(fn: FunctionType) -> Script | None:
     return _scripts.get(fn)
 
 
-
 class NotSupportedError(RuntimeError):
     """A function is not written in the language of scripts; the message names the function, the line and what it is."""
 
 
 def parsed(text: str, name: str) -> ast.FunctionDef:
     """The definition of a function, checked; NotSupportedError where it is not in the language."""
-    try:
-        tree = ast.parse(textwrap.dedent(text))
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise NotSupportedError(f"{name} cannot be read as Python: {error}") from None
+    return checked(defined(text, name), name)
+
+
+def defined(text: str, name: str) -> ast.FunctionDef:
+    """The definition of a function, not checked yet."""
+    tree = parsed_module(text, name)
     if len(tree.body) != 1 or not isinstance(tree.body[0], ast.FunctionDef):
         raise NotSupportedError(f"{name} is no function with a body of its own, such as a lambda")
-    definition = tree.body[0]
+    return tree.body[0]
+
+
+def parsed_module(text: str, name: str) -> ast.Module:
+    """A text as Python's syntax, not checked yet."""
+    try:
+        return ast.parse(textwrap.dedent(text))
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise NotSupportedError(f"{name} cannot be read as Python: {error}") from None
+
+
+def checked(definition: ast.FunctionDef, name: str) -> ast.FunctionDef:
+    """A definition that is in the language; NotSupportedError otherwise."""
     for node in _code(definition):
         _check(node, name)
     return definition
@@ -109,9 +122,9 @@ def _check(node: ast.AST, name: str) -> None:
         raise refuse(f"the argument {node.arg!r}")
     if isinstance(node, ast.comprehension) and node.is_async:
         raise refuse("'async for'")
-    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Attribute):
-        if not isinstance(node.target.value, ast.Name):
-            raise refuse("changing an attribute of anything but a name in place")
+    changed = node.target if isinstance(node, ast.AugAssign) else None
+    if isinstance(changed, ast.Attribute) and not isinstance(changed.value, ast.Name):
+        raise refuse("changing an attribute of anything but a name in place")
 
 
 def free_names(definition: ast.FunctionDef) -> list[str]:
@@ -132,11 +145,10 @@ def compiled(
     ``declared`` are attributes that the first argument, a module, is known to have: they are read as Python reads them.
     """
     script = Script(ast.unparse(definition), names)
-    definition = _Guarded(_own(definition), declared).visit(definition)
-    tree = ast.fix_missing_locations(ast.Module([definition], []))
+    again = parsed(script.text, name)  # lines are those of the text that tracebacks show
+    tree = ast.fix_missing_locations(ast.Module([_Guarded(_own(again), declared).visit(again)], []))
     file = f"<script {next(_numbers)}: {name}>"
-    shown = ast.unparse(definition)
-    linecache.cache[file] = (len(shown), None, shown.splitlines(True), file)
+    linecache.cache[file] = (len(script.text), None, script.text.splitlines(True), file)
     scope: dict[str, Any] = {"__builtins__": {}, "__name__": "script", **names}
     exec(compile(tree, file, "exec", dont_inherit=True), scope)
     made: FunctionType = scope.pop(definition.name)

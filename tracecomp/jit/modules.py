@@ -121,10 +121,10 @@ def traced(value: Any, examples: Sequence[Any]) -> Any:
 
 
 def _sharing(module: Module, kind: type[RecursiveScriptModule]) -> Any:
-    """``module`` as one of ``kind``: another object with the same attributes, so that what changes here changes there."""
+    """``module`` as one of ``kind``: another object with the same attributes, so changes here are changes there."""
     own = next(c for c in type(module).__mro__ if not issubclass(c, RecursiveScriptModule))
     slots = ("_examples",) if kind is TopLevelTracedModule else ()
-    made = object.__new__(type(own.__name__, (kind, own), {"__slots__": slots, "__module__": kind.__module__}))
+    made: Any = object.__new__(type(own.__name__, (kind, own), {"__slots__": slots, "__module__": kind.__module__}))
     object.__setattr__(made, "__dict__", vars(module))
     return made
 
@@ -137,4 +137,3 @@ def copied(module: RecursiveScriptModule, memo: dict[int, Any]) -> Any:
     if isinstance(module, TopLevelTracedModule):
         object.__setattr__(made, "_examples", module._examples)
     return made
-

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tracecomp import nn
-from tracecomp.eager.device import Device
+from tracecomp.eager.device import device
 from tracecomp.eager.size import Size
 from tracecomp.eager.tensor import Tensor
 from tracecomp.jit.guard import BUILTINS, GUARDS, INSIDES, Namespace, Scripted, namespaces, typing_name
@@ -43,7 +43,8 @@ class Restorer:
         if number not in self._functions:
             self._functions[number] = lambda *args, **kwargs: self._functions[number](*args, **kwargs)
             self._functions[number] = self._compiled(number, frozenset())
-        return self._functions[number]
+        found: Callable[..., Any] = self._functions[number]
+        return found
 
     def _compiled(self, number: int, declared: frozenset[str]) -> Callable[..., Any]:
         entry = self._header["functions"][number]
@@ -51,7 +52,8 @@ class Restorer:
         made: Any = compiled(parsed(entry["text"], entry["name"]), entry["name"], {**names, **GUARDS}, declared)
         made.__defaults__ = tuple(map(self.value, entry["defaults"])) or None
         made.__kwdefaults__ = {str(k): self.value(v) for k, v in entry["named_defaults"].items()} or None
-        return made
+        function: Callable[..., Any] = made
+        return function
 
     # ---- modules
 
@@ -99,7 +101,9 @@ class Restorer:
         if number not in self._tensors:
             is_parameter, trained = self._header["tensors"][number]
             data = Tensor._wrap(np.array(self._arrays[number]))
-            self._tensors[number] = Parameter(data, bool(trained)) if is_parameter else data.requires_grad_(bool(trained))
+            self._tensors[number] = (
+                Parameter(data, bool(trained)) if is_parameter else data.requires_grad_(bool(trained))
+            )
         return self._tensors[number]
 
     def _maybe(self, number: int | None) -> Any:
@@ -151,7 +155,7 @@ _KINDS: dict[str, Callable[..., Any]] = {
     "Size": lambda r, items: Size([int(x) for x in items]),
     "dict": lambda r, items: {r.value(k): r.value(x) for k, x in items},
     "DType": lambda r, name: namespaces()["torch"].members[name],
-    "Device": lambda r, name: Device(name),
+    "device": lambda r, name: device(name),
     "layout": lambda r, name: namespaces()["torch"].members[name],
     "memory_format": lambda r, name: namespaces()["torch"].members[name],
     "tensor": lambda r, number: r.tensor(number),
