@@ -88,7 +88,7 @@ def _unpickled(data: bytes, archive: Archive, folder: str) -> Any:
             raise NotSupportedError(f"{target.name} keeps its state in a form of its own")
         target.attributes.update(state)
 
-    def made(named: Any) -> Callable[..., Any] | None:
+    def made(named: Any) -> Any:
         if named is _listed:
             return _listed
         if isinstance(named, type) and issubclass(named, _Object):
