@@ -51,7 +51,7 @@ class Adam(Optimizer):
     """Adaptive moments (Kingma and Ba 2014), AMSGrad (Reddi et al. 2018) optional."""
 
     def __init__(
-        self, params: Any, lr: Any = 1e-3, betas: tuple[Any, Any] = (0.9, 0.999), eps: float = 1e-8,
+        self, params: object, lr: object = 1e-3, betas: tuple[Any, Any] = (0.9, 0.999), eps: float = 1e-8,
         weight_decay: float = 0, amsgrad: bool = False, *, foreach: bool | None = None, maximize: bool = False,
         capturable: bool = False, differentiable: bool = False, fused: bool | None = None,
         decoupled_weight_decay: bool = False,
@@ -89,7 +89,7 @@ class AdamW(Adam):
     """Adam with decoupled weight decay (Loshchilov and Hutter 2017)."""
 
     def __init__(
-        self, params: Any, lr: Any = 1e-3, betas: tuple[Any, Any] = (0.9, 0.999), eps: float = 1e-8,
+        self, params: object, lr: object = 1e-3, betas: tuple[Any, Any] = (0.9, 0.999), eps: float = 1e-8,
         weight_decay: float = 1e-2, amsgrad: bool = False, *, maximize: bool = False, foreach: bool | None = None,
         capturable: bool = False, differentiable: bool = False, fused: bool | None = None,
     ) -> None:  # fmt: skip
@@ -103,7 +103,7 @@ class Adamax(Optimizer):
     """Adam by the infinity norm (Kingma and Ba 2014)."""
 
     def __init__(
-        self, params: Any, lr: Any = 2e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
+        self, params: object, lr: object = 2e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
         weight_decay: float = 0, foreach: bool | None = None, *, maximize: bool = False, differentiable: bool = False,
         capturable: bool = False,
     ) -> None:  # fmt: skip
@@ -133,7 +133,7 @@ class NAdam(Optimizer):
     """Adam with Nesterov momentum (Dozat 2016)."""
 
     def __init__(
-        self, params: Any, lr: Any = 2e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
+        self, params: object, lr: object = 2e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
         weight_decay: float = 0, momentum_decay: float = 4e-3, decoupled_weight_decay: bool = False, *,
         foreach: bool | None = None, maximize: bool = False, capturable: bool = False, differentiable: bool = False,
     ) -> None:  # fmt: skip
@@ -175,7 +175,7 @@ class RAdam(Optimizer):
     """Adam with rectified variance (Liu et al. 2019)."""
 
     def __init__(
-        self, params: Any, lr: Any = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
+        self, params: object, lr: object = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
         weight_decay: float = 0, decoupled_weight_decay: bool = False, *, foreach: bool | None = None,
         maximize: bool = False, capturable: bool = False, differentiable: bool = False,
     ) -> None:  # fmt: skip

@@ -24,7 +24,7 @@ class Adagrad(Optimizer):
     """Accumulated squares (Duchi et al. 2011)."""
 
     def __init__(
-        self, params: Any, lr: Any = 1e-2, lr_decay: float = 0, weight_decay: float = 0,
+        self, params: object, lr: object = 1e-2, lr_decay: float = 0, weight_decay: float = 0,
         initial_accumulator_value: float = 0, eps: float = 1e-10, foreach: bool | None = None, *,
         maximize: bool = False, differentiable: bool = False, fused: bool | None = None,
     ) -> None:  # fmt: skip
@@ -61,7 +61,7 @@ class Adadelta(Optimizer):
     """Steps in the units of the parameters (Zeiler 2012)."""
 
     def __init__(
-        self, params: Any, lr: Any = 1.0, rho: float = 0.9, eps: float = 1e-6, weight_decay: float = 0,
+        self, params: object, lr: object = 1.0, rho: float = 0.9, eps: float = 1e-6, weight_decay: float = 0,
         foreach: bool | None = None, *, capturable: bool = False, maximize: bool = False,
         differentiable: bool = False,
     ) -> None:  # fmt: skip
@@ -96,7 +96,7 @@ class RMSprop(Optimizer):
     """Divides by a moving root mean square (Hinton 2012), optionally centred, with momentum."""
 
     def __init__(
-        self, params: Any, lr: Any = 1e-2, alpha: float = 0.99, eps: float = 1e-8, weight_decay: float = 0,
+        self, params: object, lr: object = 1e-2, alpha: float = 0.99, eps: float = 1e-8, weight_decay: float = 0,
         momentum: float = 0, centered: bool = False, capturable: bool = False, foreach: bool | None = None,
         maximize: bool = False, differentiable: bool = False,
     ) -> None:  # fmt: skip

@@ -25,7 +25,7 @@ __all__ = [
 class _FunctionLR(LRScheduler):
     """A schedule by functions of the epoch, one per group."""
 
-    def __init__(self, optimizer: Optimizer, lr_lambda: Any, last_epoch: int = -1) -> None:
+    def __init__(self, optimizer: Optimizer, lr_lambda: object, last_epoch: int = -1) -> None:
         self.optimizer = optimizer
         self.lr_lambdas = spread("lr_lambda", lr_lambda, optimizer)
         super().__init__(optimizer, last_epoch)
@@ -218,8 +218,8 @@ class ReduceLROnPlateau(LRScheduler):
 
     def __init__(
         self, optimizer: Optimizer, mode: str = "min", factor: float = 0.1, patience: int = 10,
-        threshold: float = 1e-4, threshold_mode: str = "rel", cooldown: int = 0, min_lr: Any = 0, eps: float = 1e-8,
-        verbose: Any = "deprecated",
+        threshold: float = 1e-4, threshold_mode: str = "rel", cooldown: int = 0, min_lr: object = 0, eps: float = 1e-8,
+        verbose: object = "deprecated",
     ) -> None:  # fmt: skip
         if factor >= 1.0:
             raise ValueError("Factor should be < 1.0.")

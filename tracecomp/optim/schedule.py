@@ -12,7 +12,7 @@ from tracecomp.eager.tensor import Tensor
 from tracecomp.optim.optimizer import Optimizer
 
 
-def host_step(step: Callable[..., Any]) -> Callable[..., Any]:
+def host_step(step: Callable[..., object]) -> Callable[..., Any]:
     """A schedule's step, which stays Python: a compiled call makes it again after its graph has run."""
 
     @functools.wraps(step)
@@ -34,7 +34,7 @@ def set_lr(group: dict[str, Any], lr: Any) -> None:
         group["lr"] = lr
 
 
-def spread(name: str, value: Any, optimizer: Optimizer) -> list[Any]:
+def spread(name: str, value: object, optimizer: Optimizer) -> list[Any]:
     """``value`` once per group. ValueError for a list of another length."""
     groups = len(optimizer.param_groups)
     if not isinstance(value, list | tuple):

@@ -16,7 +16,7 @@ class SGD(Optimizer):
     """Gradient descent with momentum (Sutskever et al. 2013), dampening and Nesterov's look-ahead."""
 
     def __init__(
-        self, params: Any, lr: Any = 1e-3, momentum: float = 0, dampening: float = 0, weight_decay: Any = 0,
+        self, params: object, lr: object = 1e-3, momentum: float = 0, dampening: float = 0, weight_decay: object = 0,
         nesterov: bool = False, *, maximize: bool = False, foreach: bool | None = None, differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:  # fmt: skip
@@ -55,7 +55,7 @@ class ASGD(Optimizer):
     """Averaged stochastic gradient descent (Polyak and Juditsky 1992); the average is ``state["ax"]``."""
 
     def __init__(
-        self, params: Any, lr: Any = 1e-2, lambd: float = 1e-4, alpha: float = 0.75, t0: float = 1e6,
+        self, params: object, lr: object = 1e-2, lambd: float = 1e-4, alpha: float = 0.75, t0: float = 1e6,
         weight_decay: float = 0, foreach: bool | None = None, maximize: bool = False, differentiable: bool = False,
         capturable: bool = False,
     ) -> None:  # fmt: skip
@@ -91,7 +91,7 @@ class Rprop(Optimizer):
     """Resilient backpropagation (Riedmiller and Braun 1993): steps from the signs of gradients."""
 
     def __init__(
-        self, params: Any, lr: Any = 1e-2, etas: tuple[float, float] = (0.5, 1.2),
+        self, params: object, lr: object = 1e-2, etas: tuple[float, float] = (0.5, 1.2),
         step_sizes: tuple[float, float] = (1e-6, 50), *, capturable: bool = False, foreach: bool | None = None,
         maximize: bool = False, differentiable: bool = False,
     ) -> None:  # fmt: skip

@@ -37,7 +37,7 @@ _LOOKS = frozenset({"setdefault", "pop", "popleft", "popitem"})
 """Those of them that also tell what was there."""
 
 
-def called(observer: Any, callee: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
+def called(observer: object, callee: object, args: list[Any], kwargs: dict[str, Any]) -> None:
     """The program calls something."""
     name, owner, rest = _method(callee, args)
     if name is not None and isinstance(owner, CONTAINERS):
@@ -60,7 +60,7 @@ def called(observer: Any, callee: Any, args: list[Any], kwargs: dict[str, Any]) 
     _opaque(observer, callee, owner, args, kwargs)
 
 
-def _is_programs(fn: Any) -> bool:
+def _is_programs(fn: object) -> bool:
     """Whether this is a function whose instructions are seen themselves."""
     return isinstance(fn, FunctionType) and is_program_code(fn.__code__, fn.__globals__)
 
@@ -105,7 +105,7 @@ def called_by_library(observer: Any, callee: Any, owner: Any) -> None:
         observer.recorder.refuse_here(f"calls {name}, which gives or does something else at every call")
 
 
-def _method(callee: Any, args: list[Any]) -> tuple[str | None, Any, list[Any]]:
+def _method(callee: object, args: list[Any]) -> tuple[str | None, Any, list[Any]]:
     """Name, owner and arguments of a method of a builtin class."""
     if isinstance(callee, MethodDescriptorType | WrapperDescriptorType) and args:
         return callee.__name__, args[0], args[1:]
@@ -138,7 +138,7 @@ def _container_method(observer: Any, name: str, owner: Any, args: list[Any], kwa
         observer.contents(owner)
 
 
-def _make(name: str, kwargs: dict[str, Any], owner: Any, *args: Any) -> None:
+def _make(name: str, kwargs: dict[str, Any], owner: object, *args: Any) -> None:
     getattr(owner, name)(*args, **kwargs)
 
 
@@ -237,7 +237,7 @@ def set_item(observer: Any, owner: Any, key: Any, value: Any) -> None:
     observer.change(owner, written, operator.setitem, key, value)
 
 
-def is_key(key: Any) -> bool:
+def is_key(key: object) -> bool:
     """Whether ``key`` can be the key of a dictionary."""
     try:
         hash(key)
@@ -251,19 +251,19 @@ def _getattr(observer: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
         observer.attribute(args[0], args[1])
 
 
-def _setattr(observer: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
+def _setattr(observer: object, args: list[Any], kwargs: dict[str, Any]) -> None:
     set_attribute(observer, args[0], args[1], args[2])
 
 
-def _delattr(observer: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
+def _delattr(observer: object, args: list[Any], kwargs: dict[str, Any]) -> None:
     delete_attribute(observer, args[0], args[1])
 
 
-def _len(observer: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
+def _len(observer: object, args: list[Any], kwargs: dict[str, Any]) -> None:
     size(observer, args[0])
 
 
-def _next(observer: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
+def _next(observer: object, args: list[Any], kwargs: dict[str, Any]) -> None:
     stream(observer, args[0])
 
 

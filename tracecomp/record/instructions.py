@@ -109,7 +109,7 @@ def _subscript(observer: Any, frame: FrameType, _: Any) -> None:
 
 
 @_program("CONTAINS_OP")
-def _contains(observer: Any, frame: FrameType, _: Any) -> None:
+def _contains(observer: object, frame: FrameType, _: object) -> None:
     owner, key = peek(frame, 1), plain_value(peek(frame, 2))
     calls.member(observer, owner, key)
 
@@ -132,7 +132,7 @@ def _operands(observer: Any, frame: FrameType, _: Any) -> None:
     "GET_ITER", "UNPACK_SEQUENCE", "UNPACK_EX", "LIST_EXTEND", "SET_UPDATE", "DICT_UPDATE", "DICT_MERGE",
     "GET_YIELD_FROM_ITER", "LIST_TO_TUPLE", "MATCH_MAPPING", "MATCH_SEQUENCE", "GET_LEN",
 )  # fmt: skip
-def _iterated(observer: Any, frame: FrameType, _: Any) -> None:
+def _iterated(observer: object, frame: FrameType, _: object) -> None:
     calls.iterated(observer, peek(frame, 1))
 
 
@@ -140,7 +140,7 @@ def _iterated(observer: Any, frame: FrameType, _: Any) -> None:
     "POP_JUMP_FORWARD_IF_FALSE", "POP_JUMP_FORWARD_IF_TRUE", "POP_JUMP_BACKWARD_IF_FALSE", "POP_JUMP_BACKWARD_IF_TRUE",
     "JUMP_IF_FALSE_OR_POP", "JUMP_IF_TRUE_OR_POP", "UNARY_NOT",
 )  # fmt: skip
-def _truth(observer: Any, frame: FrameType, _: Any) -> None:
+def _truth(observer: object, frame: FrameType, _: object) -> None:
     calls.size(observer, peek(frame, 1))
 
 
@@ -151,17 +151,17 @@ def _shown(observer: Any, frame: FrameType, _: Any) -> None:
 
 
 @_program("STORE_ATTR")
-def _store_attribute(observer: Any, frame: FrameType, name: str) -> None:
+def _store_attribute(observer: object, frame: FrameType, name: str) -> None:
     calls.set_attribute(observer, peek(frame, 1), name, peek(frame, 2))
 
 
 @_program("DELETE_ATTR")
-def _delete_attribute(observer: Any, frame: FrameType, name: str) -> None:
+def _delete_attribute(observer: object, frame: FrameType, name: str) -> None:
     calls.delete_attribute(observer, peek(frame, 1), name)
 
 
 @_program("STORE_SUBSCR")
-def _store_item(observer: Any, frame: FrameType, _: Any) -> None:
+def _store_item(observer: object, frame: FrameType, _: object) -> None:
     calls.set_item(observer, peek(frame, 2), peek(frame, 1), peek(frame, 3))
 
 
@@ -183,11 +183,11 @@ def _store_deref(observer: Any, frame: FrameType, where: tuple[int, str]) -> Non
     observer.set_cell(variable(frame, where[0]), where[1], peek(frame, 1))
 
 
-def _entry(owner: Any, key: Any) -> Entry | Element | None:
+def _entry(owner: object, key: object) -> Entry | Element | None:
     return Entry(key) if isinstance(owner, dict) and calls.is_key(key) else None
 
 
-def _call(observer: Any, frame: FrameType, shape: tuple[int, tuple[str, ...]]) -> None:
+def _call(observer: object, frame: FrameType, shape: tuple[int, tuple[str, ...]]) -> None:
     count, keywords = shape
     given = [peek(frame, depth) for depth in range(count, 0, -1)]
     callee, self_or_callee = peek(frame, count + 2), peek(frame, count + 1)
@@ -199,7 +199,7 @@ def _call(observer: Any, frame: FrameType, shape: tuple[int, tuple[str, ...]]) -
     calls.called(observer, callee, given[:first], dict(zip(keywords, given[first:], strict=True)))
 
 
-def _call_spread(observer: Any, frame: FrameType, flags: int) -> None:
+def _call_spread(observer: object, frame: FrameType, flags: int) -> None:
     kwargs = peek(frame, 1) if flags & 1 else {}
     args = peek(frame, 1 + (flags & 1))
     calls.iterated(observer, args)

@@ -170,7 +170,7 @@ class _File:
 class _Path:
     """One recording, described for the loader."""
 
-    def __init__(self, file: _File, recording: Recording, leaves: Sequence[Any]) -> None:
+    def __init__(self, file: _File, recording: Recording, leaves: Sequence[object]) -> None:
         self.file = file
         self.recording = recording
         self.leaves = leaves
@@ -306,7 +306,7 @@ def _dtype(dtype: np.dtype[Any]) -> str:
     return "bfloat16" if dtype.kind == "V" else dtype.name
 
 
-def _kind(value: Any) -> Json:
+def _kind(value: object) -> Json:
     return [_dtype(_array(value).dtype), [*_array(value).shape]]
 
 
@@ -315,7 +315,7 @@ def error_name(kind: type[Exception]) -> str:
     return "IndexError" if issubclass(kind, IndexError) else "RuntimeError"
 
 
-def _plain(path: _Path, value: Any) -> Json:
+def _plain(path: _Path, value: object) -> Json:
     if value is None or type(value) in (bool, int, float, str):
         return value
     raise path.refusal(f"takes or returns {type(value).__name__} objects")

@@ -60,7 +60,7 @@ class BatchSizes:
             self.sizes[leaf] = t
         return self.sizes[leaf]
 
-    def sized_operands(self, operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    def sized_operands(self, operands: tuple[object, ...]) -> tuple[Any, ...]:
         """``operands`` with tensors in place of sizes."""
         if not any(type(x) is SymInt for x in operands):
             return operands
