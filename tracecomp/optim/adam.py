@@ -39,7 +39,7 @@ def _decayed(param: Tensor, grad: Tensor, lr: Any, decay: Any, decoupled: bool) 
     return (param * (1 - lr * decay), grad) if decoupled else (param, grad + param * decay)
 
 
-def _moments(state: dict[str, Any], grad: Tensor, beta1: Any, beta2: Any) -> tuple[Tensor, Tensor]:
+def _moments(state: dict[str, Any], grad: Tensor, beta1: object, beta2: Any) -> tuple[Tensor, Tensor]:
     """The running means of the gradient and of its square, one step further."""
     mean, square = state["exp_avg"], state["exp_avg_sq"]
     _move(mean, grad, beta1)

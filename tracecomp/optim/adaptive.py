@@ -145,7 +145,7 @@ class Adafactor(Optimizer):
     """Squares kept as row and column sums (Shazeer and Stern 2018)."""
 
     def __init__(
-        self, params: Any, lr: Any = 1e-2, beta2_decay: float = -0.8, eps: tuple[float | None, float] = (None, 1e-3),
+        self, params: object, lr: Any = 1e-2, beta2_decay: float = -0.8, eps: tuple[float | None, float] = (None, 1e-3),
         d: float = 1.0, weight_decay: float = 0.0, *, foreach: bool | None = None, maximize: bool = False,
     ) -> None:  # fmt: skip
         if not lr >= 0.0:

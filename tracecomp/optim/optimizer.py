@@ -76,7 +76,7 @@ class Optimizer:
         for group in groups:
             self.add_param_group(dict(group))
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         super().__setattr__(name, value)
         if name == "state":
             module_changes.epoch += 1
@@ -151,7 +151,7 @@ class Optimizer:
         """What one step needs to know of a group."""
         raise NotImplementedError
 
-    def _update(self, param: Tensor, grad: Tensor, state: dict[str, Any], options: Any) -> None:
+    def _update(self, param: Tensor, grad: Tensor, state: dict[str, Any], options: object) -> None:
         """Move one parameter."""
         raise NotImplementedError
 
@@ -178,14 +178,14 @@ class Optimizer:
             hook(self, (closure,), {})
         return loss
 
-    def _update_one(self, param: Tensor, grad: Tensor, options: Any) -> None:
+    def _update_one(self, param: Tensor, grad: Tensor, options: object) -> None:
         state = self.state[param]
         update = self._update_parts if param.dtype.is_complex else self._update
         update(param, grad, state, options)
         if not state:
             del self.state[param]
 
-    def _update_parts(self, param: Tensor, grad: Tensor, state: dict[str, Any], options: Any) -> None:
+    def _update_parts(self, param: Tensor, grad: Tensor, state: dict[str, Any], options: object) -> None:
         """Move real and imaginary parts as parameters of their own; what is kept of them is complex again."""
         seen = {k: _as_real(v) for k, v in state.items()}
         parts, pair = dict(seen), _as_real(param)
@@ -198,30 +198,30 @@ class Optimizer:
     def _hooks_of(self, table: str) -> Iterable[Callable[..., Any]]:
         return tuple(getattr(self, table).values())
 
-    def _hook(self, table: str, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+    def _hook(self, table: str, hook: Callable[..., object], prepend: bool = False) -> RemovableHandle:
         return register(getattr(self, table), hook, prepend)
 
-    def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+    def register_step_pre_hook(self, hook: Callable[..., object]) -> RemovableHandle:
         """``hook(optimizer, args, kwargs)`` before every step."""
         return self._hook("_pre_hooks", hook)
 
-    def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+    def register_step_post_hook(self, hook: Callable[..., object]) -> RemovableHandle:
         """``hook(optimizer, args, kwargs)`` after every step."""
         return self._hook("_post_hooks", hook)
 
-    def register_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+    def register_state_dict_pre_hook(self, hook: Callable[..., object], prepend: bool = False) -> RemovableHandle:
         """``hook(optimizer)`` before ``state_dict()``."""
         return self._hook("_save_pre", hook, prepend)
 
-    def register_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+    def register_state_dict_post_hook(self, hook: Callable[..., object], prepend: bool = False) -> RemovableHandle:
         """``hook(optimizer, state_dict)`` after ``state_dict()``; what it returns replaces the dict."""
         return self._hook("_save_post", hook, prepend)
 
-    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., object], prepend: bool = False) -> RemovableHandle:
         """``hook(optimizer, state_dict)`` before loading; what it returns replaces the dict."""
         return self._hook("_load_pre", hook, prepend)
 
-    def register_load_state_dict_post_hook(self, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+    def register_load_state_dict_post_hook(self, hook: Callable[..., object], prepend: bool = False) -> RemovableHandle:
         """``hook(optimizer)`` after loading."""
         return self._hook("_load_post", hook, prepend)
 
@@ -274,7 +274,7 @@ class Optimizer:
             hook(self)
 
 
-def _restore(param: Tensor, value: Any, key: str = "") -> Any:
+def _restore(param: Tensor, value: object, key: str = "") -> Any:
     """A copy of saved state, floating tensors but the step counter in the parameter's dtype."""
     if isinstance(value, Tensor):
         return value.clone() if key == "step" or not param.is_floating_point() else value.to(param.dtype).clone()
@@ -285,5 +285,5 @@ def _restore(param: Tensor, value: Any, key: str = "") -> Any:
     return value
 
 
-def _as_real(x: Any) -> Any:
+def _as_real(x: object) -> Any:
     return T.view_as_real(x) if isinstance(x, Tensor) and x.dtype.is_complex else x

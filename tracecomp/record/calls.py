@@ -98,7 +98,7 @@ def _partial(observer: Any, callee: Any) -> None:
     called(observer, callee.func, list(callee.args), dict(callee.keywords))
 
 
-def called_by_library(observer: Any, callee: Any, owner: Any) -> None:
+def called_by_library(observer: Any, callee: object, owner: object) -> None:
     """Code of a library calls something."""
     name = outside(callee, owner)
     if name is not None:

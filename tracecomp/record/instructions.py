@@ -81,7 +81,7 @@ def _made(observer: Any, frame: FrameType, _: Any) -> None:
         observer.made.setdefault(id(cell), cell)
 
 
-def _returned(observer: Any, frame: FrameType, _: Any) -> None:
+def _returned(observer: Any, frame: FrameType, _: object) -> None:
     observer.after_call()
 
 
@@ -104,7 +104,7 @@ def _load_attribute(observer: Any, frame: FrameType, name: str) -> None:
 
 
 @_program("BINARY_SUBSCR")
-def _subscript(observer: Any, frame: FrameType, _: Any) -> None:
+def _subscript(observer: Any, frame: FrameType, _: object) -> None:
     observer.item(peek(frame, 2), peek(frame, 1))
 
 
@@ -115,7 +115,7 @@ def _contains(observer: object, frame: FrameType, _: object) -> None:
 
 
 @_program("IS_OP")
-def _is(observer: Any, frame: FrameType, _: Any) -> None:
+def _is(observer: Any, frame: FrameType, _: object) -> None:
     sides = (peek(frame, 1), peek(frame, 2))
     if not any(isinstance(x, PLAIN) for x in sides):
         for x in sides:
@@ -123,7 +123,7 @@ def _is(observer: Any, frame: FrameType, _: Any) -> None:
 
 
 @_program("COMPARE_OP", "BINARY_OP")
-def _operands(observer: Any, frame: FrameType, _: Any) -> None:
+def _operands(observer: Any, frame: FrameType, _: object) -> None:
     for depth in (2, 1):
         observer.consume(peek(frame, depth))
 
@@ -166,7 +166,7 @@ def _store_item(observer: object, frame: FrameType, _: object) -> None:
 
 
 @_program("DELETE_SUBSCR")
-def _delete_item(observer: Any, frame: FrameType, _: Any) -> None:
+def _delete_item(observer: Any, frame: FrameType, _: object) -> None:
     owner, key = peek(frame, 2), plain_value(peek(frame, 1))
     if not isinstance(owner, Tensor):
         observer.change(owner, _entry(owner, key), operator.delitem, key)

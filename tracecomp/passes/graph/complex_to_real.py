@@ -155,7 +155,7 @@ def _apply(new: Graph, node: Node, operands: list[Known], in_memory: set[Value],
     return [_Complex(found) if isinstance(found, Pair) else found]
 
 
-def _complex(x: Any) -> _Complex:
+def _complex(x: object) -> _Complex:
     return _Complex(x) if isinstance(x, Pair) else _Complex(memory=x)
 
 

@@ -162,7 +162,7 @@ class Rewriter:
         self.graph.here = origin
         return self.add(node.op, inputs, {k: self._attr(v) for k, v in node.attrs.items()})
 
-    def _attr(self, value: Any) -> Any:
+    def _attr(self, value: object) -> Any:
         # Bodies may be shared by several control nodes, and stay shared.
         if not isinstance(value, Graph):
             return value

@@ -72,7 +72,7 @@ class BatchSizes:
         """``attrs`` with plain numbers in place of sizes."""
         return {k: without(v) for k, v in attrs.items()}
 
-    def note_node(self, node: Any, attrs: dict[str, Any], operands: Sequence[Any], outs: Sequence[Tensor]) -> None:
+    def note_node(self, node: Any, attrs: dict[str, Any], operands: Sequence[object], outs: Sequence[Tensor]) -> None:
         """Note how what a derivative rule sees depends on sizes."""
         shapes = [self.shape_of(x) if isinstance(x, Tensor) else () for x in operands]
         types = [(dtype, shape) for (dtype, _), shape in zip(node.types, shapes, strict=True)]
