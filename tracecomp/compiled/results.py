@@ -40,7 +40,8 @@ class Builder:
     """
 
     def __init__(
-        self, leaves: Sequence[object], outputs: Sequence[Array] | Mapping[int, Array], node: CompiledNode | None = None,
+        self, leaves: Sequence[object], outputs: Sequence[Array] | Mapping[int, Array],
+        node: CompiledNode | None = None,
         settle: Callable[[Attrs], Attrs] | None = None,
     ) -> None:  # fmt: skip
         self._leaves = leaves

@@ -17,7 +17,7 @@ from tracecomp.base.errors import Source, user_source
 from tracecomp.eager.modes import modes, module_changes
 from tracecomp.eager.storage import Storage
 from tracecomp.ir.graph import Origin
-from tracecomp.ir.op import Op
+from tracecomp.ir.op import Attrs, Op
 from tracecomp.ir.types import DType
 
 Array = np.ndarray[Any, Any]
@@ -176,7 +176,7 @@ class TensorBase:
     # What ``Tensor`` provides and what stands below it asks for.
 
     @staticmethod
-    def __tracecomp_apply__(op: Op, operands: tuple[object, ...], attrs: dict[str, Any]) -> Any:
+    def __tracecomp_apply__(op: Op, operands: tuple[object, ...], attrs: Attrs) -> Any:
         raise NotImplementedError
 
     @staticmethod

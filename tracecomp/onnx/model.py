@@ -12,6 +12,8 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from tracecomp.ir.op import Attrs
+
 Array = np.ndarray[Any, Any]
 
 
@@ -27,7 +29,7 @@ class Node:
     domain: str
     inputs: list[str]
     outputs: list[str]
-    attrs: dict[str, Any]
+    attrs: Attrs
     name: str
     proto: Any = field(repr=False, default=None)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tracecomp.optim.optimizer import Optimizer
+from tracecomp.optim.options import Group
 from tracecomp.optim.schedule import LRScheduler, host_step, set_lr, spread
 
 
@@ -72,7 +73,7 @@ class _MomentumLR(LRScheduler):
             raise ValueError("optimizer must support momentum or beta1 with `cycle_momentum` option enabled")
         self.use_beta1 = "betas" in optimizer.defaults
 
-    def _set_momentum(self, group: dict[str, Any], momentum: float) -> None:
+    def _set_momentum(self, group: Group, momentum: float) -> None:
         if self.use_beta1:
             group["betas"] = (momentum, *group["betas"][1:])
         else:

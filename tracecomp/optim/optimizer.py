@@ -13,10 +13,20 @@ from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.functional.default_dtype import default_dtype
 from tracecomp.ir.types import float32, float64
-from tracecomp.optim.options import active
+from tracecomp.optim.options import Group, active
 from tracecomp.utils.hooks import RemovableHandle, register
 
-Group = dict[str, Any]
+State = dict[str, Any]
+"""What an optimizer keeps for one parameter, or all that it saves."""
+Options = tuple[Any, ...]
+"""What ``_group`` reads of a group for one step, in the order in which ``_update`` takes it apart."""
+ParamsT = Iterable[Tensor | Group | tuple[str, Tensor]]
+Scalar = float | Tensor
+"""A number, or a tensor of one, which a compiled step reads again at every call."""
+Rates = Scalar | Sequence[Scalar]
+"""One for all groups, or one for each."""
+Closure = Callable[[], Scalar]
+Hook = Callable[..., Any]
 
 
 class _Required:
@@ -29,15 +39,15 @@ class _Required:
 required = _Required()
 
 
-def non_negative(**options: Any) -> None:
+def non_negative(**values: Scalar) -> None:
     """ValueError, in PyTorch's words, for a negative hyper-parameter; keys are the words with underscores."""
-    for name, value in options.items():
+    for name, value in values.items():
         if not isinstance(value, Tensor) and not value >= 0.0:
             word = name.replace("_", " ") if name.startswith("learning") else f"{name} value"
             raise ValueError(f"Invalid {word}: {value}")
 
 
-def check_betas(betas: Sequence[float], name: str = "beta parameter") -> None:
+def check_betas(betas: Sequence[Scalar], name: str = "beta parameter") -> None:
     """ValueError unless every beta lies in [0, 1)."""
     for i, beta in enumerate(betas):
         if not 0.0 <= beta < 1.0:
@@ -57,7 +67,7 @@ class Optimizer:
     anything else, for no parameters at all and for parameters that appear twice.
     """
 
-    def __init__(self, params: Any, defaults: dict[str, Any]) -> None:
+    def __init__(self, params: ParamsT, defaults: Group) -> None:
         if isinstance(params, Tensor):
             raise TypeError(
                 "params argument given to the optimizer should be an iterable of Tensors or dicts, but got "
@@ -68,12 +78,10 @@ class Optimizer:
         self.param_groups: list[Group] = []
         self._step_count = 0
         self._tables()
-        groups = list(params)
-        if not groups:
+        given: list[Any] = list(params)
+        if not given:
             raise ValueError("optimizer got an empty parameter list")
-        if not isinstance(groups[0], dict):
-            groups = [{"params": groups}]
-        for group in groups:
+        for group in given if isinstance(given[0], dict) else [{"params": given}]:
             self.add_param_group(dict(group))
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -88,7 +96,7 @@ class Optimizer:
     def __getstate__(self) -> dict[str, Any]:
         return {"defaults": self.defaults, "state": self.state, "param_groups": self.param_groups}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: State) -> None:
         self.__dict__.update(state)
         self._step_count = 0
         self._tables()
@@ -147,15 +155,15 @@ class Optimizer:
 
     # -- stepping --------------------------------------------------------------------------------------------------
 
-    def _group(self, group: Group) -> Any:
+    def _group(self, group: Group) -> Options:
         """What one step needs to know of a group."""
         raise NotImplementedError
 
-    def _update(self, param: Tensor, grad: Tensor, state: dict[str, Any], options: object) -> None:
+    def _update(self, param: Tensor, grad: Tensor, state: State, options: Options) -> None:
         """Move one parameter."""
         raise NotImplementedError
 
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+    def step(self, closure: Closure | None = None) -> Any:
         """Move every parameter that has a gradient; ``closure`` first computes the loss again, which is returned."""
         for hook in self._hooks_of("_pre_hooks"):
             hook(self, (closure,), {})
@@ -178,14 +186,14 @@ class Optimizer:
             hook(self, (closure,), {})
         return loss
 
-    def _update_one(self, param: Tensor, grad: Tensor, options: object) -> None:
+    def _update_one(self, param: Tensor, grad: Tensor, options: Options) -> None:
         state = self.state[param]
         update = self._update_parts if param.dtype.is_complex else self._update
         update(param, grad, state, options)
         if not state:
             del self.state[param]
 
-    def _update_parts(self, param: Tensor, grad: Tensor, state: dict[str, Any], options: object) -> None:
+    def _update_parts(self, param: Tensor, grad: Tensor, state: State, options: Options) -> None:
         """Move real and imaginary parts as parameters of their own; what is kept of them is complex again."""
         seen = {k: _as_real(v) for k, v in state.items()}
         parts, pair = dict(seen), _as_real(param)
@@ -245,7 +253,7 @@ class Optimizer:
             result = hook(self, result) or result
         return result
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+    def load_state_dict(self, state_dict: State) -> None:
         """Take over state and options. ValueError when the groups have other numbers of parameters."""
         state_dict = dict(state_dict)
         for hook in self._hooks_of("_load_pre"):

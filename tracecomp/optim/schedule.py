@@ -9,7 +9,8 @@ from typing import Any
 
 from tracecomp.eager.modes import modes, no_grad
 from tracecomp.eager.tensor import Tensor
-from tracecomp.optim.optimizer import Optimizer
+from tracecomp.optim.optimizer import Optimizer, Scalar, State
+from tracecomp.optim.options import Group
 
 
 def host_step(step: Callable[..., object]) -> Callable[..., Any]:
@@ -25,7 +26,7 @@ def host_step(step: Callable[..., object]) -> Callable[..., Any]:
     return run
 
 
-def set_lr(group: dict[str, Any], lr: Any) -> None:
+def set_lr(group: Group, lr: Scalar) -> None:
     """Give a group a learning rate; a tensor is written in place."""
     if isinstance(group["lr"], Tensor):
         with no_grad():
@@ -76,7 +77,7 @@ class LRScheduler:
         """Everything but the optimizer."""
         return {k: v for k, v in self.__dict__.items() if k != "optimizer"}
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+    def load_state_dict(self, state_dict: State) -> None:
         """Take over a saved schedule."""
         self.__dict__.update(state_dict)
 

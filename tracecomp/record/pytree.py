@@ -13,6 +13,10 @@ _MAPPINGS = (dict, OrderedDict, defaultdict)
 _leaf_kinds: set[type] = set()  # types found to be leaves, to answer for them at once
 
 
+Leaves = Sequence[Any]
+"""What a call was given, in the order of ``flatten``: whatever a program passes."""
+
+
 def flatten(value: Any, leaves: list[Any], is_leaf: Callable[[Any], bool] | None = None) -> Any:
     """Append the leaves of ``value`` to ``leaves``; the structure, which compares equal for like values.
 

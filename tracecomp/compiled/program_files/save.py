@@ -27,7 +27,7 @@ from tracecomp.passes import Built, build
 from tracecomp.passes.cost.machine import on
 from tracecomp.passes.graph.host_segments import has_external
 from tracecomp.record.binding import Binding
-from tracecomp.record.pytree import LEAF
+from tracecomp.record.pytree import LEAF, Leaves
 from tracecomp.record.recording import Recording
 from tracecomp.record.results import Followed, Found, Given, Held, Made, Passed, Plain, Result, Seen, bottoms
 from tracecomp.runtime import object_cache
@@ -45,7 +45,7 @@ class Case:
 
     recording: Recording
     structure: Any
-    leaves: Sequence[Any]
+    leaves: Leaves
 
 
 def save_code(path: str | os.PathLike[str], name: str, cases: Sequence[Case], levels: Mapping[str, Level]) -> str:
