@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from tracecomp.optim.optimizer import Optimizer
+from tracecomp.optim.optimizer import Optimizer, Rates
 from tracecomp.optim.options import Group
 from tracecomp.optim.schedule import LRScheduler, host_step, set_lr, spread
 
@@ -84,10 +84,10 @@ class CyclicLR(_MomentumLR):
     """A triangle between ``base_lr`` and ``max_lr`` (Smith 2017); momentum runs the other way."""
 
     def __init__(
-        self, optimizer: Optimizer, base_lr: object, max_lr: object, step_size_up: int = 2000,
+        self, optimizer: Optimizer, base_lr: Rates, max_lr: Rates, step_size_up: int = 2000,
         step_size_down: int | None = None, mode: str = "triangular", gamma: float = 1.0,
         scale_fn: Callable[[float], float] | None = None, scale_mode: str = "cycle", cycle_momentum: bool = True,
-        base_momentum: object = 0.8, max_momentum: object = 0.9, last_epoch: int = -1,
+        base_momentum: Rates = 0.8, max_momentum: Rates = 0.9, last_epoch: int = -1,
     ) -> None:  # fmt: skip
         rates = spread("base_lr", base_lr, optimizer)
         if last_epoch == -1:
@@ -148,9 +148,10 @@ class OneCycleLR(_MomentumLR):
     """Up to ``max_lr`` and down to almost nothing (Smith and Topin 2017). ValueError for sizes that make no sense."""
 
     def __init__(
-        self, optimizer: Optimizer, max_lr: object, total_steps: int | None = None, epochs: int | None = None,
+        self, optimizer: Optimizer, max_lr: Rates, total_steps: int | None = None, epochs: int | None = None,
         steps_per_epoch: int | None = None, pct_start: float = 0.3, anneal_strategy: str = "cos",
-        cycle_momentum: bool = True, base_momentum: object = 0.85, max_momentum: object = 0.95, div_factor: float = 25.0,
+        cycle_momentum: bool = True, base_momentum: Rates = 0.85,
+        max_momentum: Rates = 0.95, div_factor: float = 25.0,
         final_div_factor: float = 1e4, three_phase: bool = False, last_epoch: int = -1,
     ) -> None:  # fmt: skip
         self.optimizer = optimizer

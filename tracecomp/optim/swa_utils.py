@@ -13,7 +13,7 @@ from tracecomp.functional import names as T
 from tracecomp.ir.types import int64
 from tracecomp.nn.module import Module
 from tracecomp.nn.norm import _BatchNorm
-from tracecomp.optim.optimizer import Optimizer
+from tracecomp.optim.optimizer import Optimizer, Rates
 from tracecomp.optim.schedule import LRScheduler, spread
 
 Average = Callable[[Tensor, Tensor, Any], Tensor]
@@ -112,7 +112,7 @@ class SWALR(LRScheduler):
     """Anneals every group to ``swa_lr`` in ``anneal_epochs`` and keeps it there."""
 
     def __init__(
-        self, optimizer: Optimizer, swa_lr: object, anneal_epochs: int = 10, anneal_strategy: str = "cos",
+        self, optimizer: Optimizer, swa_lr: Rates, anneal_epochs: int = 10, anneal_strategy: str = "cos",
         last_epoch: int = -1,
     ) -> None:  # fmt: skip
         for lr, group in zip(spread("swa_lr", swa_lr, optimizer), optimizer.param_groups, strict=True):
