@@ -37,7 +37,7 @@ def emit_kernel(kernel: Kernel, name: str, module: Module, groups: dict[str, str
     code = KernelEmitter(kernel, name, module, groups, False).emit()
     streams = {s.buffer.name: s.stream for s in walk(kernel.body) if isinstance(s, Store) and s.stream}
     streamed = tuple(n for n, p in enumerate(kernel.params) if p.name in streams)
-    if not streamed or not module.target.is_x86:
+    if not streamed or not module.target.is_x86 or module.shadow is not None:
         return code
     fast = KernelEmitter(kernel, name + STREAMING, module, groups, True).emit()
     alone = "always" not in streams.values()
@@ -51,6 +51,8 @@ class KernelEmitter(Statements):
         bases = {p.name: Value(f"%p{i}", "ptr") for i, p in enumerate(kernel.params)}
         width = module.target.vector_bits // 8 // _lane_bytes(kernel)
         super().__init__(Emitter(module), width, bases, groups, streaming)
+        if module.shadow is not None:
+            self.tags = {p.name: Value(f"%t{i}", "i64") for i, p in enumerate(kernel.params)}
         self.kernel = kernel
         self.name = name
         self.parts: list[_Part] = []
@@ -72,6 +74,7 @@ class KernelEmitter(Statements):
                     self.names.extend(a.name for a in accs)
         self.finish_streams()
         params = [f"{self.pointer(p.name)} %p{i}" for i, p in enumerate(self.kernel.params)]
+        params += map(str, self.tags.values())
         rest = ["ptr %team", "ptr %failed", "i64 %step", "ptr %shared", "ptr %private"]
         own = _function("void", self.name, [*params, *rest], self.e)
         private_bytes = max([self.private_bytes, *(part.private_bytes for part in self.parts)])
@@ -114,6 +117,8 @@ class _Part(Statements):
         self.params = ["ptr %private", "ptr %failed", "i64 %step"]
         for buffer in kernel.buffers:
             self.bases[buffer] = self._take(kernel.bases[buffer], kernel.pointer(buffer))
+        for buffer, tag in kernel.tags.items():
+            self.tags[buffer] = self._take(tag, tag.type)
         for name in kernel.names:
             value = kernel.bindings[name].values[()]
             self.bindings[name] = Binding((), {(): value if value.const is not None else self._take(value, value.type)})
