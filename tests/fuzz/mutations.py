@@ -154,4 +154,4 @@ def _change(node: ast.AST, what: str) -> None:
         case ast.Expr():
             node.value = ast.Constant(None)
         case ast.Break() | ast.Continue():
-            node.__class__ = ast.Continue if isinstance(node, ast.Break) else ast.Break  # type: ignore[assignment]
+            node.__class__ = ast.Continue if isinstance(node, ast.Break) else ast.Break
