@@ -121,7 +121,8 @@ class LBFGS(Optimizer):
     """Quasi-Newton steps from the last gradients (Nocedal 1980). ``step`` needs a closure; one parameter group."""
 
     def __init__(
-        self, params: ParamsT, lr: Scalar = 1, max_iter: int = 20, max_eval: int | None = None, tolerance_grad: float = 1e-7,
+        self, params: ParamsT, lr: Scalar = 1, max_iter: int = 20, max_eval: int | None = None,
+        tolerance_grad: float = 1e-7,
         tolerance_change: float = 1e-9, history_size: int = 100, line_search_fn: str | None = None,
     ) -> None:  # fmt: skip
         if not lr >= 0.0:
