@@ -68,7 +68,7 @@ def export(
     proto = writer.model()
     if check:
         onnx.checker.check_model(proto, full_check=True)
-        for arguments, results, one in samples[-2:]:
+        for arguments, results, one in samples:
             check_results(proto, one.graph, arguments, results, writer.written)
     if isinstance(f, str | os.PathLike):
         data = proto.SerializeToString()
@@ -80,28 +80,35 @@ def export(
 
 def _recorded_open(model: Any, args: tuple[Any, ...], left_open: Open) -> tuple[Recording, list[Any]]:
     """The recording for all sizes, and arguments, results and recordings for some."""
-    sizes = {s: args[k].shape[axis] for (k, axis), s in left_open.items()}
-    refused: Exception | None = None
-    for corners, checks in grids(sizes):
+    example = {s: args[k].shape[axis] for (k, axis), s in left_open.items()}
+    own = (args, *_recorded(model, args))
+    # Sizes of one make another program (nothing is expanded), which is only run and compared.
+    known = [example] if min(example.values()) > 1 else []
+    refused: list[Exception] = []
+    for corners, checks in grids(example):
+        chosen = [*corners, *checks, *known]
         try:
-            samples = []
-            for sample in [*corners, *checks]:
-                arguments = tuple(_resized(a, k, left_open, sample) for k, a in enumerate(args))
-                samples.append((arguments, *_recorded(model, arguments)))
-            generalize([recording.graph for *_, recording in samples], Fit(corners, checks))
-            return samples[0][2], samples[1:]
+            samples = [(a, *_recorded(model, a)) for a in (_resized(args, left_open, c) for c in chosen)]
         except (RuntimeError, ValueError, IndexError) as error:  # other sizes may be right: models take multiples only
-            refused = refused or error
-    assert refused is not None
-    raise refused
+            refused.append(error)
+            continue
+        try:
+            generalize([recording.graph for *_, recording in samples], Fit(corners, chosen[len(corners) :]))
+            return samples[0][2], [samples[len(chosen) - len(known) - 1], own]
+        except (
+            UnsupportedError
+        ) as error:  # halves follow from even sizes; what holds for them has to hold for these too
+            refused.insert(0, error)
+            known += [*corners, *checks]
+    raise refused[0]
 
 
-def _resized(x: Any, number: int, left_open: Open, sizes: Mapping[str, int]) -> Any:
-    """``x`` with other sizes, its elements again and again."""
-    for (argument, axis), symbol in left_open.items():
-        if argument == number:
-            x = T.index_select(x, axis, T.arange(sizes[symbol]) % x.shape[axis])
-    return x
+def _resized(args: tuple[Any, ...], left_open: Open, sizes: Mapping[str, int]) -> tuple[Any, ...]:
+    """``args`` with other sizes, their elements again and again."""
+    found = [*args]
+    for (k, axis), symbol in left_open.items():
+        found[k] = T.index_select(found[k], axis, T.arange(sizes[symbol]) % found[k].shape[axis])
+    return tuple(found)
 
 
 def open_sizes(args: tuple[Any, ...], names: Sequence[str], axes: Any, shapes: Any) -> Open:

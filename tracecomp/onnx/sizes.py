@@ -148,12 +148,14 @@ class Fit:
         count = len(self._products)
         factors = [sum((a * v for a, v in zip(row, values, strict=False)), Fraction()) for row in self._inverse]
         divisor = lcm(*[f.denominator for f in factors])
-        found = Size({p: int(f * divisor) for p, f in zip(self._products, factors, strict=True)}, divisor)
-        if [found.at(s) for s in self.samples] != [*values]:
-            raise UnsupportedError(
-                f"{where} is {', '.join(map(str, values[:count]))} for sizes {self.samples[:count]}: no polynomial"
-            )
-        return plain(found)
+        terms = {p: int(f * divisor) for p, f in zip(self._products, factors, strict=True)}
+        for more in range(divisor):  # of a whole-number division the corners show the floor, or something below
+            found = Size({**terms, (): terms[()] + more}, divisor)
+            if [found.at(s) for s in self.samples] == [*values]:
+                return plain(found)
+        raise UnsupportedError(
+            f"{where} is {', '.join(map(str, values[:count]))} for sizes {self.samples[:count]}: no polynomial"
+        )
 
 
 def _inverse(rows: Sequence[Sequence[Fraction]]) -> list[list[Fraction]]:
