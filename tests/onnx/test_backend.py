@@ -23,7 +23,7 @@ REASONS = {
     r"ai_onnx_ml|tree_ensemble|label_encoder": "ai.onnx.ml",
     r"^test_(adagrad|adam|momentum|nesterov|gradient)": "ai.onnx.preview.training",
     r"bernoulli|training_dropout(?!.*zero)": "random: the test has numpy's numbers",
-    r"attention.*(bf16|fp16)": "the reference rounds every step of its own order to 16 bits; ours sum in float32",
+    r"attention.*bf16|4d_causal_fp16": "a unit of the last place: the reference rounds every step of its own order",
     r"dft_irfft": "the reference's length is that of the spectrum",
     r"basic_deform_conv_with_padding": "2.4e-7 where the reference has 0, outside of the tolerance of 1e-7",
 }
@@ -100,7 +100,7 @@ def test_every_operator_passes_its_tests_or_has_a_reason_not_to() -> None:
     failed = {case.name: failure(case) for case in cases() if reason(case.name) is None}
     wrong = [f"{name}: {why}" for name, why in failed.items() if why is not None]
     assert not wrong, "\n".join(wrong)
-    assert len(failed) > 1500
+    assert len(failed) > 1800
 
 
 def test_the_reasons_are_needed() -> None:
