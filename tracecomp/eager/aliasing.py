@@ -232,7 +232,7 @@ def refresh(view: TensorBase) -> None:
         return
     dtype, shape = base._data.dtype, base._data.shape
     for op, attrs in view._chain:
-        out = op.infer(TensorType(from_numpy_dtype(dtype), shape), **attrs)
+        (out,) = op.result_types([TensorType(from_numpy_dtype(dtype), shape)], attrs)
         kind = out.dtype.numpy
         node = op_node(op, attrs, (None,), [(dtype, shape)], (edge,), (), ((kind, out.shape),))
         edge, dtype, shape = (node, 0), kind, out.shape
