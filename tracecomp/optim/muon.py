@@ -35,7 +35,8 @@ class Muon(Optimizer):
     """Momentum SGD whose update is orthogonalised; every parameter must be a matrix (ValueError otherwise)."""
 
     def __init__(
-        self, params: ParamsT, lr: Scalar = 1e-3, weight_decay: float = 0.1, momentum: float = 0.95, nesterov: bool = True,
+        self, params: ParamsT, lr: Scalar = 1e-3, weight_decay: float = 0.1, momentum: float = 0.95,
+        nesterov: bool = True,
         ns_coefficients: Coefficients = (3.4445, -4.7750, 2.0315), eps: float = 1e-7, ns_steps: int = 5,
         adjust_lr_fn: str | None = None,
     ) -> None:  # fmt: skip
