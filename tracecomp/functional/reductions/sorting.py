@@ -179,7 +179,7 @@ def _quantile(
         raise RuntimeError("quantile() q tensor must be same dtype as the input tensor")
     if input.numel() == 0:
         raise RuntimeError("quantile() input tensor must be non-empty")
-    if levels.numel() and (levels._data.min() < 0 or levels._data.max() > 1):
+    if levels.numel() and not levels.is_meta and (levels._data.min() < 0 or levels._data.max() > 1):
         raise RuntimeError("quantile() q values must be in the range [0, 1]")
     original = input.ndim
     axis = 0 if dim is None else wrap_dim(dim, input.ndim)
