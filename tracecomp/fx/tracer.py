@@ -110,10 +110,10 @@ class Tracer(TracerBase):
         for name, value in named:
             if value is attr_val:
                 if name not in parameter_proxy_cache:
-                    factory = None
+                    options: dict[str, Any] = {}  # not all subclasses take it
                     if self.param_shapes_constant:
-                        factory = functools.partial(_parameter_proxy, self, name, attr_val)
-                    parameter_proxy_cache[name] = self.create_proxy("get_attr", name, (), {}, proxy_factory_fn=factory)
+                        options["proxy_factory_fn"] = functools.partial(_parameter_proxy, self, name, attr_val)
+                    parameter_proxy_cache[name] = self.create_proxy("get_attr", name, (), {}, **options)
                 return parameter_proxy_cache[name]
         return attr_val
 
