@@ -113,6 +113,8 @@ class Compiled:
             return self.parts(*args, **kwargs)
         structure, leaves = flatten_call(args, kwargs)
         entries = self.entries
+        # The recordings in order of use. Each is asked for its guards; one whose guards hold may still meet another
+        # value on the way (``bool(t)``), and then what it has met is known when the next is asked.
         known: dict[int, Any] = {}
         reason = new = None
         for entry in entries:
@@ -126,13 +128,16 @@ class Compiled:
             if known and not recording.allows(known):
                 continue
             if entry.plan is None and not self._follow and recording.reads_floats():
+                # Floats that a step changes (a learning rate) would make each call record: they become inputs first.
                 self._follow = True  # they are as good as certain to differ, and compiling takes longer than recording
                 reason = reason or "the numbers that it reads are followed"
                 continue
             held, found = (entry.plan or self._plan(entry)).call(leaves, (args, kwargs))
+            # All predicates were as recorded: the call is done.
             if held == len(recording.predicates):
                 self._fitted(entry, leaves)
                 return found
+            # Nothing was changed yet, so that another recording may be tried.
             if held < 0:
                 reason = f"on a path seen before: {found}"
                 continue

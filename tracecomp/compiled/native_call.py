@@ -71,6 +71,8 @@ def _fits(plan: Plan, leaves: Sequence[Any]) -> bool:
     updated = {b for b, _ in recording.updates}
     asked = [g.holder for g in guards.list if isinstance(g, GradGuard)]
     holders = [b for b, *_ in recording.grads] + asked + [b.ref for b in recording.inputs if b.kind == "grad"]
+    # What the native entry has no word for is left to Python: each line names one such thing. A new kind of recording
+    # that is not named here must be left out too, so conditions say what may be, not what may not.
     return (
         isinstance(plan.forward, Native)
         and (config.thread_overrides == 0 or not plan.forward.executable.image.parallel)

@@ -218,6 +218,7 @@ class Plan:
     def _results(self, leaves: Sequence[Any], outputs: Sequence[Array], kept: Kept | None, given: Arguments) -> Any:
         recording = self.recording
         node = None
+        # In the order of an eager call: flags, history, gradients, results, then what the call did to objects.
         for binding, flag in recording.requires_grad:
             tensor_of(binding, leaves)._requires_grad = flag
         if kept is not None and recording.split is not None:
@@ -228,6 +229,7 @@ class Plan:
             builder.rebase(tensor_of(binding, leaves), root)
         for holder, new in recording.grads:
             t = tensor_of(holder, leaves)
+            # The gradient that is there already has the new numbers: it stays the same tensor for whoever holds it.
             if isinstance(new, Made) and t._grad is not None and t._grad._data is outputs[new.number]:
                 builder.keep(new, t._grad)
             else:
@@ -236,6 +238,7 @@ class Plan:
         def value(r: Result) -> Any:
             return r.read.now(given) if isinstance(r, Found) else builder.value(r)
 
+        # All values are read before anything is put anywhere, as one place may be read for another.
         rebound = [(r, unflatten(r.structure, list(map(value, r.results)))) for r in recording.rebound]
         results = unflatten(recording.structure, list(map(value, recording.results)))
         effects = [(e, unflatten(e.structure, list(map(value, e.results)))) for e in recording.effects]

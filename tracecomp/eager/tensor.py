@@ -105,6 +105,8 @@ class Tensor(TensorMethods):
     def __tracecomp_apply__(op: Op, operands: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
         """Run a primitive: numpy result, recorded node, autograd node, view relation."""
         recorder = modes.recorder
+        # Numbers and sizes that stand for formulas are worth their current
+        # number here; the recorder keeps the formula.
         if recorder is not None and recorder.numbers:
             operands, attrs = recorder.plain(operands), {k: recorder.plain(v) for k, v in attrs.items()}
         if recorder is not None and recorder.sized:
@@ -114,10 +116,14 @@ class Tensor(TensorMethods):
             place = meta.place_of_results(op, arrays)
             if place is not None:
                 return _without_memory(op, operands, arrays, attrs, place)
+        # Types are checked only where numpy might go on quietly; all other
+        # mistakes make it raise, and are explained below.
         if op.parts is None and any(a.dtype.kind == "c" for a in arrays if type(a) is np.ndarray):
             check_types(op, operands, attrs)
         try:
             if op.kind in _ARITHMETIC:
+                # numpy lets a 0-d array decide the type of a result less than an
+                # array does; a Python number must not change it.
                 if len(arrays) > 1 and any(type(a) in NUMBERS for a in arrays):
                     arrays = _strong(arrays)
                 with np.errstate(all="ignore"):
@@ -126,15 +132,19 @@ class Tensor(TensorMethods):
                 result = op.impl(*arrays, **recorder.batch.without_sizes(attrs))
             else:
                 result = op.impl(*arrays, **attrs)
+        # numpy's message says nothing of tensors: ``check_types`` raises
+        # PyTorch's error, if it is one of types or shapes.
         except Exception:
             check_types(op, operands, attrs)
             raise
+        # Views keep numpy's strides; what was computed is dense, as recorded kernels will make it.
         order: Any = None if op.kind in _KEEPS_ORDER else "C"
         results = result if type(result) is tuple else (result,)
         outs = [_new(np.asarray(r, order=order)) for r in results]
         if op.kind == "view":
             link(outs[0], operands[0], (op, attrs))
         if recorder is not None:
+            # The recorder first, then autograd: the history of a recorded call is that of its eager run.
             recorder.node(op, operands, attrs, outs)
         if modes.grad:
             if op.vjp is not None:

@@ -129,6 +129,7 @@ def complete(value: Any, place: str) -> None:
 def _callable(fn: Callable[..., Any], name: str, takes: Kinds, composite: bool) -> Callable[..., Any]:
     code, kinds = fn.__code__, fn.__annotations__
     positional = code.co_varnames[: code.co_argcount]
+    # What a function takes is read off its annotations once, so that a call looks at positions only.
     real = "complex" not in takes
     places, beside = [], False  # of what must be a tensor; whether something else may be one
     for i, p in enumerate(positional):
@@ -141,8 +142,10 @@ def _callable(fn: Callable[..., Any], name: str, takes: Kinds, composite: bool) 
     run = accepting(_scoped(fn, name) if composite else fn, name, takes)
     makes = "device" in kinds
 
+    # Every call of every function goes through here, so each question is asked only of functions that need it.
     def call(*args: Any, **kwargs: Any) -> Any:
         for x in (*args, *kwargs.values()) if kwargs else args:
+            # Objects with ``__torch_function__`` of their own are rare: one test of the type for each argument.
             if type(x) not in PLAIN:
                 found = override(public, args, kwargs)
                 if found is not NOT_OVERRIDDEN:
@@ -159,6 +162,7 @@ def _callable(fn: Callable[..., Any], name: str, takes: Kinds, composite: bool) 
         if kwargs:
             if real:
                 refuse_complex(name, kwargs.values())
+            # The name of the function's own ``*args``: PyTorch takes it as a keyword, too.
             if rest in kwargs:
                 args = (*args, kwargs.pop(rest))
         if use.begun or (makes and "device" in kwargs):

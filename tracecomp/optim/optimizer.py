@@ -116,6 +116,7 @@ class Optimizer:
         if listed and isinstance(listed[0], tuple):
             param_group["param_names"] = [name for name, _ in listed]
             listed = [param for _, param in listed]
+        # All is checked before anything changes: an error leaves the optimizer as it was.
         for param in listed:
             if not isinstance(param, Tensor):
                 raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {type(param).__name__}")
@@ -132,6 +133,7 @@ class Optimizer:
         if any(id(p) in known for p in listed):
             raise ValueError("some parameters appear in more than one parameter group")
         self.param_groups.append(param_group)
+        # Compiled calls that read the groups look again.
         module_changes.epoch += 1
 
     def zero_grad(self, set_to_none: bool = True) -> None:

@@ -284,6 +284,8 @@ class Observer:
 
     def attribute(self, owner: Any, name: str) -> None:
         """The program read an attribute."""
+        # Names of libraries are taken as given, except for what programs do
+        # change: the environment, registries, settings.
         if isinstance(owner, ModuleType) and _is_library(owner):
             value = vars(owner).get(name)
             if value is os.environ or isinstance(value, list | dict):
@@ -296,21 +298,26 @@ class Observer:
             return
         if isinstance(owner, (Tensor, *PLAIN)):
             return
+        # Where Python would look: the class decides whether a descriptor
+        # answers before the object's own dictionary does.
         kind = owner if isinstance(owner, type) else type(owner)
         stored = self._inherited(kind, name)
         read = self.known.get(id(owner))
         if read is None or isinstance(owner, type):
             return
         own = attributes_of(owner)
+        # Parameters and buffers are states of the graph, not guards.
         if is_module(owner) and any(name in own.get(table, ()) for table in ("_parameters", "_buffers", "_modules")):
             self._part_of_module(owner, name)
             return
         where = f"attribute of {type(owner).__name__}: {name}"
+        # Data descriptors go before the dictionary. A property runs the program's own code, which is observed itself.
         if hasattr(type(stored), "__set__"):
             if not isinstance(stored, property) and not is_program_class(type(stored)):
                 step: Step = Slot(name)
                 self.step(read, step, step.fetch(owner), where)
             return
+        # A name that is missing is guarded as well: it may be there at the next call.
         if name in own or type(owner).__dictoffset__:
             self.step(read, Attribute(name), own.get(name, MISSING), where)
 

@@ -23,12 +23,14 @@ def flatten(value: Any, leaves: list[Any], is_leaf: Callable[[Any], bool] | None
     if is_leaf is not None and is_leaf(value):
         leaves.append(value)
         return LEAF
+    # Types that were leaves before: most calls get no further. Types known to be leaves never have structure.
     if kind in _leaf_kinds:
         leaves.append(value)
         return LEAF
     if kind is tuple or kind is list:
         return (kind, *[flatten(v, leaves, is_leaf) for v in value])
     if kind in _MAPPINGS:
+        # A defaultdict without its factory would be another object.
         made_by = (kind, value.default_factory) if kind is defaultdict else kind
         return (made_by, tuple(value), *[flatten(v, leaves, is_leaf) for v in value.values()])
     if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -36,6 +38,7 @@ def flatten(value: Any, leaves: list[Any], is_leaf: Callable[[Any], bool] | None
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = tuple(f.name for f in dataclasses.fields(value))
         return (kind, names, *[flatten(getattr(value, n), leaves, is_leaf) for n in names])
+    # Nothing else is structure, so the type is remembered.
     _leaf_kinds.add(kind)
     leaves.append(value)
     return LEAF

@@ -56,6 +56,15 @@ class Archive:
         self.pickled = self._read(pickled).tobytes()
         self._swap = self._byte_order() != sys.byteorder
 
+    @property
+    def members(self) -> list[str]:
+        """The names of what is in the archive, below its root."""
+        return [name.removeprefix(self._root) for name in self._members]
+
+    def read(self, name: str) -> bytes:
+        """The bytes of a member, by its name below the root."""
+        return self._read(self._root + name).tobytes()
+
     def close(self) -> None:
         """Nothing is read any more; the file stays open."""
         self._zip.close()
@@ -111,16 +120,17 @@ class Archive:
             raise pickle.UnpicklingError(f"{name} is cut off after {position} of {info.file_size} bytes")
         return data
 
-    def memory(self, reference: Any) -> Memory:
-        """What a persistent reference of the pickle stands for."""
+    def memory(self, reference: Any, folder: str = "data") -> Memory:
+        """What a persistent reference of the pickle stands for, whose storages are in ``folder``."""
         match reference:
             case ("storage", DType() as dtype, str() as key, _, int() as size):
                 pass
             case _:
                 raise pickle.UnpicklingError(f"unknown persistent reference {reference!r:.80}")
-        if key not in self._memory:
-            self._memory[key] = Memory(dtype, self._bytes(f"{self._root}data/{key}", dtype.itemsize), self._swap)
-        found = self._memory[key]
+        name = f"{self._root}{folder}/{key}"
+        if name not in self._memory:
+            self._memory[name] = Memory(dtype, self._bytes(name, dtype.itemsize), self._swap)
+        found = self._memory[name]
         if found.dtype is not dtype or size > found.array.size:
             raise pickle.UnpicklingError(f"{size} elements of {dtype} are not what is stored under {key!r:.40}")
         return found

@@ -110,8 +110,10 @@ _DIGAMMA_SERIES = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1
 
 def erf(x: Number) -> Number:
     """``1 - exp(log(erfc(|x|)))``; beyond the fitted range it is 1."""
+    # Beyond the fitted range erf is 1 to the last place.
     b = at_least(-x.abs(), -5.93 if x.is_double else -3.93)
     logarithm = b.fma(horner(b, _ERF_DOUBLE if x.is_double else _ERF_FLOAT), b)
+    # 1 - exp(t): near 0 as well as near 1 this loses no digits.
     return expm1_below_zero(logarithm).with_sign_of(x)
 
 
@@ -120,8 +122,10 @@ def _erfc_tail(a: Number) -> Number:
     a = at_most(a, 28.0)
     scaled = horner((a - 4.0) / (a + 4.0), _ERFC) / (a * 2.0 + 1.0)
     square = a * a
+    # The error of the square, by FMA: exp(-a^2) magnifies it by a^2.
     lost = a.fma(a, -square)
     value = exp(-square) * scaled
+    # First order: exp(-lost) = 1 - lost.
     return value - value * lost
 
 
@@ -129,6 +133,7 @@ def erfc(x: Number) -> Number:
     if not x.is_double:
         return _erfc_of_floats(x)
     a = x.abs()
+    # Near 0 by the odd series; 0.45 is where both are good.
     small = 1.0 - x.fma(horner(x * x, _ERF_SMALL), x)
     tail = _erfc_tail(at_least(a, 0.45))
     return where(a < 0.45, small, where(x < 0.0, 2.0 - tail, tail))
@@ -144,14 +149,17 @@ def _erfc_of_floats(x: Number) -> Number:
 def erfinv(y: Number) -> Number:
     """By way of doubles; of floats, to bits enough that rounding hides which polynomial it was."""
     x = y.to_double()
+    # 1 - x^2 by FMA: rounded once, which matters near 1.
     square = (-x).fma(x, 1.0)
     w = -(log_of_normal(square) if y.is_double else short_log(square))
     central = x * horner(w - 2.5, _ERFINV_LOW_DOUBLE if y.is_double else _ERFINV_LOW_FLOAT)
+    # In this form so that NaN counts as far, and is dealt with there.
     far = ~(square > math.exp(-5.0))
 
     def tail() -> list[Value]:
         a = x.abs()
         value = horner(w.sqrt() - 4.1, _ERFINV_HIGH)
+        # erfinv(1) is infinite; beyond 1 it is no number.
         value = where(a < 1.0, value, where(a.equals(1.0), x.full(math.inf), math.nan))
         return [where(far, value.with_sign_of(x), central).v]
 
@@ -163,16 +171,22 @@ def lgamma(x: Number) -> Number:
     a = x.abs()
     tiny, low, far = a < 0.5, a < 1.5, a >= 2.5
     inverse = 1.0 / a
+    # Of small numbers lgamma(a) = lgamma(a + 2) - log(a * (a + 1)); Stirling's form wants log(a) - 1.
     logarithm = log_less(where(tiny, a * (a + 1.0), a), where(far, x.full(1.0), 0.0))
     z = where(low, where(tiny, a, a - 1.0), a - 2.0)
+    # Near 1 and near 2, where lgamma vanishes, z is exact and carries the relative accuracy.
     near = where(low, z.fma(horner(z, _LGAMMA), -logarithm), z * horner(z, _LGAMMA))
     tail = inverse.fma(horner(inverse * inverse, _STIRLING), 0.5 * math.log(2 * math.pi) - 0.5)
     positive = where(far, (a - 0.5).fma(logarithm, tail), near)
+    # In this form so that NaN is reflected too, and stays NaN.
     reflect = ~(x > 0.0)
 
     def negative() -> list[Value]:
+        # Reflection: gamma(x) * gamma(-x) = -pi / (x * sin(pi x)).
         s, _ = sin_pi(x)
+        # Close to zero the product would underflow; there it is -log|x|.
         reflected = where(a < 1e-20, -logarithm, -log_of_normal((x * s).abs() * (1.0 / math.pi)) - positive)
+        # Poles.
         reflected = where(x.floor().equals(x), math.inf, reflected)
         return [where(reflect, where(x.is_nan(), x, reflected), positive).v]
 
@@ -186,17 +200,21 @@ def digamma(x: Number) -> Number:
     tiny = y < 1.0
     t = where(tiny, y + 1.0, at_most(y, 10.0))
     total = where(tiny, -1.0 / y, 0.0)
+    # Eight steps lead from 10 to below 2. Lanes that have arrived stand still.
     for _ in range(8):
         above = t >= 2.0
         t = where(above, t - 1.0, t)
         total = where(above, total + 1.0 / t, total)
+    # The root in two parts: digamma is relatively accurate where it vanishes.
     near = total + (t - _DIGAMMA_ROOT[0] - _DIGAMMA_ROOT[1]) * horner(t - 1.5, _DIGAMMA)
     inverse = 1.0 / at_least(y, 10.0)
     z = inverse * inverse
     far = log(at_least(y, 10.0)) - inverse * 0.5 - z * horner(z, _DIGAMMA_SERIES)
     value = where(y < 10.0, near, far)
     s, c = sin_pi(x)
+    # digamma(1 - x) - digamma(x) = pi * cot(pi x).
     value = where(reflect, value - math.pi * c / s, value)
+    # Poles at the negative whole numbers; at zero the sign of the zero decides.
     value = where(reflect & x.floor().equals(x), math.nan, value)
     value = where(x.equals(0.0), -(x.full(math.inf).with_sign_of(x)), value)
     return where(x.equals(math.inf), math.inf, value)

@@ -120,6 +120,8 @@ class _GraphFile(Container):
         kinds = [(o.value.dtype.numpy, o.value.shape) for o in graph.outputs]
         told = [(tensors.dtype_of(dtype), tuple(shape)) for dtype, shape, *_ in path["outputs"]]
         wanted = [self._kind(kind, what, path, arrays) for kind, what in given]
+        # Each is a way for a damaged or hostile file to write where nobody expects
+        # it, so all of it is checked before a program is linked.
         if told != kinds or [(t.dtype.numpy, t.shape) for t in inputs] != wanted:
             raise self.error("is damaged: its header and its graphs are about other arrays")
         found = {k: int(what) for k, (*_, how, what) in enumerate(path["outputs"]) if how == "in_place"}

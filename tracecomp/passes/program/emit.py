@@ -34,6 +34,7 @@ class _Places:
     def of(self, value: Value) -> Ref:
         if value in self.inputs:
             return self.inputs[value]
+        # An output's memory is the caller's; a value at home there needs no place in the arena.
         if value in self.frame.outputs.home:
             return self.outputs[self.frame.outputs.home[value]]
         return Ref(Slot("t", "arena", self.offset(value), value.type.nbytes))
@@ -57,6 +58,7 @@ class _Emitter:
 
     def program(self) -> Program:
         """The program; an output that is an input's memory is the input's slot, so that their uses are ordered."""
+        # One slot for both, so that steps which use either are ordered.
         graph, aliases = self.graph, self.frame.aliases
         inputs = [Slot(i.name, "input", n, i.value.type.nbytes) for n, i in enumerate(graph.inputs)]
         outputs = [
@@ -67,6 +69,7 @@ class _Emitter:
         places = _Places(self.frame, by_value, [Ref(s) for s in outputs], 0)
         steps, prepared = self._steps(places), None
         if self.frame.prepacking:
+            # The flag lies in the arena beside what was prepared, so that both are there or neither.
             prepared = Slot("prepared", "arena", places.offset(self.frame.flag), 1)
             first = tuple(self._call(t, places) for t in self.frame.prepacking)
             steps = (WhenStep(Ref(prepared), (), first), *steps)
@@ -92,6 +95,7 @@ class _Emitter:
         if id(kernel) not in self.numbered:
             unnamed = replace(kernel, name="")
             if unnamed not in self.kernels:
+                # Numbers make names unique; equal kernels have one.
                 self.kernels[unnamed] = replace(kernel, name=f"k{len(self.kernels)}_{kernel.name}")
             self.numbered[id(kernel)] = kernel, self.kernels[unnamed]
         return self.numbered[id(kernel)][1]
@@ -106,13 +110,16 @@ class _Emitter:
     def _scan(self, task: ControlTask, places: _Places) -> list[Step]:
         node, attrs = task.node, task.node.attrs
         carries, xs, length = attrs["carries"], attrs["xs"], attrs["length"]
+        # Nested loops have variables of their own.
         self.loops += 1
         var = Var(f"t{self.loops}", length)
         step = (index(var) * -1) + (length - 1) if attrs["reverse"] else index(var)
         operands = [places.of(buffer_of(v)) for v in node.inputs]
         results = [places.of(v) for v in node.outputs]
+        # Carries are read where the results are: each step overwrites them, which the body's aliases allow.
         here = [*results[:carries], *operands[carries:]]
         for n in range(carries, carries + xs):
+            # One element of the stacked operands and results per step.
             here[n] = _element(operands[n], step, node.inputs[n].type.nbytes // max(length, 1))
         out = list(results)
         for n in range(carries, len(results)):
@@ -123,6 +130,7 @@ class _Emitter:
     def _cond(self, task: ControlTask, places: _Places) -> list[Step]:
         operands = [places.of(buffer_of(v)) for v in task.node.inputs]
         results = [places.of(v) for v in task.node.outputs]
+        # Branches share one block of memory: only one of them runs.
         base = places.offset(task.block)
         bodies = places.frame.bodies[task.node]
         then, orelse = (self._steps(self._inner(f, operands[1:], results, base)) for f in bodies)
@@ -133,6 +141,7 @@ class _Emitter:
         operands = [places.of(buffer_of(v)) for v in node.inputs]
         results = [places.of(v) for v in node.outputs]
         base = places.offset(task.block)
+        # The flag stands at the beginning of the block; test and body begin after it.
         flag = Ref(Slot("goes_on", "arena", base, 1))
         here = [*results[:carries], *operands[carries:]]
         test, body = places.frame.bodies[node]
@@ -142,6 +151,7 @@ class _Emitter:
 
     def _start(self, node: Node, carries: int, places: _Places) -> list[Step]:
         """Copies of the first carries into the results, where they are carried."""
+        # The initial carries are copied, as the caller's memory must not change.
         pairs = zip(node.inputs[:carries], node.outputs[:carries], strict=True)
         tasks = [copy_task(buffer_of(given), result, self.machine) for given, result in pairs if given.type.numel]
         return [self._call(t, places) for t in tasks]
@@ -168,5 +178,6 @@ def _element(whole: Ref, step: Index, nbytes: int) -> Ref:
 
 def _label(task: Task, graph: Graph) -> str:
     """Operators of a kernel with their source lines, for profiles and index errors."""
+    # By source line, once each and sorted, so that a label is the same in every process.
     places = {str(graph.origin[n].source) for n in task.nodes if n in graph.origin and graph.origin[n].source}
     return task.kernel.name + (f" ({', '.join(sorted(places))})" if places else "")

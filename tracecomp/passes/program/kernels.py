@@ -50,6 +50,8 @@ class GroupLowerer:
         groups = unit.groups if isinstance(unit, RowFusion) else (unit,)
         shape, values = signature(groups, self.partition, self.same)
         blocks = _blocks(unit, values) if isinstance(unit, RowFusion) else None
+        # Which values are large or frozen changes the loops (stores past the
+        # caches, packing), so it is part of the key.
         marks = (tuple(n for n, v in enumerate(values) if v in chosen) for chosen in (self.large, self.frozen))
         key = (shape, blocks, *marks)
         if key not in self.known:
@@ -61,6 +63,7 @@ class GroupLowerer:
 
     def _lower(self, unit: Group | RowFusion) -> Task:
         """The kernel as it is chosen, or by the schedules that were handed in for that one."""
+        # Chosen once without the record, to know the kernel that a record is for: it is named by what it is.
         task = self._scheduled(unit, Chooser(self.machine))
         written = self.given.get(replace(task.kernel, name=""))
         if written is None:
@@ -75,6 +78,7 @@ class GroupLowerer:
         if isinstance(unit, Group):
             return self._lower_group(unit, params, chooser)
         body = row_fusion_body(unit, self.partition, self.nests, params, chooser)
+        # What is kept for a block became local memory.
         for value in unit.block_values:
             params.drop(value)
         nodes = tuple(n for g in unit.groups for n in g.nodes)
@@ -98,11 +102,13 @@ def _blocks(fused: RowFusion, values: list[Value]) -> tuple[Any, ...]:
 def _bilinear(nest: BilinearNest, chooser: Chooser) -> tuple[Stmt, ...]:
     nest = without_ones(nest)
     windows = windows_of(nest)
+    # Winograd's form first: it speaks of the variables of the graph, which tidying would join.
     return winograd_form(nest, windows, chooser.machine) if windows else schedule_bilinear(tidied(nest), chooser)
 
 
 def _imperative(node: Node, params: Params, machine: Machine) -> tuple[Stmt, ...]:
     assert isinstance(node.op.loop, Imperative), node
+    # These take pointers to dense memory, so operands are buffers.
     ins = [params.of(buffer_of(v)) for v in node.inputs]
     outs = [params.written(v) for v in node.outputs]
     types = [v.type for v in node.inputs], [v.type for v in node.outputs]
@@ -110,6 +116,7 @@ def _imperative(node: Node, params: Params, machine: Machine) -> tuple[Stmt, ...
 
 
 def _kernel_name(nodes: Iterable[Node]) -> str:
+    # A few names say enough in a profile.
     names = [n.op.name for n in nodes]
     return "_".join(names if len(names) <= 4 else [*names[:3], f"{len(names) - 3}_more"])
 
