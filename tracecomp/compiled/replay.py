@@ -14,6 +14,7 @@ import numpy as np
 from tracecomp.base.interrupts import uninterrupted
 from tracecomp.compiled.autograd import CompiledNode, Kept, differentiable
 from tracecomp.compiled.backends import Backend, Make
+from tracecomp.compiled.checked import Checked
 from tracecomp.compiled.inputs import aliases_of, frozen_inputs
 from tracecomp.compiled.kernel_profile import Profile, profile_backend
 from tracecomp.compiled.results import Builder
@@ -60,6 +61,7 @@ class Plan:
         self.reusable = self._reusable_grads()
         self._lone = _lone_result(recording)
         self.forward: Backend = self._make(graph, dict(self._aliases), threads, frozen_inputs(recording))
+        self._checked = isinstance(self.forward, Checked)
         self.lasting: list[Tensor] = [inputs[n].ref for n in self.forward.lasting]
         self._backward: Backend | None = None
         self._compile = compile
@@ -124,6 +126,8 @@ class Plan:
         When a predicate does not hold, its value takes the place of the results, and nothing outside was written. On a
         path that may be another call's the program can also fail: then there is the error, and -1.
         """
+        if self._checked:
+            self.recording.guards.verify()
         with uninterrupted:  # state is as before the call or as after it, whenever Ctrl-C comes
             return self._call(leaves, given)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tracecomp.codegen.kernels import convert
+from tracecomp.codegen.kernels.checked import Region, checked_load, checked_store
 from tracecomp.codegen.text.emitter import Emitter, Value, type_suffix
 from tracecomp.ir.index import Atom, Computed, FloorDiv, Index, Mod, Var
 from tracecomp.ir.loops import Expr
@@ -203,10 +204,15 @@ class Access:
     operands: tuple[Value, ...]
 
 
-def load_access(e: Emitter, dtype: DType, address: Value, o: Offset, mask: Value | None, align: int) -> Access:
+def load_access(
+    e: Emitter, dtype: DType, address: Value, o: Offset, mask: Value | None, region: Region | None
+) -> Access:
     """The load of ``dtype`` at ``address``: scalar, consecutive lanes, or gathered; zero where ``mask`` is false."""
-    elem = convert.memory_elem(dtype)
+    elem, align = convert.memory_elem(dtype), dtype.itemsize
     width = o.width
+    if region:
+        operands = (address, mask) if mask else (address,)
+        return Access(checked_load(e, elem, width, address, mask, region), elem, width, operands)
     if not width:
         # No mask and consecutive: one instruction.
         return Access(f"load {elem}, {address}, align {align}", elem, 0, (address,))
@@ -222,8 +228,13 @@ def load_access(e: Emitter, dtype: DType, address: Value, o: Offset, mask: Value
     return Access(f"call {vector} {name}({operand}, {full}, {vector} zeroinitializer)", elem, width, (address, full))
 
 
-def store_text(e: Emitter, value: Value, address: Value, mask: Value | None, align: int, stream: bool = False) -> str:
+def store_text(
+    e: Emitter, value: Value, address: Value, mask: Value | None, align: int, region: Region | None,
+    stream: bool = False,
+) -> str:  # fmt: skip
     """The store of a vector or (without mask) a scalar. One that streams is of a whole vector, and aligned as such."""
+    if region:
+        return checked_store(e, value, address, mask, region)
     if stream:
         return f"  store {value}, {address}, align {align * value.width}, {NONTEMPORAL}"
     if mask is None and not address.width:

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import product
 
+from tracecomp.base.errors import failure_word
 from tracecomp.codegen.kernels import convert, operations
 from tracecomp.codegen.kernels.accumulate import State, zero
 from tracecomp.codegen.kernels.address import Indexer, Offset, Position, load_access, tail_mask
+from tracecomp.codegen.kernels.checked import NOT_SHADOWED, Region
 from tracecomp.codegen.text.emitter import Emitter, Value, next_power_of_two
 from tracecomp.ir.index import Computed, Index, Var
 from tracecomp.ir.loops import LINE, Buffer, Call, Const, Expr, IndexValue, Load, Read, Stmt, ToLine
@@ -55,6 +57,7 @@ class Elements:
         self.width = width
         self.streaming = streaming
         self.bases = bases
+        self.tags: dict[str, Value] = {}
         self.groups = groups
         self.indexer = Indexer(e, self._position, self.eval)
         self.scalars: dict[Var, Value | int] = {}
@@ -236,7 +239,7 @@ class Elements:
 
     def _placed(self, load: Load, address: Value, o: Offset, mask: Value | None) -> Value:
         """The loaded register, written outside of all loops that do not change the memory."""
-        access = load_access(self.e, load.dtype, address, o, mask, load.dtype.itemsize)
+        access = load_access(self.e, load.dtype, address, o, mask, self.region(load.buffer))
         group = self.group(load.buffer)
         # Outside of all loops that store nothing to the group: loads are loop invariants like arithmetic.
         depth = max([v.depth for v in access.operands] + [self._stable_depth(group)])
@@ -332,6 +335,19 @@ class Elements:
             inside = e.compare("icmp ult", index, e.const("i64", size))
         safe = e.select(inside, index, e.const("i64", 0))
         return Offset(0, [], vector=safe) if safe.width else Offset(0, [(safe, 1)])
+
+    def region(self, buffer: Buffer) -> Region | None:
+        """What an access of ``buffer`` is held against; None where programs are not checked."""
+        e = self.e
+        if e.module.shadow is None:
+            return None
+        number = e.const("i64", [*self.bases].index(buffer.name) << 40)
+        words = [
+            e.binary("add", Value("%step", "i64"), e.binary("add", number, e.const("i64", failure_word(kind))))
+            for kind in ("outside", "stale")
+        ]
+        tag = self.tags.get(buffer.name) or e.const("i64", NOT_SHADOWED)
+        return Region(self.bases[buffer.name], buffer.size * buffer.dtype.itemsize, tag, words[0], words[1])
 
     def group(self, buffer: Buffer) -> str:
         """Buffers of one group may share memory."""

@@ -39,7 +39,7 @@ def emit_kernel(kernel: Kernel, name: str, module: Module, groups: dict[str, str
     streamed = tuple(n for n, p in enumerate(kernel.params) if p.name in streams)
     # Non-temporal stores must be aligned to whole vectors. Which memory a call
     # brings is known at run time, so there are two functions.
-    if not streamed or not module.target.is_x86:
+    if not streamed or not module.target.is_x86 or module.shadow is not None:
         return code
     fast = KernelEmitter(kernel, name + STREAMING, module, groups, True).emit()
     alone = "always" not in streams.values()
@@ -55,6 +55,8 @@ class KernelEmitter(Statements):
         # then takes more than one register for a vector.
         width = module.target.vector_bits // 8 // _lane_bytes(kernel)
         super().__init__(Emitter(module), width, bases, groups, streaming)
+        if module.shadow is not None:
+            self.tags = {p.name: Value(f"%t{i}", "i64") for i, p in enumerate(kernel.params)}
         self.kernel = kernel
         self.name = name
         self.parts: list[_Part] = []
@@ -79,6 +81,7 @@ class KernelEmitter(Statements):
         # before others are told that the kernel is done.
         self.finish_streams()
         params = [f"{self.pointer(p.name)} %p{i}" for i, p in enumerate(self.kernel.params)]
+        params += map(str, self.tags.values())
         rest = ["ptr %team", "ptr %failed", "i64 %step", "ptr %shared", "ptr %private"]
         own = _function("void", self.name, [*params, *rest], self.e)
         private_bytes = max([self.private_bytes, *(part.private_bytes for part in self.parts)])
@@ -125,6 +128,8 @@ class _Part(Statements):
         for buffer in kernel.buffers:
             # As parameters they can be ``noalias``; loaded from memory they could not.
             self.bases[buffer] = self._take(kernel.bases[buffer], kernel.pointer(buffer))
+        for buffer, tag in kernel.tags.items():
+            self.tags[buffer] = self._take(tag, tag.type)
         for name in kernel.names:
             value = kernel.bindings[name].values[()]
             # Constants need not be handed over.

@@ -8,6 +8,7 @@ from functools import reduce
 
 from tracecomp.base.errors import CompileError
 from tracecomp.codegen.kernels.address import Indexer, Position
+from tracecomp.codegen.kernels.checked import NOT_SHADOWED, tag_of
 from tracecomp.codegen.kernels.kernel import STREAMING, KernelCode, emit_kernel
 from tracecomp.codegen.kernels.overlap import overlapping
 from tracecomp.codegen.text.emitter import Emitter, Module, Value
@@ -45,6 +46,15 @@ def slot_places(program: Program) -> dict[tuple[str, int], int]:
     return {(s.space, s.position): i for i, s in enumerate((*program.inputs, *program.outputs))}
 
 
+def memory_before_scratch(program: Program) -> int:
+    """Bytes of the arena and, in checked programs, of its shadow."""
+    return _rounded(program.arena_bytes) * (2 if program.checked else 1)
+
+
+def _rounded(nbytes: int) -> int:
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
 def emit_program(
     program: Program, target: Target, profile: bool = False, complete: Callable[[ModuleText], None] | None = None
 ) -> ProgramCode:
@@ -66,7 +76,7 @@ class _ProgramEmitter:
         self.modules: list[ModuleText] = []
         self.functions: list[str] = []
         self.places = slot_places(program)
-        self.module = Module(target, program.fast_math)
+        self.module = Module(target, program.fast_math, _rounded(program.arena_bytes) if program.checked else None)
         self.kernels: dict[tuple[str, tuple[str, ...]], tuple[str, KernelCode]] = {}
         self.keys: dict[int, str] = {}
         self.e = Emitter(self.module)
@@ -130,7 +140,7 @@ class _ProgramEmitter:
     def _prologue(self, shared: int) -> None:
         e = self.e
         # Scratch memory lies behind the arena: shared by all threads, then one part for each.
-        start = -(-self.program.arena_bytes // ALIGNMENT) * ALIGNMENT
+        start = memory_before_scratch(self.program)
         arena = Value("%arena", "ptr")
         self.shared = e.gep("i8", arena, e.const("i64", start))
         self.private = e.gep("i8", arena, e.const("i64", start + shared))
@@ -223,17 +233,19 @@ class _ProgramEmitter:
         number = self.step
         self.step += 1
         args = [self._slot_address(r.slot, r.offset) for r in call.args]
+        tags = [f"i64 {_tag(r.slot)}" for r in call.args] if self.program.checked else []
         rest = ["ptr %team", "ptr %failed", f"i64 {number + 1}", str(self.shared), str(self.private)]
         started = self._clock() if self.profile else None
         # After a kernel that may fail, what writes the caller's memory runs only if nothing failed: a call
         # that fails leaves tensors as they were. Temporary memory needs no such care.
         after = self._unless_failed() if self.may_fail and _writes_outside(call) else None
-        self.e.line(f"  call void {self._callee(number, args)}({', '.join([*map(str, args), *rest])})")
+        self.e.line(f"  call void {self._callee(number, args)}({', '.join([*map(str, args), *tags, *rest])})")
         if after:
             self.e.line(f"  br label %{after}")
             self.e.start_label(after)
         # From the first kernel with a check on.
-        self.may_fail = self.may_fail or any(isinstance(s, Check) for s in walk(call.kernel.body))
+        checks = self.program.checked or any(isinstance(s, Check) for s in walk(call.kernel.body))
+        self.may_fail = self.may_fail or checks
         if started:
             self._add_elapsed(number, started)
 
@@ -301,6 +313,10 @@ class _ProgramEmitter:
         place = e.gep("i64", times, e.const("i64", number))
         total = e.binary("add", e.effect(f"load i64, {place}, align 8", "i64"), elapsed)
         e.line(f"  store {total}, {place}, align 8")
+
+
+def _tag(slot: Slot) -> int:
+    return tag_of(slot.lifetime) if slot.space == "arena" else NOT_SHADOWED
 
 
 def _writes_outside(call: CallStep) -> bool:

@@ -199,6 +199,7 @@ class Statements(Storing, Reducing):
         self.stores.bump(written)
 
     def _local(self, buffer: Buffer) -> None:
+        """Scratch memory; in checked programs full of NaN, or -1, until something is stored."""
         e = self.e
         nbytes = max(buffer.size, 1) * buffer.dtype.itemsize
         # Whole cache lines, so that no two buffers share one.
@@ -215,6 +216,9 @@ class Statements(Storing, Reducing):
         else:
             self.bases[buffer.name] = e.gep("i8", Value("%private", "ptr"), e.const("i64", self.private_bytes))
             self.private_bytes += rounded
+        if e.module.shadow is not None:
+            e.declare("@llvm.memset.p0.i64", "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1 immarg)")
+            e.line(f"  call void @llvm.memset.p0.i64({self.bases[buffer.name]}, i8 -1, i64 {nbytes}, i1 false)")
 
     def _prefetch(self, stmt: Prefetch) -> None:
         e, name = self.e, "@llvm.prefetch.p0"

@@ -11,7 +11,7 @@ from tracecomp.codegen.kernels.elements import Binding, Elements, Point, inside
 from tracecomp.codegen.kernels.transpose import store_transposed, tile_to_transpose
 from tracecomp.codegen.text.emitter import Value
 from tracecomp.ir.index import Index, Var
-from tracecomp.ir.loops import LINE, Let, Load, Store, expressions
+from tracecomp.ir.loops import LINE, Buffer, Let, Load, Store, expressions
 
 AT_ONCE = 8
 
@@ -125,7 +125,8 @@ class Storing(Elements):
             stride = stmt.offset.coefficient(vector)
             assert stride is not None
             stream = self._streams(stmt, first, lanes)
-            store_transposed(e, rows, base, stride, min(lanes, vector.extent - lane), dtype.itemsize, stream)
+            active, region = min(lanes, vector.extent - lane), self.region(stmt.buffer)
+            store_transposed(e, rows, base, stride, active, dtype.itemsize, region, stream)
 
     def _streams(self, stmt: Store, first: Offset, lanes: int) -> bool:
         """Whether a vector stored from ``first`` on may pass the caches by."""
@@ -147,21 +148,21 @@ class Storing(Elements):
             full = e.both(e.widen(mask, o.width) if mask else None, self.active())
             # Streamed only if whole: a masked store past the caches is a slow one.
             stream = full is None and o.stride == 1 and self._streams(stmt, o, o.width)
-            e.line(store_text(e, e.widen(value, o.width), address, full, align, stream))
+            e.line(store_text(e, e.widen(value, o.width), address, full, align, self.region(buffer), stream))
             return
         if not value.width and not (mask and mask.width):
-            self._store_scalar(value, address, mask, align)
+            self._store_scalar(buffer, value, address, mask)
             return
         assert self.vector is not None
         lanes = self.lanes_of(self.vector)
         # All lanes go to one place, or one by one: in their order, so that the last one stays.
         for k in range(min(lanes, self.vector.extent - self.point[self.vector] * lanes)):
             condition = e.lane(mask, k) if mask and mask.width else mask
-            self._store_scalar(e.lane(value, k) if value.width else value, address, condition, align)
+            self._store_scalar(buffer, e.lane(value, k) if value.width else value, address, condition)
 
-    def _store_scalar(self, value: Value, address: Value, condition: Value | None, align: int) -> None:
+    def _store_scalar(self, buffer: Buffer, value: Value, address: Value, condition: Value | None) -> None:
         e = self.e
-        text = store_text(e, value, address, None, align)
+        text = store_text(e, value, address, None, buffer.dtype.itemsize, self.region(buffer))
         if condition is None or condition.const:
             e.line(text)
         elif condition.const is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tracecomp.codegen.kernels.address import store_text, tail_mask
+from tracecomp.codegen.kernels.checked import Region
 from tracecomp.codegen.text.emitter import Emitter, Value, next_power_of_two
 from tracecomp.ir.index import Index, Var
 
@@ -28,8 +29,9 @@ def tile_to_transpose(offset: Index, vector: Var | None, tiles: Sequence[Var]) -
 
 
 def store_transposed(
-    e: Emitter, rows: Sequence[Value], base: Value, stride: int, active: int, align: int, stream: bool
-) -> None:
+    e: Emitter, rows: Sequence[Value], base: Value, stride: int, active: int, align: int, region: Region | None,
+    stream: bool,
+) -> None:  # fmt: skip
     """Store the first ``active`` lanes of all rows: lane k of row r to element ``k * stride + r`` from ``base`` on.
 
     A function of the program does it where there are many shuffles, as there are few shapes. With ``stream``, ``base``
@@ -38,15 +40,15 @@ def store_transposed(
     first = rows[0]
     # Each column has to begin at a vector, if the first one does.
     stream = stream and stride % first.width == 0
-    if len(rows) <= FEW_ROWS:
-        _store_pieces(e, rows, base, stride, active, align, stream)
+    if len(rows) <= FEW_ROWS or region:
+        _store_pieces(e, rows, base, stride, active, align, region, stream)
         return
     # The name says the shape, so equal stores call one function.
     name = f"@tc.transpose{'.stream' * stream}.{len(rows)}x{first.width}.{first.elem}.{stride}.{active}"
     if not e.module.knows(name):
         inner = Emitter(e.module)
         params = [Value(f"%r{i}", first.elem, first.width) for i in range(len(rows))]
-        _store_pieces(inner, params, Value("%base", "ptr"), stride, active, align, stream)
+        _store_pieces(inner, params, Value("%base", "ptr"), stride, active, align, None, stream)
         signature = ", ".join([*map(str, params), "ptr %base"])
         lines = "\n".join(inner.blocks[0].lines)
         e.declare(name, f"define void {name}({signature}) #0 {{\nentry:\n{lines}\n  ret void\n}}\n")
@@ -54,8 +56,9 @@ def store_transposed(
 
 
 def _store_pieces(
-    e: Emitter, rows: Sequence[Value], base: Value, stride: int, active: int, align: int, stream: bool
-) -> None:
+    e: Emitter, rows: Sequence[Value], base: Value, stride: int, active: int, align: int, region: Region | None,
+    stream: bool,
+) -> None:  # fmt: skip
     """The stores: of one lane each, or of as many lanes as fill a vector where memory goes on without a gap."""
     lanes, extent = rows[0].width, len(rows)
     columns, count = transpose(e, rows), next_power_of_two(extent)
@@ -69,7 +72,8 @@ def _store_pieces(
             # Of a rest, fewer lanes are there than a vector holds.
             present = min(extent - start, count) + (min(joined, active - lane) - 1) * count
             mask = tail_mask(e, piece.width, present)
-            e.line(store_text(e, piece, address, mask, align, stream and mask is None and piece.width == lanes))
+            whole = mask is None and piece.width == lanes
+            e.line(store_text(e, piece, address, mask, align, region, stream and whole))
 
 
 def transpose(e: Emitter, rows: Sequence[Value]) -> list[Value]:

@@ -18,7 +18,7 @@ from tracecomp.codegen.math.exponential import (
     short_log,
 )
 from tracecomp.codegen.math.numbers import Number, at_least, at_most, horner, where
-from tracecomp.codegen.math.trigonometric import sin_pi
+from tracecomp.codegen.math.trigonometric import PI_REST, sin_pi
 from tracecomp.codegen.text.emitter import Value
 
 # log(erfc(-x))/x - 1 on -3.93 <= x <= 0 and -5.93 <= x <= 0, relative to erf: 2**-27.9 and 2**-60.3
@@ -89,6 +89,13 @@ _LGAMMA = (
     -4.492634872044129e-05, 2.0507409007665534e-05, -9.438474765110189e-06, 4.373503965643764e-06,
     -2.044857055570738e-06, 9.610503210973219e-07, -4.304897838156797e-07, 1.9668214851163328e-07,
     -1.3400967443735914e-07, 6.91497801724557e-08,
+)  # fmt: skip
+# lgamma(1 + z)/z in z - 1/4 on 0 <= z <= 1/2: 2**-53.8, the first coefficient's own rounding
+_LGAMMA_ABOVE_ONE = (
+    -0.3930873456872526, 0.6625352492439489, -0.25548268796157403, 0.13677079348835017, -0.08339250575547115,
+    0.054390401756987936, -0.03692956433148535, 0.025743857642633955, -0.018282077950516312, 0.013163095200209427,
+    -0.009579045642617183, 0.007030824612832789, -0.00519926250009703, 0.0038659948211805743, -0.002852787856591143,
+    0.002140993389081943, -0.0019238096770028258, 0.001455912627655452,
 )  # fmt: skip
 # x * (lgamma(x) - (x - 1/2)*(log(x) - 1) - log(2*pi)/2 + 1/2) in 1/x**2 from 2.5 on: 2**-60.5 of lgamma
 _STIRLING = (
@@ -167,7 +174,7 @@ def erfinv(y: Number) -> Number:
 
 
 def lgamma(x: Number) -> Number:
-    """A polynomial about 2 (by way of a logarithm, about 1 and 0), Stirling's series from 2.5 on, and reflection."""
+    """Polynomials about 2 (below 1 with a logarithm) and above 1, Stirling's series from 2.5 on, and reflection."""
     a = x.abs()
     tiny, low, far = a < 0.5, a < 1.5, a >= 2.5
     inverse = 1.0 / a
@@ -175,7 +182,10 @@ def lgamma(x: Number) -> Number:
     logarithm = log_less(where(tiny, a * (a + 1.0), a), where(far, x.full(1.0), 0.0))
     z = where(low, where(tiny, a, a - 1.0), a - 2.0)
     # Near 1 and near 2, where lgamma vanishes, z is exact and carries the relative accuracy.
-    near = where(low, z.fma(horner(z, _LGAMMA), -logarithm), z * horner(z, _LGAMMA))
+    # Above 1 a difference with a logarithm would lose digits.
+    above_one = z.fma(horner(z - 0.25, _LGAMMA_ABOVE_ONE), 0.0)
+    below_one = z.fma(horner(z, _LGAMMA), -logarithm)
+    near = where(low, where(a < 1.0, below_one, above_one), z * horner(z, _LGAMMA))
     tail = inverse.fma(horner(inverse * inverse, _STIRLING), 0.5 * math.log(2 * math.pi) - 0.5)
     positive = where(far, (a - 0.5).fma(logarithm, tail), near)
     # In this form so that NaN is reflected too, and stays NaN.
@@ -183,7 +193,7 @@ def lgamma(x: Number) -> Number:
 
     def negative() -> list[Value]:
         # Reflection: gamma(x) * gamma(-x) = -pi / (x * sin(pi x)).
-        s, _ = sin_pi(x)
+        s, *_ = sin_pi(x)
         # Close to zero the product would underflow; there it is -log|x|.
         reflected = where(a < 1e-20, -logarithm, -log_of_normal((x * s).abs() * (1.0 / math.pi)) - positive)
         # Poles.
@@ -193,27 +203,46 @@ def lgamma(x: Number) -> Number:
     return Number(x.e, x.e.branch(reflect.any().v, negative, [positive.v])[0])
 
 
+def _pi_cotangent(x: Number) -> tuple[Number, Number]:
+    """``pi / tan(pi * x)`` and what it lacks."""
+    s, c, s_rest, c_rest = sin_pi(x)
+    quotient = c / s
+    rest = ((-quotient).fma(s, c) + c_rest - quotient * s_rest) / s
+    found = quotient * math.pi
+    return found, quotient.fma(math.pi, -found) + quotient * PI_REST + rest * math.pi
+
+
+def _reciprocal(x: Number) -> tuple[Number, Number]:
+    """``1 / x`` and, for doubles, what rounding it has lost."""
+    found = 1.0 / x
+    return found, (-found).fma(x, 1.0) * found if x.is_double else x.full(0.0)
+
+
 def digamma(x: Number) -> Number:
     """Below 10 by recurrence to [1, 2), above by the asymptotic series, negative numbers by reflection."""
     reflect = x < 0.0
     y = where(reflect, 1.0 - x, x)
     tiny = y < 1.0
     t = where(tiny, y + 1.0, at_most(y, 10.0))
-    total = where(tiny, -1.0 / y, 0.0)
-    # Eight steps lead from 10 to below 2. Lanes that have arrived stand still.
+    total, lost = _reciprocal(where(tiny, -y, x.full(-1.0)))
+    total, lost = where(tiny, total, 0.0), where(tiny, lost, 0.0)
+    # Eight steps lead from 10 to below 2. Lanes that have arrived stand still. Of doubles, what rounding loses is kept.
     for _ in range(8):
         above = t >= 2.0
         t = where(above, t - 1.0, t)
-        total = where(above, total + 1.0 / t, total)
+        term, rest = _reciprocal(t)
+        more = total + term
+        smaller = lost + (term - (more - total)) + rest if x.is_double else lost
+        total, lost = where(above, more, total), where(above, smaller, lost)
     # The root in two parts: digamma is relatively accurate where it vanishes.
-    near = total + (t - _DIGAMMA_ROOT[0] - _DIGAMMA_ROOT[1]) * horner(t - 1.5, _DIGAMMA)
+    near = total + (lost + (t - _DIGAMMA_ROOT[0] - _DIGAMMA_ROOT[1]) * horner(t - 1.5, _DIGAMMA))
     inverse = 1.0 / at_least(y, 10.0)
     z = inverse * inverse
     far = log(at_least(y, 10.0)) - inverse * 0.5 - z * horner(z, _DIGAMMA_SERIES)
     value = where(y < 10.0, near, far)
-    s, c = sin_pi(x)
     # digamma(1 - x) - digamma(x) = pi * cot(pi x).
-    value = where(reflect, value - math.pi * c / s, value)
+    pole, rest = _pi_cotangent(x)
+    value = where(reflect, (value - pole) - rest, value)
     # Poles at the negative whole numbers; at zero the sign of the zero decides.
     value = where(reflect & x.floor().equals(x), math.nan, value)
     value = where(x.equals(0.0), -(x.full(math.inf).with_sign_of(x)), value)

@@ -322,13 +322,27 @@ def acos(x: Number) -> Number:
     return where(large, near, _PI_2[0] - (signed - _PI_2[1]))
 
 
-def sin_pi(x: Number) -> tuple[Number, Number]:
-    """``(sin, cos)`` of pi * x with the period of sin's absolute value removed exactly."""
+PI_REST = 1.2246467991473532e-16
+"""pi less the float64 nearest to it."""
+
+
+def sin_pi(x: Number) -> tuple[Number, Number, Number, Number]:
+    """``(sin, cos)`` of pi * x with the period of sin's absolute value removed exactly, and what they lack."""
     # Exact: the nearest whole number is subtracted without rounding.
     r = x - x.rint()
     a = r.abs()
     far = a > 0.25
     # The other half by symmetry, so that the argument stays below pi/4.
-    angle = where(far, 0.5 - a, a) * math.pi
-    s, c = sin_core(angle), cos_core(angle)
-    return where(far, c, s).with_sign_of(r), where(far, s, c)
+    part = where(far, 0.5 - a, a)
+    angle = part * math.pi
+    lost = part.fma(math.pi, -angle) + part * PI_REST
+    # As ``sin_core`` and ``cos_core``, whose last sums are kept in two parts.
+    z, half = angle * angle, angle * angle * 0.5
+    more = angle * z * horner(z, _SIN)
+    s = angle + more
+    w = 1.0 - half
+    less = (1.0 - w) - half - angle.fma(angle, -z) * 0.5 + z * z * horner(z, _COS)
+    c = w + less
+    s_rest, c_rest = more - (s - angle) + c * lost, less - (c - w) - s * lost
+    sin, sin_rest = where(far, c, s), where(far, c_rest, s_rest)
+    return sin.with_sign_of(r), where(far, s, c), where(r < 0.0, -sin_rest, sin_rest), where(far, s_rest, c_rest)

@@ -80,10 +80,12 @@ class Module:
 
     ``elsewhere`` are the declarations of functions that modules before it define.
     ``fast_math``: the arithmetic of the program itself, not that inside of math functions, may be fused and regrouped.
+    ``shadow`` is how many bytes behind the arena its shadow lies, in checked programs (``kernels/checked.py``).
     """
 
     target: Target
     fast_math: bool = False
+    shadow: int | None = None
     declarations: dict[str, str] = field(default_factory=dict)
     elsewhere: dict[str, str] = field(default_factory=dict)
 

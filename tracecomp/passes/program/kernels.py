@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Set
 from dataclasses import replace
 from typing import Any
 
 from tracecomp.ir.graph import Node, Value
 from tracecomp.ir.index import Var, index
-from tracecomp.ir.loops import Load, Stmt, Store
+from tracecomp.ir.loops import Const, Load, Stmt, Store
 from tracecomp.ir.op import Imperative
 from tracecomp.ir.program import Kernel
 from tracecomp.passes.contraction.contractions import schedule_bilinear
@@ -125,6 +126,16 @@ def _task(name: str, body: tuple[Stmt, ...], params: Params, nodes: tuple[Node, 
     schedules = tuple(map(print_record, chooser.made))
     kernel = Kernel(name, tuple(params.buffers.values()), frozenset(params.writes), body, schedules)
     return Task(kernel, tuple(params.buffers), nodes)
+
+
+def unset_task(value: Value, nodes: tuple[Node, ...], machine: Machine) -> Task:
+    """A kernel that fills one value's memory, before ``nodes``, with what shows when it is read: NaN, -1 or True."""
+    params = Params(frozenset())
+    q, var = params.written(value), Var("i", value.type.numel)
+    number = math.nan if value.dtype.is_floating_point else -1 if value.dtype.signed else 1
+    nest = Nest([var], [], [[Store(q, index(var), Const(number, value.dtype))]], params, 1)
+    chooser = Chooser(machine)
+    return _task("unset", schedule_nest(nest, chooser), params, nodes, chooser)
 
 
 def copy_task(source: Value, target: Value, machine: Machine, large: bool = False) -> Task:
