@@ -45,7 +45,7 @@ def _write(outputs: Sequence[Array], found: Sequence[Array], arrays: Sequence[Ar
 class Interpreted:
     """A graph run by the numpy interpreter."""
 
-    lasting: Sequence[int] = ()
+    frozen: Sequence[int] = ()
 
     def __init__(self, graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int]) -> None:
         self.graph = graph
@@ -63,7 +63,7 @@ class Interpreted:
 class Native:
     """A graph compiled to machine code. ``aliases`` and ``steady`` as in ``passes.build``.
 
-    ``lasting`` are the numbers of inputs that calls need not look at again while they are known to be as before.
+    ``frozen`` are the numbers of inputs that calls need not look at again while they are known to be as before.
     """
 
     def __init__(self, graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int]) -> None:
@@ -75,7 +75,7 @@ class Native:
         self._dump = Dump(graph.name)
         self.executable, self.places = self._prepare()
         self._plain = all(isinstance(a, int) for a in self.places)
-        self.lasting = [a for a in (self.places[n] for n in self.executable.image.lasting) if isinstance(a, int)]
+        self.frozen = [a for a in (self.places[n] for n in self.executable.image.frozen) if isinstance(a, int)]
 
     def _prepare(self) -> tuple[Executable, tuple[int | Array, ...]]:
         """The executable and where its arguments come from; from the disk where another process left them."""
@@ -109,7 +109,7 @@ class Native:
     def run(self, arrays: Sequence[Array], outputs: Sequence[Array], seen: Any = None) -> None:
         """Compute ``outputs`` from ``arrays``; IndexError when an index is out of range.
 
-        ``seen`` as in ``Executable.run``, for the inputs ``lasting``.
+        ``seen`` as in ``Executable.run``, for the inputs ``frozen``.
         """
         if not self._plain:
             arrays = [arrays[a] if isinstance(a, int) else a for a in self.places]
@@ -136,7 +136,7 @@ def _dense(array: Any) -> Array:
 class Hosted:
     """A graph some of whose operators the host runs, between parts compiled to machine code."""
 
-    lasting: Sequence[int] = ()
+    frozen: Sequence[int] = ()
 
     def __init__(self, graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int]) -> None:
         self.graph = graph

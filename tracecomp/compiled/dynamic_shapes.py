@@ -27,7 +27,7 @@ class Padded:
         self.graph = graph
         self._inner = inner
         self._rows = stretched.rows
-        self.lasting = inner.lasting
+        self.frozen = inner.frozen
         self._in = stretched.rows_in
         self._out = stretched.rows_out
         self._wide = [(o.value.shape, o.value.dtype.numpy) for o in stretched.graph.outputs]

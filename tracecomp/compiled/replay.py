@@ -62,7 +62,7 @@ class Plan:
         self._lone = _lone_result(recording)
         self.forward: Backend = self._make(graph, dict(self._aliases), threads, frozen_inputs(recording))
         self._checked = isinstance(self.forward, Checked)
-        self.lasting: list[Tensor] = [inputs[n].ref for n in self.forward.lasting]
+        self.frozen: list[Tensor] = [inputs[n].ref for n in self.forward.frozen]
         self._backward: Backend | None = None
         self._compile = compile
         self.again: Any = None
@@ -137,7 +137,7 @@ class Plan:
         outputs = self._outputs(arrays)
         kept = None if recording.split is None else self._keep(leaves, arrays)
         try:
-            self.forward.run(arrays, outputs, self._seen() if self.lasting else None)
+            self.forward.run(arrays, outputs, self._seen() if self.frozen else None)
         except (IndexError, RuntimeError) as error:
             if recording.predicates:
                 return -1, error
@@ -168,8 +168,8 @@ class Plan:
         return arrays
 
     def _seen(self) -> list[Any] | None:
-        """What tells states of the lasting inputs apart; None when they can change unnoticed."""
-        memories = [(t._storage or t._shared_storage()).memory for t in self.lasting]
+        """What tells states of the frozen inputs apart; None when they can change unnoticed."""
+        memories = [(t._storage or t._shared_storage()).memory for t in self.frozen]
         counts = [m.writes for m in memories]
         return None if None in counts else [*memories, *counts]
 
@@ -179,7 +179,7 @@ class Plan:
         outputs = [np.empty(*t) for t in self.types]
         for n, i in self._aliases:
             outputs[n] = arrays[i]
-        return profile_backend(self.forward, arrays, outputs, calls, self._seen() if self.lasting else None)
+        return profile_backend(self.forward, arrays, outputs, calls, self._seen() if self.frozen else None)
 
     def _write(self, leaves: Sequence[Any], outputs: Sequence[Array]) -> None:
         """Give the state that the program writes its new values."""

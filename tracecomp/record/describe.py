@@ -7,6 +7,7 @@ from collections import Counter
 from tracecomp.record.recording import Recording
 
 SHOWN = 12
+"""Items of a list that are shown."""
 
 _INPUTS = {
     "argument": "arguments",
