@@ -55,9 +55,7 @@ def number(value: ast.expr) -> bool:
 def plain(value: ast.expr | None) -> bool:
     """Whether an expression is a number, or a few: no table of samples, shapes or coefficients."""
     parts = value.elts if isinstance(value, ast.Tuple) else [value] if value else []
-    return 0 < len(parts) <= 8 and all(
-        isinstance(p, ast.Constant | ast.BinOp | ast.UnaryOp) and numbers(p) for p in parts
-    )
+    return 0 < len(parts) <= 8 and all(number(p) for p in parts)
 
 
 def unexplained(text: str) -> Iterator[str]:
