@@ -17,7 +17,6 @@ from tracecomp.ir.graph import Graph, Value
 from tracecomp.ir.interpret import Interpreter
 from tracecomp.ir.program import CallStep, call_steps
 from tracecomp.passes import Built, build
-from tracecomp.passes.explain import describe_built
 from tracecomp.passes.graph.complex_to_real import in_parts, split_complex
 from tracecomp.passes.graph.host_segments import has_external, segments
 from tracecomp.passes.steps import Log
@@ -45,6 +44,7 @@ class Interpreted:
     """A graph run by the numpy interpreter."""
 
     lasting: Sequence[int] = ()
+    says = "runs in the numpy interpreter, as recorded"
 
     def __init__(self, graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int]) -> None:
         self.graph = graph
@@ -54,15 +54,12 @@ class Interpreted:
         """Compute ``outputs`` from ``arrays``."""
         _write(outputs, self._interpreter.run(arrays), arrays)
 
-    def explain(self) -> str:
-        """What was decided: nothing."""
-        return "runs in the numpy interpreter, as recorded"
-
 
 class Native:
     """A graph compiled to machine code. ``aliases`` and ``steady`` as in ``passes.build``.
 
-    ``lasting`` are the numbers of inputs that calls need not look at again while they are known to be as before.
+    ``lasting`` are the numbers of inputs that calls need not look at again while they are known to be as before;
+    ``loaded``: the code came from the disk.
     """
 
     def __init__(self, graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int]) -> None:
@@ -72,6 +69,7 @@ class Native:
         self._steady = steady
         self._fast_math = config.current().fast_math
         self._dump = Dump(graph.name)
+        self.loaded = False
         self.executable, self.places = self._prepare()
         self._plain = all(isinstance(a, int) for a in self.places)
         self.lasting = [a for a in (self.places[n] for n in self.executable.image.lasting) if isinstance(a, int)]
@@ -86,6 +84,7 @@ class Native:
         key = program_cache.key_of(self.graph, self._aliases, self._steady)
         found = program_cache.load(key)
         if found is not None:
+            self.loaded = True
             return Executable(lambda: self.built.program, found.image), found.arguments
         executable = self._compile()
         program_cache.save(key, executable.image, self._argument_places())
@@ -123,10 +122,6 @@ class Native:
         given = [*map(np.ascontiguousarray, (arrays[a] if isinstance(a, int) else a for a in self.places))]
         return [seconds for _, seconds in self.executable.run_profiled(given, outputs, self.threads, seen)]
 
-    def explain(self) -> str:
-        """What the passes decided, what fused and why the rest did not."""
-        return describe_built(self.built.stages, self.built.lowered.stages)
-
 
 def _dense(array: Any) -> Array:
     return np.ascontiguousarray(array)
@@ -163,12 +158,16 @@ class Hosted:
             known.update(zip(writes, found, strict=True))
         _write([*map(in_parts, outputs)], [known[v] for v in self._outputs], arrays)
 
-    def explain(self) -> str:
-        """What was decided for each compiled part."""
-        return "\n".join(
-            work.explain() if isinstance(work, Native) else f"{work.op.name}: run by the host"
-            for work, *_ in self._parts
-        )
+    @property
+    def says(self) -> str:
+        """Which operators the host runs."""
+        names = dict.fromkeys(work.op.name for work, *_ in self._parts if not isinstance(work, Native))
+        return f"run by the host, between compiled parts: {', '.join(names)}"
+
+    @property
+    def compiled(self) -> list[Native]:
+        """The parts that are machine code."""
+        return [work for work, *_ in self._parts if isinstance(work, Native)]
 
 
 Backend = Interpreted | Native | Hosted

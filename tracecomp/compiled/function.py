@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from functools import partial, update_wrapper
+from importlib import import_module
 from itertools import takewhile
 from types import MethodType
 from typing import Any
@@ -27,7 +28,6 @@ from tracecomp.eager.modes import modes
 from tracecomp.ir.graph import Graph
 from tracecomp.record.binding import Binding
 from tracecomp.record.capture import Refusal, record
-from tracecomp.record.describe import describe_recording
 from tracecomp.record.dynamic_shapes.generalize import sized
 from tracecomp.record.dynamic_shapes.padding import NotSized
 from tracecomp.record.guards.slots import StateSlot
@@ -211,20 +211,21 @@ class Compiled:
         """The graphs recorded so far, most recently used first."""
         return [e.recording.graph for e in self.entries]
 
-    def explain(self) -> str:
-        """What was recorded and why again, what each pass decided, what fused and why the rest did not."""
-        lines = [f"{self._name}: recordings {self.recordings}, in use {len(self.entries)}"]
-        lines += [f"recorded again: {reason}" for reason in self.misses]
-        if self.eager_because is not None:
-            lines.append(f"runs eagerly: {self.eager_because}")
-        if self.parts is not None:
-            lines += self.parts.explain()
-        for e in self.entries:
-            e.calls()
-            lines.append(describe_recording(e.recording))
-            if e.plan is not None:
-                lines.append(e.plan.explain())
-        return "\n".join(lines)
+    def explain(self, *args: Any, **kwargs: Any) -> Any:
+        """What was recorded and why again, what fused and why the rest did not, memory: an ``inspect.Explanation``.
+
+        Given arguments, with the time of each kernel, what holds it back, and after how many calls compiling has paid;
+        that is measured on copies of all state. ``print`` shows it.
+        """
+        return _inspecting("explain").explained(self, args, kwargs)
+
+    def report(self, path: str | os.PathLike[str], *args: Any, against: Any = None, **kwargs: Any) -> Any:
+        """Write all that is known to one HTML file, which needs no network, and a JSON file beside it; its path.
+
+        Given arguments, kernels are measured as in ``explain``. ``against`` is the JSON file of an earlier report: then
+        the page begins with what has changed.
+        """
+        return _inspecting("report").write_report(self, path, args, kwargs, against)
 
     def profile(self, *args: Any, calls: int = 10, **kwargs: Any) -> Profile:
         """Where the time of a call goes: time, bytes, operations and share of the machine's peak for each kernel.
@@ -424,6 +425,11 @@ class Compiled:
     def _varying_lines(self) -> Set[int]:
         """The lines of the function that read what is another thing from call to call."""
         return {line for line, count in self._varied.items() if line and 2 * count >= self._most}
+
+
+def _inspecting(module: str) -> Any:
+    """What looks at compiled functions stands above them, and is loaded when it is asked for."""
+    return import_module(f"tracecomp.inspect.{module}")
 
 
 def compile(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import json
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -61,6 +62,9 @@ def subcommands(commands: Any) -> None:
         if name == "trace":
             parser.add_argument("-o", "--output", metavar="FILE", help="write the graph there instead of printing it")
             parser.add_argument("--plain", action="store_true", help="leave out source lines and scopes")
+        if name == "explain":
+            parser.add_argument("--all", action="store_true", help="every guard, pass, refusal, kernel and schedule")
+            parser.add_argument("--json", action="store_true", help="all of it for programs to read")
         if name == "compare":
             parser.add_argument("--tolerance", type=float, help="largest relative difference that counts as agreement")
             parser.add_argument("--quiet", action="store_true", help="no progress on standard error")
@@ -89,7 +93,8 @@ def run_compare(options: argparse.Namespace) -> int:
 def run_explain(options: argparse.Namespace) -> int:
     """Print the decisions."""
     fn, (args, kwargs) = program(options)
-    print(explain(fn, *args, **kwargs))
+    found = explain(fn, *args, **kwargs)
+    print(found.text(options.all) if not options.json else json.dumps(found.data()))
     return 0
 
 

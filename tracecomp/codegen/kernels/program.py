@@ -26,13 +26,17 @@ MODULE_LENGTH = 2**18
 
 @dataclass(frozen=True, slots=True)
 class ProgramCode:
-    """Modules, the last with the entry; scratch memory behind the arena; labels by step number (1-based)."""
+    """Modules, the last with the entry; scratch memory behind the arena; labels by step number (1-based).
+
+    ``functions`` are the names of the functions that the steps call, in the same order.
+    """
 
     modules: tuple[ModuleText, ...]
     shared_bytes: int
     private_bytes: int
     labels: tuple[str, ...]
     parallel: bool
+    functions: tuple[str, ...]
 
     @property
     def text(self) -> str:
@@ -89,7 +93,8 @@ class _ProgramEmitter:
             f"define void @{ENTRY}(ptr %table, ptr %arena, ptr %team, ptr %failed) #0 {{\n{entry}\n}}"
         )
         modules = (*self.modules, self._module())
-        return ProgramCode(modules, shared, private, tuple(c.label or c.kernel.name for c in calls), parallel)
+        labels = tuple(c.label or c.kernel.name for c in calls)
+        return ProgramCode(modules, shared, private, labels, parallel, tuple(name for name, _ in chosen))
 
     def _module(self) -> ModuleText:
         return ModuleText(self.target, tuple(self.functions), dict(self.module.declarations))
