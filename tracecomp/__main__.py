@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"tracecomp {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     subcommands(commands)
-    environment.add_command(commands, __version__)
+    environment.add_command(commands)
     scheduling.add_command(commands)
     torch_compat.subcommands(commands)
     commands.add_parser("demo", help="train two networks on handwritten digits, eagerly and compiled", add_help=False)

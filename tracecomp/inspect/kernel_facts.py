@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tracecomp.codegen.kernels.program import emit_program
-from tracecomp.codegen.text import native
 from tracecomp.compiled.backends import Native
 from tracecomp.compiled.kernel_profile import KernelProfile, Profile
 from tracecomp.inspect import assembly
@@ -25,11 +23,10 @@ def of_program(backend: Native, profile: Profile | None) -> tuple[KernelFacts, .
     once = {id(s) for s in _preparing(program)}
     if profile is None:
         return tuple(_facts(n, s, "", origins, id(s) in once) for n, s in enumerate(steps))
-    names = emit_program(program, native.host_target()).functions
     code = assembly.functions(backend.executable.assembly)
     known: dict[tuple[str, bool], Limit] = {}
     found = []
-    for n, (step, name, k) in enumerate(zip(steps, names, profile.kernels, strict=True)):
+    for n, (step, name, k) in enumerate(zip(steps, backend.executable.code.functions, profile.kernels, strict=True)):
         measured = Measured(k.seconds, profile.threads)
         key = (step.kernel.name, k.seconds < 1e-6)
         if key not in known:

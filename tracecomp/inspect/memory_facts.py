@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tracecomp.compiled.backends import Native
 from tracecomp.inspect.facts import Block, MemoryFacts
+from tracecomp.ir.program import call_steps
 from tracecomp.passes.program.frame import Frame, Task
 from tracecomp.passes.program.lower import lifetimes
 from tracecomp.runtime.executable import Executable
@@ -32,12 +33,13 @@ def of_frame(frame: Frame, backend: Native, measured: int | None = None) -> Memo
         for role in ("argument", "state", "host", "constant")
     }
     results = [o for n, o in enumerate(graph.outputs) if n not in frame.aliases]
+    names_of = {c.nodes: c.kernel.name for c in call_steps(backend.built.program.steps)}
     made_by: dict[Value, str] = {}
     for task in (*frame.prepacking, *frame.tasks):
         if isinstance(task, Task):
-            names = task.kernel.writes
+            names, maker = task.kernel.writes, names_of.get(task.nodes, task.kernel.name)
             pairs = zip(task.kernel.params, task.values, strict=True)
-            made_by.update({v: task.kernel.name for p, v in pairs if p.name in names})
+            made_by.update({v: maker for p, v in pairs if p.name in names})
     blocks = tuple(
         Block(frame.offsets[x.value], x.nbytes, x.first, x.last, made_by.get(x.value, "control"), str(x.value.type))
         for x in lifetimes(frame)
