@@ -10,13 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.base import config
+from tracecomp.autograd import profiler
+from tracecomp.base import config, logs, progress
 from tracecomp.base.dump import Dump
 from tracecomp.compiled import program_cache
 from tracecomp.ir.graph import Graph, Value
 from tracecomp.ir.interpret import Interpreter
 from tracecomp.ir.program import CallStep, call_steps
 from tracecomp.passes import Built, build
+from tracecomp.passes.explain import describe_partition, describe_schedules
 from tracecomp.passes.graph.complex_to_real import in_parts, split_complex
 from tracecomp.passes.graph.host_segments import has_external, segments
 from tracecomp.passes.steps import Log
@@ -85,13 +87,29 @@ class Native:
         found = program_cache.load(key)
         if found is not None:
             self.loaded = True
+            self._log()
             return Executable(lambda: self.built.program, found.image), found.arguments
         executable = self._compile()
+        self._log()
         program_cache.save(key, executable.image, self._argument_places())
         return executable, self._argument_places()
 
     def _compile(self) -> Executable:
-        return without_collecting(lambda: Executable(self.built.program))
+        with progress.shown(f"compiling {self.graph.name}"):
+            return without_collecting(lambda: Executable(self.built.program))
+
+    def _log(self) -> None:
+        """Say what was decided, to those topics that somebody reads."""
+        name = self.graph.name
+        if logs.wanted("code"):
+            how = "machine code from the cache" if self.loaded else "compiled"
+            logs.log("code", f"{name}: {how}")
+        if logs.wanted("fusion"):
+            logs.log("fusion", f"{name}:\n{describe_partition(self.built.lowered.partition)}")
+        if logs.wanted("schedule"):
+            logs.log("schedule", f"{name}: {describe_schedules(self.built.program)}")
+        if logs.wanted("memory"):
+            logs.log("memory", f"{name}: {self.built.program.arena_bytes} bytes of temporary values")
 
     @cached_property
     def built(self) -> Built:
@@ -109,6 +127,10 @@ class Native:
 
         ``seen`` as in ``Executable.run``, for the inputs ``lasting``.
         """
+        if profiler.watching():
+            times = self.timed(arrays, outputs, seen)
+            names = (step.kernel.name for step in self.steps())
+            return profiler.kernels_ran(list(zip(names, times, strict=True)))
         if not self._plain:
             arrays = [arrays[a] if isinstance(a, int) else a for a in self.places]
         self.executable.run(arrays, outputs, self.threads, seen)

@@ -88,6 +88,9 @@ class SizedPlan:
         """RuntimeError: profiles are of one size."""
         raise RuntimeError("profile(): with dynamic=True a call has no profile; compile for one size to get it")
 
+    def prepare_timing(self) -> None:
+        """Nothing: which graph a call runs is known when it is made."""
+
     def _plan(self, leaves: Sequence[Any]) -> Plan:
         rows = _enough(self._sized.size(leaves))
         with self._lock:

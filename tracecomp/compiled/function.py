@@ -13,7 +13,10 @@ from importlib import import_module
 from itertools import takewhile
 from types import MethodType
 from typing import Any
+from weakref import WeakSet
 
+from tracecomp.autograd import profiler
+from tracecomp.base import logs
 from tracecomp.base.errors import CaptureError, Source
 from tracecomp.base.locks import Lock
 from tracecomp.compiled.backends import BACKENDS, Make, with_fast_math
@@ -102,6 +105,7 @@ class Compiled:
         self._lock = Lock()
         self._chain: list[Any] = []
         self.__call__ = self._general
+        _all.add(self)
         if not hasattr(fn, "state_dict"):
             update_wrapper(self, fn, updated=())
 
@@ -129,7 +133,13 @@ class Compiled:
                 self._follow = True  # they are as good as certain to differ, and compiling takes longer than recording
                 reason = reason or "the numbers that it reads are followed"
                 continue
-            held, found = (entry.plan or self._plan(entry)).call(leaves, (args, kwargs))
+            plan = entry.plan or self._plan(entry)
+            if profiler.watching():
+                plan.prepare_timing()
+                with profiler.record_function(f"compiled {self._name}"):
+                    held, found = plan.call(leaves, (args, kwargs))
+            else:
+                held, found = plan.call(leaves, (args, kwargs))
             if held == len(recording.predicates):
                 self._fitted(entry, leaves)
                 return found
@@ -289,8 +299,12 @@ class Compiled:
             self._relink()
 
     def _relink(self) -> None:
-        """Let native code try the records in the order of entries, up to the first entry that needs Python."""
-        self._chain[:] = [e.fast for e in takewhile(lambda e: e.fast is not None, self.entries)]
+        """Let native code try the records in the order of entries, up to the first entry that needs Python.
+
+        None while somebody profiles, who wants to see the kernels.
+        """
+        entries = [] if profiler.watching() else self.entries
+        self._chain[:] = [e.fast for e in takewhile(lambda e: e.fast is not None, entries)]
 
     def _record(self, args: tuple[Any, ...], kwargs: dict[str, Any], tried: list[Entry], reason: str | None) -> Any:
         with self._lock:
@@ -298,6 +312,8 @@ class Compiled:
                 return self(*args, **kwargs)
             if reason is not None:
                 self.misses = [*self.misses[-MAX_MISSES:], reason]
+                if logs.wanted("recompiles"):
+                    logs.log("recompiles", f"{self._name}: {reason}")
             if not self._make_room():
                 message = f"{self._most} recordings were made in a row that no later call fitted: {reason}. {NEEDED}"
                 self._break(f"{self._name}: {message}", self._varying_lines())
@@ -323,6 +339,8 @@ class Compiled:
                     self._break(message, recording.blamed)
             else:
                 self._unsettled = 0
+                if logs.wanted("graphs"):
+                    logs.log("graphs", str(recording.graph))
                 entry = Entry(recording, follows=self._follow)
                 self.entries = [entry, *self._for_every_size(entry), *self._still_useful(recording)]
                 self._relink()
@@ -411,6 +429,8 @@ class Compiled:
         """Run as Python with compiled parts from now on, cut at ``lines``; as Python alone if there are none."""
         if self.fullgraph:
             raise CaptureError(reason)
+        if logs.wanted("breaks"):
+            logs.log("breaks", f"{self._name}: {reason}")
         parts = Parts(self.fn, lines, reason, self._alike())
         if parts.found:
             self.parts = parts
@@ -425,6 +445,17 @@ class Compiled:
     def _varying_lines(self) -> Set[int]:
         """The lines of the function that read what is another thing from call to call."""
         return {line for line, count in self._varied.items() if line and 2 * count >= self._most}
+
+
+_all: WeakSet[Compiled] = WeakSet()
+
+
+def _relink_all() -> None:
+    for compiled in list(_all):
+        compiled._relink()
+
+
+profiler.watchers.append(_relink_all)
 
 
 def _inspecting(module: str) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 
 from tracecomp.base.interrupts import uninterrupted
 from tracecomp.compiled.autograd import CompiledNode, Kept, differentiable
-from tracecomp.compiled.backends import Backend, Make
+from tracecomp.compiled.backends import Backend, Make, Native
 from tracecomp.compiled.inputs import aliases_of, frozen_inputs
 from tracecomp.compiled.kernel_profile import Profile, profile_backend
 from tracecomp.compiled.results import Builder
@@ -171,6 +171,11 @@ class Plan:
     def profile(self, leaves: Sequence[Any], calls: int) -> Profile:
         """The times of the forward graph's kernels, on copies: nothing outside is written."""
         return profile_backend(self.forward, *self._copies(leaves), calls, self._seen() if self.lasting else None)
+
+    def prepare_timing(self) -> None:
+        """Make the code that times its kernels, so that the first call that is timed need not."""
+        if isinstance(self.forward, Native):
+            self.forward.executable.prepare_timing()
 
     def run_once(self, leaves: Sequence[Any]) -> Callable[[], None]:
         """A call of the forward graph on copies, made ready."""

@@ -41,8 +41,8 @@ def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
 
     ``fn`` may be compiled already; else it is, and called until a recording fits.
     """
-    compiled = fn if isinstance(fn, Compiled) else getattr(fn, "_compiled", None) or Compiled(fn)
-    return explained(compiled, args, kwargs)
+    inner = getattr(fn, "_compiled", fn)
+    return explained(inner if isinstance(inner, Compiled) else Compiled(fn), args, kwargs)
 
 
 def explained(compiled: Compiled, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Explanation:

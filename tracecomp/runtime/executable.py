@@ -132,6 +132,10 @@ class Executable:
         self._profiled.run((*inputs, *outputs, times), threads, seen)
         return [(label, float(t) * 1e-9) for label, t in zip(labels, times, strict=False)]
 
+    def prepare_timing(self) -> None:
+        """Compile what ``run_profiled`` runs."""
+        assert self._profiled
+
     @cached_property
     def _profiled(self) -> _Native:
         return _Native(Image.of(self.program, profile=True))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
+from tracecomp.base import progress
 from tracecomp.base.errors import CompileError
 from tracecomp.codegen.kernels.address import Indexer, Position
 from tracecomp.codegen.kernels.kernel import STREAMING, KernelCode, emit_kernel
@@ -81,6 +82,7 @@ class _ProgramEmitter:
 
     def emit(self) -> ProgramCode:
         calls = list(call_steps(self.program.steps))
+        progress.expect(len({id(c.kernel) for c in calls}))
         chosen = [self._kernel(call) for call in calls]
         self.codes = chosen
         shared = max((code.shared_bytes for _, code in chosen), default=0)
@@ -122,6 +124,7 @@ class _ProgramEmitter:
             name = f"k{len(self.kernels)}"
             code = emit_kernel(call.kernel, name, self.module, groups)
             self.functions.append(code.text)
+            progress.advance(call.kernel.name)
             found = self.kernels[key] = (name, code)
         return found
 

@@ -61,7 +61,8 @@ def program_data(graph: GraphFacts) -> dict[str, Any]:
     assert isinstance(backend, Native)
     built, texts = backend.built, Texts()
     nodes = Nodes(texts)
-    stages, tables = [], []
+    stages: list[dict[str, Any]] = []
+    tables: list[dict[str, Any]] = []
     numbers: dict[Any, int] = {}
     for stage in built.stages:
         numbers = nodes.of(stage.state)

@@ -33,7 +33,8 @@ class Box:
 
 def boxes(inputs: Sequence[Sequence[int]], paths: Sequence[Path]) -> list[Box]:
     """The boxes of nodes that read ``inputs`` and stand in scopes ``paths``; the first one holds all others."""
-    found, numbers = [Box("")], {(): 0}
+    found: list[Box] = [Box("")]
+    numbers: dict[Path, int] = {(): 0}
     for n, path in enumerate(paths):
         found[_home(path, found, numbers)].items[n] = [n]
         for depth in range(len(path)):
