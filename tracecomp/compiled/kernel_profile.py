@@ -17,6 +17,7 @@ import numpy as np
 
 from tracecomp.base.html import table
 from tracecomp.compiled.backends import Backend, Interpreted, Native
+from tracecomp.compiled.checked import Checked
 from tracecomp.ir.index import Var, index
 from tracecomp.ir.loops import Buffer, Const, Loop, Store
 from tracecomp.ir.program import CallStep, Kernel, Program, Ref, Slot
@@ -126,14 +127,15 @@ def _event(name: str, start: float, seconds: float, args: dict[str, Any]) -> dic
 
 
 def profile_backend(
-    backend: Backend, arrays: Sequence[Array], outputs: Sequence[Array], calls: int, seen: Any = None
+    given: Backend, arrays: Sequence[Array], outputs: Sequence[Array], calls: int, seen: Any = None
 ) -> Profile:
-    """Run ``backend`` ``calls`` times on the given memory; RuntimeError where it is not native code alone.
+    """Run ``given`` ``calls`` times on the given memory; RuntimeError where it is not native code alone.
 
     What calls with an equal ``seen`` need not prepare again has been prepared before. Calls that time their kernels and
     calls that do not take turns, so that both find the machine in one state. Times are means over the faster half of
     the calls: means add up as the times of kernels do, and slow calls are those that other programs disturbed.
     """
+    backend = given.native if isinstance(given, Checked) else given
     if not isinstance(backend, Native):
         what = "runs in the interpreter" if isinstance(backend, Interpreted) else "needs routines of the host"
         raise RuntimeError(f"profile(): this program {what}; only programs of native kernels alone can be profiled")

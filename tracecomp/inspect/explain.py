@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tracecomp.compiled.backends import Backend, Hosted, Native
+from tracecomp.compiled.checked import Checked
 from tracecomp.compiled.dynamic_shapes import SizedPlan
 from tracecomp.compiled.function import Compiled, Entry
 from tracecomp.compiled.replay import Plan
@@ -116,6 +117,8 @@ def graph_facts(
 ) -> GraphFacts:
     """What is known of a graph; ``call`` is a plan and arguments for it to be measured with."""
     nodes = len(list(backend.graph.live_nodes()))
+    checked = backend.says if isinstance(backend, Checked) else ""
+    backend = _unchecked(backend)
     if not isinstance(backend, Native):
         return GraphFacts(
             backend.graph.name, phase, nodes, (), (), (), "", memory_facts.nothing(), 1, None, backend.says
@@ -141,9 +144,15 @@ def graph_facts(
         threads=profile.threads if profile else wanted(backend.threads),
         wall=profile.wall if profile else None,
         not_measured=not_measured,
+        checked=checked,
         backend=backend,
         profile=profile,
     )
+
+
+def _unchecked(backend: Any) -> Any:
+    """What runs the graph, without what checks it."""
+    return backend.native if isinstance(backend, Checked) else backend
 
 
 def _stage(stage: Stage[Any], size: str) -> StageFacts:
@@ -156,9 +165,12 @@ def _costs(
 ) -> Costs | None:
     """What compiling took, and what a call saves; eager calls are made on state that is put back."""
     plan = entry.plan
-    if not isinstance(plan, Plan) or not isinstance(plan.forward, Native):
+    if not isinstance(plan, Plan):
         return None
-    taken, loaded = plan.seconds, plan.forward.loaded
+    forward = _unchecked(plan.forward)
+    if not isinstance(forward, Native):
+        return None
+    taken, loaded = plan.seconds, forward.loaded
     wall = next((g.wall for r in found for g in r.graphs if g.wall), None)
     if wall is None:
         return Costs(taken, loaded)

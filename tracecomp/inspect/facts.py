@@ -94,7 +94,10 @@ class MemoryFacts:
 
 @dataclass(frozen=True)
 class GraphFacts:
-    """One graph: how it was compiled, into which kernels, and why these are not one."""
+    """One graph: how it was compiled, into which kernels, and why these are not one.
+
+    ``checked`` is what checked mode has found, ``not_measured`` why there are no times.
+    """
 
     name: str
     phase: str
@@ -107,6 +110,7 @@ class GraphFacts:
     threads: int
     wall: float | None = None
     not_measured: str = ""
+    checked: str = ""
     backend: Native | None = field(default=None, repr=False, compare=False)
     profile: Profile | None = field(default=None, repr=False, compare=False)
 

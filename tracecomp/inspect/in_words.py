@@ -95,6 +95,8 @@ def _short_graph(recording: RecordingFacts, graph: GraphFacts) -> Iterator[str]:
     yield text + (f"; {recording.says}" if recording.says else "")
     if graph.profile and graph.profile.disturbed:
         yield f"  other programs took the cores away {graph.profile.taken_away} times: times are too long"
+    if graph.checked:
+        yield f"  {graph.checked}"
     if graph.not_measured:
         yield f"  times: {graph.not_measured}"
     yield f"  memory: {_memory(graph.memory)}"

@@ -25,7 +25,7 @@ def test_every_node_and_box_stands_in_one_row(graph: tuple[list[list[int]], list
         [*(-1 - n for n in range(1, len(found))), *range(len(inputs))]
     )
     assert all(len(row) <= WIDEST for box in found for row in box.rows)
-    names = {0: ()}
+    names: dict[int, tuple[str, ...]] = {0: ()}
     for n, box in enumerate(found):
         for item in (i for row in box.rows for i in row if i < 0):
             names[-1 - item] = (*names.get(n, ()), found[-1 - item].name)
