@@ -20,13 +20,13 @@ from tracecomp.communication.messages import HEADER, Array, Kind, Message, Sendi
 _SMALL = 1 << 14
 _LARGEST = 1 << 30
 _HEAD, _BODY = 1, 2
-_MARKS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "PMI_RANK", "MPI_LOCALNRANKS")
+MARKS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK", "PMI_RANK", "MPI_LOCALNRANKS")
 """Variables that MPI's own launchers set."""
 
 
 def started_by_mpi() -> bool:
     """Whether an MPI launcher has started this process, and mpi4py is there to talk to the others."""
-    return any(mark in os.environ for mark in _MARKS) and available()
+    return any(mark in os.environ for mark in MARKS) and available()
 
 
 def available() -> bool:
@@ -51,7 +51,7 @@ class MpiTransport:
         self._comm = MPI.COMM_WORLD.Dup()
         self._comm.Set_errhandler(MPI.ERRORS_RETURN)
         self.rank, self.size = self._comm.Get_rank(), self._comm.Get_size()
-        self.name = MPI.Get_library_version().splitlines()[0].strip("\0").replace("  ", " ")
+        self.name = " ".join(MPI.Get_library_version().splitlines()[0].partition(",")[0].strip("\0").split())
         self._lock = threading.Lock()
         self._out: list[tuple[list[Any], Any, Sending]] = []
         self._arriving: dict[int, deque[_Arriving]] = {}
