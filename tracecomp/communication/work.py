@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from datetime import timedelta
 from typing import Any
 
+from tracecomp import futures
 from tracecomp.communication.errors import DistBackendError
 
 Task = Callable[[], Any]
@@ -70,8 +71,18 @@ class Work:
         return int(self.result())
 
     def get_future(self) -> Any:
-        """A ``concurrent.futures.Future`` of the value."""
-        return self._value
+        """A ``torch.futures.Future`` of the list of results, in place when it is done."""
+        found: futures.Future[Any] = futures.Future()
+
+        def finish(value: Future[Any]) -> None:
+            error = value.exception()
+            if error is not None:
+                found.set_exception(error)
+            else:
+                found.set_result(self.result())
+
+        self._value.add_done_callback(finish)
+        return found
 
 
 class Worker:
