@@ -18,6 +18,7 @@ from tracecomp.base.errors import at_user_line
 from tracecomp.communication.combine import share
 from tracecomp.communication.group import Group
 from tracecomp.eager.modes import grad_enabled, no_grad
+from tracecomp.eager.overrides import DisableTorchFunction, TorchFunctionMode
 from tracecomp.eager.rng import default_generator
 from tracecomp.eager.tensor import Tensor, own
 from tracecomp.functional import names as T
@@ -65,7 +66,8 @@ class ShardContext:
             base = own(default_generator.state)
             self._states = [base + T.tensor([_signed(_STREAM * (i + 1)), 0]) for i in self.own]
             default_generator.state.copy_(base + T.tensor([0, _DRAWS]))
-        yield
+        with _Parameters(self):
+            yield
 
     def view(self, param: Tensor, i: int) -> Tensor:
         """What the ``i``-th shard of this process sees of a parameter; another tensor as it is."""
@@ -80,11 +82,28 @@ class ShardContext:
         if bucket is None or not grad_enabled():
             return param
         if id(param) not in self._views:
-            found = _Spread.apply(self, bucket, *bucket.params)
+            with DisableTorchFunction():
+                found = _Spread.apply(self, bucket, *bucket.params)
             count = len(bucket.params)
             for j, p in enumerate(bucket.params):
                 self._views[id(p)] = [found[k * count + j] for k in self.own_places]
         return self._views[id(param)][i]
+
+    def has(self, value: Any) -> bool:
+        """Whether parameters of the model, or shards, are among arguments."""
+        if isinstance(value, dict):
+            return any(map(self.has, value.values()))
+        if isinstance(value, list | tuple):
+            return any(map(self.has, value))
+        return isinstance(value, Shards) or id(value) in self._bucket_of
+
+    def each(self, func: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """``func`` for each shard, with what it sees of parameters and its random numbers."""
+        found = []
+        for i in self.own_places:
+            with self.numbers(i):
+                found.append(func(*_seen(args, i, self), **_seen(named, i, self)))
+        return _together(found, self)
 
     @contextmanager
     def numbers(self, i: int) -> Iterator[None]:
@@ -146,6 +165,21 @@ class _Summed(Function):
         return (None, *ctx.context.summed(grads))
 
 
+class _Parameters(TorchFunctionMode):
+    """Inside, what is computed from parameters alone is computed for each shard too."""
+
+    def __init__(self, context: ShardContext) -> None:
+        self._context = context
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        named = kwargs or {}
+        if grad_enabled() and self._context.has((args, named)):
+            return self._context.each(func, args, named)
+        return func(*args, **named)
+
+
 class Shards:
     """One value for each shard of this process. Functions and methods of tensors act on each of them."""
 
@@ -156,14 +190,8 @@ class Shards:
     def __torch_function__(
         cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """``func`` for each shard, with what it sees of parameters and its random numbers."""
         named = kwargs or {}
-        context = next(_within((args, named))).context
-        found = []
-        for i in context.own_places:
-            with context.numbers(i):
-                found.append(func(*_seen(args, i, context), **_seen(named, i, context)))
-        return _together(found, context)
+        return next(_within((args, named))).context.each(func, args, named)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
