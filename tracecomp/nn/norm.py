@@ -17,7 +17,7 @@ from tracecomp.nn import functional as F
 from tracecomp.nn import init
 from tracecomp.nn.lazy import LazyModule
 from tracecomp.nn.module import Module
-from tracecomp.nn.parallel.shards import ShardContext, Shards
+from tracecomp.nn.parallel.shards import ShardPass, Shards
 from tracecomp.nn.parameter import Parameter, UninitializedBuffer, UninitializedParameter
 from tracecomp.ops.prim import prim
 
@@ -145,13 +145,13 @@ class SyncBatchNorm(_BatchNorm):
             return super().forward(input)
         if isinstance(input, Shards):
             context = input.context
-            affine = [(self._of(self.weight, context, i), self._of(self.bias, context, i)) for i in context.own_places]
+            affine = [(self._of(self.weight, context, i), self._of(self.bias, context, i)) for i in context.plan.places]
             found = self._normalised(input.parts, affine, context.summed)
             return Shards(found, context)
         return self._normalised([input], [(self.weight, self.bias)], partial(_summed, group))[0]
 
     @staticmethod
-    def _of(param: Tensor | None, context: ShardContext, i: int) -> Tensor | None:
+    def _of(param: Tensor | None, context: ShardPass, i: int) -> Tensor | None:
         return None if param is None else context.view(param, i)
 
     def _normalised(

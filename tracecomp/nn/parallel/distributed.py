@@ -18,7 +18,7 @@ from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.nn.module import Module
 from tracecomp.nn.parallel.reducer import Hook, Reducer
-from tracecomp.nn.parallel.shards import ShardContext, Shards
+from tracecomp.nn.parallel.shards import ShardPlan, Shards, within
 from tracecomp.ops.prim import prim
 
 _MB = 1 << 20
@@ -70,11 +70,11 @@ class DistributedDataParallel(Module):
             self._same([t for n, t in self._everything() if n not in self.parameters_to_ignore])
         cap = int((25 if bucket_cap_mb is None else bucket_cap_mb) * _MB)
         self.shards = shards
-        self._context: ShardContext | None = None
+        self._plan: ShardPlan | None = None
         self._reducer: Reducer | None = None
         if shards is not None:
             self._check_state()
-            self._context = ShardContext(module, self._params, group, shards, cap)
+            self._plan = ShardPlan(self._params, group, shards, cap)
         else:
             self._reducer = Reducer(self._params, group, cap, gradient_as_bucket_view)
             self._reducer.find_unused = find_unused_parameters or static_graph
@@ -135,11 +135,8 @@ class DistributedDataParallel(Module):
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         training = grad_enabled() and self.require_backward_grad_sync
-        if self._context is not None:
-            if grad_enabled() and not self.require_backward_grad_sync:
-                raise RuntimeError(at_user_line("no_sync() does not go with shards: every pass gives the same mean"))
-            with self._context.step():
-                return self.module(*inputs, **kwargs)
+        if self._plan is not None:
+            return self._of_shards(inputs, kwargs)
         reducer = self._reducer
         assert reducer is not None
         if training and modes.recorder is None and reducer.unfinished:
@@ -151,6 +148,18 @@ class DistributedDataParallel(Module):
         if training and reducer.find_unused:
             reducer.ready_without(_unused(self._params, output))
         return output
+
+    def _of_shards(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The module's results for each shard; without shards, in evaluation, the module's."""
+        if grad_enabled() and not self.require_backward_grad_sync:
+            raise RuntimeError(at_user_line("no_sync() does not go with shards: every pass gives the mean over all"))
+        given = next(within((inputs, kwargs)), None)
+        if given is not None:
+            with given.context.parameters():
+                return self.module(*inputs, **kwargs)
+        if grad_enabled():
+            raise RuntimeError(at_user_line("a model with shards=... trains on shards: x, y = model.shard(x, y)"))
+        return self.module(*inputs, **kwargs)
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -165,20 +174,20 @@ class DistributedDataParallel(Module):
     def shard(self, *tensors: Tensor) -> Any:
         """Tensors of this process's part of the global batch as its logical shards, for a model with ``shards=S``.
 
-        Axis 0 is cut into equal parts, one for each of the process's shards. What the model and functions make of them
+        Axis 0 is cut into equal parts, one for each of the process's shards; all tensors of a step in one call. What the model and functions make of them
         is computed shard by shard. ``backward()`` of a loss gives the mean over all shards of all processes;
         ``mean(loss)`` its value.
         """
-        if self._context is None:
+        if self._plan is None:
             raise RuntimeError(at_user_line("shard(): the model was made without shards=..."))
-        found = tuple(self._context.cut(t) for t in tensors)
-        return found[0] if len(found) == 1 else found
+        found = self._plan.cut(tensors)
+        return found[0] if len(found) == 1 else tuple(found)
 
     def mean(self, value: Shards) -> Tensor:
         """The mean over all shards of all processes, without gradient; every process calls it."""
-        if self._context is None:
-            raise RuntimeError(at_user_line("mean(): the model was made without shards=..."))
-        return self._context.mean(value)
+        if not isinstance(value, Shards):
+            raise TypeError(at_user_line(f"mean(): expected what was computed from shards, got {type(value).__name__}"))
+        return value.context.mean(value)
 
     # ---- hooks and state
 

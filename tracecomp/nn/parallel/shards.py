@@ -22,7 +22,6 @@ from tracecomp.eager.overrides import DisableTorchFunction, TorchFunctionMode
 from tracecomp.eager.rng import default_generator
 from tracecomp.eager.tensor import Tensor, own
 from tracecomp.functional import names as T
-from tracecomp.nn.module import Module
 from tracecomp.nn.parallel.reducer import Bucket, buckets_of, mean_over
 from tracecomp.ops.prim import prim
 
@@ -32,46 +31,44 @@ _DRAWS = 1 << 32
 """Blocks of random numbers that one pass may draw."""
 
 
-class ShardContext:
-    """What the shards of one model have in common in this process."""
+class ShardPlan:
+    """What all passes of one model have in common: the group, which shards are this process's, and buckets."""
 
-    def __init__(self, module: Module, params: Sequence[Tensor], group: Group, total: int, cap: int) -> None:
+    def __init__(self, params: Sequence[Tensor], group: Group, total: int, cap: int) -> None:
         if total < group.size():
             raise ValueError(at_user_line(f"{total} shards are fewer than {group.size()} processes"))
         self.group, self.total = group, total
         self.own = range(*share(total, group.rank(), group.size()))
-        self.own_places = range(len(self.own))
-        self._buckets = buckets_of(params, cap)
-        self._bucket_of = {id(p): b for b in self._buckets for p in b.params}
+        self.places = range(len(self.own))
+        self.bucket_of = {id(p): b for b in buckets_of(params, cap) for p in b.params}
+
+    def cut(self, tensors: Sequence[Tensor]) -> list[Shards]:
+        """The rows of this process as its shards, for one pass."""
+        begun, count = ShardPass(self), len(self.own)
+        for t in tensors:
+            if not isinstance(t, Tensor) or not t.ndim or t.shape[0] % count:
+                what = f"shape {list(t.shape)}" if isinstance(t, Tensor) else type(t).__name__
+                raise ValueError(at_user_line(f"shard(): {what} cannot be cut into {count} equal shards along axis 0"))
+        return [Shards(list(t.chunk(count)), begun) for t in tensors]
+
+
+class ShardPass:
+    """One pass of the shards of this process: their views of parameters, and their random numbers.
+
+    It belongs to the shards that it begins with and to what is computed from them.
+    """
+
+    def __init__(self, plan: ShardPlan) -> None:
+        self.plan = plan
         self._views: dict[int, list[Tensor]] = {}
-        self._states: list[Tensor] = []
-        self._module = module
-
-    def cut(self, t: Tensor) -> Shards:
-        """The rows of this process as its shards."""
-        count = len(self.own)
-        if not isinstance(t, Tensor) or not t.ndim or t.shape[0] % count:
-            what = f"shape {list(t.shape)}" if isinstance(t, Tensor) else type(t).__name__
-            raise ValueError(at_user_line(f"shard(): {what} cannot be cut into {count} equal shards along axis 0"))
-        return Shards(list(t.chunk(count)), self)
-
-    @contextmanager
-    def step(self) -> Iterator[None]:
-        """One pass of the model: fresh views of parameters, fresh random numbers.
-
-        Views and numbers stay for what is computed from the results, such as the loss.
-        """
-        self._views = {}
         with no_grad():
             base = own(default_generator.state)
-            self._states = [base + T.tensor([_signed(_STREAM * (i + 1)), 0]) for i in self.own]
+            self._states = [base + T.tensor([_signed(_STREAM * (i + 1)), 0]) for i in plan.own]
             default_generator.state.copy_(base + T.tensor([0, _DRAWS]))
-        with _Parameters(self):
-            yield
 
     def view(self, param: Tensor, i: int) -> Tensor:
         """What the ``i``-th shard of this process sees of a parameter; another tensor as it is."""
-        bucket = self._bucket_of.get(id(param))
+        bucket = self.plan.bucket_of.get(id(param))
         if bucket is None and param.requires_grad and grad_enabled():
             raise RuntimeError(
                 at_user_line(
@@ -83,10 +80,10 @@ class ShardContext:
             return param
         if id(param) not in self._views:
             with DisableTorchFunction():
-                found = _Spread.apply(self, bucket, *bucket.params)
+                found = _Spread.apply(self.plan, bucket, *bucket.params)
             count = len(bucket.params)
             for j, p in enumerate(bucket.params):
-                self._views[id(p)] = [found[k * count + j] for k in self.own_places]
+                self._views[id(p)] = [found[k * count + j] for k in self.plan.places]
         return self._views[id(param)][i]
 
     def has(self, value: Any) -> bool:
@@ -95,12 +92,12 @@ class ShardContext:
             return any(map(self.has, value.values()))
         if isinstance(value, list | tuple):
             return any(map(self.has, value))
-        return isinstance(value, Shards) or id(value) in self._bucket_of
+        return isinstance(value, Shards) or id(value) in self.plan.bucket_of
 
     def each(self, func: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """``func`` for each shard, with what it sees of parameters and its random numbers."""
         found = []
-        for i in self.own_places:
+        for i in self.plan.places:
             with self.numbers(i):
                 found.append(func(*_seen(args, i, self), **_seen(named, i, self)))
         return _together(found, self)
@@ -108,9 +105,6 @@ class ShardContext:
     @contextmanager
     def numbers(self, i: int) -> Iterator[None]:
         """Inside, random numbers are those of the ``i``-th shard."""
-        if not self._states:
-            yield
-            return
         before = default_generator.state
         default_generator.state = self._states[i]
         try:
@@ -118,13 +112,18 @@ class ShardContext:
         finally:
             default_generator.state = before
 
+    def parameters(self) -> TorchFunctionMode:
+        """A block inside of which what is computed from parameters alone is computed for each shard too."""
+        return _Parameters(self)
+
     def mean(self, value: Shards) -> Tensor:
+        """The mean over all shards of all processes, without gradient."""
         with no_grad():
-            return mean_over(self.group, [t.detach() for t in value.parts], self.total)()
+            return mean_over(self.plan.group, [t.detach() for t in value.parts], self.plan.total)()
 
     def summed(self, parts: Sequence[Tensor]) -> list[Tensor]:
         """For each shard of this process, the sum over all shards of all processes; differentiable."""
-        found = _Summed.apply(self, *parts)
+        found = _Summed.apply(self.plan, *parts)
         return list(found)
 
 
@@ -137,17 +136,17 @@ class _Spread(Function):
     """The parameters of a bucket once for each shard; backwards the mean over all shards."""
 
     @staticmethod
-    def forward(ctx: Any, context: ShardContext, bucket: Bucket, *params: Tensor) -> tuple[Tensor, ...]:
-        ctx.context, ctx.bucket = context, bucket
+    def forward(ctx: Any, plan: ShardPlan, bucket: Bucket, *params: Tensor) -> tuple[Tensor, ...]:
+        ctx.plan, ctx.bucket = plan, bucket
         ctx.set_materialize_grads(False)
-        return tuple(p.detach() for _ in context.own for p in params)
+        return tuple(p.detach() for _ in plan.own for p in params)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        bucket, context, count = ctx.bucket, ctx.context, len(ctx.bucket.params)
-        used = [any(grads[k * count + j] is not None for k in context.own_places) for j in range(count)]
-        rows = [bucket.joined(grads[k * count : (k + 1) * count]) for k in context.own_places]
-        flat = mean_over(context.group, rows, context.total)()
+        bucket, plan, count = ctx.bucket, ctx.plan, len(ctx.bucket.params)
+        used = [any(grads[k * count + j] is not None for k in plan.places) for j in range(count)]
+        rows = [bucket.joined(grads[k * count : (k + 1) * count]) for k in plan.places]
+        flat = mean_over(plan.group, rows, plan.total)()
         return (None, None, *(g if u else None for g, u in zip(bucket.split(flat), used, strict=True)))
 
 
@@ -155,20 +154,20 @@ class _Summed(Function):
     """Every shard gets the sum over all shards, which is its own derivative too."""
 
     @staticmethod
-    def forward(ctx: Any, context: ShardContext, *parts: Tensor) -> tuple[Tensor, ...]:
-        ctx.context = context
-        total = prim.all_reduce(*parts, op="SUM", group=context.group.group_name, total=context.total)
+    def forward(ctx: Any, plan: ShardPlan, *parts: Tensor) -> tuple[Tensor, ...]:
+        ctx.plan = plan
+        total = prim.all_reduce(*parts, op="SUM", group=plan.group.group_name, total=plan.total)
         return tuple(total.clone() for _ in parts)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        return (None, *ctx.context.summed(grads))
+        return (None, *_Summed.apply(ctx.plan, *grads))
 
 
 class _Parameters(TorchFunctionMode):
-    """Inside, what is computed from parameters alone is computed for each shard too."""
+    """Sees parameters of the model as each shard sees them."""
 
-    def __init__(self, context: ShardContext) -> None:
+    def __init__(self, context: ShardPass) -> None:
         self._context = context
 
     def __torch_function__(
@@ -183,7 +182,7 @@ class _Parameters(TorchFunctionMode):
 class Shards:
     """One value for each shard of this process. Functions and methods of tensors act on each of them."""
 
-    def __init__(self, parts: Sequence[Any], context: ShardContext) -> None:
+    def __init__(self, parts: Sequence[Any], context: ShardPass) -> None:
         self.parts, self.context = list(parts), context
 
     @classmethod
@@ -191,7 +190,7 @@ class Shards:
         cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         named = kwargs or {}
-        return next(_within((args, named))).context.each(func, args, named)
+        return next(within((args, named))).context.each(func, args, named)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -248,23 +247,23 @@ for _name in ("neg", "invert", "abs", "lt", "le", "gt", "ge", "eq", "ne"):
     setattr(Shards, f"__{_name}__", _by_operator(getattr(operator, _name)))
 
 
-def _within(value: Any) -> Iterator[Shards]:
+def within(value: Any) -> Iterator[Shards]:
     """Shards in arguments."""
     if isinstance(value, Shards):
         yield value
     elif isinstance(value, dict):
         for v in value.values():
-            yield from _within(v)
+            yield from within(v)
     elif isinstance(value, list | tuple):
         for v in value:
-            yield from _within(v)
+            yield from within(v)
 
 
-def _seen(value: Any, i: int, context: ShardContext) -> Any:
+def _seen(value: Any, i: int, context: ShardPass) -> Any:
     """``value`` as the ``i``-th shard sees it."""
     if isinstance(value, Shards):
         if value.context is not context:
-            raise RuntimeError(at_user_line("shards of two models meet"))
+            raise RuntimeError(at_user_line("shards of two calls of shard() meet: cut all tensors of a step in one call"))
         return value.parts[i]
     if isinstance(value, Tensor):
         return context.view(value, i)
@@ -277,7 +276,7 @@ def _seen(value: Any, i: int, context: ShardContext) -> Any:
     return value
 
 
-def _together(values: list[Any], context: ShardContext) -> Any:
+def _together(values: list[Any], context: ShardPass) -> Any:
     """What the shards' results are as one: tensors are Shards, numbers must be equal."""
     first = values[0]
     if isinstance(first, Tensor):
