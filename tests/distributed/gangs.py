@@ -50,4 +50,6 @@ def gang(size: int, *command: str, more: Mapping[str, str] | None = None, second
 
 def succeed(ended: Sequence[Ended]) -> None:
     """Every process has ended well; else the test shows what they wrote."""
-    assert all(e.status == 0 for e in ended), "\n".join(f"--- rank {r}: {e.status}\n{e.text}" for r, e in enumerate(ended))
+    assert all(e.status == 0 for e in ended), "\n".join(
+        f"--- rank {r}: {e.status}\n{e.text}" for r, e in enumerate(ended)
+    )

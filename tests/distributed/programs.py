@@ -387,7 +387,7 @@ def main(module: str, folder: Path) -> None:
         try:
             found[name] = plain(run(torch, dist, rank, size), torch)
         except Exception as error:
-            found[name] = f"raises {[c.__name__ for c in type(error).__mro__ if c.__module__ == 'builtins'][0]}"
+            found[name] = f"raises {next(c.__name__ for c in type(error).__mro__ if c.__module__ == 'builtins')}"
         dist.barrier()
     (folder / f"{module}-{rank}.pickle").write_bytes(pickle.dumps(found))
     dist.destroy_process_group()

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-
 Array = np.ndarray[Any, Any]
 Node = tuple[int, int]
 """The leaves ``range(*node)``."""

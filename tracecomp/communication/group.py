@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -155,7 +156,7 @@ class Group:
         """Every process combines one piece of the array, then all get all pieces."""
         cuts = [like.size * r // self.size() for r in range(self.size() + 1)]
         flat = {node: value.reshape(-1) for node, value in known.items()}
-        to = [_joined({n: v[a:b] for n, v in flat.items()}) for a, b in zip(cuts, cuts[1:], strict=False)]
+        to = [_joined({n: v[a:b] for n, v in flat.items()}) for a, b in pairwise(cuts)]
         mine = self._evaluated(op, call.exchange(to, end=False), like.dtype, total)
         pieces = call.exchange([mine] * self.size())
         return np.concatenate([p.view(like.dtype) for p in pieces]).reshape(like.shape)
@@ -207,9 +208,7 @@ class Group:
 
     def receive_within(self, sources: Sequence[int], tag: int, what: str, seconds: float, fatal: bool = True) -> None:
         """Wait for a message without content; what goes wrong ends the group only if it is ``fatal``."""
-        self.messenger.receive_any(
-            [self.ranks[s] for s in sources], Kind.POINT, tag, self.at(what, seconds), fatal
-        )
+        self.messenger.receive_any([self.ranks[s] for s in sources], Kind.POINT, tag, self.at(what, seconds), fatal)
 
     def at(self, what: str, seconds: float | None = None) -> Place:
         """Where a wait of this group belongs."""
@@ -269,5 +268,3 @@ def _joined(known: Mapping[Node, Array]) -> Array:
     """Values of nodes in a row."""
     values = [v.reshape(-1) for v in known.values()]
     return values[0] if len(values) == 1 else np.concatenate(values)
-
-

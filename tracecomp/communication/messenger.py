@@ -211,7 +211,7 @@ class Messenger:
         with self._changed:
             for table in (self._called, self._heard):
                 for key in [k for k in table if k[0] == group]:
-                    del table[key]  # type: ignore[attr-defined]
+                    del table[key]
             for box in [b for b in self._boxes if b[2] == group]:
                 del self._boxes[box]
 

@@ -1,6 +1,6 @@
 """Bytes over MPI (mpi4py), for processes that ``mpiexec`` or ``srun`` has started.
 
-MPI moves nothing while nobody calls it, and its own waiting spins; here waiting asks, then sleeps for longer and longer.
+MPI moves nothing while nobody calls it, and its own waiting spins; here who waits asks, then sleeps, longer each time.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class MpiTransport:
         """The message whose first part waits, unless it or one before it is still under way."""
         raw = np.empty(count, np.uint8)
         waiting.Recv([raw, self._mpi.BYTE])
-        kind, group, number, size = HEADER.unpack_from(raw)
+        kind, group, number, size = HEADER.unpack_from(raw.data)
         queue = self._arriving.setdefault(source, deque())
         if count > HEADER.size or not size:
             message = Message(source, Kind(kind), group, number, raw[HEADER.size :])

@@ -89,7 +89,9 @@ def by_url(url: str, rank: int, size: int, seconds: float) -> Meeting:
         return _from_environment(rank, size, seconds)
     if rank < 0 or size < 0:
         missing = "rank" if rank < 0 else "world_size"
-        raise ValueError(f"Error initializing torch.distributed using {parts.scheme}:// rendezvous: {missing} parameter missing")
+        raise ValueError(
+            f"Error initializing torch.distributed using {parts.scheme}:// rendezvous: {missing} parameter missing"
+        )
     if parts.scheme == "file":
         path = parts.netloc + parts.path
         if not path:
@@ -113,7 +115,9 @@ def _from_environment(rank: int, size: int, seconds: float) -> Meeting:
 def _served(host: str, port: int, rank: int, size: int, seconds: float) -> Store:
     """The store at an address; rank 0 serves it, unless a launcher does."""
     agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    store: Store = TCPStore(host, port, size, rank == 0 and not agent, timedelta(seconds=seconds), wait_for_workers=False)
+    store: Store = TCPStore(
+        host, port, size, rank == 0 and not agent, timedelta(seconds=seconds), wait_for_workers=False
+    )
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     return PrefixStore(f"attempt{attempt}", store) if agent else store
 

@@ -75,9 +75,9 @@ class _Peer:
             message = self._message
             try:
                 if message is not None:
-                    count = self.link.recv_into(memoryview(message.body)[self._have :])
+                    count = self.link.recv_into(message.body[self._have :].data)
                 else:
-                    count = self.link.recv_into(memoryview(self._stage)[self._end :])
+                    count = self.link.recv_into(self._stage[self._end :].data)
             except (BlockingIOError, InterruptedError):
                 return
             except OSError:
@@ -101,7 +101,7 @@ class _Peer:
     def _parsed(self) -> Iterator[Message]:
         """Messages in the stage; the body of one that does not end there is read to where it will lie."""
         while self._end - self._start >= HEADER.size:
-            kind, group, number, size = HEADER.unpack_from(self._stage, self._start)
+            kind, group, number, size = HEADER.unpack_from(self._stage.data, self._start)
             begin = self._start + HEADER.size
             here = min(size, self._end - begin)
             message = Message(self.rank, Kind(kind), group, number, np.empty(size, np.uint8))
@@ -176,7 +176,7 @@ class SocketTransport:
                 to.out.append((memoryview(head + body.tobytes()), sending))
             else:
                 to.out.append((memoryview(head), None))
-                to.out.append((memoryview(body), sending))
+                to.out.append((body.data, sending))
             left = to.write()
         if left:
             self._unsent.add(peer)

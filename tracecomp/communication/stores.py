@@ -209,7 +209,8 @@ class FileStore(Store):
     def _table(self, file: Any) -> dict[str, bytes]:
         """What all records of the file come to: a later one replaces an earlier one, length -1 removes."""
         file.seek(0)
-        data, at, table = file.read(), 0, {}
+        table: dict[str, bytes] = {}
+        data, at = file.read(), 0
         while at < len(data):
             size, length = self._LENGTHS.unpack_from(data, at)
             at += self._LENGTHS.size

@@ -68,7 +68,9 @@ def _same(name: str, tensors: Sequence[Tensor], like: Tensor) -> None:
     """RuntimeError or ValueError, as in PyTorch, when shapes or dtypes differ."""
     for t in tensors:
         if t.dtype is not like.dtype:
-            raise ValueError(at_user_line(f"Invalid usage of tensors with different dtypes Found {t.dtype} and {like.dtype}"))
+            raise ValueError(
+                at_user_line(f"Invalid usage of tensors with different dtypes Found {t.dtype} and {like.dtype}")
+            )
         if t.shape != like.shape:
             raise RuntimeError(
                 at_user_line(f"{name}: expected tensors of one shape, got {list(t.shape)} and {list(like.shape)}")
@@ -411,7 +413,8 @@ def _fitted(body: Array, shape: Any, dtype: Any, rank: int) -> Array:
         raise RuntimeError(
             f"all_to_all: rank {rank} sent {body.size} bytes for a tensor of shape {list(shape)} of {dtype}"
         )
-    return body.view(dtype.numpy).reshape(tuple(shape))
+    found: Array = body.view(dtype.numpy).reshape(tuple(shape))
+    return found
 
 
 def all_to_all_single(
@@ -432,7 +435,9 @@ def all_to_all_single(
 def _rows(name: str, t: Tensor, sizes: list[int] | None, group: Group) -> list[Tensor]:
     if sizes:
         if len(sizes) != group.size() or sum(sizes) != t.shape[0]:
-            raise RuntimeError(at_user_line(f"all_to_all_single: {name} splits {sizes} do not fit axis 0 of {list(t.shape)}"))
+            raise RuntimeError(
+                at_user_line(f"all_to_all_single: {name} splits {sizes} do not fit axis 0 of {list(t.shape)}")
+            )
         return list(t.split(sizes))
     if not t.ndim or t.shape[0] % group.size():
         raise RuntimeError(

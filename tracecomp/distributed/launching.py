@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, TextIO
 
 from tracecomp.communication import mpi
 
@@ -106,7 +106,7 @@ class _Process:
         for reader in self._readers:
             reader.start()
 
-    def _pass_on(self, source: IO[bytes], to: IO[str]) -> None:
+    def _pass_on(self, source: IO[bytes], to: TextIO) -> None:
         for line in source:
             told = _KILLED.search(line)
             if told:
@@ -181,9 +181,9 @@ def _attempt(plan: Plan, attempt: int) -> int:
             process.finish()
         if failed is None:
             return 0
-        code = failed.running.returncode
-        print(f"tracecomp: {_blame(failed, notes)}; all processes have ended", file=sys.stderr, flush=True)
-        return 128 + _signal(failed) if _signal(failed) else code
+        why, status = _blame(failed, notes)
+        print(f"tracecomp: {why}; all processes have ended", file=sys.stderr, flush=True)
+        return status
 
 
 def _watched(started: Sequence[_Process]) -> _Process | None:
@@ -214,17 +214,18 @@ def _end(started: Sequence[_Process], number: int, seconds: float) -> None:
         process.running.wait()
 
 
-def _blame(failed: _Process, notes: str) -> str:
-    """Who failed, and how."""
+def _blame(failed: _Process, notes: str) -> tuple[str, int]:
+    """Who failed and how, and the program's status."""
     ranks = {p.read_text(): f"rank {p.name.removeprefix('rank')}" for p in Path(notes).glob("rank*")}
-    name = ranks.get(failed.killed.decode(), failed.name)
-    if _signal(failed):
-        return f"{name} was ended by {signal.Signals(_signal(failed)).name}"
-    failures = sorted(Path(notes).glob("failure*"))
+    name, number = ranks.get(failed.killed.decode(), failed.name), _signal(failed)
+    if number:
+        return f"{name} was ended by {signal.Signals(number).name}", 128 + number
+    failures = list(Path(notes).glob("failure*"))
     if failures:
         first = min(failures, key=lambda p: p.stat().st_mtime_ns)
-        return f"rank {first.name.removeprefix('failure')} failed first: {first.read_text()}"
-    return f"{name} ended with status {failed.running.returncode}"
+        status, _, why = first.read_text().partition(" ")
+        return f"rank {first.name.removeprefix('failure')} failed first: {why}", int(status)
+    return f"{name} ended with status {failed.running.returncode}", failed.running.returncode
 
 
 def _signal(failed: _Process) -> int:

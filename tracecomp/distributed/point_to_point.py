@@ -61,7 +61,11 @@ def isend(
         return None
     to = place(found, dst, group_dst, "dst")
     if to == found.place:
-        raise ValueError(at_user_line("Invalid destination rank: destination rank should not be the same as the rank of the current process."))
+        raise ValueError(
+            at_user_line(
+                "Invalid destination rank: destination rank should not be the same as the rank of the current process."
+            )
+        )
     sending = found.send(contents(tensor), to, tag)
     if not sending.done:
         found.sender.submit(lambda: _flushed(found, sending, f"send(to {found.ranks[to]}, tag {tag})", None))
@@ -83,7 +87,9 @@ def irecv(
     anyone = src is None and group_src is None
     sources = [r for r in range(found.size()) if r != found.place] if anyone else [place(found, src, group_src, "src")]
     if sources == [found.place]:
-        raise ValueError(at_user_line("Invalid source rank: source rank should not be the same as the rank of the current process."))
+        raise ValueError(
+            at_user_line("Invalid source rank: source rank should not be the same as the rank of the current process.")
+        )
     what = f"recv(from {'any rank' if anyone else found.ranks[sources[0]]}, tag {tag})"
     return _Started(
         lambda: found.messenger.arrived([found.ranks[s] for s in sources], Kind.POINT, found.number, tag),
@@ -131,7 +137,10 @@ class P2POp:
         group_peer: int | None = None,
     ) -> None:  # fmt: skip
         if op not in (isend, irecv):
-            raise ValueError("Invalid ``op``. Expected ``op`` to be of type ``torch.distributed.isend`` or ``torch.distributed.irecv``.")
+            raise ValueError(
+                "Invalid ``op``. Expected ``op`` to be of type ``torch.distributed.isend`` or "
+                "``torch.distributed.irecv``."
+            )
         check_tensor(tensor, "tensor")
         found = group_of(group)
         self.op, self.tensor, self.group, self.tag = op, tensor, group, tag

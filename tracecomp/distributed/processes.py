@@ -125,7 +125,9 @@ def _members(ranks: Iterable[int] | None, size: int) -> list[int]:
         return list(range(size))
     listed = sorted(ranks)
     if len(listed) > size:
-        raise ValueError("the new group's world size should be less or equal to the world size set by init_process_group")
+        raise ValueError(
+            "the new group's world size should be less or equal to the world size set by init_process_group"
+        )
     if len({*listed}) < len(listed):
         raise ValueError(f"group ranks contains duplicates: {listed}")
     for rank in listed:
@@ -196,9 +198,7 @@ def default_group() -> Group:
     """The group of all processes. ValueError before ``init_process_group``."""
     if world.default is None:
         raise ValueError(
-            at_user_line(
-                "Default process group has not been initialized, please make sure to call init_process_group."
-            )
+            at_user_line("Default process group has not been initialized, please make sure to call init_process_group.")
         )
     return world.default
 
@@ -316,7 +316,7 @@ def _monitored(found: Group, seconds: float, every: bool) -> None:
         found.send(empty, 0, tag)
         found.receive_within([0], tag, f"monitored_barrier() of {found.group_name!r}", seconds + 5.0)
         return
-    missing = []
+    missing: list[int] = []
     for rank in range(1, found.size()):
         try:
             found.receive_within([rank], tag, "monitored_barrier()", 0.05 if missing else seconds, False)
@@ -325,7 +325,8 @@ def _monitored(found: Group, seconds: float, every: bool) -> None:
             if not every:
                 break
     if missing:
-        why = f"[Rank 0]: Rank{'s' if len(missing) > 1 else ''} {', '.join(map(str, missing))} failed to pass monitoredBarrier in {seconds * 1000:.0f} ms"
+        named = f"Rank{'s' if len(missing) > 1 else ''} {', '.join(map(str, missing))}"
+        why = f"[Rank 0]: {named} failed to pass monitoredBarrier in {seconds * 1000:.0f} ms"
         found.messenger.break_off(found.at("monitored_barrier()"), why)
         raise RuntimeError(why)
     for rank in range(1, found.size()):

@@ -42,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
     option("--standalone", action="store_true", help="one machine")
     option("--max-restarts", type=int, default=0, help="how often to start again after a failure")
     option("--launcher", choices=("auto", "mpiexec", "local"), default="auto",
-           help="start through MPI, or as plain processes that talk over TCP; auto: MPI where it is installed")  # fmt: skip
+           help="through MPI, or as plain processes that talk over TCP; auto: MPI where it is installed")  # fmt: skip
     option("-m", "--module", action="store_true", help="the program is a module, as in python -m")
     option("--no-python", action="store_true", help="the program is no Python script; it is started as it is")
     option("--use-env", action="store_true", help=argparse.SUPPRESS)
@@ -56,7 +56,9 @@ def parser() -> argparse.ArgumentParser:
 def plan_of(arguments: argparse.Namespace) -> Plan:
     """What the options ask for. SystemExit with a sentence for what cannot be."""
     nodes = int(str(arguments.nnodes).split(":")[-1])
-    each = len(os.sched_getaffinity(0)) if arguments.nproc_per_node in ("cpu", "auto") else int(arguments.nproc_per_node)
+    each = (
+        len(os.sched_getaffinity(0)) if arguments.nproc_per_node in ("cpu", "auto") else int(arguments.nproc_per_node)
+    )
     if each < 1 or nodes < 1 or not 0 <= arguments.node_rank < nodes:
         raise SystemExit(f"{each} processes on machine {arguments.node_rank} of {nodes}: not possible")
     host, _, port = arguments.rdzv_endpoint.partition(":")
@@ -68,7 +70,8 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
         raise SystemExit("--launcher mpiexec needs one machine, a Python program, mpi4py and an MPI: "
                          "pip install 'tracecomp[mpi]'; on several machines call mpiexec or srun itself")  # fmt: skip
     return Plan(
-        [*(["-m"] if arguments.module else []), arguments.program, *arguments.arguments], each, nodes, arguments.node_rank, address,
+        [*(["-m"] if arguments.module else []), arguments.program, *arguments.arguments],
+        each, nodes, arguments.node_rank, address,
         number, arguments.rdzv_id or uuid4().hex[:8], arguments.max_restarts,
         can and arguments.launcher != "local", not arguments.no_python,
     )  # fmt: skip

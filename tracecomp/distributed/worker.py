@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tracecomp.communication import groups
+from tracecomp.communication.mpi import started_by_mpi
 from tracecomp.communication.world import world
 from tracecomp.distributed.launching import of_rank
 
@@ -57,13 +58,17 @@ def main(command: Sequence[str]) -> None:
 
 
 def _fail(notes: Path, rank: int, why: str, status: int) -> None:
-    """Tell launcher and ranks, give them time to say what they were doing, and end without waiting for them."""
-    (notes / f"failure{rank}").write_text(why)
+    """Tell launcher and ranks, and end without waiting for them.
+
+    An ``mpiexec`` ends the other ranks at once, so they get time to say what they were doing.
+    """
+    (notes / f"failure{rank}").write_text(f"{status} {why}")
     sys.stderr.flush()
     sys.stdout.flush()
     if world.default is not None:
         groups.end(f"died of {why}")
-    time.sleep(1.0)
+    if started_by_mpi():
+        time.sleep(1.0)
     os._exit(status)
 
 

@@ -140,14 +140,15 @@ class SyncBatchNorm(_BatchNorm):
     def forward(self, input: Any) -> Any:
         self._check_input_dim(input)
         group = self.process_group or world.default
-        alone = not isinstance(input, Shards) and (group is None or group.size() == 1)
-        if alone or not (self.training or self.running_mean is None):
+        if not (self.training or self.running_mean is None):
             return super().forward(input)
         if isinstance(input, Shards):
             context = input.context
             affine = [(self._of(self.weight, context, i), self._of(self.bias, context, i)) for i in context.plan.places]
             found = self._normalised(input.parts, affine, context.summed)
             return Shards(found, context)
+        if group is None or group.size() == 1:
+            return super().forward(input)
         return self._normalised([input], [(self.weight, self.bias)], partial(_summed, group))[0]
 
     @staticmethod

@@ -79,7 +79,7 @@ register(
             )
         ),
         errors=(
-            bad(RuntimeError, "expected operands of one shape", of("f32", 2), of("f32", 3), op="SUM", group="", total=2),
+            bad(RuntimeError, "operands of one shape", of("f32", 2), of("f32", 3), op="SUM", group="", total=2),
             bad(ValueError, "unknown operation", of("f32", 2), op="MEDIAN", group="", total=1),
         ),
     )
@@ -160,7 +160,8 @@ register(
 )  # fmt: skip
 register(
     Op(
-        name="reduce_scatter", kind="external", doc="one operand for each process; all processes' for this one combined",
+        name="reduce_scatter", kind="external",
+        doc="one operand for each process; those of all processes for this one combined",
         infer=lambda *types, op, group, size: _pieces("reduce_scatter", types, size), impl=_scattered,
         vjp=_scattered_vjp, saves=(), loop=External(), attrs={"op": str, "group": str, "size": int},
         samples=(Sample((of("f32", 3, 2),), {"op": "SUM", "group": SELF, "size": 1}),),

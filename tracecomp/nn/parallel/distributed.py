@@ -45,10 +45,14 @@ class DistributedDataParallel(Module):
         group = process_group or world.default
         if group is None:
             raise ValueError(
-                at_user_line("Default process group has not been initialized, please make sure to call init_process_group.")
+                at_user_line(
+                    "Default process group has not been initialized, please make sure to call init_process_group."
+                )
             )
         if mixed_precision is not None:
-            raise NotImplementedError(at_user_line("DistributedDataParallel: mixed_precision is not supported; use autocast"))
+            raise NotImplementedError(
+                at_user_line("DistributedDataParallel: mixed_precision is not supported; use autocast")
+            )
         ignored = getattr(module, "_ddp_params_and_buffers_to_ignore", ())
         self.process_group, self.module, self.dim = group, module, dim
         self.device_ids, self.output_device, self.device_type = None, None, "cpu"
@@ -57,7 +61,9 @@ class DistributedDataParallel(Module):
         self.gradient_as_bucket_view = gradient_as_bucket_view
         self.parameters_to_ignore = set(ignored)
         self.require_backward_grad_sync = self.require_forward_param_sync = True
-        self._params = [p for n, p in module.named_parameters() if p.requires_grad and n not in self.parameters_to_ignore]
+        self._params = [
+            p for n, p in module.named_parameters() if p.requires_grad and n not in self.parameters_to_ignore
+        ]
         if not self._params:
             raise RuntimeError(
                 at_user_line(
@@ -73,7 +79,7 @@ class DistributedDataParallel(Module):
         self._plan: ShardPlan | None = None
         self._reducer: Reducer | None = None
         if shards is not None:
-            self._check_state()
+            self._check_for_shards()
             self._plan = ShardPlan(self._params, group, shards, cap)
         else:
             self._reducer = Reducer(self._params, group, cap, gradient_as_bucket_view)
@@ -102,10 +108,22 @@ class DistributedDataParallel(Module):
                     f"{rank} has inconsistent {len(theirs)} params."
                 )
             first, other = next((a, b) for a, b in zip(every[0], theirs, strict=True) if a != b)
-            raise RuntimeError(f"DDP expects same model across all ranks, but rank 0 has {first} where rank {rank} has {other}")
+            raise RuntimeError(
+                f"DDP expects same model across all ranks, but rank 0 has {first} where rank {rank} has {other}"
+            )
 
-    def _check_state(self) -> None:
-        """RuntimeError when processes would draw different random numbers."""
+    def _check_for_shards(self) -> None:
+        """Errors for what would make the number of processes show: other random states, statistics of one shard."""
+        for name, child in self.module.named_modules():
+            if getattr(child, "running_mean", None) is not None and not type(child).__name__.startswith(
+                "SyncBatchNorm"
+            ):
+                raise ValueError(
+                    at_user_line(
+                        f"DistributedDataParallel(shards=...): {name or 'the module'} is a {type(child).__name__}, "
+                        "whose running statistics would be those of some shards; use SyncBatchNorm.convert_sync_batchnorm"
+                    )
+                )
         states = self._compared("DistributedDataParallel(shards)", get_rng_state().tolist())
         different = [rank for rank, state in enumerate(states) if state != states[0]]
         if different:
@@ -129,7 +147,9 @@ class DistributedDataParallel(Module):
                 sent = prim.broadcast_from(flat.detach(), root=0, group=self.process_group.group_name)
                 sizes = [t.numel() * (2 if t.dtype.is_complex else 1) for t in row]
                 for t, piece in zip(row, sent.split(sizes), strict=True):
-                    t.copy_(T.view_as_complex(piece.reshape(*t.shape, 2)) if t.dtype.is_complex else piece.reshape(t.shape))
+                    t.copy_(
+                        T.view_as_complex(piece.reshape(*t.shape, 2)) if t.dtype.is_complex else piece.reshape(t.shape)
+                    )
 
     # ---- calls
 
@@ -174,8 +194,8 @@ class DistributedDataParallel(Module):
     def shard(self, *tensors: Tensor) -> Any:
         """Tensors of this process's part of the global batch as its logical shards, for a model with ``shards=S``.
 
-        Axis 0 is cut into equal parts, one for each of the process's shards; all tensors of a step in one call. What the model and functions make of them
-        is computed shard by shard. ``backward()`` of a loss gives the mean over all shards of all processes;
+        Axis 0 is cut into equal parts, one for each of the process's shards; all tensors of a step in one call.
+        What the model and functions make of them is computed shard by shard. ``backward()`` of a loss gives the mean over all shards of all processes;
         ``mean(loss)`` its value.
         """
         if self._plan is None:

@@ -178,7 +178,7 @@ def mean_over(group: Group, leaves: Sequence[Tensor], total: int) -> Callable[[]
         return lambda: found
     arrays, impl = [leaf._data for leaf in leaves], OPS["all_reduce"].impl
     work = Work(group.worker.submit(lambda: impl(*arrays, **attrs)), wrap)
-    return lambda: work.result()  # type: ignore[no-any-return]
+    return lambda: work.result()
 
 
 def _first(value: Any) -> Tensor:

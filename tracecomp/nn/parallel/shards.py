@@ -263,7 +263,9 @@ def _seen(value: Any, i: int, context: ShardPass) -> Any:
     """``value`` as the ``i``-th shard sees it."""
     if isinstance(value, Shards):
         if value.context is not context:
-            raise RuntimeError(at_user_line("shards of two calls of shard() meet: cut all tensors of a step in one call"))
+            raise RuntimeError(
+                at_user_line("shards of two calls of shard() meet: cut all tensors of a step in one call")
+            )
         return value.parts[i]
     if isinstance(value, Tensor):
         return context.view(value, i)

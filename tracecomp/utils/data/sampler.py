@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Iterable, Iterator, Sequence, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any, Generic, TypeVar
 
 from tracecomp.communication.combine import share
@@ -112,10 +112,10 @@ class DistributedSampler(Sampler[int]):
     Both are those of the default group of ``tracecomp.distributed`` unless they are given. Shares are equal: indices
     are repeated, or with ``drop_last`` left out.
 
-    With ``shards=S``, shares are those of S logical shards, ``shard_size`` indices of each at a time: this process gives
-    those of its neighbouring shards in a row, so ``DataLoader(batch_size=sampler.batch_size)`` makes batches for
-    ``DistributedDataParallel(shards=S)``. A global batch then has the same samples for any number of processes. Inside
-    of a pass, ``state_dict()`` says how many global batches were given; another number of processes may go on there.
+    With ``shards=S``, shares are those of S logical shards, ``shard_size`` indices of each at a time. This process
+    gives those of its neighbouring shards in a row, so ``DataLoader(batch_size=sampler.batch_size)`` makes batches for
+    ``DistributedDataParallel(shards=S)``, and a global batch has the same samples for any number of processes.
+    ``state_dict()`` says how many global batches were ``given``; any number of processes may go on there.
     """
 
     def __init__(
@@ -140,7 +140,11 @@ class DistributedSampler(Sampler[int]):
 
     def _own(self) -> range:
         """The logical shards of this process; without shards it is one itself."""
-        return range(self.rank, self.rank + 1) if self.shards is None else range(*share(self.shards, self.rank, self.num_replicas))
+        return (
+            range(self.rank, self.rank + 1)
+            if self.shards is None
+            else range(*share(self.shards, self.rank, self.num_replicas))
+        )
 
     def set_epoch(self, epoch: int) -> None:
         """Shuffle otherwise from now on, and begin at the first index."""
