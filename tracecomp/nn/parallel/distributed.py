@@ -121,7 +121,8 @@ class DistributedDataParallel(Module):
                 raise ValueError(
                     at_user_line(
                         f"DistributedDataParallel(shards=...): {name or 'the module'} is a {type(child).__name__}, "
-                        "whose running statistics would be those of some shards; use SyncBatchNorm.convert_sync_batchnorm"
+                        "whose running statistics would be those of some shards; use "
+                        "SyncBatchNorm.convert_sync_batchnorm"
                     )
                 )
         states = self._compared("DistributedDataParallel(shards)", get_rng_state().tolist())
@@ -195,8 +196,8 @@ class DistributedDataParallel(Module):
         """Tensors of this process's part of the global batch as its logical shards, for a model with ``shards=S``.
 
         Axis 0 is cut into equal parts, one for each of the process's shards; all tensors of a step in one call.
-        What the model and functions make of them is computed shard by shard. ``backward()`` of a loss gives the mean over all shards of all processes;
-        ``mean(loss)`` its value.
+        What the model and functions make of them is computed shard by shard. ``backward()`` of a
+        loss gives the mean over all shards of all processes; ``mean(loss)`` its value.
         """
         if self._plan is None:
             raise RuntimeError(at_user_line("shard(): the model was made without shards=..."))
