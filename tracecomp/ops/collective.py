@@ -104,7 +104,7 @@ register(
         name="broadcast_from", kind="external", doc="the operand of process `root`",
         infer=lambda x, *, root, group: x, impl=_sent, vjp=_sent_vjp, saves=(), loop=External(),
         attrs={"root": int, "group": str},
-        samples=(Sample((of("f32", 3, 2),), {"root": 0, "group": SELF}),),
+        samples=tuple(Sample((of(t, 3, 2),), {"root": 0, "group": SELF}) for t in ("f32", "f64")),
     )
 )  # fmt: skip
 
@@ -155,7 +155,8 @@ register(
     Op(
         name="all_gather", kind="external", doc="the operands of all `size` processes, one result each",
         infer=lambda x, *, group, size: (x,) * size, impl=_gathered, vjp=_gathered_vjp, saves=(), loop=External(),
-        attrs={"group": str, "size": int}, samples=(Sample((of("f32", 3, 2),), {"group": SELF, "size": 1}),),
+        attrs={"group": str, "size": int},
+        samples=tuple(Sample((of(t, 3, 2),), {"group": SELF, "size": 1}) for t in ("f32", "f64")),
     )
 )  # fmt: skip
 register(
@@ -164,7 +165,7 @@ register(
         doc="one operand for each process; those of all processes for this one combined",
         infer=lambda *types, op, group, size: _pieces("reduce_scatter", types, size), impl=_scattered,
         vjp=_scattered_vjp, saves=(), loop=External(), attrs={"op": str, "group": str, "size": int},
-        samples=(Sample((of("f32", 3, 2),), {"op": "SUM", "group": SELF, "size": 1}),),
+        samples=tuple(Sample((of(t, 3, 2),), {"op": "SUM", "group": SELF, "size": 1}) for t in ("f32", "f64")),
         errors=(
             bad(RuntimeError, "one operand for each", of("f32", 2), of("f32", 2), op="SUM", group="", size=1),
         ),
@@ -175,7 +176,7 @@ register(
         name="all_to_all", kind="external", doc="one operand for each process; what all processes have for this one",
         infer=lambda *types, group, size: (_pieces("all_to_all", types, size),) * size, impl=_swapped,
         vjp=_swapped_vjp, saves=(), loop=External(), attrs={"group": str, "size": int},
-        samples=(Sample((of("f32", 3, 2),), {"group": SELF, "size": 1}),),
+        samples=tuple(Sample((of(t, 3, 2),), {"group": SELF, "size": 1}) for t in ("f32", "f64")),
         errors=(bad(RuntimeError, "one operand for each", of("f32", 2), of("f32", 2), group="", size=1),),
     )
 )  # fmt: skip
