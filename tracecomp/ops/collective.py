@@ -126,6 +126,11 @@ def _all(grads: Sequence[Any]) -> list[Any]:
     return [prim.mul(known, 0.0) if g is None else g for g in grads]
 
 
+def _listed(results: Any) -> Sequence[Any]:
+    """Results of a primitive, of which there may be one."""
+    return results if isinstance(results, tuple) else (results,)
+
+
 def _scattered(*pieces: Any, op: str, group: str, size: int) -> Any:
     how = ReduceOp[op]
     return _together(group, lambda g: g.reduce_scatter(pieces, how), lambda: combine.alone(how, pieces))
@@ -133,7 +138,7 @@ def _scattered(*pieces: Any, op: str, group: str, size: int) -> Any:
 
 def _scattered_vjp(grads: Any, outs: Any, ins: Any, *, op: str, group: str, size: int) -> Any:
     require(op in ("SUM", "AVG"), RuntimeError, f"reduce_scatter: {op} has no derivative; SUM and AVG have")
-    found = prim.all_gather(grads[0], group=group, size=size)
+    found = _listed(prim.all_gather(grads[0], group=group, size=size))
     return [prim.div(g, float(size)) if op == "AVG" else g for g in found]
 
 
@@ -148,7 +153,7 @@ def _swapped(*pieces: Any, group: str, size: int) -> Any:
 
 
 def _swapped_vjp(grads: Any, outs: Any, ins: Any, *, group: str, size: int) -> Any:
-    return prim.all_to_all(*_all(grads), group=group, size=size)
+    return _listed(prim.all_to_all(*_all(grads), group=group, size=size))
 
 
 register(
