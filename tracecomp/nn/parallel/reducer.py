@@ -171,7 +171,7 @@ def mean_over(group: Group, leaves: Sequence[Tensor], total: int) -> Callable[[]
 
     Before division they are summed along the tree over leaves. While recording it is a node of the graph.
     """
-    attrs = {"op": "AVG", "group": group.group_name, "total": total}
+    attrs: dict[str, Any] = {"op": "AVG", "group": group.group_name, "total": total}
     if modes.recorder is not None or group.size() == 1:
         with no_grad():
             found = prim.all_reduce(*leaves, **attrs)
