@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tracecomp as torch
+import tracecomp.nn.functional as nn
 from tests.codegen.running import run_built, same_bits
 from tests.passes.row_fusion.test_implicit_padding import depthwise
 from tracecomp.__main__ import main
@@ -28,6 +29,11 @@ SHARING = host().tuned(parallel_work=1, parallel_products=1)
 
 def product(a: Any, b: Any) -> Any:
     return torch.relu(a @ b)
+
+
+def gradient(x: Any, given: Any) -> Any:
+    w = torch.zeros((40, 16, 3, 3), requires_grad=True)
+    return torch.autograd.grad(nn.conv2d(x.permute(0, 3, 1, 2), w), w, given.permute(0, 3, 1, 2))
 
 
 Case = tuple[Callable[..., Any], tuple[tuple[int, ...], ...], str, str]
@@ -59,6 +65,14 @@ CASES: dict[str, Case] = {
         lambda x: x.permute(1, 0, 2) * 2.0, ((5, 6, 40),), "k0", "lanes across rows\n width 8\n order i0_o_i i0_o_o\n"
     ),
     "transposed": (lambda x: x.t().contiguous(), ((50, 70),), "k0", "transposed\n width 32\n height 16\n"),
+    "Winograd": (
+        lambda x, w: nn.conv2d(x.permute(0, 3, 1, 2), w), ((2, 14, 14, 16), (40, 16, 3, 3)), "k0",
+        "transformed tiles\n width 16\n block 10\n threads parallel\n",
+    ),
+    "Winograd's gradient": (
+        gradient, ((2, 14, 14, 16), (2, 12, 12, 40)), "k0",
+        "transformed tiles of a gradient\n width 16\n run 5\n chunk 7\n threads parallel\n",
+    ),
     "transposed by lanes": (lambda x: x.t().contiguous(), ((50, 70),), "k0", "lanes across rows\n width 16\n"),
 }  # fmt: skip
 

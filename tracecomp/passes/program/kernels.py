@@ -104,7 +104,7 @@ def _bilinear(nest: BilinearNest, chooser: Chooser) -> tuple[Stmt, ...]:
     nest = without_ones(nest)
     windows = windows_of(nest)
     # Winograd's form first: it speaks of the variables of the graph, which tidying would join.
-    return winograd_form(nest, windows, chooser.machine) if windows else schedule_bilinear(tidied(nest), chooser)
+    return winograd_form(nest, windows, chooser) if windows else schedule_bilinear(tidied(nest), chooser)
 
 
 def _imperative(node: Node, params: Params, machine: Machine) -> tuple[Stmt, ...]:

@@ -19,23 +19,44 @@ from tracecomp.ir.loop_copy import Copier
 from tracecomp.ir.loops import If, Let, Local, Loop, Stmt, both, in_range
 from tracecomp.ir.pieces import Pieces, pieces
 from tracecomp.passes.contraction.tile_choice import tile_size
-from tracecomp.passes.cost.machine import Machine
 from tracecomp.passes.nests.contraction_nest import ACCUMULATOR, BilinearNest
+from tracecomp.passes.schedule.records import Chooser
 from tracecomp.passes.schedule.tiling import one_after_another, positions, shared_out
 from tracecomp.passes.winograd.products import Matrices, TileProducts
+from tracecomp.passes.winograd.schedules import ConvolutionSchedule, made_with
 from tracecomp.passes.winograd.selection import Windows
 from tracecomp.passes.winograd.transforms import Terms, along_each
 from tracecomp.passes.winograd.weight_gradient import WeightGradient
 
 
-def winograd_form(nest: BilinearNest, windows: Windows, machine: Machine) -> tuple[Stmt, ...]:
+def winograd_form(nest: BilinearNest, windows: Windows, chooser: Chooser) -> tuple[Stmt, ...]:
     """The loops of such a convolution or gradient."""
     form = WeightGradient if windows.gradient else _Convolution
-    return form(nest, windows, machine).stmts()
+    return form(nest, windows, chooser).stmts()
 
 
 class _Convolution(TileProducts):
     """The weights transformed, then blocks of tiles."""
+
+    def __init__(self, nest: BilinearNest, windows: Windows, chooser: Chooser) -> None:
+        super().__init__(nest, windows, chooser)
+        filters = windows.filter.extent
+        self.schedule = made_with(self._chosen(self.wide(filters)), chooser)
+        self.columns = pieces(filters, min(self.schedule.width, filters))
+
+    def _chosen(self, width: int) -> ConvolutionSchedule:
+        # The register tile of the products decides how many tiles a block has: whole heights.
+        height, _ = tile_size(self.tiles, width, self.lanes, self.machine.registers)
+        # Transformed inputs and one column of products, of a block: half of the
+        # second cache, beside the weights that pass through it.
+        tile_bytes = self.places * (self.channels + width) * self.dtype.itemsize
+        # And so few that threads find blocks to share.
+        shared = self.tiles * self.groups // self.machine.tuning.winograd_blocks
+        fitting = min(self.machine.l2_bytes // 2 // tile_bytes, shared)
+        block = max(fitting // height, 1) * height
+        # Weights are worth threads by how much there is to store: transforming is a few additions for each.
+        stored = self.places * self.groups * self.channels * self.windows.filter.extent
+        return ConvolutionSchedule(width, block, self.parallel_kind(self.nest.work), self.parallel_kind(stored))
 
     def stmts(self) -> tuple[Stmt, ...]:
         weights = [
@@ -43,22 +64,14 @@ class _Convolution(TileProducts):
             for columns in self.columns
         ]
         both = list(zip(self.columns, weights, strict=True))
-        # The register tile of the products decides how many tiles a block has: whole heights.
-        height, _ = tile_size(self.tiles, self.width, self.lanes, self.machine.registers)
-        # Transformed inputs and one column of products, of a block: half of the
-        # second cache, beside the weights that pass through it.
-        tile_bytes = self.places * (self.channels + self.width) * self.dtype.itemsize
-        # And so few that threads find blocks to share.
-        shared = self.tiles * self.groups // self.machine.tuning.winograd_blocks
-        fitting = min(self.machine.l2_bytes // 2 // tile_bytes, shared)
         blocks = []
-        for some in pieces(self.tiles, max(fitting // height, 1) * height):
+        for some in pieces(self.tiles, self.schedule.block):
             block = Var("block", self.groups * some.count)
             group, at = unravel(index(block) if block.extent > 1 else Index(), (self.groups, some.count))
             blocks.append(Loop("serial", block, self._block(both, group, some.start(at), some.length)))
         transformed = (s for columns, kept in both for s in self._weights(columns, kept))
         # Weights are transformed before all blocks, as each block multiplies with all of them.
-        return (*transformed, *one_after_another(self.parallel_kind(self.nest.work), blocks))
+        return (*transformed, *one_after_another(self.schedule.threads, blocks))
 
     def _weights(self, columns: Pieces, kept: Matrices) -> tuple[Stmt, ...]:
         windows = self.windows
@@ -75,8 +88,7 @@ class _Convolution(TileProducts):
         for place, value in enumerate(along_each(terms, transforms, square)):
             position = index(group), index(column), Index((), place), index(channel), index(lane)
             terms.stmts.append(kept.store(position, value))
-        # Worth threads by how much there is to store: transforming is a few additions for each.
-        kind = self.parallel_kind(kept.buffer.size)
+        kind = self.schedule.weight_threads
         return (Local(kept.buffer), *shared_out(kind, [group, column, channel], self.in_lanes(lane, terms)))
 
     def _block(

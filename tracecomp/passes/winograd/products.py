@@ -13,9 +13,9 @@ from tracecomp.ir.loops import Acc, Accumulate, Buffer, Const, Expr, Load, Loop,
 from tracecomp.ir.pieces import Pieces, pieces
 from tracecomp.ir.types import DType
 from tracecomp.passes.contraction.tile_choice import tile_size
-from tracecomp.passes.cost.machine import Machine
 from tracecomp.passes.cost.parallel import parallel_kind_of_products
 from tracecomp.passes.nests.contraction_nest import BilinearNest, product_of
+from tracecomp.passes.schedule.records import Chooser
 from tracecomp.passes.schedule.tiling import positions, strip
 from tracecomp.passes.winograd.selection import Windows
 from tracecomp.passes.winograd.transforms import Terms, along_each
@@ -55,21 +55,22 @@ Element = Callable[[Index, Index, Index], Load]
 class TileProducts:
     """The sizes of tiles and products, and the loops that make them."""
 
-    def __init__(self, nest: BilinearNest, windows: Windows, machine: Machine) -> None:
-        self.nest, self.windows, self.machine = nest, windows, machine
+    def __init__(self, nest: BilinearNest, windows: Windows, chooser: Chooser) -> None:
+        self.nest, self.windows, self.machine = nest, windows, chooser.machine
         self.dtype = nest.acc.dtype
-        self.lanes = machine.lanes(self.dtype.itemsize)
+        self.lanes = self.machine.lanes(self.dtype.itemsize)
         self.forms = [axis.form for axis in windows.axes]
         self.places = prod(form.places for form in self.forms)
         sides = [(axis.dilation, axis.sizes.pairs) for axis in windows.axes]
         self.shape = (*(v.extent for v in windows.images), *chain(*sides))
         self.tiles = prod(self.shape)
         self.groups = product_of(windows.groups)
-        self.channels, filters = windows.channel.extent, windows.filter.extent
-        # Four vectors of filters: register tiles of the products keep rows times four totals.
-        self.width = min(4 * self.lanes, filters)
-        self.columns = pieces(filters, self.width)
+        self.channels = windows.channel.extent
         self.copies = 0
+
+    def wide(self, extent: int) -> int:
+        """What a column of so many results is best wide: register tiles of products keep rows times four vectors."""
+        return min(4 * self.lanes, extent)
 
     def parallel_kind(self, work: float) -> str:
         return parallel_kind_of_products(work, self.machine)

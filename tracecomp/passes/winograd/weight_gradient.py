@@ -17,11 +17,12 @@ from tracecomp.ir.loops import Acc, Accumulate, Const, Let, Load, Local, Loop, S
 from tracecomp.ir.pieces import Pieces, pieces
 from tracecomp.passes.contraction.dot_products import filled
 from tracecomp.passes.contraction.operand_copies import copied
-from tracecomp.passes.cost.machine import Machine
 from tracecomp.passes.cost.reference import GRADIENT_PART_TILES, GRADIENT_PARTS, GRADIENT_PARTS_WEIGHTS
 from tracecomp.passes.nests.contraction_nest import ACCUMULATOR, BilinearNest, product_of
+from tracecomp.passes.schedule.records import Chooser
 from tracecomp.passes.schedule.tiling import one_after_another, piece, positions, shared_out, strip
 from tracecomp.passes.winograd.products import Matrices, TileProducts
+from tracecomp.passes.winograd.schedules import GradientSchedule, made_with
 from tracecomp.passes.winograd.selection import Windows, up_to
 from tracecomp.passes.winograd.transforms import Terms, along_each
 
@@ -32,27 +33,40 @@ WELL_FILLED = 0.75
 class WeightGradient(TileProducts):
     """Parts of all tiles summed, each in blocks, then their totals added and transformed back."""
 
-    def __init__(self, nest: BilinearNest, windows: Windows, machine: Machine) -> None:
-        super().__init__(nest, windows, machine)
+    def __init__(self, nest: BilinearNest, windows: Windows, chooser: Chooser) -> None:
+        super().__init__(nest, windows, chooser)
         weights = self.groups * self.channels * windows.filter.extent
         # Of rows and lanes the choice is free, as each weight is a sum of its own.
         self.row, self.lane = self._sides(windows.channel, windows.filter)
         rows, width = self.row.extent, self.lane.extent
-        # Totals of a run, for all places, stay in the second cache together with a column of lanes.
-        self.runs = pieces(rows, piece(rows, machine.tuning.winograd_run_rows // self.places))
-        self.columns = pieces(width, min(4 * self.lanes, width))
         # Parts follow from sizes alone, as they decide the order of the sum; the blocks inside do not.
         parts = GRADIENT_PARTS, GRADIENT_PARTS_WEIGHTS // weights, self.tiles // GRADIENT_PART_TILES
         wanted = max(min(parts), 1)
         # Equal parts if a number of them above half of the wanted one allows it.
         self.parts = pieces(self.tiles, -(-self.tiles // piece(self.tiles, wanted)))
+        self.schedule = made_with(self._chosen(rows, self.wide(width)), chooser)
+        self.runs = pieces(rows, min(self.schedule.run, rows))
+        self.columns = pieces(width, min(self.schedule.width, width))
         self.copying: tuple[Stmt, ...] = ()
         self.given = windows.other
         # Filters that lie apart (channels first) are copied once, so that lanes are loads.
         if windows.other.stride(windows.filter) != 1:
-            names = [*(v for v in nest.reduce if windows.other.depends(v)), *windows.groups, windows.filter]
-            kind = self.parallel_kind(product_of(names))
-            self.copying, self.given = copied(windows.other, "computed", names, self.dtype, kind)
+            names = self._copied()
+            self.copying, self.given = copied(windows.other, "computed", names, self.dtype, self.schedule.copy_threads)
+
+    def _chosen(self, rows: int, width: int) -> GradientSchedule:
+        # Totals of a run, for all places, stay in the second cache together with a column of lanes.
+        run = piece(rows, self.machine.tuning.winograd_run_rows // self.places)
+        # Both sides' transformed tiles in half of the second cache.
+        fitting = self.machine.l2_bytes // 2 // (self.places * (run + width) * self.dtype.itemsize)
+        totals = sum(some.count for some in self.parts) * self.places * self.groups * rows * self.lane.extent
+        work = self.nest.work, product_of(self._copied()), totals
+        return GradientSchedule(width, run, max(fitting, 1), *map(self.parallel_kind, work))
+
+    def _copied(self) -> list[Var]:
+        """The variables of the result's gradient, filters innermost."""
+        other = self.windows.other
+        return [*(v for v in self.nest.reduce if other.depends(v)), *self.windows.groups, self.windows.filter]
 
     def _sides(self, *names: Var) -> tuple[Var, Var]:
         """The variable of rows and that of lanes, along which results should lie near each other.
@@ -90,8 +104,8 @@ class WeightGradient(TileProducts):
             # With parts the totals are added after all of them are there, by other threads than those that made them.
             names = [Var(name, count) for name, count in zip(("group", "run", "column"), counts, strict=True)]
             row, body = self._results(totals, run, columns, list(map(index, names)), list(map(index, names)))
-            results += shared_out(self.parallel_kind(totals.buffer.size), [*names, row], body)
-        return (*self.copying, *memory, *one_after_another(self.parallel_kind(self.nest.work), sums), *results)
+            results += shared_out(self.schedule.total_threads, [*names, row], body)
+        return (*self.copying, *memory, *one_after_another(self.schedule.threads, sums), *results)
 
     def _whole(self, run: Pieces, columns: Pieces, counts: tuple[int, ...]) -> Loop:
         """Blocks that sum all tiles and transform back what they still have in cache."""
@@ -123,9 +137,7 @@ class WeightGradient(TileProducts):
         first = totals.load(*held, Index(), Index(), Index()).offset
         zero = Store(totals.buffer, first + index(lane), Const(0.0, self.dtype))
         body = list(strip(lane, 4 * self.lanes, [zero]))
-        # Both sides' transformed tiles in half of the second cache.
-        fitting = max(self.machine.l2_bytes // 2 // (self.places * (rows + width) * self.dtype.itemsize), 1)
-        for some in pieces(tiles, piece(tiles, fitting)):
+        for some in pieces(tiles, piece(tiles, self.schedule.chunk)):
             chunk, length = Var("chunk", some.count), some.length
             # Tiles go on in order through all chunks, so a total's sum does not depend on the chunk's size.
             here = start + some.start(index(chunk))

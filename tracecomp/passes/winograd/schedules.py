@@ -1,0 +1,48 @@
+"""The schedules of convolutions by transformed tiles, and of gradients of their weights, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, TypeVar
+
+from tracecomp.passes.schedule.records import KINDS, Chooser, ScheduleError, number, setting, with_fields, word
+
+
+@dataclass(frozen=True)
+class ConvolutionSchedule:
+    """Blocks of tiles, each transformed, multiplied with one column of filters after the other, transformed back."""
+
+    TITLE: ClassVar[str] = "transformed tiles"
+
+    width: int = setting(number, "filters of a column: some registers' worth of lanes")
+    block: int = setting(number, "tiles that are in cache from the first transformation to the last")
+    threads: str = setting(word(*KINDS), "who shares the blocks", "serial")
+    weight_threads: str = setting(word(*KINDS), "who shares the weights' transformation", "serial")
+
+
+@dataclass(frozen=True)
+class GradientSchedule:
+    """Both sides' tiles transformed and multiplied, and a block's totals in cache until all tiles are summed."""
+
+    TITLE: ClassVar[str] = "transformed tiles of a gradient"
+
+    width: int = setting(number, "results of a column: some registers' worth of lanes")
+    run: int = setting(number, "rows whose totals a block keeps")
+    chunk: int = setting(number, "tiles that are transformed at a time, at most")
+    threads: str = setting(word(*KINDS), "who shares the blocks", "serial")
+    copy_threads: str = setting(word(*KINDS), "who shares the copy of a gradient whose filters lie apart", "serial")
+    total_threads: str = setting(word(*KINDS), "who shares adding the parts' totals", "serial")
+
+
+S = TypeVar("S", ConvolutionSchedule, GradientSchedule)
+
+
+def made_with(chosen: S, chooser: Chooser) -> S:
+    """The chosen schedule, but for the fields that were handed in."""
+    # Every number may be any but none: a place's sum goes through channels or tiles in order, whatever the cuts.
+    made = with_fields(chosen, chooser.next_given(), {})
+    for name in ("width", "block", "run", "chunk"):
+        if getattr(made, name, 1) < 1:
+            raise ScheduleError(f"{made.TITLE}: {name} is 1 at least")
+    chooser.made.append(made)
+    return made
