@@ -451,7 +451,7 @@ def ddp_accumulates_with_synchronisation(torch: Any, dist: Any, rank: int, size:
 
 
 def branches(torch: Any) -> Any:
-    class Branches(torch.nn.Module):  # type: ignore[misc, name-defined]
+    class Branches(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.first, self.second, self.never = (torch.nn.Linear(3, 3) for _ in range(3))
@@ -505,7 +505,8 @@ def ddp_with_a_hook_of_the_users(torch: Any, dist: Any, rank: int, size: int) ->
         work = dist.all_reduce(bucket.buffer(), async_op=True)
         return work.get_future().then(lambda done: done.value()[0] / 2)
 
-    model, state = torch.nn.parallel.DistributedDataParallel(net(torch, rank, torch.nn.Linear(3, 2))), []
+    model = torch.nn.parallel.DistributedDataParallel(net(torch, rank, torch.nn.Linear(3, 2)))
+    state: list[Any] = []
     model.register_comm_hook(state, halved)
     model(batch(torch, rank, 0, 4, 3)).square().sum().backward()
     return rounded(torch, [p.grad for p in model.parameters()]), state

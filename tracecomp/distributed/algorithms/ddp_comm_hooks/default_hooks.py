@@ -1,4 +1,4 @@
-"""Hooks by their names in ``torch.distributed.algorithms.ddp_comm_hooks.default_hooks``. ``state`` is a group or None."""
+"""Hooks by their names in PyTorch. ``state`` is a group or None."""
 
 from __future__ import annotations
 
