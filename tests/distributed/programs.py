@@ -451,7 +451,7 @@ def ddp_accumulates_with_synchronisation(torch: Any, dist: Any, rank: int, size:
 
 
 def branches(torch: Any) -> Any:
-    class Branches(torch.nn.Module):  # type: ignore[misc]
+    class Branches(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.first, self.second, self.never = (torch.nn.Linear(3, 3) for _ in range(3))
@@ -528,6 +528,48 @@ def ddp_in_a_group(torch: Any, dist: Any, rank: int, size: int) -> Any:
         return None
     inner = net(torch, rank, torch.nn.Linear(3, 2))
     return trained(torch, torch.nn.parallel.DistributedDataParallel(inner, process_group=group), rank, (4, 3))
+
+
+@program
+def zero_redundancy_trains_as_the_optimizer_alone(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    optim = importlib.import_module(f"{torch.__name__}.distributed.optim")
+    nn, found = torch.nn, []
+    for sharded in (True, False):
+        inner = net(torch, rank, nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 2))
+        model = nn.parallel.DistributedDataParallel(inner)
+        made = torch.optim.AdamW
+        optimizer = (
+            optim.ZeroRedundancyOptimizer(model.parameters(), optimizer_class=made, lr=0.02)
+            if sharded
+            else made(model.parameters(), lr=0.02)
+        )
+        for step in range(3):
+            optimizer.zero_grad()
+            model(batch(torch, rank, step, 5, 4)).square().mean().backward()
+            optimizer.step()
+            optimizer.param_groups[0]["lr"] *= 0.5
+        found.append(rounded(torch, model.parameters()))
+        if sharded:
+            optimizer.consolidate_state_dict(to=1)
+            if rank == 1:
+                state = optimizer.state_dict()
+                found.append(
+                    [sorted(state["state"]), rounded(torch, [s["exp_avg"] for _, s in sorted(state["state"].items())])]
+                )
+    return found, found[0] == found[-1]
+
+
+@program
+def zero_redundancy_loads_a_whole_state(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    optim = importlib.import_module(f"{torch.__name__}.distributed.optim")
+    inner = net(torch, 0, torch.nn.Linear(3, 2))
+    saved = torch.optim.SGD(inner.parameters(), lr=0.1, momentum=0.9)
+    inner(batch(torch, 0, 0, 4, 3)).sum().backward()
+    saved.step()
+    optimizer = optim.ZeroRedundancyOptimizer(inner.parameters(), torch.optim.SGD, lr=0.5, momentum=0.1)
+    optimizer.load_state_dict(saved.state_dict())
+    optimizer.step()
+    return rounded(torch, inner.parameters()), optimizer.param_groups[0]["lr"]
 
 
 @program

@@ -45,7 +45,9 @@ def main(folder: Path, steps: int) -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 5, 0.5)
     sampler, progress = DistributedSampler(dataset, shards=SHARDS, shard_size=EACH), Progress()
-    everything = dict(model=model, optimizer=optimizer, scheduler=scheduler, sampler=sampler, progress=progress)
+    everything: dict[str, Any] = {
+        "model": model, "optimizer": optimizer, "scheduler": scheduler, "sampler": sampler, "progress": progress,
+    }  # fmt: skip
     if (folder / "metadata.json").exists():
         checkpoint.load(dict(everything), checkpoint_id=folder)
     print("started", progress.step, flush=True)

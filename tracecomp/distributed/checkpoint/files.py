@@ -1,8 +1,8 @@
 """Checkpoints that N processes write and M processes read.
 
 A checkpoint is a folder. Every process writes one file with the values that fall to it; then rank 0 replaces
-``metadata.json``, which says which file has which value. So a checkpoint changes at once when all files are there, and a
-process that dies while writing leaves the last one as it was.
+``metadata.json``, which says which file has which value. So a checkpoint changes at once when all files are there, and
+a process that dies while writing leaves the last one as it was.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def load(
     """Fill ``state_dict`` from a checkpoint, whatever number of processes has written it.
 
     Tensors are written in place; other values replaced; objects with state load theirs, as a whole. An empty
-    dictionary gets all that the checkpoint has there. CheckpointException for keys and shapes that the checkpoint lacks.
+    dictionary gets all that the checkpoint has there. CheckpointException for keys and shapes that it lacks.
     """
     folder = _folder(checkpoint_id, storage_reader)
     values = _Values(folder)
