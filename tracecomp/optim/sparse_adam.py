@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tracecomp.eager.modes import no_grad, unrecorded
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.optim.optimizer import Group, Optimizer, check_betas, non_negative
-from tracecomp.optim.options import number, pair
+from tracecomp.optim.optimizer import Optimizer, Options, ParamsT, Scalar, State, check_betas, non_negative
+from tracecomp.optim.options import Group, number, pair
 
 
 class SparseAdam(Optimizer):
@@ -20,17 +18,17 @@ class SparseAdam(Optimizer):
     takes_sparse = True
 
     def __init__(
-        self, params: Any, lr: Any = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
+        self, params: ParamsT, lr: Scalar = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
         maximize: bool = False,
     ) -> None:  # fmt: skip
         non_negative(learning_rate=lr, epsilon=eps)
         check_betas(betas)
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize})
 
-    def _group(self, group: Group) -> Any:
+    def _group(self, group: Group) -> Options:
         return number(group, "lr"), pair(group, "betas"), number(group, "eps")
 
-    def _update(self, param: Tensor, grad: Any, state: dict[str, Any], options: Any) -> None:
+    def _update(self, param: Tensor, grad: Tensor, state: State, options: Options) -> None:
         if not grad.is_sparse:
             raise RuntimeError("SparseAdam does not support dense gradients, please consider Adam instead")
         lr, (beta1, beta2), eps = options
