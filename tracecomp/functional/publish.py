@@ -20,6 +20,7 @@ from tracecomp.eager.tensor import Tensor, assign_, before_write
 from tracecomp.functional.autocast import casts
 from tracecomp.functional.dtype_support import REAL, Kinds, accepting, refuse_complex
 from tracecomp.functional.promotion import can_cast, dtype_argument
+from tracecomp.ir.op import OPS
 from tracecomp.ir.types import type_word
 
 NAMESPACES: dict[str, dict[str, Any]] = {"torch": {}, "Tensor": {}}
@@ -30,21 +31,23 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def function(
-    *aliases: str, to: str = "torch Tensor", takes: Kinds = REAL, inplace: bool = False, composite: bool = False
+    *aliases: str, to: str = "torch Tensor", takes: Kinds = REAL, inplace: bool = False, composite: bool = False,
+    primitive: str = "",
 ) -> Callable[[Function], Function]:
     """Publish a function under its name (one trailing underscore is dropped) and ``aliases``.
 
     ``to`` lists the namespaces where it is found; an alias with a dot ("special.expit") is a place of its own.
     ``takes`` are the kinds of elements that it has a meaning for. ``inplace`` adds ``name_`` to names without a dot;
     ``composite`` leaves the name as a scope on the nodes it records. Keyword arguments ``axis`` and ``keepdims`` are
-    accepted for ``dim`` and ``keepdim``, and ``out`` receives the result.
+    accepted for ``dim`` and ``keepdim``, and ``out`` receives the result. ``primitive`` names the operator that the
+    function is on floating tensors of one type, and on such a tensor and a Python float.
     """
 
     spaces = to.split()
 
     def decorate(fn: Function) -> Function:
         name = fn.__name__.removesuffix("_")
-        call = _callable(fn, name, takes, composite)
+        call = _callable(fn, name, takes, composite, primitive)
         call.__doc__ = _documented(fn, name, spaces, takes)
         for alias in (name, *aliases):
             if "." in alias:
@@ -124,7 +127,24 @@ def complete(value: Any, place: str) -> None:
         value.__doc__ = reference(value.__doc__, [value] if inspect.isfunction(value) else (), (), example)
 
 
-def _callable(fn: Callable[..., Any], name: str, takes: Kinds, composite: bool) -> Callable[..., Any]:
+_MANY_KINDS = 256
+"""How many combinations of types a function accepts without a look."""
+
+
+def _as_primitive(name: str, signature: tuple[Any, ...]) -> Callable[..., Any] | None:
+    """The operator ``name`` as a function of arguments of these types, if they are those it needs no preparation for."""
+    first, numbers = signature[0], signature[1:]
+    if not name or not isinstance(first, np.dtype) or first.kind != "f":
+        return None
+    if not all(x is first or x is float for x in numbers):
+        return None
+    op = OPS[name]
+    return lambda *operands: Tensor.__tracecomp_apply__(op, operands, {})
+
+
+def _callable(
+    fn: Callable[..., Any], name: str, takes: Kinds, composite: bool, primitive: str
+) -> Callable[..., Any]:
     code, kinds = fn.__code__, fn.__annotations__
     positional = code.co_varnames[: code.co_argcount]
     real = "complex" not in takes
@@ -137,8 +157,17 @@ def _callable(fn: Callable[..., Any], name: str, takes: Kinds, composite: bool) 
             beside = True
     rest = code.co_varnames[code.co_argcount + code.co_kwonlyargcount] if code.co_flags & inspect.CO_VARARGS else ""
     run = accepting(_scoped(fn, name) if composite else fn, name, takes)
+    accepted: dict[tuple[Any, ...], Callable[..., Any]] = {}
 
     def call(*args: Any, **kwargs: Any) -> Any:
+        if PLAIN and not kwargs:
+            found = accepted.get(tuple([x._data.dtype if type(x) is Tensor else type(x) for x in args]))
+            if found is not None:
+                return found(*args)
+        return check(args, kwargs)
+
+    def check(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Look at every argument; accept others of their types without a look."""
         for x in (*args, *kwargs.values()) if kwargs else args:
             if type(x) not in PLAIN:
                 found = override(public, args, kwargs)
@@ -159,7 +188,11 @@ def _callable(fn: Callable[..., Any], name: str, takes: Kinds, composite: bool) 
             if rest in kwargs:
                 args = (*args, kwargs.pop(rest))
             return _with_keywords(run, kinds, name, args, kwargs)
-        return run(*args)
+        result = run(*args)
+        if all(type(x) is Tensor or type(x) in PLAIN for x in args) and len(accepted) < _MANY_KINDS:
+            signature = tuple([x._data.dtype if type(x) is Tensor else type(x) for x in args])
+            accepted[signature] = _as_primitive(primitive, signature) or run
+        return result
 
     call.__name__ = call.__qualname__ = name
     call.__annotations__, call.__module__ = kinds, fn.__module__
@@ -253,11 +286,12 @@ def check_castable(result: Tensor, target: Tensor) -> None:
 
 def store_inplace(target: Tensor, result: Tensor) -> Tensor:
     """``target`` with its elements replaced by ``result``, which must have its shape and a dtype that fits."""
-    if result.shape != target.shape:
+    if result._data.shape != target._data.shape:
         raise RuntimeError(
             f"output with shape {list(target.shape)} doesn't match the broadcast shape {list(result.shape)}"
         )
-    check_castable(result, target)
+    if result._data.dtype is not target._data.dtype:
+        check_castable(result, target)
     assign_(target, result)
     return target
 
