@@ -33,6 +33,12 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
+def _eager(text: str) -> str:
+    if text not in ("native", "numpy"):
+        raise ValueError("expected native or numpy")
+    return text
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """One value per knob; ``describe()`` prints them all."""
@@ -51,6 +57,9 @@ class Settings:
     )
     num_threads: int | None = _knob(
         None, "TRACECOMP_NUM_THREADS", int, "Threads of compiled programs; by default the cores this process may use."
+    )
+    eager: str = _knob(
+        "native", "TRACECOMP_EAGER", _eager, "What runs eager operators: native (with numpy), or numpy alone."
     )
     cache_dir: str = _knob("", "TRACECOMP_CACHE_DIR", str, "Folder of compiled objects; default ~/.cache/tracecomp.")
 

@@ -30,7 +30,7 @@ class _Call:
     seen: Any = None
 
 
-class _Native:
+class Loaded:
     """One way of compiling a program, loaded. Idle calls keep their memory, by thread count, to be used again."""
 
     def __init__(self, image: Image) -> None:
@@ -93,7 +93,7 @@ class Executable:
         """Compile ``program``; given its ``image``, ``program`` may be a function that makes it when needed."""
         self._source = program
         self.image = image or Image.of(self.program)
-        self._native = _Native(self.image)
+        self._native = Loaded(self.image)
 
     @cached_property
     def program(self) -> Program:
@@ -133,8 +133,8 @@ class Executable:
         return [(label, float(t) * 1e-9) for label, t in zip(labels, times, strict=False)]
 
     @cached_property
-    def _profiled(self) -> _Native:
-        return _Native(Image.of(self.program, profile=True))
+    def _profiled(self) -> Loaded:
+        return Loaded(Image.of(self.program, profile=True))
 
     @property
     def llvm_ir(self) -> str:

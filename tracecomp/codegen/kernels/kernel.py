@@ -32,9 +32,14 @@ class KernelCode:
 STREAMING = ".streaming"
 
 
-def emit_kernel(kernel: Kernel, name: str, module: Module, groups: dict[str, str]) -> KernelCode:
-    """The code of one kernel. ``groups`` maps a parameter to its alias group; those alone in theirs are noalias."""
-    code = KernelEmitter(kernel, name, module, groups, False).emit()
+def emit_kernel(
+    kernel: Kernel, name: str, module: Module, groups: dict[str, str], counted: bool = False
+) -> KernelCode:
+    """The code of one kernel. ``groups`` maps a parameter to its alias group; those alone in theirs are noalias.
+
+    ``counted``: how many iterations parallel loops have is one more parameter, the last one.
+    """
+    code = KernelEmitter(kernel, name, module, groups, False, counted).emit()
     streams = {s.buffer.name: s.stream for s in walk(kernel.body) if isinstance(s, Store) and s.stream}
     streamed = tuple(n for n, p in enumerate(kernel.params) if p.name in streams)
     if not streamed or not module.target.is_x86:
@@ -47,12 +52,15 @@ def emit_kernel(kernel: Kernel, name: str, module: Module, groups: dict[str, str
 class KernelEmitter(Statements):
     """Emits one kernel."""
 
-    def __init__(self, kernel: Kernel, name: str, module: Module, groups: dict[str, str], streaming: bool) -> None:
+    def __init__(
+        self, kernel: Kernel, name: str, module: Module, groups: dict[str, str], streaming: bool, counted: bool = False
+    ) -> None:
         bases = {p.name: Value(f"%p{i}", "ptr") for i, p in enumerate(kernel.params)}
         width = module.target.vector_bits // 8 // _lane_bytes(kernel)
         super().__init__(Emitter(module), width, bases, groups, streaming)
         self.kernel = kernel
         self.name = name
+        self.counted = counted
         self.parts: list[_Part] = []
         self.buffers = [p.name for p in kernel.params]
         self.names: list[str] = []
@@ -73,6 +81,7 @@ class KernelEmitter(Statements):
         self.finish_streams()
         params = [f"{self.pointer(p.name)} %p{i}" for i, p in enumerate(self.kernel.params)]
         rest = ["ptr %team", "ptr %failed", "i64 %step", "ptr %shared", "ptr %private"]
+        rest += ["i64 %count"] if self.counted else []
         own = _function("void", self.name, [*params, *rest], self.e)
         private_bytes = max([self.private_bytes, *(part.private_bytes for part in self.parts)])
         text = "\n".join([own, *(part.text(private_bytes) for part in self.parts)])
@@ -94,7 +103,8 @@ class KernelEmitter(Statements):
             e.line(f"  {memory}.{n} = getelementptr i64, ptr {memory}, i64 {n}")
             e.line(f"  store {value}, ptr {memory}.{n}, align 8")
         e.declare(sync.PARALLEL, sync.PARALLEL_DECLARATION)
-        given = f"ptr %team, ptr @{part.name}.run, ptr {memory}, i64 {loop.var.extent}, i1 {int(loop.kind == 'brief')}"
+        extent = "%count" if self.counted else loop.var.extent
+        given = f"ptr %team, ptr @{part.name}.run, ptr {memory}, i64 {extent}, i1 {int(loop.kind == 'brief')}"
         e.line(f"  call void @{sync.PARALLEL}({given})")
         self.stores.bump(self.written(loop.body))
 
