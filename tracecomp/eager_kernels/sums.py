@@ -28,7 +28,6 @@ from tracecomp.runtime.image import Image
 Array = np.ndarray[Any, Any]
 Shape: TypeAlias = tuple[int, ...]
 _COMBINE = {"sum": np.add, "prod": np.multiply}
-ORDERED = frozenset(_COMBINE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tracecomp.base import config
 from tracecomp.base.errors import CompileError
 from tracecomp.base.locks import Lock
 from tracecomp.codegen.kernels.counted import block_of
 from tracecomp.ir.graph import Graph
-from tracecomp.ir.op import OPS, Op
+from tracecomp.ir.op import Op
 from tracecomp.ir.types import TensorType, from_numpy_dtype
 from tracecomp.passes import build
 from tracecomp.runtime.aligned import maker
@@ -30,14 +29,6 @@ from tracecomp.runtime.image import Image
 
 Array = np.ndarray[Any, Any]
 Key: TypeAlias = tuple[str, Any, tuple[bool, ...]]
-
-_ROUNDED_OTHERWISE = ("floor_divide", "maximum", "minimum")
-"""Besides those with an error bound: quotients that are rounded before they are cut, which of two zeros is larger."""
-
-INEXACT = frozenset(
-    op.name for op in OPS.values() if op.kind == "elementwise" and (op.ulp > 0 or op.name in _ROUNDED_OTHERWISE)
-)
-"""Operators whose numpy results have other bits than those of machine code."""
 
 _ALONE = (False,)
 _LENGTH = 1 << 40
@@ -79,9 +70,9 @@ def _counted(count: int) -> Array:
 
 
 def evaluate_natively(op: Op, operands: Sequence[Any]) -> Array | None:
-    """The result of an inexact operator on arrays of one floating type and numbers; None where numpy has to do."""
+    """The result of an operator on arrays of one type and numbers; None where numpy has to do."""
     first = next(x for x in operands if type(x) is np.ndarray)
-    if first.dtype.kind not in "fV" or config.current().eager == "numpy":
+    if first.dtype.kind not in "fV":
         return None
     if len(operands) == 1 and first.flags.c_contiguous:
         kernel = _kernels.get((op.name, first.dtype, _ALONE))
