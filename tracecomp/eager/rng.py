@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor, assign_, create, no_grad, own, wrap
 from tracecomp.ir.types import int64
 from tracecomp.ops.prim import prim
@@ -61,7 +62,9 @@ class Generator:
         return Generator(self.device).set_state(self.state)
 
     def bits(self, shape: tuple[int, ...]) -> Tensor:
-        """32 random bits per element, as int32; the stream advances."""
+        """32 random bits per element, as int32; the stream advances. RuntimeError in a rehearsal."""
+        if modes.rehearsal:
+            raise RuntimeError("random numbers are drawn for the program alone")
         with no_grad():
             result: Tensor = prim.random_bits(self.state, shape=tuple(shape))
             blocks = -(-math.prod(shape) // 4)

@@ -26,8 +26,8 @@ from tracecomp.eager.aliasing import (
     several_views,
     track,
 )
-from tracecomp.eager.evaluate import evaluate
 from tracecomp.eager.device import channels_last, channels_last_3d, contiguous_format
+from tracecomp.eager.evaluate import evaluate
 from tracecomp.eager.grad_fn import NUMBERS
 from tracecomp.eager.methods import TensorMethods
 from tracecomp.eager.modes import (

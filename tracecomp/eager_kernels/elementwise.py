@@ -71,10 +71,10 @@ def _counted(count: int) -> Array:
 
 def evaluate_natively(op: Op, operands: Sequence[Any]) -> Array | None:
     """The result of an operator on arrays of one type and numbers; None where numpy has to do."""
-    first = next(x for x in operands if type(x) is np.ndarray)
+    first = next(x for x in operands if isinstance(x, np.ndarray | np.generic))
     if first.dtype.kind not in "fV":
         return None
-    if len(operands) == 1 and first.flags.c_contiguous:
+    if len(operands) == 1 and type(first) is np.ndarray and first.flags.c_contiguous:
         kernel = _kernels.get((op.name, first.dtype, _ALONE))
         if kernel is not None and first.size:
             out = maker(first.nbytes)(first.shape, first.dtype)

@@ -107,6 +107,7 @@ def _lane_sums(dtype: DType, lanes: int) -> Loaded | None:
 
 def reduce_in_order(name: str, x: Array, axes: Shape) -> Array:
     """``x`` without ``axes``, in the element type of ``x``: half types are rounded after every stage."""
+    x = np.asarray(x)
     if not x.size:
         return np.full(_without(x.shape, axes), _COMBINE[name].identity, x.dtype)
     if x.flags.c_contiguous:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, TypeVar, cast, get_overloads
 
 import numpy as np
@@ -20,6 +21,7 @@ from tracecomp.eager.tensor import Tensor, assign_, before_write
 from tracecomp.functional.autocast import casts
 from tracecomp.functional.dtype_support import REAL, Kinds, accepting, refuse_complex
 from tracecomp.functional.promotion import can_cast, dtype_argument
+from tracecomp.functional.warm import Warm
 from tracecomp.ir.op import OPS
 from tracecomp.ir.types import type_word
 
@@ -31,7 +33,11 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def function(
-    *aliases: str, to: str = "torch Tensor", takes: Kinds = REAL, inplace: bool = False, composite: bool = False,
+    *aliases: str,
+    to: str = "torch Tensor",
+    takes: Kinds = REAL,
+    inplace: bool = False,
+    composite: bool = False,
     primitive: str = "",
 ) -> Callable[[Function], Function]:
     """Publish a function under its name (one trailing underscore is dropped) and ``aliases``.
@@ -127,12 +133,14 @@ def complete(value: Any, place: str) -> None:
         value.__doc__ = reference(value.__doc__, [value] if inspect.isfunction(value) else (), (), example)
 
 
+PLAIN_TENSORS = {Tensor}
+"""Classes of tensors that leave functions alone, as parameters."""
 _MANY_KINDS = 256
 """How many combinations of types a function accepts without a look."""
 
 
 def _as_primitive(name: str, signature: tuple[Any, ...]) -> Callable[..., Any] | None:
-    """The operator ``name`` as a function of arguments of these types, if they are those it needs no preparation for."""
+    """The operator ``name`` as a function of arguments of these types, where they are such as it takes."""
     first, numbers = signature[0], signature[1:]
     if not name or not isinstance(first, np.dtype) or first.kind != "f":
         return None
@@ -142,9 +150,43 @@ def _as_primitive(name: str, signature: tuple[Any, ...]) -> Callable[..., Any] |
     return lambda *operands: Tensor.__tracecomp_apply__(op, operands, {})
 
 
-def _callable(
-    fn: Callable[..., Any], name: str, takes: Kinds, composite: bool, primitive: str
-) -> Callable[..., Any]:
+def _is_shape(x: Any) -> bool:
+    """Whether ``x`` is a tuple of plain ints."""
+    return type(x) is tuple and all(type(n) is int for n in x)
+
+
+def _is_plain(kind: Any) -> bool:
+    """Whether arguments of this kind have no say in what a function does with them: see ``overrides``."""
+    return isinstance(kind, np.dtype | tuple) or kind in PLAIN
+
+
+def _by_position(
+    fn: Callable[..., Any], positional: tuple[str, ...], rest: bool
+) -> Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, ...] | None]:
+    """A function that gives the arguments of a call of ``fn`` by position; None where that takes preparation."""
+    defaults = dict(zip(reversed(positional), reversed(fn.__defaults__ or ()), strict=False))
+    templates: dict[tuple[Any, ...], list[tuple[bool, Any]] | None] = {}
+
+    def template(count: int, *given: str) -> list[tuple[bool, Any]] | None:
+        names = positional[count:]
+        if rest or not set(given) <= set(names) - {"dtype", "out"}:
+            return None
+        needed = names[: 1 + max(map(names.index, given))]
+        if any(name not in given and type(defaults.get(name, ())) not in PLAIN for name in needed):
+            return None
+        return [(name in given, name if name in given else defaults[name]) for name in needed]
+
+    def by_position(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
+        key = (len(args), *kwargs)
+        if key not in templates:
+            templates[key] = template(*key)
+        found = templates[key]
+        return None if found is None else (*args, *[kwargs[x] if given else x for given, x in found])
+
+    return by_position
+
+
+def _callable(fn: Callable[..., Any], name: str, takes: Kinds, composite: bool, primitive: str) -> Callable[..., Any]:
     code, kinds = fn.__code__, fn.__annotations__
     positional = code.co_varnames[: code.co_argcount]
     real = "complex" not in takes
@@ -159,15 +201,29 @@ def _callable(
     run = accepting(_scoped(fn, name) if composite else fn, name, takes)
     accepted: dict[tuple[Any, ...], Callable[..., Any]] = {}
 
+    by_position = _by_position(fn, positional, bool(rest))
+
     def call(*args: Any, **kwargs: Any) -> Any:
-        if PLAIN and not kwargs:
-            found = accepted.get(tuple([x._data.dtype if type(x) is Tensor else type(x) for x in args]))
-            if found is not None:
-                return found(*args)
-        return check(args, kwargs)
+        plain = by_position(args, kwargs) if kwargs else args
+        if plain is None or not PLAIN:
+            return check(args, kwargs)
+        signature = tuple([x._data.dtype if type(x) in PLAIN_TENSORS else type(x) for x in plain])
+        found = accepted.get(signature)
+        if found is not None:
+            return found(*plain)
+        signature = tuple([x if _is_shape(x) else kind for x, kind in zip(plain, signature, strict=True)])
+        found = accepted.get(signature)
+        if found is not None:
+            return found(*plain)
+        result = check(args, kwargs)
+        PLAIN_TENSORS.update([type(x) for x in plain if isinstance(x, Tensor) and type(x) in PLAIN])
+        if len(accepted) < _MANY_KINDS and all(map(_is_plain, signature)):
+            steady = _as_primitive(primitive, signature) or run
+            accepted[signature] = Warm(steady, signature, partial(accepted.__setitem__, signature))
+        return result
 
     def check(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Look at every argument; accept others of their types without a look."""
+        """Look at every argument, and run."""
         for x in (*args, *kwargs.values()) if kwargs else args:
             if type(x) not in PLAIN:
                 found = override(public, args, kwargs)
@@ -188,11 +244,7 @@ def _callable(
             if rest in kwargs:
                 args = (*args, kwargs.pop(rest))
             return _with_keywords(run, kinds, name, args, kwargs)
-        result = run(*args)
-        if all(type(x) is Tensor or type(x) in PLAIN for x in args) and len(accepted) < _MANY_KINDS:
-            signature = tuple([x._data.dtype if type(x) is Tensor else type(x) for x in args])
-            accepted[signature] = _as_primitive(primitive, signature) or run
-        return result
+        return run(*args)
 
     call.__name__ = call.__qualname__ = name
     call.__annotations__, call.__module__ = kinds, fn.__module__

@@ -18,7 +18,6 @@ from tracecomp.codegen.text.target import Target
 from tracecomp.ir.loops import Buffer, Loop
 from tracecomp.ir.program import CallStep, Program
 
-
 _COPYING = {
     "llvm.memset.p0.i64": "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)",
     "llvm.memcpy.p0.p0.i64": "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
@@ -87,7 +86,9 @@ def _entry(program: Program, call: CallStep, block: int, shared_bytes: int) -> s
     run(arrays, "%team", a.let(f"udiv i64 {count}, {block}"))
     with a.when(a.let(f"icmp ne i64 {a.let(f'urem i64 {count}, {block}')}, 0")):
         last = a.let(f"sub i64 {count}, {block}")
-        moved = [p if not copy else a.at(p, bytes_of(b, last)) for p, b, copy in zip(arrays, params, copies, strict=True)]
+        moved = [
+            p if not copy else a.at(p, bytes_of(b, last)) for p, b, copy in zip(arrays, params, copies, strict=True)
+        ]
         run(moved, "null", "1")
     a.do("ret void")
     return a.text(f"define void @{ENTRY}(ptr %table, ptr %arena, ptr %team, ptr %failed) #0")

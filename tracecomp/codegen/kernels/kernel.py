@@ -32,9 +32,7 @@ class KernelCode:
 STREAMING = ".streaming"
 
 
-def emit_kernel(
-    kernel: Kernel, name: str, module: Module, groups: dict[str, str], counted: bool = False
-) -> KernelCode:
+def emit_kernel(kernel: Kernel, name: str, module: Module, groups: dict[str, str], counted: bool = False) -> KernelCode:
     """The code of one kernel. ``groups`` maps a parameter to its alias group; those alone in theirs are noalias.
 
     ``counted``: how many iterations parallel loops have is one more parameter, the last one.
