@@ -19,8 +19,10 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.autograd.api import grad
 from tracecomp.base import config
 from tracecomp.compiled.backends import BACKENDS
+from tracecomp.compiled.graded_calls import GradedCall
 from tracecomp.compiled.native_call import call_code, fast_record
 from tracecomp.compiled.replay import Plan
 from tracecomp.eager.modes import modes
@@ -43,6 +45,7 @@ MOST_WAITING = 64
 REST = 2.0
 """The second thread rests so much longer than it has worked, because it slows down the program."""
 
+Array = np.ndarray[Any, Any]
 Call = tuple[Warm, Statics, list[Tensor], bool]
 
 
@@ -95,17 +98,23 @@ class _Maker:
         while not self._ending and (left := end - time.monotonic()) > 0:
             time.sleep(min(left, 0.02))
 
-    def make(self, warm: Warm, statics: Statics, tensors: list[Tensor], grad: bool) -> None:
+    def make(self, warm: Warm, statics: Statics, tensors: list[Tensor], grad_mode: bool) -> None:
         """Serve calls like this one, in this gradient mode; Unfit when that cannot be."""
-        modes.grad = grad
+        modes.grad = grad_mode
+        eager = _with(warm, statics)
+        plan = _plan(eager, tensors)
+        if plan.recording.split is not None:
+            graded = GradedCall(plan, _node_of(eager(*tensors)))
+            _compare_graded(graded, eager, tensors)
+            _compare_graded(graded, eager, [_random(t) for t in tensors])
+            warm.graded[warm.kind(tuple(warm.with_statics(statics, tuple(tensors))))] = graded
+            return
         code = call_code()
         if code is None:
             raise Unfit("objects of this Python are laid out in an unknown way")
         chain = self.chains.setdefault((id(warm), statics), [])
         if len(chain) >= MOST_SHAPES:
             raise Unfit("there are too many shapes")
-        eager = _with(warm, statics)
-        plan = _plan(eager, tensors)
         _compare(plan, eager, tensors)
         _compare(plan, eager, [_random(t) for t in tensors])
         if sum(np.dtype(dtype).itemsize * int(np.prod(shape)) for shape, dtype in plan.types) > MOST_KEPT:
@@ -125,8 +134,6 @@ def consider(warm: Warm, args: tuple[Any, ...]) -> None:
     """Have machine code made for calls of ``warm`` with arguments like ``args``, if that is of use."""
     given = [args[i] for i in warm.tensors]
     if config.current().eager != "native" or modes.recorder is not None or modes.autocast is not None:
-        return
-    if modes.grad and any(t.requires_grad for t in given):
         return
     if modes.inference or not all(t._data.flags.c_contiguous for t in given):
         return
@@ -149,7 +156,7 @@ def _plan(call: Callable[..., Any], tensors: list[Tensor]) -> Plan:
     _, recording = record(call, tuple(tensors), {}, call.__name__)
     if not isinstance(recording, Recording):
         raise Unfit(recording.reason)
-    if recording.unsettled or recording.predicates or recording.updates or recording.split or recording.effects:
+    if recording.unsettled or recording.predicates or recording.updates or recording.effects:
         raise Unfit("it is more than its results")
     if any(b.kind != "argument" for b in recording.inputs) or not all(isinstance(r, Made) for r in recording.results):
         raise Unfit("it reads what is no argument, or returns what is not new")
@@ -164,6 +171,25 @@ def _not_again(fn: Any) -> Any:
     raise Unfit("it has a derivative")
 
 
+def _node_of(value: Any) -> str:
+    """The class of node that the first differentiable result has."""
+    return next(t.grad_fn.name() for t in _tensors(value) if t.grad_fn is not None)
+
+
+def _compare_graded(graded: GradedCall, call: Callable[..., Any], tensors: list[Tensor]) -> None:
+    """Unfit unless machine code gives the bits of eager results and of their gradients, for random gradients of them."""
+    found, wanted = _tensors(graded(*tensors)), _tensors(call(*tensors))
+    _same([t._data for t in found], [t._data for t in wanted])
+    ends = [t for t in tensors if t.requires_grad]
+    seeds = [_random(t) for t in found if t.requires_grad]
+    gradients = [
+        grad([t for t in results if t.requires_grad], ends, seeds, allow_unused=True) for results in (found, wanted)
+    ]
+    if [g is None for g in gradients[0]] != [g is None for g in gradients[1]]:
+        raise Unfit("other tensors have gradients")
+    _same(*[[g._data for g in each if g is not None] for each in gradients])
+
+
 def _random(t: Tensor) -> Tensor:
     """Random numbers in the place of floats, the same of everything else."""
     if t._data.dtype.kind != "f":
@@ -171,7 +197,7 @@ def _random(t: Tensor) -> Tensor:
     return _like(t, np.random.default_rng(0).standard_normal(t._data.shape).astype(t._data.dtype))
 
 
-def _like(t: Tensor, array: np.ndarray[Any, Any]) -> Tensor:
+def _like(t: Tensor, array: Array) -> Tensor:
     """A leaf over ``array`` that guards take for ``t``."""
     found = blank(type(t))
     found._data, found._requires_grad = array, t.requires_grad
@@ -181,18 +207,22 @@ def _like(t: Tensor, array: np.ndarray[Any, Any]) -> Tensor:
 def _compare(plan: Plan, call: Callable[..., Any], tensors: list[Tensor]) -> None:
     """Unfit unless machine code gives the bits of the eager call."""
     _, found = plan.call(tensors)
-    for a, b in zip(_arrays(found), _arrays(call(*tensors)), strict=True):
+    _same([t._data for t in _tensors(found)], [t._data for t in _tensors(call(*tensors))])
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    if isinstance(value, Tensor):
+        return [value]
+    return [t for x in value for t in _tensors(x)] if isinstance(value, tuple | list) else []
+
+
+def _same(found: list[Array], wanted: list[Array]) -> None:
+    for a, b in zip(found, wanted, strict=True):
         if a.dtype != b.dtype or a.shape != b.shape or a.strides != b.strides or not _same_bits(a, b):
             raise Unfit("eager results have other bits")
 
 
-def _arrays(value: Any) -> list[np.ndarray[Any, Any]]:
-    if isinstance(value, Tensor):
-        return [value._data]
-    return [a for x in value for a in _arrays(x)] if isinstance(value, tuple | list) else []
-
-
-def _same_bits(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> bool:
+def _same_bits(a: Array, b: Array) -> bool:
     """Whether all elements but NaNs, whose bits mean nothing, have the same bits."""
     if a.dtype.kind not in "fV":
         return np.array_equal(a, b)

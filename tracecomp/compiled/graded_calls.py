@@ -1,0 +1,132 @@
+"""Calls of functions whose results require grad as two native programs: one forward, one for the derivative."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tracecomp.compiled.autograd import differentiable, end_of
+from tracecomp.compiled.replay import Plan
+from tracecomp.eager.aliasing import gradient_edge
+from tracecomp.eager.grad_fn import FREED, modified
+from tracecomp.eager.modes import modes
+from tracecomp.eager.tensor import Tensor
+from tracecomp.eager.tensor_base import Grads, Node, blank
+from tracecomp.record.binding import Binding
+from tracecomp.record.pytree import LEAF, unflatten
+from tracecomp.record.results import Made
+from tracecomp.runtime.aligned import maker
+
+Array = np.ndarray[Any, Any]
+
+
+class GradedCall:
+    """A recorded call of tensors alone, whose results are new, as a function that gives them their history.
+
+    ``named`` is the class of node that eager mode gives the results.
+    """
+
+    def __init__(self, plan: Plan, named: str) -> None:
+        recording, split = plan.recording, plan.recording.split
+        assert split is not None
+        self.plan, self.split, self.named = plan, split, named
+        self.arguments = [b.ref for b in recording.inputs]
+        self.makers = [(maker(dtype.itemsize * math.prod(shape)), shape, dtype) for shape, dtype in plan.types]
+        self.wanted = [b.ref for b, _ in split.wanted]
+        self.saved = [s.ref if isinstance(s, Binding) else ~s for s in split.saved]
+        self.history = [s.ref if isinstance(s, Binding) else ~s for s, _ in split.history_inputs]
+        self.results = [r for r in recording.results if isinstance(r, Made)]
+        self.structure = recording.structure
+        types = {r.history.root: (plan.types[r.number][1], plan.types[r.number][0]) for r in self.results}
+        self.out_types = tuple([types[root] for root in range(split.roots)])
+        self.again: Callable[..., Grads] | None = None
+
+    def __call__(self, *tensors: Tensor) -> Any:
+        outputs = [make(shape, dtype) for make, shape, dtype in self.makers]
+        self.plan.forward.run([tensors[i]._data for i in self.arguments], outputs)
+        node = GradedNode(self, tensors, outputs)
+        found = []
+        for r in self.results:
+            t = blank(Tensor)
+            t._data = outputs[r.number]
+            if r.history.root is not None:
+                t._grad_fn = node
+                if r.history.root:
+                    t._output_nr = r.history.root
+            found.append(t)
+        return found[0] if self.structure is LEAF else unflatten(self.structure, found)
+
+    def differentiable(self) -> Callable[..., Grads]:
+        """The derivative as a function of tensors that has a history itself."""
+        if self.again is None:
+            self.again = differentiable(self.split, self.named)
+        return self.again
+
+
+class GradedNode(Node):
+    """``grad_fn`` of the results of one call. What it reads are arguments, which must not change, and outputs."""
+
+    __slots__ = ("call", "outputs", "tensors", "versions")
+
+    tensors: Sequence[Tensor] | None
+
+    def __init__(self, call: GradedCall, tensors: Sequence[Tensor], outputs: Sequence[Array]) -> None:
+        super().__init__(tuple([gradient_edge(tensors[i]) for i in call.wanted]), call.out_types)
+        self.call = call
+        self.tensors = tensors
+        self.versions = [0 if t._storage is None else t._storage.version for t in tensors]
+        self.outputs = outputs
+
+    def name(self) -> str:
+        return self.call.named
+
+    def release(self) -> None:
+        self.tensors = None
+        self.outputs = ()
+
+    def spent(self) -> bool:
+        return self.tensors is None or any(
+            number >= 0 and self.tensors[number]._version != self.versions[number] for number in self.call.saved
+        )
+
+    def held(self) -> Sequence[Tensor]:
+        return self.tensors or ()
+
+    def _array(self, number: int) -> Array:
+        """Argument ``number``, unchanged, or output ``~number``."""
+        if number < 0:
+            return self.outputs[~number]
+        assert self.tensors is not None
+        t = self.tensors[number]
+        if t._version != self.versions[number]:
+            raise RuntimeError(modified(t, self.versions[number]))
+        return t._data
+
+    def backward(self, grads: Grads) -> Grads:
+        if self.tensors is None:
+            raise RuntimeError(FREED)
+        call = self.call
+        like = next(g for g in grads if g is not None)
+        if modes.grad or modes.recorder is not None:
+            ends = [None if e is None else end_of(e) for e in self.edges]
+            inputs = [self._tensor(n) for n in call.history]
+            return call.differentiable()(ends, inputs, list(grads))
+        saved = [self._array(n) for n in call.saved]
+        given = [
+            np.zeros(shape, dtype) if g is None else g._data
+            for g, (dtype, shape) in zip(grads, self.out_types, strict=True)
+        ]
+        runner = call.plan.derivative()
+        outputs = [np.empty(o.value.shape, o.value.dtype.numpy) for o in runner.graph.outputs]
+        runner.run([*saved, *given], outputs)
+        return [None if n is None else like._wrap(outputs[n]) for _, n in call.split.wanted]
+
+    def _tensor(self, number: int) -> Tensor:
+        """The same as a tensor; an argument's shares the count of writes."""
+        found = Tensor._wrap(self._array(number))
+        if number >= 0 and self.tensors is not None:
+            found._storage = self.tensors[number]._shared_storage()
+        return found
