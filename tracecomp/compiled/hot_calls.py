@@ -21,6 +21,7 @@ import numpy as np
 
 from tracecomp.autograd.api import grad
 from tracecomp.base import config
+from tracecomp.base.locks import Lock
 from tracecomp.compiled.backends import BACKENDS
 from tracecomp.compiled.graded_calls import GradedCall
 from tracecomp.compiled.native_call import call_code, fast_record
@@ -62,11 +63,15 @@ class _Maker:
         self.refused: list[tuple[str, str]] = []
         self._thread: threading.Thread | None = None
         self._ending = False
+        self._added = self._done = 0
+        self._adding = Lock()
 
     def add(self, call: Call) -> None:
         """Have machine code made for ``call``, if not too many wait."""
         if self.waiting.qsize() >= MOST_WAITING or self._ending:
             return
+        with self._adding:
+            self._added += 1
         self.waiting.put(call)
         if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(target=self._work, name="tracecomp hot calls", daemon=True)
@@ -74,6 +79,11 @@ class _Maker:
                 self._thread.start()
             except RuntimeError:  # the system gives none, or the interpreter is ending
                 self._thread = None
+
+    def finish(self) -> None:
+        """Wait until nothing waits."""
+        while self._done < self._added:
+            time.sleep(0.005)
 
     def end(self) -> None:
         """Finish what is being made: a thread that is ended inside of LLVM takes the process with it."""
@@ -91,6 +101,7 @@ class _Maker:
             except Exception as error:  # the function's own, on copies: the program meets it itself
                 self.refused.append((getattr(call[0].run, "__name__", "?"), f"{type(error).__name__}: {error}"))
             del call
+            self._done += 1
             self._rest(REST * (time.perf_counter() - began))
 
     def _rest(self, seconds: float) -> None:
@@ -128,6 +139,16 @@ class _Maker:
 
 
 _maker = _Maker()
+
+
+def finish() -> None:
+    """Wait until machine code is made for all calls that were made often; for tests and measurements."""
+    _maker.finish()
+
+
+def refused() -> list[tuple[str, str]]:
+    """The functions that are called often and stay eager, with reasons."""
+    return list(_maker.refused)
 
 
 def consider(warm: Warm, args: tuple[Any, ...]) -> None:
@@ -177,7 +198,7 @@ def _node_of(value: Any) -> str:
 
 
 def _compare_graded(graded: GradedCall, call: Callable[..., Any], tensors: list[Tensor]) -> None:
-    """Unfit unless machine code gives the bits of eager results and of their gradients, for random gradients of them."""
+    """Unfit unless machine code gives the bits of eager results, and of gradients for random ones of the results."""
     found, wanted = _tensors(graded(*tensors)), _tensors(call(*tensors))
     _same([t._data for t in found], [t._data for t in wanted])
     ends = [t for t in tensors if t.requires_grad]
@@ -194,7 +215,8 @@ def _random(t: Tensor) -> Tensor:
     """Random numbers in the place of floats, the same of everything else."""
     if t._data.dtype.kind != "f":
         return t
-    return _like(t, np.random.default_rng(0).standard_normal(t._data.shape).astype(t._data.dtype))
+    numbers = np.asarray(np.random.default_rng(0).standard_normal(t._data.shape))
+    return _like(t, numbers.astype(t._data.dtype))
 
 
 def _like(t: Tensor, array: Array) -> Tensor:

@@ -74,7 +74,8 @@ class _Stage:
         routine = _lane_sums(dtype, self.lanes) if name == "sum" and dtype in (float32, float64) else None
         if routine is None:
             return self._by_numpy(combine, rows, start)
-        out = np.empty(self.kept, x.dtype)
+        assert self.sizes is not None
+        out: Array = np.empty(self.kept, x.dtype)
         routine.run((np.ascontiguousarray(rows), out, self.sizes), 1)
         return out
 
@@ -91,7 +92,8 @@ class _Stage:
         while lanes > 1:
             lanes //= 2
             partial = combine(partial[:, :lanes], partial[:, lanes:])
-        return partial.reshape(self.kept)
+        result: Array = partial.reshape(self.kept)
+        return result
 
 
 @cache
@@ -126,7 +128,7 @@ def _without(shape: Sequence[int], axes: Shape) -> Shape:
 
 def _repeats(x: Array) -> bool:
     """Whether ``x`` shows an element several times: it is expanded, or windows of something."""
-    return sum(s * (n - 1) for s, n in zip(x.strides, x.shape, strict=True)) < x.itemsize * (x.size - 1)
+    return bool(sum(s * (n - 1) for s, n in zip(x.strides, x.shape, strict=True)) < x.itemsize * (x.size - 1))
 
 
 def _in_stages(name: str, x: Array, axes: Shape, windows: bool) -> Array:

@@ -34,7 +34,7 @@ _OPERANDS = (Tensor, bool, int, float, complex)  # isinstance is slower with a u
 def operand(value: Any, name: str, argument: str = "other") -> Operand:
     """``value`` as a tensor or Python number; TypeError naming the function otherwise."""
     if isinstance(value, _OPERANDS):
-        return value  # type: ignore[no-any-return]
+        return value
     if isinstance(value, np.generic):
         number: Operand = value.item()
         return number

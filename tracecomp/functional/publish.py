@@ -179,7 +179,7 @@ def _by_position(
     def by_position(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
         key = (len(args), *kwargs)
         if key not in templates:
-            templates[key] = template(*key)
+            templates[key] = template(len(args), *kwargs)
         found = templates[key]
         return None if found is None else (*args, *[kwargs[x] if given else x for given, x in found])
 
