@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 import numpy as np
@@ -21,6 +22,16 @@ Target = tuple[Node, int]
 Buffers = dict[Node, list[Tensor | None]]
 
 
+def contributions(
+    roots: Sequence[Target], grads: Sequence[Tensor], targets: Sequence[Target]
+) -> dict[Target, list[Tensor]]:
+    """What arrives at each of ``targets``, where the pass ends, in the order in which it would be added up."""
+    with _mode(False):
+        run = _Run(True, targets, accumulate=False, inside=True, apart=True)
+        run.run(roots, grads)
+        return run.arrived
+
+
 def run_backward(
     roots: Sequence[Target],
     grads: Sequence[Tensor],
@@ -35,11 +46,18 @@ def run_backward(
 
     With ``inside``, the pass ends at the targets: their hooks and what leads on from one to another are left out.
     """
+    with _mode(create_graph):
+        return _Run(keep_graph, targets, accumulate, inside).run(roots, grads)
+
+
+@contextmanager
+def _mode(create_graph: bool) -> Iterator[None]:
+    """The modes of a backward pass."""
     before = modes.grad
     modes.grad = create_graph
     try:
         with np.errstate(all="ignore"):
-            return _Run(keep_graph, targets, accumulate, inside).run(roots, grads)
+            yield
     finally:
         modes.grad = before
         if modes.recorder is not None:
@@ -49,8 +67,12 @@ def run_backward(
 class _Run:
     """One backward pass."""
 
-    def __init__(self, keep_graph: bool, targets: Sequence[Target] | None, accumulate: bool, inside: bool) -> None:
+    def __init__(
+        self, keep_graph: bool, targets: Sequence[Target] | None, accumulate: bool, inside: bool, apart: bool = False
+    ) -> None:  # fmt: skip
         self.keep_graph = keep_graph
+        self.apart = apart
+        self.arrived: dict[Target, list[Tensor]] = {}
         self.accumulate = accumulate
         self.wanted = None if targets is None else set(targets)
         self.borders = {n for n, _ in targets or ()} if inside else set()
@@ -61,6 +83,8 @@ class _Run:
     def run(self, roots: Sequence[Target], grads: Sequence[Tensor]) -> dict[Target, Tensor | None]:
         for (node, number), grad in zip(roots, grads, strict=True):
             self._arrive(node, number, grad)
+        if modes.grad or modes.recorder is not None:
+            _unfold([node for node, _ in roots])
         waiting, order = _dependencies([node for node, _ in roots], self.borders)
         needed = None
         if self.wanted is not None:
@@ -89,7 +113,10 @@ class _Run:
         slots = self.buffers.get(node)
         if slots is None:
             slots = self.buffers[node] = [None] * len(node.out_types)
-        if grad is not None:
+        if self.apart and node in self.borders:
+            if grad is not None:
+                self.arrived.setdefault((node, number), []).append(grad)
+        elif grad is not None:
             have = slots[number]
             slots[number] = grad if have is None else add(have, grad)
 
@@ -207,6 +234,19 @@ def _validated(node: Node, grads: Sequence[Tensor | None]) -> list[Tensor | None
         if grad._data.dtype != dtype:
             found[k] = Tensor.__tracecomp_apply__(OPS["cast"], (grad,), {"dtype": from_numpy_dtype(dtype)})
     return found
+
+
+def _unfold(roots: Sequence[Node]) -> None:
+    """Have every node that stands for several make those, because what they compute is to be seen."""
+    seen = set(roots)
+    stack = list(seen)
+    while stack:
+        node = stack.pop()
+        node.unfold()
+        for edge in node.edges:
+            if edge is not None and edge[0] not in seen:
+                seen.add(edge[0])
+                stack.append(edge[0])
 
 
 def _dependencies(roots: Sequence[Node], borders: set[Node]) -> tuple[dict[Node, int], list[Node]]:

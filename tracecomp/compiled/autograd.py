@@ -63,7 +63,7 @@ class CompiledNode(Node):
             raise RuntimeError(FREED)
         like = next(g for g in grads if g is not None)
         if modes.grad:
-            ends = [None if e is None else end_of(e) for e in self.edges]
+            ends = [None if e is None else _end(e) for e in self.edges]
             return self.again()(ends, [s.tensor() for s in self.history], list(grads))
         saved = [s.array() for s in self.saved]
         given = [
@@ -86,7 +86,7 @@ def differentiable(split: Split, name: str) -> Callable[..., Grads]:
     return backward
 
 
-def end_of(edge: tuple[Node, int]) -> Tensor:
+def _end(edge: tuple[Node, int]) -> Tensor:
     """A tensor whose gradient goes to ``edge``; its values are not read."""
     dtype, shape = edge[0].out_types[edge[1]]
     t = Tensor._wrap(np.broadcast_to(np.zeros((), dtype), shape))

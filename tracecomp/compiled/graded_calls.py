@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from tracecomp.compiled.autograd import differentiable, end_of
 from tracecomp.compiled.replay import Plan
 from tracecomp.eager.aliasing import gradient_edge
 from tracecomp.eager.grad_fn import FREED, modified
-from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor
-from tracecomp.eager.tensor_base import Grads, Node, blank
+from tracecomp.eager.tensor_base import Grads, Node, blank, reserve_numbers
 from tracecomp.record.binding import Binding
 from tracecomp.record.pytree import LEAF, unflatten
 from tracecomp.record.results import Made
@@ -42,7 +40,6 @@ class GradedCall:
         self.structure = recording.structure
         types = {r.history.root: (plan.types[r.number][1], plan.types[r.number][0]) for r in self.results}
         self.out_types = tuple([types[root] for root in range(split.roots)])
-        self.again: Callable[..., Grads] | None = None
 
     def __call__(self, *tensors: Tensor) -> Any:
         outputs = [make(shape, dtype) for make, shape, dtype in self.makers]
@@ -59,22 +56,24 @@ class GradedCall:
             found.append(t)
         return found[0] if self.structure is LEAF else unflatten(self.structure, found)
 
-    def differentiable(self) -> Callable[..., Grads]:
-        """The derivative as a function of tensors that has a history itself."""
-        if self.again is None:
-            self.again = differentiable(self.split, self.named)
-        return self.again
-
 
 class GradedNode(Node):
-    """``grad_fn`` of the results of one call. What it reads are arguments, which must not change, and outputs."""
+    """``grad_fn`` of the results of one call. What it reads are arguments, which must not change, and outputs.
 
-    __slots__ = ("call", "outputs", "tensors", "versions")
+    It gives the engine, one by one, what the nodes of the eager call would. When the gradient is differentiated itself,
+    or recorded, it makes those nodes and leads on to them; it has kept numbers for them. So gradients that have several
+    sources are added up in the same order.
+    """
+
+    __slots__ = ("call", "first", "outputs", "tensors", "unfolded", "versions")
 
     tensors: Sequence[Tensor] | None
 
     def __init__(self, call: GradedCall, tensors: Sequence[Tensor], outputs: Sequence[Array]) -> None:
         super().__init__(tuple([gradient_edge(tensors[i]) for i in call.wanted]), call.out_types)
+        self.first = reserve_numbers(len(call.split.history) + 1)
+        self.number = self.first + len(call.split.history)
+        self.unfolded = False
         self.call = call
         self.tensors = tensors
         self.versions = [0 if t._storage is None else t._storage.version for t in tensors]
@@ -88,9 +87,10 @@ class GradedNode(Node):
         self.outputs = ()
 
     def spent(self) -> bool:
-        return self.tensors is None or any(
-            number >= 0 and self.tensors[number]._version != self.versions[number] for number in self.call.saved
-        )
+        tensors, versions = self.tensors, self.versions
+        if tensors is None:
+            return not self.unfolded
+        return any(n >= 0 and tensors[n]._version != versions[n] for n in self.call.saved)
 
     def held(self) -> Sequence[Tensor]:
         return self.tensors or ()
@@ -106,14 +106,12 @@ class GradedNode(Node):
         return t._data
 
     def backward(self, grads: Grads) -> Grads:
+        if self.unfolded:
+            return grads
         if self.tensors is None:
             raise RuntimeError(FREED)
         call = self.call
         like = next(g for g in grads if g is not None)
-        if modes.grad or modes.recorder is not None:
-            ends = [None if e is None else end_of(e) for e in self.edges]
-            inputs = [self._tensor(n) for n in call.history]
-            return call.differentiable()(ends, inputs, list(grads))
         saved = [self._array(n) for n in call.saved]
         given = [
             np.zeros(shape, dtype) if g is None else g._data
@@ -123,6 +121,16 @@ class GradedNode(Node):
         outputs = [np.empty(o.value.shape, o.value.dtype.numpy) for o in runner.graph.outputs]
         runner.run([*saved, *given], outputs)
         return [None if n is None else like._wrap(outputs[n]) for _, n in call.split.wanted]
+
+    def unfold(self) -> None:
+        if self.unfolded or self.tensors is None:
+            return
+        call = self.call
+        ends = dict(zip(call.wanted, self.edges, strict=True))
+        inputs = [self._tensor(n) for n in call.history]
+        self.edges = tuple(call.split.history.build(list(ends.values()), inputs, self.first))
+        self.unfolded = True
+        self.tensors, self.outputs = None, ()
 
     def _tensor(self, number: int) -> Tensor:
         """The same as a tensor; an argument's shares the count of writes."""

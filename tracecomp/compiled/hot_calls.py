@@ -174,7 +174,7 @@ def _with(warm: Warm, statics: Statics) -> Callable[..., Any]:
 
 def _plan(call: Callable[..., Any], tensors: list[Tensor]) -> Plan:
     """``call`` recorded and compiled; Unfit unless it computes new tensors from its arguments and nothing else."""
-    _, recording = record(call, tuple(tensors), {}, call.__name__)
+    _, recording = record(call, tuple(tensors), {}, call.__name__, apart=True)
     if not isinstance(recording, Recording):
         raise Unfit(recording.reason)
     if recording.unsettled or recording.predicates or recording.updates or recording.effects:

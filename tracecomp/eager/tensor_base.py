@@ -34,6 +34,14 @@ def node_count() -> int:
     return next(_numbers)
 
 
+def reserve_numbers(count: int) -> int:
+    """The first of ``count`` numbers in a row, for nodes that are made later in the place of the one that asks."""
+    first = next(_numbers)
+    for _ in range(count - 1):
+        next(_numbers)
+    return first
+
+
 class Handle:
     """Removes a hook; usable as a context manager."""
 
@@ -88,6 +96,9 @@ class Node:
 
     def look(self) -> None:
         """See again which gradients to expect, where the tensor they are for has got other memory."""
+
+    def unfold(self) -> None:
+        """Where this node stands for several: make them, and lead on to them."""
 
     def spent(self) -> bool:
         """Whether ``backward`` would fail: what it reads was let go of, or written to since."""
