@@ -45,9 +45,11 @@ class Warm:
         self._seen: Counter[Any] = Counter()
 
     def __call__(self, *args: Any) -> Any:
-        if self.graded and modes.grad and modes.recorder is None and not (modes.anomaly or modes.save_hooks):
+        if modes.recorder is not None:  # numbers among the arguments may be followed, and are not to be looked at
+            return self.run(*args)
+        if self.graded and modes.grad and not (modes.anomaly or modes.save_hooks or modes.autocast):
             found = self.graded.get(self.kind(args))
-            if found is not None and modes.autocast is None:
+            if found is not None:
                 return found(*[args[i] for i in self.tensors])
         self._left -= 1
         if self._left <= 0:
