@@ -15,6 +15,8 @@ from typing import Any, TypeVar, cast, get_overloads
 import numpy as np
 
 from tracecomp.base.reference import examples, reference
+from tracecomp.eager.device import use
+from tracecomp.eager.meta import place_of_call, placed
 from tracecomp.eager.modes import grad_enabled, modes, no_grad, scope
 from tracecomp.eager.overrides import NOT_OVERRIDDEN, PLAIN, override
 from tracecomp.eager.tensor import Tensor, assign_, before_write
@@ -150,6 +152,13 @@ def _as_primitive(name: str, signature: tuple[Any, ...]) -> Callable[..., Any] |
     return lambda *operands: Tensor.__tracecomp_apply__(op, operands, {})
 
 
+def _elsewhere(args: tuple[Any, ...]) -> bool:
+    """Whether a call may be about tensors without memory."""
+    if modes.place is not None or modes.default_places:
+        return True
+    return any(isinstance(x, Tensor) and type(x._data) is not np.ndarray for x in args)
+
+
 def _is_shape(x: Any) -> bool:
     """Whether ``x`` is a tuple of plain ints."""
     return type(x) is tuple and all(type(n) is int for n in x)
@@ -169,7 +178,7 @@ def _by_position(
 
     def template(count: int, *given: str) -> list[tuple[bool, Any]] | None:
         names = positional[count:]
-        if rest or not set(given) <= set(names) - {"dtype", "out"}:
+        if rest or not set(given) <= set(names) - {"device", "dtype", "out"}:
             return None
         needed = names[: 1 + max(map(names.index, given))]
         if any(name not in given and type(defaults.get(name, ())) not in PLAIN for name in needed):
@@ -189,6 +198,7 @@ def _by_position(
 def _callable(fn: Callable[..., Any], name: str, takes: Kinds, composite: bool, primitive: str) -> Callable[..., Any]:
     code, kinds = fn.__code__, fn.__annotations__
     positional = code.co_varnames[: code.co_argcount]
+    # What a function takes is read off its annotations once, so that a call looks at positions only.
     real = "complex" not in takes
     places, beside = [], False  # of what must be a tensor; whether something else may be one
     for i, p in enumerate(positional):
@@ -202,10 +212,12 @@ def _callable(fn: Callable[..., Any], name: str, takes: Kinds, composite: bool, 
     accepted: dict[tuple[Any, ...], Callable[..., Any]] = {}
 
     by_position = _by_position(fn, positional, bool(rest))
+    makes = "device" in kinds
 
+    # Every call of every function goes through here, so each question is asked only of functions that need it.
     def call(*args: Any, **kwargs: Any) -> Any:
         plain = by_position(args, kwargs) if kwargs else args
-        if plain is None or not PLAIN:
+        if plain is None or not PLAIN or (use.begun and _elsewhere(plain)):
             return check(args, kwargs)
         signature = tuple([x._data.dtype if type(x) in PLAIN_TENSORS else type(x) for x in plain])
         found = accepted.get(signature)
@@ -225,6 +237,7 @@ def _callable(fn: Callable[..., Any], name: str, takes: Kinds, composite: bool, 
     def check(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Look at every argument, and run."""
         for x in (*args, *kwargs.values()) if kwargs else args:
+            # Objects with ``__torch_function__`` of their own are rare: one test of the type for each argument.
             if type(x) not in PLAIN:
                 found = override(public, args, kwargs)
                 if found is not NOT_OVERRIDDEN:
@@ -241,10 +254,13 @@ def _callable(fn: Callable[..., Any], name: str, takes: Kinds, composite: bool, 
         if kwargs:
             if real:
                 refuse_complex(name, kwargs.values())
+            # The name of the function's own ``*args``: PyTorch takes it as a keyword, too.
             if rest in kwargs:
                 args = (*args, kwargs.pop(rest))
-            return _with_keywords(run, kinds, name, args, kwargs)
-        return run(*args)
+        if use.begun or (makes and "device" in kwargs):
+            with placed(place_of_call(name, makes, args, kwargs)):
+                return _with_keywords(run, kinds, name, args, kwargs)
+        return _with_keywords(run, kinds, name, args, kwargs) if kwargs else run(*args)
 
     call.__name__ = call.__qualname__ = name
     call.__annotations__, call.__module__ = kinds, fn.__module__
