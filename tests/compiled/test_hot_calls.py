@@ -217,7 +217,7 @@ def test_wrong_arguments_have_their_errors() -> None:
     with pytest.raises(RuntimeError, match="must match"):
         torch.add(x, data(3, 5))
     with pytest.raises(TypeError):
-        torch.add(x, "three")
+        torch.add(x, "three")  # type: ignore[arg-type]
     with pytest.raises(IndexError):
         F.softmax(x, 2)
 
