@@ -149,6 +149,26 @@ def test_gradients_and_their_gradients_keep_their_bits() -> None:
     assert served(F.layer_norm)
 
 
+@pytest.mark.parametrize("layout", ["permuted", "expanded", "sliced", "reversed"])
+def test_gradients_that_lie_in_another_order_are_added_in_it(layout: str) -> None:
+    x = data(40, 70).requires_grad_()
+    weights = data(70, 40)
+
+    def run() -> list[Any]:
+        w, b = data(70).requires_grad_(), torch.zeros(70, requires_grad=True)
+        y = F.layer_norm(x, (70,), w, b)
+        if layout == "permuted":
+            z = (y.t() * weights).sum()
+        elif layout == "expanded":
+            z = y.mean(0).sum()
+        else:
+            z = (y[:, ::2] * 2).sum() if layout == "sliced" else (y.flip(1) * weights.t()).sum()
+        return list(torch.autograd.grad(z, (x, w, b)))
+
+    first, *rest = map(bits, heated(run))
+    assert all(again == first for again in rest)
+
+
 def test_histories_keep_their_rules() -> None:
     x = data(3, 4).requires_grad_()
     y = heated(lambda: torch.sigmoid(x * 1.0))[-1]

@@ -152,6 +152,13 @@ def test_a_sum_of_a_permuted_array_is_the_permuted_sum() -> None:
     assert same_bits(turned, evaluate(OPS["sum"], [x], {"axes": (2,)}))
 
 
+def test_a_sum_of_an_expanded_array_has_the_order_of_a_copy() -> None:
+    x = np.random.default_rng(0).standard_normal((30, 1, 70)).astype(np.float32)
+    wide = np.broadcast_to(x, (30, 20, 70))
+    for axes in ((0,), (1,), (2,), (0, 2), (0, 1, 2)):
+        assert same_bits(evaluate(OPS["sum"], [wide], {"axes": axes}), compiled("sum", [wide.copy()], axes=axes))
+
+
 @pytest.mark.parametrize("axes", [(0,), (1,), (0, 1)])
 def test_sums_without_elements_are_zero(axes: tuple[int, ...]) -> None:
     found = evaluate(OPS["sum"], [np.zeros((0, 3), np.float32)], {"axes": axes})

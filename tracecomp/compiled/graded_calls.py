@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.autograd.engine import contributions
 from tracecomp.compiled.replay import Plan
 from tracecomp.eager.aliasing import gradient_edge
 from tracecomp.eager.grad_fn import FREED, modified
 from tracecomp.eager.tensor import Tensor
-from tracecomp.eager.tensor_base import Grads, Node, blank, reserve_numbers
+from tracecomp.eager.tensor_base import Grads, Node, TensorBase, blank, reserve_numbers
+from tracecomp.eager_kernels.sums import in_order
 from tracecomp.record.binding import Binding
 from tracecomp.record.pytree import LEAF, unflatten
 from tracecomp.record.results import Made
@@ -110,6 +112,8 @@ class GradedNode(Node):
             return grads
         if self.tensors is None:
             raise RuntimeError(FREED)
+        if not all(g is None or in_order(g._data) for g in grads):
+            return self._through_history(grads)
         call = self.call
         like = next(g for g in grads if g is not None)
         saved = [self._array(n) for n in call.saved]
@@ -121,6 +125,20 @@ class GradedNode(Node):
         outputs = [np.empty(o.value.shape, o.value.dtype.numpy) for o in runner.graph.outputs]
         runner.run([*saved, *given], outputs)
         return [None if n is None else like._wrap(outputs[n]) for _, n in call.split.wanted]
+
+    def _through_history(self, grads: Grads) -> Grads:
+        """The same by the nodes of the eager call: sums of what lies in another order add in that order."""
+        call = self.call
+        edges = [e for e in dict(zip(call.wanted, self.edges, strict=True)).values() if e is not None]
+        ends: list[tuple[Node, int]] = [(Node((), (e[0].out_types[e[1]],)), 0) for e in edges]
+        roots = call.split.history.build(ends, [self._tensor(n) for n in call.history])
+        given = [(r, g) for r, g in zip(roots, grads, strict=True) if g is not None]
+        found = contributions([r for r, _ in given], [Tensor._wrap(g._data) for _, g in given], ends)
+        result: list[TensorBase | None] = []
+        for end, argument in zip(ends, dict.fromkeys(call.wanted), strict=True):
+            each = found.get(end, [])
+            result += [*each, *[None] * (call.wanted.count(argument) - len(each))]
+        return result
 
     def unfold(self) -> None:
         if self.unfolded or self.tensors is None:

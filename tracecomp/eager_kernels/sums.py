@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache, reduce
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -112,10 +113,10 @@ def reduce_in_order(name: str, x: Array, axes: Shape) -> Array:
     x = np.asarray(x)
     if not x.size:
         return np.full(_without(x.shape, axes), _COMBINE[name].identity, x.dtype)
-    if x.flags.c_contiguous:
+    if in_order(x):
         return _in_stages(name, x, axes, False)
-    if _repeats(x) or min(x.strides) < 0:
-        return _in_stages(name, x, axes, True)
+    if _overlaps(x) or min(x.strides) < 0:
+        return _in_stages(name, x, axes, _overlaps(x))
     order = sorted(range(x.ndim), key=lambda axis: -x.strides[axis])
     inside = tuple(d for d, axis in enumerate(order) if axis in axes)
     kept = [axis for axis in order if axis not in axes]
@@ -126,9 +127,18 @@ def _without(shape: Sequence[int], axes: Shape) -> Shape:
     return tuple(n for axis, n in enumerate(shape) if axis not in axes)
 
 
-def _repeats(x: Array) -> bool:
-    """Whether ``x`` shows an element several times: it is expanded, or windows of something."""
-    return bool(sum(s * (n - 1) for s, n in zip(x.strides, x.shape, strict=True)) < x.itemsize * (x.size - 1))
+def in_order(x: Array) -> bool:
+    """Whether the axes of ``x`` lie in memory as they are numbered; those along which nothing moves lie anywhere."""
+    if x.flags.c_contiguous:
+        return True
+    moving = [s for s, n in zip(x.strides, x.shape, strict=True) if n > 1 and s]
+    return all(a >= b > 0 for a, b in pairwise([*moving, 1])) and not _overlaps(x)
+
+
+def _overlaps(x: Array) -> bool:
+    """Whether ``x`` shows elements several times, other than by expanding: it is windows of something."""
+    moving = [(s, n) for s, n in zip(x.strides, x.shape, strict=True) if n > 1 and s]
+    return bool(sum(s * (n - 1) for s, n in moving) < x.itemsize * (math.prod(n for _, n in moving) - 1))
 
 
 def _in_stages(name: str, x: Array, axes: Shape, windows: bool) -> Array:
