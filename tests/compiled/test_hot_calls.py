@@ -169,6 +169,21 @@ def test_gradients_that_lie_in_another_order_are_added_in_it(layout: str) -> Non
     assert all(again == first for again in rest)
 
 
+def test_hooks_and_retained_gradients_follow_a_history_that_unfolds() -> None:
+    x = data(3, 4).requires_grad_()
+    heated(lambda: torch.tanh(x))
+    y = torch.tanh(x)
+    met: list[list[bytes]] = []
+    handle = y.register_hook(lambda g: met.append(bits(g)))
+    y.retain_grad()
+    (g,) = torch.autograd.grad((y * y).sum(), x, create_graph=True)
+    g.sum().backward()
+    assert len(met) == 2 and y.grad is not None
+    handle.remove()
+    torch.autograd.grad((y * y).sum(), x, retain_graph=True)
+    assert len(met) == 2
+
+
 def test_histories_keep_their_rules() -> None:
     x = data(3, 4).requires_grad_()
     y = heated(lambda: torch.sigmoid(x * 1.0))[-1]

@@ -14,7 +14,7 @@ from tracecomp.eager.grad_fn import AccumulateGrad, CopySlices, OpNode
 from tracecomp.eager.meta import contiguous
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor, assign_, get_grad, own, set_grad
-from tracecomp.eager.tensor_base import Node, TensorBase
+from tracecomp.eager.tensor_base import Edge, Node, TensorBase
 from tracecomp.ir.op import OPS
 from tracecomp.ir.types import from_numpy_dtype
 from tracecomp.ops.autodiff import sum_to
@@ -30,7 +30,7 @@ def contributions(
     with _mode(False):
         run = _Run(True, targets, accumulate=False, inside=True, apart=True)
         run.run(roots, grads)
-        return run.arrived
+        return {t: run.arrived[_led(t)] for t in targets if _led(t) in run.arrived}
 
 
 def run_backward(
@@ -75,17 +75,23 @@ class _Run:
         self.apart = apart
         self.arrived: dict[Target, list[Tensor]] = {}
         self.accumulate = accumulate
-        self.wanted = None if targets is None else set(targets)
-        self.borders = {n for n, _ in targets or ()} if inside else set()
+        self.targets = targets
+        self.inside = inside
+        self.wanted: set[Target] | None = None
+        self.borders: set[Node] = set()
         self.ends: set[Node] = set()
         self.captured: dict[Target, Tensor | None] = {}
         self.buffers: Buffers = {}
 
     def run(self, roots: Sequence[Target], grads: Sequence[Tensor]) -> dict[Target, Tensor | None]:
-        for (node, number), grad in zip(roots, grads, strict=True):
-            self._arrive(node, number, grad)
         if modes.grad or modes.recorder is not None:
             _unfold([node for node, _ in roots])
+        if self.targets is not None:
+            self.wanted = set(map(_led, self.targets))
+            self.borders = {n for n, _ in self.wanted} if self.inside else set()
+        roots = [*map(_led, roots)]
+        for (node, number), grad in zip(roots, grads, strict=True):
+            self._arrive(node, number, grad)
         # How many gradients each node waits for: it runs when the last has come, so every node runs once.
         waiting, order = _dependencies([node for node, _ in roots], self.borders)
         needed = None
@@ -93,7 +99,7 @@ class _Run:
             needed = _leading_to({n for n, _ in self.wanted}, order)
             # The ends of what is wanted: behind them nothing is computed.
             self.ends = self.borders or {
-                n for n, _ in self.wanted if not any(e is not None and e[0] in needed for e in n.edges)
+                n for n, _ in self.wanted if not any(e is not None and e[0] in needed for e in _edges(n))
             }
         # Newest first: of nodes that are ready, the one that was made last.
         # That is PyTorch's order, which hooks can see.
@@ -104,7 +110,7 @@ class _Run:
             if needed is not None and node not in needed:
                 continue
             found = self._step(node)
-            for k, edge in enumerate(node.edges):
+            for k, edge in enumerate(_edges(node)):
                 if edge is None or node in self.ends:
                     continue
                 child, number = edge
@@ -112,7 +118,7 @@ class _Run:
                 waiting[child] -= 1
                 if not waiting[child]:
                     heapq.heappush(ready, (-child.number, child))
-        return self.captured
+        return {t: self.captured[_led(t)] for t in self.targets or () if _led(t) in self.captured}
 
     def _arrive(self, node: Node, number: int, grad: Tensor | None) -> None:
         slots = self.buffers.get(node)
@@ -246,6 +252,22 @@ def _validated(node: Node, grads: Sequence[Tensor | None]) -> list[Tensor | None
     return found
 
 
+def _led(target: Target) -> Target:
+    """Where a gradient goes: a node that has unfolded leads on, and hands on what waits for its gradients."""
+    node, number = target
+    if not node.unfolded:
+        return target
+    edge = node.edges[number]
+    assert edge is not None
+    node.hand_on(number, edge)
+    return edge
+
+
+def _edges(node: Node) -> list[Edge]:
+    """Where the gradients of a node's operands go."""
+    return [e if e is None or not e[0].unfolded else _led(e) for e in node.edges]
+
+
 def _unfold(roots: Sequence[Node]) -> None:
     """Have every node that stands for several make those, because what they compute is to be seen."""
     seen = set(roots)
@@ -268,7 +290,7 @@ def _dependencies(roots: Sequence[Node], borders: set[Node]) -> tuple[dict[Node,
     while stack:
         node = stack.pop()
         order.append(node)
-        for edge in node.edges if node not in borders else ():
+        for edge in _edges(node) if node not in borders else ():
             if edge is not None:
                 child = edge[0]
                 waiting[child] = waiting.get(child, 0) + 1
@@ -282,6 +304,6 @@ def _leading_to(targets: set[Node], nodes: list[Node]) -> set[Node]:
     """The nodes from which a target is reached."""
     found = set(targets)
     for node in sorted(nodes, key=lambda n: n.number):
-        if any(e is not None and e[0] in found for e in node.edges):
+        if any(e is not None and e[0] in found for e in _edges(node)):
             found.add(node)
     return found
