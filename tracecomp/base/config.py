@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tracecomp.base.locks import Lock
+from tracecomp.base.topics import topics
 
 
 def _knob(default: Any, env: str, parse: Callable[[str], Any], doc: str, code: bool = False) -> Any:
@@ -67,6 +68,9 @@ class Settings:
     )
     eager: str = _knob(
         "native", "TRACECOMP_EAGER", _eager, "What runs eager operators: native (with numpy), or numpy alone."
+    )
+    log: tuple[str, ...] = _knob(
+        (), "TRACECOMP_LOG", topics, "Comma-separated topics that are written to standard error as they happen."
     )
     cache_dir: str = _knob("", "TRACECOMP_CACHE_DIR", str, "Folder of compiled objects; default ~/.cache/tracecomp.")
 
