@@ -11,6 +11,7 @@ import numpy as np
 
 from tracecomp import eager_kernels
 from tracecomp.base import config
+from tracecomp.eager.modes import modes
 from tracecomp.ir.op import OPS, Op
 
 _WARNING = frozenset(
@@ -41,6 +42,8 @@ def _new_context() -> Context:
 def evaluate(op: Op, arrays: Sequence[Any], attrs: dict[str, Any]) -> Any:
     """What ``op`` is on ``arrays``: ``op.impl`` where its bits are those of machine code, else machine code's."""
     if op.kind not in _WARNING:
+        if op.kind == "external" and modes.rehearsal:
+            raise RuntimeError("what the host runs, other processes perhaps, is run for the program alone")
         return op.impl(*arrays, **attrs)
     if op.name in INEXACT and config.current().eager == "native":
         found = eager_kernels.evaluate_natively(op, arrays)

@@ -51,7 +51,7 @@ def emit_counted(program: Program, target: Target) -> ProgramCode:
     code = emit_kernel(call.kernel, "k0", module, overlapping(call), counted=True)
     declarations = {**module.declarations, **_COPYING}
     text = ModuleText(target, (code.text, _entry(program, call, block, code.shared_bytes)), declarations)
-    return ProgramCode((text,), code.shared_bytes, code.private_bytes, (call.label,), True)
+    return ProgramCode((text,), code.shared_bytes, code.private_bytes, (call.label,), True, ("k0",))
 
 
 def _entry(program: Program, call: CallStep, block: int, shared_bytes: int) -> str:
