@@ -177,7 +177,7 @@ def test_hooks_and_retained_gradients_follow_a_history_that_unfolds() -> None:
     handle = y.register_hook(lambda g: met.append(bits(g)))
     y.retain_grad()
     (g,) = torch.autograd.grad((y * y).sum(), x, create_graph=True)
-    g.sum().backward()
+    g.sum().backward(retain_graph=True)
     assert len(met) == 2 and y.grad is not None
     handle.remove()
     torch.autograd.grad((y * y).sum(), x, retain_graph=True)
