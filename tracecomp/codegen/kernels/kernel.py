@@ -113,8 +113,8 @@ class KernelEmitter(Statements):
             e.line(f"  {memory}.{n} = getelementptr i64, ptr {memory}, i64 {n}")
             e.line(f"  store {value}, ptr {memory}.{n}, align 8")
         e.declare(sync.PARALLEL, sync.PARALLEL_DECLARATION)
-        extent = "%count" if self.counted else loop.var.extent
-        given = f"ptr %team, ptr @{part.name}.run, ptr {memory}, i64 {extent}, i1 {int(loop.kind == 'brief')}"
+        awake_only, extent = int(loop.kind == "opportunistic"), "%count" if self.counted else loop.var.extent
+        given = f"ptr %team, ptr @{part.name}.run, ptr {memory}, i64 {extent}, i1 {awake_only}"
         e.line(f"  call void @{sync.PARALLEL}({given})")
         # The part has written what its loop stores, as far as later loads are concerned.
         self.stores.bump(self.written(loop.body))
