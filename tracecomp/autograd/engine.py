@@ -10,6 +10,7 @@ import numpy as np
 
 from tracecomp.autograd.anomaly import check_nan, explained
 from tracecomp.eager.grad_fn import AccumulateGrad, CopySlices, OpNode
+from tracecomp.eager.meta import contiguous
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor, assign_, get_grad, own, set_grad
 from tracecomp.eager.tensor_base import Node, TensorBase
@@ -146,7 +147,7 @@ def accumulate(variable: TensorBase, grad: TensorBase) -> None:
     if have is None:
         fresh = own(grad)
         if not fresh._data.flags.c_contiguous and variable._data.flags.c_contiguous:
-            fresh._data = np.ascontiguousarray(fresh._data)
+            fresh._data = contiguous(fresh._data)
         set_grad(variable, fresh)
     elif modes.grad:
         set_grad(variable, add(have, grad))

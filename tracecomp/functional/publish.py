@@ -14,6 +14,8 @@ from typing import Any, TypeVar, cast, get_overloads
 import numpy as np
 
 from tracecomp.base.reference import examples, reference
+from tracecomp.eager.device import use
+from tracecomp.eager.meta import place_of_call, placed
 from tracecomp.eager.modes import grad_enabled, modes, no_grad, scope
 from tracecomp.eager.overrides import NOT_OVERRIDDEN, PLAIN, override
 from tracecomp.eager.tensor import Tensor, assign_, before_write
@@ -138,6 +140,7 @@ def _callable(fn: Callable[..., Any], name: str, takes: Kinds, composite: bool) 
             beside = True
     rest = code.co_varnames[code.co_argcount + code.co_kwonlyargcount] if code.co_flags & inspect.CO_VARARGS else ""
     run = accepting(_scoped(fn, name) if composite else fn, name, takes)
+    makes = "device" in kinds
 
     # Every call of every function goes through here, so each question is asked only of functions that need it.
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -162,8 +165,10 @@ def _callable(fn: Callable[..., Any], name: str, takes: Kinds, composite: bool) 
             # The name of the function's own ``*args``: PyTorch takes it as a keyword, too.
             if rest in kwargs:
                 args = (*args, kwargs.pop(rest))
-            return _with_keywords(run, kinds, name, args, kwargs)
-        return run(*args)
+        if use.begun or (makes and "device" in kwargs):
+            with placed(place_of_call(name, makes, args, kwargs)):
+                return _with_keywords(run, kinds, name, args, kwargs)
+        return _with_keywords(run, kinds, name, args, kwargs) if kwargs else run(*args)
 
     call.__name__ = call.__qualname__ = name
     call.__annotations__, call.__module__ = kinds, fn.__module__

@@ -56,6 +56,8 @@ def mask_positions(mask: Tensor) -> list[Tensor]:
 def normal_index(index: Tensor, size: int, axis: int) -> Tensor:
     """Non-negative positions in int64; IndexError when one is out of range."""
     places, here = index._data, size.real
+    if index.is_meta:
+        return cast(index, int64)
     negative = modes.recorder is not None or (places.size and places.min() < 0)
     if places.size and (places.min() < -here or places.max() >= here):
         bad = int(places[(places < -here) | (places >= here)].flat[0])

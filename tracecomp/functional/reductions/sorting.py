@@ -180,7 +180,7 @@ def _quantile(
     if input.numel() == 0:
         raise RuntimeError("quantile() input tensor must be non-empty")
     # Checked on the numbers that are there; a recording guards that it looked at them.
-    if levels.numel() and (levels._data.min() < 0 or levels._data.max() > 1):
+    if levels.numel() and not levels.is_meta and (levels._data.min() < 0 or levels._data.max() > 1):
         raise RuntimeError("quantile() q values must be in the range [0, 1]")
     # All elements are one row, or the axis goes last: ``_ranked`` sorts along the last one.
     original = input.ndim

@@ -97,7 +97,7 @@ class Block:
         self.stmts: list[Stmt] = []
         self.known: dict[Any, Expr] = {}
 
-    def find(self, key: Any) -> Expr | None:
+    def find(self, key: object) -> Expr | None:
         # An outer body dominates the inner ones, so what it has bound may be read here; never the other way round.
         block: Block | None = self
         while block is not None:
@@ -253,7 +253,7 @@ class Evaluator:
             found = block.known[key] = self._let(block, expr)
         return found
 
-    def _once(self, key: Any, position: tuple[Index, ...], make: Callable[[], Expr]) -> Expr:
+    def _once(self, key: object, position: tuple[Index, ...], make: Callable[[], Expr]) -> Expr:
         """The expression for ``key``, made and bound at its first use in a body that dominates this one."""
         # A key is known in the body where it was bound and in those inside: a
         # value bound in a loop is not seen after it.

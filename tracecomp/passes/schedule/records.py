@@ -89,7 +89,7 @@ class Chooser:
             raise ScheduleError(f"there are {len(self.made)} schedules in this kernel; '{left.title}' is one more")
 
 
-def setting(read: Reader, doc: str, default: Any = ...) -> Any:
+def setting(read: Reader, doc: str, default: object = ...) -> Any:
     """A field of a record."""
     metadata = {"read": read, "doc": doc}
     # ``...`` and not None means "no default", as None is a value that a field may have.
