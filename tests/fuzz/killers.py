@@ -13,6 +13,7 @@ import coverage
 import numpy as np
 
 import tracecomp
+from tests.codegen.math import test_math
 from tests.fuzz import equal_graphs, loop_programs
 from tests.ops import test_native
 from tests.passes.random_graphs import Maker
@@ -22,6 +23,7 @@ from tracecomp.base.dump import Dump
 from tracecomp.compiled.locate import run_native
 from tracecomp.ir.interpret import interpret
 from tracecomp.ir.op import OPS
+from tracecomp.ir.types import float32, float64
 from tracecomp.passes import pipeline
 
 PACKAGE = Path(tracecomp.__file__).parent
@@ -59,6 +61,11 @@ def killers(every: int = 1) -> list[Killer]:
                for seed in range(120)]  # fmt: skip
     operators = [op for op in OPS.values() if op.kind != "external"]
     results += [Killer("result", f"operator {op.name}", partial(_operator, op)) for op in operators]
+    kinds = (float32, float64)
+    results += [Killer("result", f"function {op} {t}", partial(test_math.test_unary_within_bound, op, t))
+                for op in test_math.REFERENCE for t in kinds]  # fmt: skip
+    results += [Killer("result", f"function {op} {t}", partial(test_math.test_binary_within_bound, op, t))
+                for op in test_math.BINARY for t in kinds]  # fmt: skip
     return programs + results[::every]
 
 

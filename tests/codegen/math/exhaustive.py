@@ -11,6 +11,7 @@ import datetime
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ def references() -> dict[str, Callable[[Array], Array]]:
     """Every function of one number, of float64: numpy's, and scipy's where that is installed."""
     found: dict[str, Callable[[Array], Array]] = {**REFERENCE, **EXACT}
     try:
-        from scipy import special
+        special = import_module("scipy.special")
     except ImportError:
         return found
     found |= {op: getattr(special, name) for op, name in _SPECIAL.items()}
