@@ -740,6 +740,7 @@ from tracecomp.runtime.threads import set_num_threads as set_num_threads
 from tracecomp import signal as signal
 from tracecomp import special as special
 from tracecomp import storage as storage
+from tracecomp.inspect import summary as summary
 from tracecomp import testing as testing
 from tracecomp import torch_version as torch_version
 from tracecomp import types as types

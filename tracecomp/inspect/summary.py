@@ -176,7 +176,7 @@ def _operations_of(node: Node) -> int:
     out = prod(node.outputs[0].shape)
     if node.op.name == "contract":
         operands, _, _ = node.attrs["spec"].partition("->")
-        sizes = {}
+        sizes: dict[str, int] = {}
         for labels, value in zip(operands.split(","), node.inputs, strict=True):
             sizes.update(zip(labels, value.shape, strict=True))
         return 2 * prod(sizes.values())
@@ -185,7 +185,7 @@ def _operations_of(node: Node) -> int:
         return 2 * (out if node.op.name == "conv" else prod(node.inputs[0].shape)) * prod(weight[1:])
     if node.op.name in ("scan", "while_loop"):
         bodies = [b for b in node.attrs.values() if isinstance(b, Graph)]
-        return node.attrs.get("length", 1) * sum(_operations_of(n) for b in bodies for n in b.live_nodes())
+        return int(node.attrs.get("length", 1)) * sum(_operations_of(n) for b in bodies for n in b.live_nodes())
     if isinstance(node.op.loop, Pointwise) and node.op.name != "cast":
         return out
     return prod(node.inputs[0].shape) if isinstance(node.op.loop, Reduced) else 0
