@@ -74,7 +74,7 @@ def test_several_lines_of_one_kernel_are_told_apart() -> None:
     program = build(torch.trace(normalised, *PROGRAMS[0][1])).program
     found: dict[str, set[int]] = {}
     for step in call_steps(program.steps):
-        for line, origin in kernel_lines(step.kernel):
+        for line, origin in kernel_lines(step.kernel)[1:]:
             source = program.sources.get(origin)
             for word in ("tanh", "exp", "/"):
                 if f"{word}(" in line or (word == "/" and " / " in line):
