@@ -42,7 +42,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Any, Literal
 
 from tracecomp.ir.immutable import immutable
@@ -130,14 +130,18 @@ class Read:
 
 @immutable
 class Call:
-    """A scalar operation of ``ir.scalars`` (``cast`` and ``bitcast`` go to ``dtype``)."""
+    """A scalar operation of ``ir.scalars`` (``cast`` and ``bitcast`` go to ``dtype``).
+
+    ``origin`` is the graph node that it belongs to, where that is known; two that differ in it alone are equal.
+    """
 
     op: str
     args: tuple[Expr, ...]
     dtype: DType
+    origin: object = field(default=None, compare=False)
 
     def substitute(self, mapping: Mapping[Var, Index]) -> Call:
-        return Call(self.op, tuple(a.substitute(mapping) for a in self.args), self.dtype)
+        return Call(self.op, tuple(a.substitute(mapping) for a in self.args), self.dtype, self.origin)
 
     def vars(self) -> Iterator[Var]:
         for a in self.args:
@@ -178,6 +182,7 @@ class Store:
     value: Expr
     where: Expr | None = None
     stream: Stream = ""
+    origin: object = field(default=None, compare=False)
 
 
 @immutable
@@ -208,6 +213,7 @@ class Accumulate:
 class Update:
     name: str
     args: tuple[Expr, ...]
+    origin: object = field(default=None, compare=False)
 
 
 @immutable
