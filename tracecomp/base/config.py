@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tracecomp.base.locks import Lock
+from tracecomp.base.topics import topics
 
 
 def _knob(default: Any, env: str, parse: Callable[[str], Any], doc: str, code: bool = False) -> Any:
@@ -31,6 +32,12 @@ def _flag(text: str) -> bool:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _eager(text: str) -> str:
+    if text not in ("native", "numpy"):
+        raise ValueError("expected native or numpy")
+    return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +65,12 @@ class Settings:
     )
     num_threads: int | None = _knob(
         None, "TRACECOMP_NUM_THREADS", int, "Threads of compiled programs; by default the cores this process may use."
+    )
+    eager: str = _knob(
+        "native", "TRACECOMP_EAGER", _eager, "What runs eager operators: native (with numpy), or numpy alone."
+    )
+    log: tuple[str, ...] = _knob(
+        (), "TRACECOMP_LOG", topics, "Comma-separated topics that are written to standard error as they happen."
     )
     cache_dir: str = _knob("", "TRACECOMP_CACHE_DIR", str, "Folder of compiled objects; default ~/.cache/tracecomp.")
 

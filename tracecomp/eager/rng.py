@@ -16,6 +16,7 @@ from tracecomp.ir.types import int64
 from tracecomp.ops.prim import prim
 
 _MASK = (1 << 64) - 1
+"""64 bits."""
 
 
 class Generator:
@@ -62,7 +63,9 @@ class Generator:
         return Generator(self.device).set_state(self.state)
 
     def bits(self, shape: tuple[int, ...]) -> Tensor:
-        """32 random bits per element, as int32; the stream advances."""
+        """32 random bits per element, as int32; the stream advances. RuntimeError in a rehearsal."""
+        if modes.rehearsal:
+            raise RuntimeError("random numbers are drawn for the program alone")
         if modes.place is not None:  # nothing is drawn
             return prim.random_bits(self.state, shape=tuple(shape))  # type: ignore[no-any-return]
         with no_grad():
@@ -74,6 +77,7 @@ class Generator:
 
 
 _DEFAULT_SEED = 67280421310721
+"""PyTorch's default seed."""
 default_generator = Generator()
 
 

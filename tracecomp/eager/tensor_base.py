@@ -17,7 +17,7 @@ from tracecomp.base.errors import Source, user_source
 from tracecomp.eager.modes import modes, module_changes
 from tracecomp.eager.storage import Storage
 from tracecomp.ir.graph import Origin
-from tracecomp.ir.op import Op
+from tracecomp.ir.op import Attrs, Op
 from tracecomp.ir.types import DType
 
 Array = np.ndarray[Any, Any]
@@ -32,6 +32,14 @@ _hook_ids = itertools.count()
 def node_count() -> int:
     """A number between those of the nodes made so far and of those to come."""
     return next(_numbers)
+
+
+def reserve_numbers(count: int) -> int:
+    """The first of ``count`` numbers in a row, for nodes that are made later in the place of the one that asks."""
+    first = next(_numbers)
+    for _ in range(count - 1):
+        next(_numbers)
+    return first
 
 
 class Handle:
@@ -52,7 +60,7 @@ class Handle:
         self.remove()
 
 
-def add_hook(hooks: dict[int, Any], fn: Callable[..., Any]) -> Handle:
+def add_hook(hooks: dict[int, Any], fn: Callable[..., object]) -> Handle:
     """Put ``fn`` among ``hooks``, which recordings made without it are to find out."""
     module_changes.note()
     handle = Handle(hooks)
@@ -89,6 +97,24 @@ class Node:
     def look(self) -> None:
         """See again which gradients to expect, where the tensor they are for has got other memory."""
 
+    unfolded = False
+    """Whether this node stood for several, and only leads on to them now."""
+
+    def unfold(self) -> None:
+        """Where this node stands for several: make them, and lead on to them."""
+
+    def hand_on(self, number: int, edge: tuple[Node, int]) -> None:
+        """Give what waits for the gradient of result ``number`` to the node that it goes to instead."""
+        node, other = edge
+        hooks = (self.tensor_hooks or {}).get(number)
+        if hooks:
+            node.tensor_hooks = {} if node.tensor_hooks is None else node.tensor_hooks
+            node.tensor_hooks.setdefault(other, hooks)
+        retained = (self.retained or {}).get(number)
+        if retained is not None:
+            node.retained = {} if node.retained is None else node.retained
+            node.retained[other] = retained
+
     def spent(self) -> bool:
         """Whether ``backward`` would fail: what it reads was let go of, or written to since."""
         return False
@@ -110,17 +136,17 @@ class Node:
             self._metadata: dict[Any, Any] = {}
         return self._metadata
 
-    def register_hook(self, fn: Callable[..., Any]) -> Handle:
+    def register_hook(self, fn: Callable[..., object]) -> Handle:
         """Call ``fn(grad_inputs, grad_outputs)`` after this node ran; what it returns replaces ``grad_inputs``."""
         self.post_hooks = {} if self.post_hooks is None else self.post_hooks
         return add_hook(self.post_hooks, fn)
 
-    def register_prehook(self, fn: Callable[..., Any]) -> Handle:
+    def register_prehook(self, fn: Callable[..., object]) -> Handle:
         """Call ``fn(grad_outputs)`` before this node runs; what it returns replaces them."""
         self.pre_hooks = {} if self.pre_hooks is None else self.pre_hooks
         return add_hook(self.pre_hooks, fn)
 
-    def hook_tensor(self, number: int, fn: Callable[..., Any]) -> Handle:
+    def hook_tensor(self, number: int, fn: Callable[..., object]) -> Handle:
         """Call ``fn`` on the gradient of result ``number``."""
         self.tensor_hooks = {} if self.tensor_hooks is None else self.tensor_hooks
         return add_hook(self.tensor_hooks.setdefault(number, {}), fn)
@@ -176,7 +202,7 @@ class TensorBase:
     # What ``Tensor`` provides and what stands below it asks for.
 
     @staticmethod
-    def __tracecomp_apply__(op: Op, operands: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
+    def __tracecomp_apply__(op: Op, operands: tuple[object, ...], attrs: Attrs) -> Any:
         raise NotImplementedError
 
     @staticmethod

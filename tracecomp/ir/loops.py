@@ -4,7 +4,7 @@
                                                            | when ref: step* otherwise: step*
                                                            | while (step* ref): step*
     kernel  = params, stmt*
-    stmt    = loop kind var: stmt*                   kind  = serial | parallel | brief | tile | vector
+    stmt    = loop kind var: stmt*                   kind  = serial | parallel | opportunistic | tile | vector
             | let name = expr                        names are assigned once
             | store buffer[index] = expr  [where e]
             | stream buffer[index] = expr  [where e] a store to memory that nobody reads soon: it need not enter a cache
@@ -17,8 +17,8 @@
     expr    = const | index | load buffer[index] [where e] | name | scalar-op(expr*) : dtype
             | to_line(buffer)                         elements before the first that begins a line of memory
 
-``serial``, ``parallel`` and ``brief`` loops run one iteration after another. Parallel ones may be split among threads,
-brief ones among threads that are awake.
+``serial``, ``parallel`` and ``opportunistic`` loops run one iteration after another. Parallel ones may be split among
+threads, opportunistic ones among threads that are awake.
 ``tile`` and ``vector`` loops run all their iterations at once, as one program over many elements: every statement
 inside is done for all elements of the surrounding tile loops before the next one. At most one ``vector`` loop
 surrounds a statement; it becomes SIMD lanes. ``tile`` loops are unrolled. Both have small static extents; cutting a
@@ -40,8 +40,9 @@ guarded by ``where`` is replaced by 0 for loads, and the store is left out, when
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Any, Literal
 
 from tracecomp.ir.immutable import immutable
@@ -62,6 +63,11 @@ class Buffer:
 class Const:
     value: bool | int | float
     dtype: DType
+
+    def _content(self) -> tuple[Any, ...]:
+        # Kernels that differ in the sign of a zero alone are two.
+        sign = math.copysign(1.0, self.value) if self.value == 0 else 0.0
+        return self.value, sign, self.dtype
 
     def substitute(self, mapping: Mapping[Var, Index]) -> Const:
         return self
@@ -124,14 +130,18 @@ class Read:
 
 @immutable
 class Call:
-    """A scalar operation of ``ir.scalars`` (``cast`` and ``bitcast`` go to ``dtype``)."""
+    """A scalar operation of ``ir.scalars`` (``cast`` and ``bitcast`` go to ``dtype``).
+
+    ``origin`` is the graph node that it belongs to, where that is known; two that differ in it alone are equal.
+    """
 
     op: str
     args: tuple[Expr, ...]
     dtype: DType
+    origin: object = field(default=None, compare=False)
 
     def substitute(self, mapping: Mapping[Var, Index]) -> Call:
-        return Call(self.op, tuple(a.substitute(mapping) for a in self.args), self.dtype)
+        return Call(self.op, tuple(a.substitute(mapping) for a in self.args), self.dtype, self.origin)
 
     def vars(self) -> Iterator[Var]:
         for a in self.args:
@@ -172,6 +182,7 @@ class Store:
     value: Expr
     where: Expr | None = None
     stream: Stream = ""
+    origin: object = field(default=None, compare=False)
 
 
 @immutable
@@ -202,6 +213,7 @@ class Accumulate:
 class Update:
     name: str
     args: tuple[Expr, ...]
+    origin: object = field(default=None, compare=False)
 
 
 @immutable
@@ -235,7 +247,7 @@ class Prefetch:
     offset: Index
 
 
-SHARED = ("parallel", "brief")
+SHARED = ("parallel", "opportunistic")
 """The kinds of loops that threads share."""
 
 LINE = 64

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 
+from tracecomp.base.errors import Source
 from tracecomp.ir.immutable import immutable
 from tracecomp.ir.index import Index, Var
 from tracecomp.ir.loops import Buffer, Stmt
+from tracecomp.ir.values import Node
 
 
 @immutable
@@ -49,11 +51,15 @@ class Ref:
 
 @immutable
 class CallStep:
-    """Run ``kernel`` on ``args``. ``label`` names the graph nodes it computes (for profiles and index errors)."""
+    """Run ``kernel`` on ``args``. ``label`` names what it computes (for profiles and index errors).
+
+    ``nodes`` are the graph nodes that it computes, where they are known; not part of what the step does.
+    """
 
     kernel: Kernel
     args: tuple[Ref, ...]
     label: str = ""
+    nodes: tuple[Node, ...] = field(default=(), compare=False)
 
 
 @immutable
@@ -90,6 +96,7 @@ class Program:
     ``prepared`` is a bool in the arena that callers set: whether the preparation that an earlier call has left there,
     made of inputs that last, may be used. ``fast_math``: its arithmetic may be fused and regrouped, and some of its
     functions have larger errors. ``checked``: every access is held against the memory that it may touch.
+    ``sources`` are the user's lines of graph nodes, for readers of its code.
     """
 
     name: str
@@ -100,6 +107,7 @@ class Program:
     prepared: Slot | None = None
     fast_math: bool = False
     checked: bool = False
+    sources: Mapping[object, Source] = field(default_factory=dict, compare=False)
 
 
 def step_bodies(step: Step) -> tuple[tuple[Step, ...], ...]:

@@ -13,11 +13,15 @@ _MAPPINGS = (dict, OrderedDict, defaultdict)
 _leaf_kinds: set[type] = set()  # types found to be leaves, to answer for them at once
 
 
+Leaves = Sequence[Any]
+"""What a call was given, in the order of ``flatten``: whatever a program passes."""
+
+
 def flatten(value: Any, leaves: list[Any], is_leaf: Callable[[Any], bool] | None = None) -> Any:
     """Append the leaves of ``value`` to ``leaves``; the structure, which compares equal for like values.
 
-    Tuples, lists, dicts, named tuples and dataclasses are structure; everything else is a leaf, and what ``is_leaf``
-    says is one.
+    Tuples, lists, dicts, named tuples, dataclasses, and tensors that consist of others (``__tensor_flatten__``, as in
+    PyTorch) are structure; everything else is a leaf, and what ``is_leaf`` says is one.
     """
     kind = type(value)
     if is_leaf is not None and is_leaf(value):
@@ -38,6 +42,9 @@ def flatten(value: Any, leaves: list[Any], is_leaf: Callable[[Any], bool] | None
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = tuple(f.name for f in dataclasses.fields(value))
         return (kind, names, *[flatten(getattr(value, n), leaves, is_leaf) for n in names])
+    if hasattr(kind, "__tensor_flatten__"):
+        names, context = value.__tensor_flatten__()
+        return (kind, (tuple(names), context), *[flatten(getattr(value, n), leaves, is_leaf) for n in names])
     # Nothing else is structure, so the type is remembered.
     _leaf_kinds.add(kind)
     leaves.append(value)
@@ -49,7 +56,7 @@ def opened(kind: type) -> bool:
     return kind in (tuple, list, *_MAPPINGS) or (issubclass(kind, tuple) and hasattr(kind, "_fields"))
 
 
-def flatten_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Sequence[Any]]:
+def flatten_call(args: tuple[object, ...], kwargs: dict[str, Any]) -> tuple[Any, Sequence[Any]]:
     """Structure and leaves of the arguments of a call."""
     if not kwargs:
         for a in args:
@@ -61,7 +68,7 @@ def flatten_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Se
     return flatten((args, kwargs), leaves), leaves
 
 
-def direct(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[int, int | str]:
+def direct(args: tuple[object, ...], kwargs: dict[str, Any]) -> dict[int, int | str]:
     """The arguments of a call that are leaves themselves: leaf number to position or keyword."""
     found: dict[int, int | str] = {}
     leaves: list[Any] = []
@@ -79,7 +86,7 @@ def flat_call(count: int) -> Any:
     return (tuple, (tuple, *(LEAF,) * count), (dict, ()))
 
 
-def unflatten(structure: Any, leaves: Sequence[Any]) -> Any:
+def unflatten(structure: object, leaves: Sequence[object]) -> Any:
     """The value that ``flatten`` took apart, with ``leaves`` in it."""
     return _build(structure, iter(leaves))
 
@@ -95,6 +102,9 @@ def _build(structure: Any, leaves: Iterator[Any]) -> Any:
         return kind(*[_build(p, leaves) for p in parts])
     names, *parts = parts
     values = [_build(p, leaves) for p in parts]
+    if hasattr(kind, "__tensor_unflatten__"):
+        inner, context = names
+        return kind.__tensor_unflatten__(dict(zip(inner, values, strict=True)), context, None, None)
     if issubclass(kind, dict) and dataclasses.is_dataclass(kind):  # as results in transformers: it fills itself in
         make: Any = kind
         return make(**dict(zip(names, values, strict=True)))
@@ -117,6 +127,8 @@ def paths(value: Any, prefix: str = "") -> list[str]:
         items = [(f"{prefix}[{i}]", v) for i, v in enumerate(value)]
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         items = [(f"{prefix}.{f.name}", getattr(value, f.name)) for f in dataclasses.fields(value)]
+    elif hasattr(kind, "__tensor_flatten__"):
+        items = [(f"{prefix}.{n}", getattr(value, n)) for n in value.__tensor_flatten__()[0]]
     else:
         return [prefix]
     return [path for name, v in items for path in paths(v, name)]

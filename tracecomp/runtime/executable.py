@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tracecomp.base.errors import native_failure
-from tracecomp.codegen.kernels.program import ENTRY, emit_program
+from tracecomp.codegen.kernels.program import ENTRY, ProgramCode, emit_program
 from tracecomp.codegen.text import native
 from tracecomp.ir.program import Program
 from tracecomp.runtime import threads
@@ -32,7 +32,7 @@ class _Call:
     seen: Any = None
 
 
-class _Native:
+class Loaded:
     """One way of compiling a program, loaded. Idle calls keep their memory, by thread count, to be used again."""
 
     def __init__(self, image: Image) -> None:
@@ -85,7 +85,7 @@ class _Native:
         return _Call(*new_call(self.entry, self.image.arrays, arena_bytes, count, pool, memory))
 
 
-class _Guarded(_Native):
+class _Guarded(Loaded):
     """Checked code: it works on copies in guarded memory."""
 
     def run(self, arrays: Sequence[Array], count: int | None, seen: Any = None) -> None:
@@ -95,8 +95,8 @@ class _Guarded(_Native):
         call.finish(", ".join(self.image.labels))
 
 
-def _loaded(image: Image) -> _Native:
-    return (_Guarded if image.checked else _Native)(image)
+def _loaded(image: Image) -> Loaded:
+    return (_Guarded if image.checked else Loaded)(image)
 
 
 class Executable:
@@ -149,14 +149,29 @@ class Executable:
         self._profiled.run((*inputs, *outputs, times), threads, seen)
         return [(label, float(t) * 1e-9) for label, t in zip(labels, times, strict=False)]
 
+    def prepare_timing(self) -> None:
+        """Compile what ``run_profiled`` runs."""
+        assert self._profiled
+
     @cached_property
-    def _profiled(self) -> _Native:
+    def _profiled(self) -> Loaded:
         return _loaded(Image.of(self.program, profile=True))
+
+    @cached_property
+    def code(self) -> ProgramCode:
+        """The program as LLVM text, written once more for readers."""
+        return emit_program(self.program, native.host_target())
 
     @property
     def llvm_ir(self) -> str:
         """The module's LLVM text."""
-        return emit_program(self.program, native.host_target()).text
+        return self.code.text
+
+    @cached_property
+    def annotated(self) -> str:
+        """The machine code, disassembled, with directives that tell the user's line of every instruction."""
+        text = emit_program(self.program, native.host_target(), lines=True).text
+        return native.compile_assembly(text, native.host_target())
 
     @property
     def assembly(self) -> str:

@@ -6,10 +6,12 @@ import json
 from dataclasses import asdict, dataclass
 from itertools import accumulate, pairwise
 
+from tracecomp.codegen.kernels.counted import emit_counted
 from tracecomp.codegen.kernels.program import emit_program, memory_before_scratch
 from tracecomp.codegen.text import native
 from tracecomp.codegen.text.target import Target
 from tracecomp.ir.program import Program, WhenStep, call_steps
+from tracecomp.runtime import object_cache
 from tracecomp.runtime.compiling import Compiling
 
 
@@ -18,7 +20,7 @@ class Image:
     """``arrays`` a call takes, the first ``inputs`` of them read; bytes of memory for a call, and for each thread.
 
     ``prepared`` is where in a call's memory stands whether its preparation is done (None where there is none), which
-    reads the inputs ``lasting``. ``checked`` code runs in guarded memory; ``written`` are the inputs that it updates.
+    reads the inputs ``frozen``. ``checked`` code runs in guarded memory; ``written`` are the inputs that it updates.
     """
 
     objects: tuple[bytes, ...]
@@ -29,7 +31,7 @@ class Image:
     labels: tuple[str, ...]
     parallel: bool
     prepared: int | None = None
-    lasting: tuple[int, ...] = ()
+    frozen: tuple[int, ...] = ()
     checked: bool = False
     written: tuple[int, ...] = ()
 
@@ -49,9 +51,24 @@ class Image:
             labels=code.labels,
             parallel=code.parallel,
             prepared=program.prepared.position if program.prepared else None,
-            lasting=_read_by_preparation(program),
+            frozen=_read_by_preparation(program),
             checked=program.checked,
             written=tuple(s.position for s in program.outputs if s.space == "input"),
+        )
+
+    @staticmethod
+    def counted(program: Program) -> Image:
+        """An elementwise ``program`` for any number of elements, which a last array of one int64 says."""
+        target = native.host_target()
+        code = emit_counted(program, target)
+        return Image(
+            objects=(object_cache.object_code(code.text, target),),
+            inputs=len(program.inputs) + len(program.outputs),
+            arrays=len(program.inputs) + len(program.outputs) + 1,
+            memory_bytes=code.shared_bytes,
+            thread_bytes=code.private_bytes,
+            labels=code.labels,
+            parallel=True,
         )
 
     def to_bytes(self) -> bytes:
@@ -67,7 +84,7 @@ class Image:
         ends = [*accumulate(fields.pop("sizes"), initial=0)]
         objects = tuple(rest[start:end] for start, end in pairwise(ends))
         return Image(
-            objects=objects, **{**fields, **{name: tuple(fields[name]) for name in ("labels", "lasting", "written")}}
+            objects=objects, **{**fields, **{name: tuple(fields[name]) for name in ("labels", "frozen", "written")}}
         )
 
 

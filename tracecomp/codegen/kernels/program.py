@@ -6,12 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
-from tracecomp.base.errors import CompileError
+from tracecomp.base import progress
+from tracecomp.base.errors import CompileError, Source
 from tracecomp.codegen.kernels.address import Indexer, Position
 from tracecomp.codegen.kernels.checked import NOT_SHADOWED, tag_of
 from tracecomp.codegen.kernels.kernel import STREAMING, KernelCode, emit_kernel
 from tracecomp.codegen.kernels.overlap import overlapping
 from tracecomp.codegen.text.emitter import Emitter, Module, Value
+from tracecomp.codegen.text.lines import Lines
 from tracecomp.codegen.text.modules import ModuleText, defined_in, joined
 from tracecomp.codegen.text.target import Target
 from tracecomp.ir.index import Index, Var
@@ -20,6 +22,7 @@ from tracecomp.ir.loops import LINE, Check, Expr, walk
 from tracecomp.ir.program import CallStep, Program, Ref, RepeatStep, Slot, Step, WhenStep, WhileStep, call_steps
 
 ALIGNMENT = 64
+"""Bytes: scratch memory begins at a cache line, like what lies in the arena."""
 ENTRY = "tc_entry"
 MODULE_LENGTH = 2**18
 """Characters of kernels after which a module is complete: LLVM's work of a quarter of a second."""
@@ -27,18 +30,23 @@ MODULE_LENGTH = 2**18
 
 @dataclass(frozen=True, slots=True)
 class ProgramCode:
-    """Modules, the last with the entry; scratch memory behind the arena; labels by step number (1-based)."""
+    """Modules, the last with the entry; scratch memory behind the arena; labels by step number (1-based).
+
+    ``functions`` are the names of the functions that the steps call, in the same order; ``metadata`` the user's lines.
+    """
 
     modules: tuple[ModuleText, ...]
     shared_bytes: int
     private_bytes: int
     labels: tuple[str, ...]
     parallel: bool
+    functions: tuple[str, ...]
+    metadata: str = ""
 
     @property
     def text(self) -> str:
         """Everything as one module."""
-        return str(joined(self.modules))
+        return f"{joined(self.modules)}{self.metadata}"
 
 
 def slot_places(program: Program) -> dict[tuple[str, int], int]:
@@ -56,19 +64,22 @@ def _rounded(nbytes: int) -> int:
 
 
 def emit_program(
-    program: Program, target: Target, profile: bool = False, complete: Callable[[ModuleText], None] | None = None
-) -> ProgramCode:
+    program: Program, target: Target, profile: bool = False, complete: Callable[[ModuleText], None] | None = None,
+    lines: bool = False,
+) -> ProgramCode:  # fmt: skip
     """The modules of ``program``. With ``profile`` the entry adds each step's nanoseconds to the last table entry.
 
-    ``complete`` is given every module but the last as soon as it is written.
+    ``complete`` is given every module but the last as soon as it is written. With ``lines`` instructions have the
+    user's lines as debug information.
     """
-    return _ProgramEmitter(program, target, profile, complete).emit()
+    return _ProgramEmitter(program, target, profile, complete, Lines(program.sources) if lines else None).emit()
 
 
 class _ProgramEmitter:
     def __init__(
-        self, program: Program, target: Target, profile: bool, complete: Callable[[ModuleText], None] | None
-    ) -> None:
+        self, program: Program, target: Target, profile: bool, complete: Callable[[ModuleText], None] | None,
+        lines: Lines | None,
+    ) -> None:  # fmt: skip
         self.program = program
         self.target = target
         self.profile = profile
@@ -76,7 +87,9 @@ class _ProgramEmitter:
         self.modules: list[ModuleText] = []
         self.functions: list[str] = []
         self.places = slot_places(program)
-        self.module = Module(target, program.fast_math, _rounded(program.arena_bytes) if program.checked else None)
+        self.lines = lines
+        shadow = _rounded(program.arena_bytes) if program.checked else None
+        self.module = Module(target, program.fast_math, shadow, lines)
         self.kernels: dict[tuple[str, tuple[str, ...]], tuple[str, KernelCode]] = {}
         self.keys: dict[int, str] = {}
         self.e = Emitter(self.module)
@@ -87,6 +100,7 @@ class _ProgramEmitter:
 
     def emit(self) -> ProgramCode:
         calls = list(call_steps(self.program.steps))
+        progress.expect(len({id(c.kernel) for c in calls}))
         # Kernels first: how much scratch memory they want decides what the entry adds to the arena's address.
         chosen = [self._kernel(call) for call in calls]
         self.codes = chosen
@@ -100,7 +114,10 @@ class _ProgramEmitter:
             f"define void @{ENTRY}(ptr %table, ptr %arena, ptr %team, ptr %failed) #0 {{\n{entry}\n}}"
         )
         modules = (*self.modules, self._module())
-        return ProgramCode(modules, shared, private, tuple(c.label or c.kernel.name for c in calls), parallel)
+        labels = tuple(c.label or c.kernel.name for c in calls)
+        functions = tuple(name for name, _ in chosen)
+        metadata = self.lines.metadata() if self.lines else ""
+        return ProgramCode(modules, shared, private, labels, parallel, functions, metadata)
 
     def _module(self) -> ModuleText:
         return ModuleText(self.target, tuple(self.functions), dict(self.module.declarations))
@@ -131,7 +148,9 @@ class _ProgramEmitter:
                 self._next_module()
             name = f"k{len(self.kernels)}"
             code = emit_kernel(call.kernel, name, self.module, groups)
-            self.functions.append(code.text)
+            text = self.lines.finish(code.text, main_source(call, self.program)) if self.lines else code.text
+            self.functions.append(text)
+            progress.advance(call.kernel.name)
             found = self.kernels[key] = (name, code)
         return found
 
@@ -317,6 +336,12 @@ class _ProgramEmitter:
 
 def _tag(slot: Slot) -> int:
     return tag_of(slot.lifetime) if slot.space == "arena" else NOT_SHADOWED
+
+
+def main_source(call: CallStep, program: Program) -> Source | None:
+    """The line that a kernel's loops belong to: of its contraction, or else of the first of its nodes that has one."""
+    nodes = sorted(call.nodes, key=lambda n: n.op.name != "contract")
+    return next((program.sources[n] for n in nodes if n in program.sources), None)
 
 
 def _writes_outside(call: CallStep) -> bool:
