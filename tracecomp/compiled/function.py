@@ -16,7 +16,6 @@ from typing import Any
 from tracecomp.base.errors import CaptureError, Source
 from tracecomp.base.locks import Lock
 from tracecomp.compiled.backends import BACKENDS, Make, with_fast_math
-from tracecomp.compiled.dynamic_shapes import SizedPlan
 from tracecomp.compiled.kernel_profile import Profile
 from tracecomp.compiled.native_call import call_code, fast_record
 from tracecomp.compiled.parts import Parts
@@ -31,9 +30,10 @@ from tracecomp.record.describe import describe_recording
 from tracecomp.record.dynamic_shapes.generalize import sized
 from tracecomp.record.dynamic_shapes.padding import NotSized
 from tracecomp.record.guards.slots import StateSlot
-from tracecomp.record.guards.varying_numbers import Varying
+from tracecomp.record.guards.varying_numbers import VaryingNumbers
 from tracecomp.record.pytree import flatten_call
 from tracecomp.record.recording import Recording
+from tracecomp.record.symbolic.sizes import Varying
 from tracecomp.record.symbolic.sym_scalar import followed
 from tracecomp.runtime.call import take_calls
 from tracecomp.runtime.malloc import return_unused
@@ -56,7 +56,7 @@ class Entry:
 
     recording: Recording
     follows: bool
-    plan: Plan | SizedPlan | None = None
+    plan: Plan | None = None
     fast: tuple[Any, ...] | None = None
     slow_calls: int = 0
 
@@ -75,7 +75,7 @@ class Compiled:
 
     def __init__(
         self, fn: Any, *, fullgraph: bool = False, threads: int | None = None, backend: str = "native",
-        dynamic: bool = False, fast_math: bool = False, disable: bool = False,
+        dynamic: bool | None = None, fast_math: bool = False, disable: bool = False,
     ) -> None:  # fmt: skip
         if backend not in BACKENDS:
             raise ValueError(f"compile(): backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
@@ -95,7 +95,8 @@ class Compiled:
         self._unsettled = 0
         self._served = self._unserved = 0
         self._follow = False
-        self._varying = Varying()
+        self._varying = VaryingNumbers()
+        self._sizes = Varying(every=bool(dynamic))
         self._places: dict[tuple[int, str], StateSlot] = {}
         self._shared: list[Binding] = []
         self._values: Counter[Source | None] = Counter()
@@ -246,7 +247,8 @@ class Compiled:
         self.parts = None
         self._places = {}
         self._shared = []
-        self._varying = Varying()
+        self._varying = VaryingNumbers()
+        self._sizes = Varying(every=bool(self.dynamic))
         self._follow = False
         self._unsettled = 0
         self._relink()
@@ -260,7 +262,7 @@ class Compiled:
         make = BACKENDS[self.backend]
         return partial(with_fast_math, make) if self.fast_math else make, self.threads, self._alike()
 
-    def _plan(self, entry: Entry) -> Plan | SizedPlan:
+    def _plan(self, entry: Entry) -> Plan:
         if entry.plan is None:
             with self._lock:
                 if entry.plan is None:
@@ -280,7 +282,7 @@ class Compiled:
         with self._lock:
             self.entries = [entry, *(e for e in self.entries if e is not entry)]
             code = call_code() if again and self.backend == "native" else None
-            if code is not None and isinstance(entry.plan, Plan):
+            if code is not None and entry.plan is not None and entry.plan.sized is None:
                 entry.calls()
                 entry.fast = fast_record(entry.plan, leaves, code)
                 if self.__call__ == self._general:
@@ -306,7 +308,7 @@ class Compiled:
             numbers = self._varying.of_call([e.recording.guards for e in self.entries], args, kwargs)
             result, recording = record(
                 self.fn, args, kwargs, self._name, self.fullgraph, places=places, follow=self._follow,
-                sized=self.dynamic, numbers=numbers, shared=self._shared,
+                varying=self._varying_sizes(args, kwargs), numbers=numbers, shared=self._shared,
             )  # fmt: skip
             self.recordings += 1
             if isinstance(recording, Refusal):
@@ -327,19 +329,32 @@ class Compiled:
                 self._relink()
             return result
 
+    def _varying_sizes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Varying | None:
+        """The axes whose sizes the recording of this call is to follow: those that have differed between calls."""
+        if self.dynamic is False:
+            return None
+        structure, leaves = flatten_call(args, kwargs)
+        for e in self.entries:
+            if e.recording.guards.structure == structure:
+                now = e.recording.guards.shapes_now(leaves)
+                for holder, shape in e.recording.guards.shapes().items():
+                    self._sizes.learn(holder, shape, now[holder])
+        return self._sizes if self._sizes.every or self._sizes.axes else None
+
     def _for_every_size(self, new: Entry) -> list[Entry]:
         """An entry that serves every size, when an earlier recording and ``new`` differ in nothing else."""
-        if not self.dynamic:
+        if new.recording.sizes is None:
             return []
         reasons = []
         for e in self.entries:
-            if isinstance(e.plan, SizedPlan):
+            if _is_sized(e):
                 continue
             try:
-                plan = SizedPlan(sized(e.recording, new.recording), *self._how())
+                found = sized(e.recording, new.recording)
             except NotSized as reason:
                 reasons.append(f"this size was compiled by itself: {reason}")
                 continue
+            plan = Plan(found.recording, *self._how(), found)
             self.entries = [e for e in self.entries if not self._covers(plan.recording, e)]
             return [Entry(plan.recording, new.follows, plan)]
         self.misses += reasons[:1]
@@ -350,7 +365,7 @@ class Compiled:
         """Whether ``old`` serves every size of the same path too."""
         paths = [[p.seen for p in r.predicates] for r in (new, old.recording)]
         same_call = new.guards.structure == old.recording.guards.structure
-        return isinstance(old.plan, SizedPlan) and same_call and paths[0] == paths[1]
+        return _is_sized(old) and same_call and paths[0] == paths[1]
 
     def _new_value(self, source: Source | None, value: Any) -> None:
         """Warn, once, when one line asks for ever new numbers, each of which takes a recording."""
@@ -426,6 +441,11 @@ class Compiled:
         return {line for line, count in self._varied.items() if line and 2 * count >= self._most}
 
 
+def _is_sized(entry: Entry) -> bool:
+    """Whether an entry serves more sizes than those it was recorded with."""
+    return entry.plan is not None and entry.plan.sized is not None
+
+
 def compile(
     model: Any = None,
     *,
@@ -452,7 +472,7 @@ def compile(
             disable=disable,
         )  # fmt: skip
     return Compiled(
-        model, fullgraph=fullgraph, threads=threads, backend=backend, dynamic=bool(dynamic), fast_math=fast_math,
+        model, fullgraph=fullgraph, threads=threads, backend=backend, dynamic=dynamic, fast_math=fast_math,
         disable=disable,
     )  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
 from sys import getrefcount
 from typing import Any
@@ -14,6 +14,7 @@ import numpy as np
 from tracecomp.base.interrupts import uninterrupted
 from tracecomp.compiled.autograd import CompiledNode, Kept, differentiable
 from tracecomp.compiled.backends import Backend, Make
+from tracecomp.compiled.dynamic_shapes import Runner, SizedBackend, grown_outputs
 from tracecomp.compiled.inputs import aliases_of, frozen_inputs
 from tracecomp.compiled.kernel_profile import Profile, profile_backend
 from tracecomp.compiled.results import Builder
@@ -21,7 +22,9 @@ from tracecomp.eager.aliasing import check_places
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.arrays import SMALL_BYTES
+from tracecomp.ir.graph import Graph
 from tracecomp.record.binding import read, reader, tensor_of
+from tracecomp.record.dynamic_shapes.generalize import Sized
 from tracecomp.record.pytree import LEAF, unflatten
 from tracecomp.record.recording import Recording, same_value
 from tracecomp.record.results import Found, Made, Result, bottoms
@@ -36,15 +39,15 @@ _new = Tensor._wrap
 class Plan:
     """A recording made ready to run: ``make`` is one of ``BACKENDS``, ``compile`` compiles functions as its own was.
 
-    ``settle`` gives the attributes of a view for the sizes that a call has.
+    ``sized`` is what serves more sizes than those of the recording.
     """
 
     def __init__(
         self, recording: Recording, make: Make, threads: int | None, compile: Callable[[Any], Any],
-        settle: Callable[[Sequence[Any], dict[str, Any]], dict[str, Any]] | None = None,
+        sized: Sized | None = None,
     ) -> None:  # fmt: skip
         self.recording = recording
-        self._settle = settle
+        self.sized = sized
         self._make = make
         self._threads = threads
         graph, inputs = recording.graph, recording.inputs
@@ -52,18 +55,24 @@ class Plan:
         self._array_arguments = recording.guards.takes_arrays
         self._states = [b.ref for b in inputs if b.kind == "state"]
         self._others = [reader(b) for b in inputs if b.kind in ("memory", "place", "grad", "host", "size", "number")]
-        self._aliases = [*aliases_of(recording).items()]
-        in_place = {out for out, _ in self._aliases}
+        grown = frozenset() if recording.sizes is None or sized is None else grown_outputs(graph, recording.sizes)
+        self._aliases = [(out, i) for out, i in aliases_of(recording).items() if out not in grown]
+        in_place = {out for out, _ in self._aliases} | grown
         self.types = [(o.value.shape, o.value.dtype.numpy) for o in graph.outputs]
         self.kept = kept_outputs(self.types)
         self._fresh = [(n, self._maker(n)) for n in range(len(self.types)) if n not in in_place]
         self.reusable = self._reusable_grads()
         self._lone = _lone_result(recording)
-        self.forward: Backend = self._make(graph, dict(self._aliases), threads, frozen_inputs(recording))
+        self.forward = self._backend(graph, dict(self._aliases), frozen_inputs(recording))
         self.lasting: list[Tensor] = [inputs[n].ref for n in self.forward.lasting]
-        self._backward: Backend | None = None
+        self._backward: Backend | SizedBackend | None = None
         self._compile = compile
         self.again: Any = None
+
+    def _backend(self, graph: Graph, aliases: Mapping[int, int], steady: Set[int]) -> Backend | SizedBackend:
+        if self.sized is None:
+            return self._make(graph, aliases, self._threads, steady)  # type: ignore[no-any-return]
+        return SizedBackend(self.sized.sizes_of(graph), self._make, graph, aliases, self._threads, steady)
 
     def _maker(self, n: int) -> Callable[[], Array]:
         """What gives memory for output ``n``."""
@@ -90,25 +99,26 @@ class Plan:
         ]  # fmt: skip
 
     @property
-    def backends(self) -> list[Backend]:
+    def backends(self) -> list[Backend | SizedBackend]:
         """What runs the forward graph and, once it was needed, the backward graph."""
         return [self.forward] if self._backward is None else [self.forward, self._backward]
 
     def explain(self) -> str:
         """What was decided for each graph."""
+        says = [] if self.sized is None else [f"runs for any size {self.sized.says}"]
         again = [] if self.again is None else [self.again.explain()]
-        return "\n".join([backend.explain() for backend in self.backends] + again)
+        return "\n".join(says + [backend.explain() for backend in self.backends] + again)
 
-    def derivative(self) -> Backend:
-        """The compiled backward graph, compiled when first needed."""
+    def derivative(self, sizes: Sequence[int] | None) -> Runner:
+        """The compiled backward graph, compiled when first needed, for the ``sizes`` of a call."""
         if self._backward is None:
             assert self.recording.split is not None
-            self._backward = self._make(self.recording.split.backward, {}, self._threads, frozenset())
-        return self._backward
+            self._backward = self._backend(self.recording.split.backward, {}, frozenset())
+        return _at(self._backward, sizes)
 
     def differentiable(self) -> Any:
         """The backward pass as a compiled function, made when it is to be differentiated for the first time."""
-        if self.recording.guards.one_size.leaves:
+        if self.sized is not None:
             raise RuntimeError(
                 f"the backward pass of {self.recording.graph.name}, compiled with dynamic=True, cannot be "
                 "differentiated. Compile it without, or take the gradients inside of the compiled function."
@@ -129,11 +139,12 @@ class Plan:
 
     def _call(self, leaves: Sequence[Any], given: Arguments) -> tuple[int, Any]:
         recording = self.recording
+        sizes = None if self.sized is None else self.sized.guard.sizes(leaves)
         arrays = self._arrays(leaves)
         outputs = self._outputs(arrays)
         kept = None if recording.split is None else self._keep(leaves, arrays)
         try:
-            self.forward.run(arrays, outputs, self._seen() if self.lasting else None)
+            _at(self.forward, sizes).run(arrays, outputs, self._seen() if self.lasting else None)
         except (IndexError, RuntimeError) as error:
             if recording.predicates:
                 return -1, error
@@ -148,7 +159,7 @@ class Plan:
         if self._lone is not None:
             results: Any = _new(outputs[self._lone])
         else:
-            results = self._results(leaves, outputs, kept, given)
+            results = self._results(leaves, outputs, kept, given, sizes)
         return len(recording.predicates), results
 
     def _arrays(self, leaves: Sequence[Any]) -> list[Array]:
@@ -171,6 +182,8 @@ class Plan:
 
     def profile(self, leaves: Sequence[Any], calls: int) -> Profile:
         """The times of the forward graph's kernels, on copies: nothing outside is written."""
+        if isinstance(self.forward, SizedBackend):
+            raise RuntimeError("profile(): with sizes that vary a call has no profile; compile with dynamic=False")
         arrays = [a.copy() for a in self._arrays(leaves)]
         outputs = [np.empty(*t) for t in self.types]
         for n, i in self._aliases:
@@ -215,15 +228,18 @@ class Plan:
         before = {id(b): read(b, leaves).copy() for b in overwritten}
         return Kept(self.recording.inputs, arrays, before)
 
-    def _results(self, leaves: Sequence[Any], outputs: Sequence[Array], kept: Kept | None, given: Arguments) -> Any:
+    def _results(
+        self, leaves: Sequence[Any], outputs: Sequence[Array], kept: Kept | None, given: Arguments,
+        sizes: Sequence[int] | None,
+    ) -> Any:  # fmt: skip
         recording = self.recording
         node = None
         for binding, flag in recording.requires_grad:
             tensor_of(binding, leaves)._requires_grad = flag
         if kept is not None and recording.split is not None:
             kept.outputs = outputs
-            node = CompiledNode(self.derivative, self.differentiable, recording.split, leaves, kept)
-        builder = Builder(leaves, outputs, node, None if self._settle is None else partial(self._settle, leaves))
+            node = CompiledNode(partial(self.derivative, sizes), self.differentiable, recording.split, leaves, kept)
+        builder = Builder(leaves, outputs, node, None if self.sized is None else partial(self.sized.settle, leaves))
         for binding, root in recording.rebased if modes.grad else ():
             builder.rebase(tensor_of(binding, leaves), root)
         for holder, new in recording.grads:
@@ -244,6 +260,11 @@ class Plan:
         for effect, args in effects:
             effect.repeat(given, args)
         return results
+
+
+def _at(backend: Backend | SizedBackend, sizes: Sequence[int] | None) -> Runner:
+    """What runs a call with ``sizes``."""
+    return backend if sizes is None or not isinstance(backend, SizedBackend) else backend.at(sizes)  # type: ignore[return-value]
 
 
 def _lone_result(recording: Recording) -> int | None:

@@ -108,20 +108,19 @@ class Tensor(TensorMethods):
         if recorder is not None and recorder.numbers:
             operands, attrs = recorder.plain(operands), {k: recorder.plain(v) for k, v in attrs.items()}
         if recorder is not None and recorder.sized:
-            operands = recorder.batch.sized_operands(operands)
+            operands = recorder.sizes.sized_operands(operands)
         arrays = [x._data if isinstance(x, Tensor) else x for x in operands]
         if op.parts is None and any(a.dtype.kind == "c" for a in arrays if type(a) is np.ndarray):
             check_types(op, operands, attrs)
+        plain = recorder.sizes.without_sizes(attrs) if recorder is not None and recorder.sized else attrs
         try:
             if op.kind in _ARITHMETIC:
                 if len(arrays) > 1 and any(type(a) in NUMBERS for a in arrays):
                     arrays = _strong(arrays)
                 with np.errstate(all="ignore"):
-                    result = op.impl(*arrays, **attrs)
-            elif recorder is not None and recorder.sized:
-                result = op.impl(*arrays, **recorder.batch.without_sizes(attrs))
+                    result = op.impl(*arrays, **plain)
             else:
-                result = op.impl(*arrays, **attrs)
+                result = op.impl(*arrays, **plain)
         except Exception:
             check_types(op, operands, attrs)
             raise
@@ -152,7 +151,7 @@ class Tensor(TensorMethods):
 
     @property
     def shape(self) -> Size:
-        return Size(self._data.shape if modes.recorder is None else modes.recorder.batch.shape_of(self))
+        return Size(self._data.shape if modes.recorder is None else modes.recorder.sizes.shape_of(self))
 
     @property
     def ndim(self) -> int:

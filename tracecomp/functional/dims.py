@@ -64,6 +64,11 @@ def as_index(n: Any) -> int:
     return n if isinstance(n, int) and not isinstance(n, bool) else operator.index(n)
 
 
+def plain_shape(shape: Sequence[int]) -> Shape:
+    """``shape`` for numpy, with plain ints for what stands for sizes of a recording: to look, not to decide."""
+    return tuple([n if type(n) is int else getattr(n, "value", n) for n in shape])
+
+
 def is_index(n: Any) -> bool:
     """Whether ``n`` is an integer, or stands for one; what stands for a float has the method but not its meaning."""
     return hasattr(n, "__index__") and not isinstance(n, float)
