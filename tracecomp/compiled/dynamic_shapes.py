@@ -154,6 +154,7 @@ class SizedRun:
         self, graph: Graph, made: _Made, sizes: Sequence[int], shapes: Sequence[tuple[int, tuple[int, ...]]]
     ) -> None:
         self.graph = graph
+        self.lasting = [n - len(sizes) for n in made.inner.lasting]
         self._made = made
         self._sizes = sizes
         self._shapes = shapes

@@ -324,6 +324,8 @@ class Compiled:
                     self._break(message, recording.blamed)
             else:
                 self._unsettled = 0
+                if recording.sizes is not None:
+                    self._sizes.check(recording.sizes.sources, recording.sizes.conditions)
                 entry = Entry(recording, follows=self._follow)
                 self.entries = [entry, *self._for_every_size(entry), *self._still_useful(recording)]
                 self._relink()
@@ -334,6 +336,7 @@ class Compiled:
         if self.dynamic is False:
             return None
         structure, leaves = flatten_call(args, kwargs)
+        self._sizes.read_marks(leaves)
         for e in self.entries:
             if e.recording.guards.structure == structure:
                 now = e.recording.guards.shapes_now(leaves)
@@ -461,8 +464,9 @@ def compile(
     """``model`` (a function or module) recorded at its first call and run natively when a call fits; also a decorator.
 
     With ``fullgraph=False``, what cannot be captured runs eagerly after a warning instead of raising CaptureError.
-    ``backend`` is ``"native"`` or ``"interpret"``. Every shape is recorded by itself; with ``dynamic=True``, two calls
-    that differ in the first size of their arguments make a recording for every size, where the program allows it.
+    ``backend`` is ``"native"`` or ``"interpret"``. Sizes in which a call differs from an earlier one are followed from
+    then on, so that one recording serves all of them, where the program allows it; with ``dynamic=True`` all sizes are
+    from the first call on, with ``dynamic=False`` none (docs/capture.md).
     ``fast_math=True`` allows other rounding: products and sums fused, sums regrouped, ``tanh`` and ``erf`` of floats to
     5 ULP (docs/numerics.md). ``mode`` and ``options`` are PyTorch's and change nothing here.
     """

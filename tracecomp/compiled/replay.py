@@ -64,7 +64,7 @@ class Plan:
         self.reusable = self._reusable_grads()
         self._lone = _lone_result(recording)
         self.forward = self._backend(graph, dict(self._aliases), frozen_inputs(recording))
-        self.lasting: list[Tensor] = [inputs[n].ref for n in self.forward.lasting]
+        self.lasting: list[Tensor] = self._lasting(self.forward)
         self._backward: Backend | SizedBackend | None = None
         self._compile = compile
         self.again: Any = None
@@ -144,7 +144,9 @@ class Plan:
         outputs = self._outputs(arrays)
         kept = None if recording.split is None else self._keep(leaves, arrays)
         try:
-            _at(self.forward, sizes).run(arrays, outputs, self._seen() if self.lasting else None)
+            runner = _at(self.forward, sizes)
+            lasting = self.lasting if sizes is None else self._lasting(runner)
+            runner.run(arrays, outputs, self._seen(lasting) if lasting else None)
         except (IndexError, RuntimeError) as error:
             if recording.predicates:
                 return -1, error
@@ -174,9 +176,13 @@ class Plan:
             arrays += [read_one(leaves) for read_one in self._others]
         return arrays
 
-    def _seen(self) -> list[Any] | None:
+    def _lasting(self, runner: Runner | SizedBackend) -> list[Tensor]:
+        """State that a program need not look at again while it is known to be as before."""
+        return [self.recording.inputs[n].ref for n in runner.lasting]
+
+    def _seen(self, lasting: Sequence[Tensor]) -> list[Any] | None:
         """What tells states of the lasting inputs apart; None when they can change unnoticed."""
-        memories = [(t._storage or t._shared_storage()).memory for t in self.lasting]
+        memories = [(t._storage or t._shared_storage()).memory for t in lasting]
         counts = [m.writes for m in memories]
         return None if None in counts else [*memories, *counts]
 
@@ -188,7 +194,7 @@ class Plan:
         outputs = [np.empty(*t) for t in self.types]
         for n, i in self._aliases:
             outputs[n] = arrays[i]
-        return profile_backend(self.forward, arrays, outputs, calls, self._seen() if self.lasting else None)
+        return profile_backend(self.forward, arrays, outputs, calls, self._seen(self.lasting) if self.lasting else None)
 
     def _write(self, leaves: Sequence[Any], outputs: Sequence[Array]) -> None:
         """Give the state that the program writes its new values."""

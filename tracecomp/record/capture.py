@@ -56,8 +56,8 @@ def record(
     """Run ``fn`` and record it: its result, and the recording (or why there is none).
 
     ``derive`` adds the derivative of results that require grad. ``places`` hold other tensors and numbers from call to
-    call. With ``follow``, numbers that Python reads are followed as far as they are only computed with; with ``varying``,
-    the sizes of those axes are; ``numbers`` are arguments (numbers of leaves) to follow like these. Arguments and
+    call. With ``follow``, numbers that Python reads are followed as far as they are only computed with; ``varying`` are
+    the axes whose sizes are; ``numbers`` are arguments (numbers of leaves) to follow like these. Arguments and
     state among ``shared`` that share memory are views of one input.
     """
     structure, leaves = flatten_call(args, kwargs)

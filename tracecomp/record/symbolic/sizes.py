@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from tracecomp.base.errors import CaptureError
 from tracecomp.eager.tensor import Tensor
 from tracecomp.eager.vjp_program import ArrayType
 from tracecomp.ir.graph import Graph
@@ -31,10 +33,27 @@ class SizeSource(NamedTuple):
     axis: int
 
 
+@dataclass(slots=True)
+class Marks:
+    """What ``mark_dynamic`` and ``mark_static`` have said of a tensor's axes.
+
+    ``follow`` has limits of sizes; ``strict`` are axes whose size no program may need to know.
+    """
+
+    follow: dict[int, tuple[int | None, int | None]] = field(default_factory=dict)
+    strict: set[int] = field(default_factory=set)
+    fixed: set[int] = field(default_factory=set)
+
+
+def marks_of(t: Tensor) -> Marks:
+    """The marks of ``t``, which the tensor keeps."""
+    return t.__dict__.setdefault("_size_marks", Marks())  # type: ignore[no-any-return]
+
+
 class Varying:
     """Which axes may have other sizes in other calls: those noted for a holder, or ``every`` one.
 
-    ``bounds`` are limits that ``mark_dynamic`` has set.
+    ``bounds`` are limits, ``strict`` axes whose size no program may need to know.
     """
 
     def __init__(self, every: bool = False) -> None:
@@ -42,6 +61,7 @@ class Varying:
         self.axes: dict[Holder, set[int]] = {}
         self.fixed: dict[Holder, set[int]] = {}
         self.bounds: dict[SizeSource, tuple[int | None, int | None]] = {}
+        self.strict: set[SizeSource] = set()
 
     def varies(self, holder: Holder, axis: int) -> bool:
         """Whether the size of ``axis`` is followed."""
@@ -55,6 +75,33 @@ class Varying:
             differ = {axis for axis, (a, b) in enumerate(zip(before, now, strict=True)) if a != b}
             if differ:
                 self.axes.setdefault(holder, set()).update(differ)
+
+    def read_marks(self, leaves: Sequence[Any]) -> None:
+        """Take over what arguments are marked with. ValueError for a size beyond its own limits."""
+        for i, x in enumerate(leaves):
+            marks = x.__dict__.get("_size_marks") if isinstance(x, Tensor) else None
+            if marks is None:
+                continue
+            holder = ("argument", i)
+            self.fixed[holder] = marks.fixed
+            self.axes.setdefault(holder, set()).update(marks.follow)
+            for axis, (low, high) in marks.follow.items():
+                n = x._data.shape[axis]
+                if n < (low or 0) or (high is not None and n > high):
+                    raise ValueError(f"mark_dynamic: size {n} of dimension {axis} is not between {low} and {high}")
+                self.bounds[SizeSource(holder, axis)] = (low, high)
+            self.strict |= {SizeSource(holder, axis) for axis in marks.strict}
+
+    def check(self, sources: Sequence[Sequence[SizeSource]], conditions: Conditions) -> None:
+        """CaptureError if a recording needs to know a size that was marked as dynamic."""
+        for same, held in zip(sources, conditions.ranges, strict=True):
+            strict = [source for source in same if source in self.strict]
+            if strict and held.fixed:
+                raise CaptureError(
+                    f"mark_dynamic: dimension {strict[0].axis} of argument {strict[0].holder[1]} was marked as "
+                    f"dynamic, but the program needs its size, {held.value}, at {held.fixed_at}. Use "
+                    "maybe_mark_dynamic where that is no mistake."
+                )
 
 
 class Sizes:

@@ -9,9 +9,11 @@ dynamic shapes, and such a size a SymInt.
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Sequence
 from typing import Any
 
+from tracecomp.base.errors import is_user_file
 from tracecomp.eager.modes import modes, no_grad
 from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.op import Op
@@ -43,8 +45,8 @@ class SymInt:
         return modes.recorder is self.recorder and self.recorder.open
 
     def fix(self) -> int:
-        """The plain int; the recording holds for this size only."""
-        if self.live:
+        """The plain int; the recording holds for this size only, unless a text is made that every call makes again."""
+        if self.live and not self.recorder.quiet:
             for number in self.form.sizes():
                 self.recorder.conditions.ranges[number].fix()
         return self.value
@@ -113,6 +115,15 @@ class SymInt:
     def __divmod__(self, other: Any) -> Any:
         return _divided(self, other)
 
+    def __rfloordiv__(self, other: Any) -> Any:
+        return _divided_by(other, self)[0]
+
+    def __rmod__(self, other: Any) -> Any:
+        return _divided_by(other, self)[1]
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return _divided_by(other, self)
+
     def __truediv__(self, other: Any) -> Any:
         return _quotient(self, other) if self.live else _plainly("truediv", self, other)
 
@@ -131,12 +142,16 @@ class SymInt:
         return bool(_compare("ne", self, 0))
 
     def __repr__(self) -> str:
-        return repr(self.value)
+        return repr(self._told())
+
+    def _told(self) -> int:
+        """The plain int for a text: a message of this package, or one of the program, which then depends on it."""
+        return self.fix() if is_user_file(sys._getframe(2).f_code.co_filename) else self.value
 
     __str__ = __repr__
 
     def __format__(self, spec: str) -> str:
-        return format(self.value, spec)
+        return format(self._told(), spec)
 
 
 def _is_size(x: Any) -> bool:
@@ -154,9 +169,8 @@ def _plainly(name: str, x: SymInt, other: Any) -> Any:
 
 _OPERATORS = {"and": "and_", "or": "or_"}
 _REFLECTED: dict[str, Any] = {
-    "rtruediv": operator.truediv, "rfloordiv": operator.floordiv, "rmod": operator.mod, "rdivmod": divmod,
-    "rpow": operator.pow, "rand": operator.and_, "ror": operator.or_, "rlshift": operator.lshift,
-    "rrshift": operator.rshift, "rxor": operator.xor,
+    "rtruediv": operator.truediv, "rpow": operator.pow, "rand": operator.and_, "ror": operator.or_,
+    "rlshift": operator.lshift, "rrshift": operator.rshift, "rxor": operator.xor,
 }  # fmt: skip
 
 
@@ -198,9 +212,7 @@ def _quotient(a: Any, b: Any) -> Any:
 
 def _divided(x: SymInt, other: Any) -> Any:
     """Quotient and remainder."""
-    if not isinstance(other, int):
-        return NotImplemented, NotImplemented
-    if x.live and other > 0:
+    if isinstance(other, int) and x.live and other > 0:
         exact = x.form.exactly_over(form_of(other, x.recorder))
         if exact is not None:
             return made(x.recorder, exact), 0
@@ -208,6 +220,15 @@ def _divided(x: SymInt, other: Any) -> Any:
             quotient = made(x.recorder, x.form.over(other))
             return quotient, x - quotient * other
     return divmod(x.fix(), plain(other))
+
+
+def _divided_by(number: Any, x: SymInt) -> Any:
+    """Quotient and remainder of a plain number; the recording holds for the sizes that give the same quotient."""
+    if not isinstance(number, int) or not x.live or not _compare("gt", x, 0):
+        return divmod(number, x.fix())
+    quotient = number // x.value
+    remainder = number - quotient * x
+    return (quotient, remainder) if 0 <= remainder < x else divmod(number, x.fix())
 
 
 def _compare(name: str, x: SymInt, other: Any) -> Any:
