@@ -12,7 +12,8 @@ import numpy as np
 
 from tracecomp.base.locks import Lock
 from tracecomp.compiled.backends import Backend, Interpreted, Make
-from tracecomp.ir.graph import Graph
+from tracecomp.compiled.checked import Checked
+from tracecomp.ir.graph import Graph, Input
 from tracecomp.passes.graph.split_reductions import block_of
 from tracecomp.record.dynamic_shapes.instantiate import Instantiated
 from tracecomp.record.dynamic_shapes.padding import NotSized
@@ -167,9 +168,21 @@ class SizedRun:
             outputs[n] = np.empty(wide, self.graph.outputs[n].value.dtype.numpy)
         blocks = [block_of(form.at(self._sizes), target) for form, target in made.blocks]
         dense = [np.asarray(a, order="C") for a in arrays]
-        made.inner.run([*map(np.array, self._sizes), *dense, *map(np.array, blocks)], outputs, seen)
+        given = [*map(np.array, self._sizes), *dense, *map(np.array, blocks)]
+        if isinstance(made.inner, Checked):  # the interpreter takes arrays of the very shapes of the graph
+            given = list(map(_with_room, given, made.inner.graph.inputs))
+        made.inner.run(given, outputs, seen)
         for n, shape in self._shapes:
             outputs[n] = outputs[n].reshape(-1)[: math.prod(shape)].reshape(shape)
+
+
+def _with_room(array: Array, given: Input) -> Array:
+    """``array`` as the first elements of one that has the shape of an input."""
+    if array.size == given.value.type.numel:
+        return array.reshape(given.value.shape)
+    found = np.zeros(given.value.shape, array.dtype)
+    found.reshape(-1)[: array.size] = array.reshape(-1)
+    return found
 
 
 Runner = Backend | SizedRun

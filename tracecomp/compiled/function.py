@@ -15,7 +15,7 @@ from typing import Any
 
 from tracecomp.base.errors import CaptureError, Source
 from tracecomp.base.locks import Lock
-from tracecomp.compiled.backends import BACKENDS, Make, with_fast_math
+from tracecomp.compiled.backends import BACKENDS, Make, with_settings
 from tracecomp.compiled.kernel_profile import Profile
 from tracecomp.compiled.native_call import call_code, fast_record
 from tracecomp.compiled.parts import Parts
@@ -75,7 +75,7 @@ class Compiled:
 
     def __init__(
         self, fn: Any, *, fullgraph: bool = False, threads: int | None = None, backend: str = "native",
-        dynamic: bool | None = None, fast_math: bool = False, disable: bool = False,
+        dynamic: bool | None = None, fast_math: bool = False, disable: bool = False, checked: bool = False,
     ) -> None:  # fmt: skip
         if backend not in BACKENDS:
             raise ValueError(f"compile(): backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
@@ -85,6 +85,7 @@ class Compiled:
         self.backend = backend
         self.dynamic = dynamic
         self.fast_math = fast_math
+        self.checked = checked
         self.entries: list[Entry] = []
         self.misses: list[str] = []
         self.eager_because = "disable=True" if disable else None
@@ -114,6 +115,8 @@ class Compiled:
             return self.parts(*args, **kwargs)
         structure, leaves = flatten_call(args, kwargs)
         entries = self.entries
+        # The recordings in order of use. Each is asked for its guards; one whose guards hold may still meet another
+        # value on the way (``bool(t)``), and then what it has met is known when the next is asked.
         known: dict[int, Any] = {}
         reason = new = None
         for entry in entries:
@@ -127,13 +130,16 @@ class Compiled:
             if known and not recording.allows(known):
                 continue
             if entry.plan is None and not self._follow and recording.reads_floats():
+                # Floats that a step changes (a learning rate) would make each call record: they become inputs first.
                 self._follow = True  # they are as good as certain to differ, and compiling takes longer than recording
                 reason = reason or "the numbers that it reads are followed"
                 continue
             held, found = (entry.plan or self._plan(entry)).call(leaves, (args, kwargs))
+            # All predicates were as recorded: the call is done.
             if held == len(recording.predicates):
                 self._fitted(entry, leaves)
                 return found
+            # Nothing was changed yet, so that another recording may be tried.
             if held < 0:
                 reason = f"on a path seen before: {found}"
                 continue
@@ -199,7 +205,7 @@ class Compiled:
         """Compiles other functions with the options of this one."""
         return partial(
             Compiled, fullgraph=self.fullgraph, threads=self.threads, backend=self.backend, dynamic=self.dynamic,
-            fast_math=self.fast_math,
+            fast_math=self.fast_math, checked=self.checked,
         )  # fmt: skip
 
     @property
@@ -260,7 +266,8 @@ class Compiled:
     def _how(self) -> tuple[Make, int | None, Callable[[Any], Compiled]]:
         """What plans need beside recordings."""
         make = BACKENDS[self.backend]
-        return partial(with_fast_math, make) if self.fast_math else make, self.threads, self._alike()
+        chosen = {k: True for k, asked in (("fast_math", self.fast_math), ("check", self.checked)) if asked}
+        return partial(with_settings, chosen, make) if chosen else make, self.threads, self._alike()
 
     def _plan(self, entry: Entry) -> Plan:
         if entry.plan is None:
@@ -460,6 +467,7 @@ def compile(
     mode: str | None = None,
     options: dict[str, Any] | None = None,
     disable: bool = False,
+    checked: bool = False,
 ) -> Any:
     """``model`` (a function or module) recorded at its first call and run natively when a call fits; also a decorator.
 
@@ -468,16 +476,18 @@ def compile(
     then on, so that one recording serves all of them, where the program allows it; with ``dynamic=True`` all sizes are
     from the first call on, with ``dynamic=False`` none (docs/capture.md).
     ``fast_math=True`` allows other rounding: products and sums fused, sums regrouped, ``tanh`` and ``erf`` of floats to
-    5 ULP (docs/numerics.md). ``mode`` and ``options`` are PyTorch's and change nothing here.
+    5 ULP (docs/numerics.md). ``checked=True`` checks every access and result of compiled programs, which then are slow
+    (docs/testing.md): what it finds is raised as CheckError, state being as before the call. ``mode`` and ``options``
+    are PyTorch's and change nothing here.
     """
     if model is None:
         return partial(
             compile, fullgraph=fullgraph, threads=threads, backend=backend, dynamic=dynamic, fast_math=fast_math,
-            disable=disable,
+            disable=disable, checked=checked,
         )  # fmt: skip
     return Compiled(
         model, fullgraph=fullgraph, threads=threads, backend=backend, dynamic=dynamic, fast_math=fast_math,
-        disable=disable,
+        disable=disable, checked=checked,
     )  # fmt: skip
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from tracecomp.base.dump import Dump
+from tracecomp.compiled.differences import Difference, changed_in_the_last_place, difference, worst
+from tracecomp.compiled.locate import after_pass, every_value, first_bad_node, first_bad_step, part_of, run_native
 from tracecomp.inspect.capture import capture
-from tracecomp.inspect.errors_of import Difference, changed_in_the_last_place, difference, worst
-from tracecomp.inspect.locate import after_pass, every_value, first_bad_node, first_bad_step, part_of, run_native
 from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.interpret import interpret
 from tracecomp.passes import pipeline
@@ -98,7 +98,7 @@ def compare(
 
     Eagerly, as the recorded graph (numpy interpreter), after each pass, kernel by kernel and as a whole natively.
     When two neighbours differ, the first diverging node and the user's line are searched for. ``tolerance`` bounds the
-    difference relative to the largest element of an output (default: by type, see ``inspect.errors_of``); ``report``
+    difference relative to the largest element of an output (default: by type, see ``compiled.differences``); ``report``
     is called with a line of progress per stage. State is left as the recording's calls leave it: one, or more if the
     first ones make state. CaptureError when ``fn`` cannot be recorded.
     """

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tracecomp.base import config
-from tracecomp.inspect.errors_of import changed_in_the_last_place, difference
+from tracecomp.compiled.differences import changed_in_the_last_place, difference
 from tracecomp.ir.graph import Graph, Input, Node, Output, Value
 from tracecomp.ir.interpret import interpret
 from tracecomp.passes.graph.host_segments import has_external, segments
