@@ -30,7 +30,7 @@ MOST_BOXES = 64
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
+class Made:
     """A program and the sizes that it serves."""
 
     box: Box
@@ -67,26 +67,20 @@ class SizedBackend:
         self._shapes = [sizes.shapes.get(o.value, o.value.shape) for o in graph.outputs]
         self._grown = grown_outputs(graph, sizes)
         self._seen = [{r.value} for r in sizes.conditions.ranges]
-        self._made: list[_Made] = []
-        self._reasons: dict[str, None] = {}
+        self.made: list[Made] = []
+        self.reasons: dict[str, None] = {}
         self._lock = Lock()
 
     def at(self, sizes: Sequence[int]) -> SizedRun:
         """What runs calls with these sizes."""
-        made = self._made
-        found = next((m for m in made if m.serves(sizes)), None)
+        found = next((m for m in self.made if m.serves(sizes)), None)
         if found is None:
             with self._lock:
-                found = next((m for m in self._made if m.serves(sizes)), None) or self._new(sizes)
+                found = next((m for m in self.made if m.serves(sizes)), None) or self._new(sizes)
         shapes = [(n, evaluated(self._shapes[n], sizes)) for n in self._grown]
         return SizedRun(self.graph, found, sizes, shapes)
 
-    def explain(self) -> str:
-        """Which programs there are, and what was decided for each."""
-        parts = [f"{m.says()}:\n{m.inner.explain()}" for m in self._made]
-        return "\n".join([*(f"sizes by themselves: {why}" for why in self._reasons), *parts])
-
-    def _new(self, sizes: Sequence[int]) -> _Made:
+    def _new(self, sizes: Sequence[int]) -> Made:
         """A program for sizes around these, as far as one program can serve them."""
         for k, n in enumerate(sizes):
             self._seen[k].add(n)
@@ -100,20 +94,20 @@ class SizedBackend:
             except NotSized as reason:
                 if all(low == high for low, high in box):
                     raise
-                self._reasons[str(reason)] = None
+                self.reasons[str(reason)] = None
                 box = _smaller(box, sizes, reason.only)
-        exact = sum(m.exact for m in self._made)
+        exact = sum(m.exact for m in self.made)
         too_many = all(low == high for low, high in box) and exact >= MOST_EXACT
         make = Interpreted if too_many else self._make
-        made = _Made(box, make(found.graph, self._aliases, self._threads, self._steady), found.blocks)
-        self._made = [made, *self._made[: MOST_BOXES - 1]]
+        made = Made(box, make(found.graph, self._aliases, self._threads, self._steady), found.blocks)
+        self.made = [made, *self.made[: MOST_BOXES - 1]]
         return made
 
     def _class(self, k: int, n: int) -> tuple[int, int]:
         """The sizes to make a program for: up to the next of 3, 4, 6, 8, ..., and of one that grows twice as many."""
         if n < LEAST or len(self._seen[k]) == 1:  # a size that has not varied yet
             return n, n
-        if any(low < high == n - 1 for low, high in (m.box[k] for m in self._made)):
+        if any(low < high == n - 1 for low, high in (m.box[k] for m in self.made)):
             return n, 2 * (n - 1)
         below = LEAST - 1
         for high in _ends():
@@ -152,7 +146,7 @@ class SizedRun:
     """A program with the sizes of a call."""
 
     def __init__(
-        self, graph: Graph, made: _Made, sizes: Sequence[int], shapes: Sequence[tuple[int, tuple[int, ...]]]
+        self, graph: Graph, made: Made, sizes: Sequence[int], shapes: Sequence[tuple[int, tuple[int, ...]]]
     ) -> None:
         self.graph = graph
         self.lasting = [n - len(sizes) for n in made.inner.lasting]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
@@ -13,7 +14,7 @@ import numpy as np
 
 from tracecomp.base.interrupts import uninterrupted
 from tracecomp.compiled.autograd import CompiledNode, Kept, differentiable
-from tracecomp.compiled.backends import Backend, Make
+from tracecomp.compiled.backends import Backend, Make, Native
 from tracecomp.compiled.checked import Checked
 from tracecomp.compiled.dynamic_shapes import Runner, SizedBackend, grown_outputs
 from tracecomp.compiled.inputs import aliases_of, frozen_inputs
@@ -40,7 +41,8 @@ _new = Tensor._wrap
 class Plan:
     """A recording made ready to run: ``make`` is one of ``BACKENDS``, ``compile`` compiles functions as its own was.
 
-    ``sized`` is what serves more sizes than those of the recording.
+    ``sized`` is what serves more sizes than those of the recording. ``seconds`` is what making the code of the forward
+    graph took.
     """
 
     def __init__(
@@ -64,7 +66,9 @@ class Plan:
         self._fresh = [(n, self._maker(n)) for n in range(len(self.types)) if n not in in_place]
         self.reusable = self._reusable_grads()
         self._lone = _lone_result(recording)
+        start = time.perf_counter()
         self.forward = self._backend(graph, dict(self._aliases), frozen_inputs(recording))
+        self.seconds = time.perf_counter() - start
         self._checked = isinstance(self.forward, Checked)
         self.lasting: list[Tensor] = self._lasting(self.forward)
         self._backward: Backend | SizedBackend | None = None
@@ -105,11 +109,13 @@ class Plan:
         """What runs the forward graph and, once it was needed, the backward graph."""
         return [self.forward] if self._backward is None else [self.forward, self._backward]
 
-    def explain(self) -> str:
-        """What was decided for each graph."""
-        says = [] if self.sized is None else [f"runs for any size {self.sized.says}"]
-        again = [] if self.again is None else [self.again.explain()]
-        return "\n".join(says + [backend.explain() for backend in self.backends] + again)
+    @property
+    def says(self) -> str:
+        """Which sizes are served, and why some are by programs of their own."""
+        if self.sized is None:
+            return ""
+        reasons = dict.fromkeys(r for b in self.backends if isinstance(b, SizedBackend) for r in b.reasons)
+        return "; ".join([f"runs for any size {self.sized.says}", *(f"sizes by themselves: {r}" for r in reasons)])
 
     def derivative(self, sizes: Sequence[int] | None) -> Runner:
         """The compiled backward graph, compiled when first needed, for the ``sizes`` of a call."""
@@ -194,11 +200,27 @@ class Plan:
         """The times of the forward graph's kernels, on copies: nothing outside is written."""
         if isinstance(self.forward, SizedBackend):
             raise RuntimeError("profile(): with sizes that vary a call has no profile; compile with dynamic=False")
+        seen = self._seen(self.lasting) if self.lasting else None
+        return profile_backend(self.forward, *self._copies(leaves), calls, seen)
+
+    def prepare_timing(self) -> None:
+        """Make the code that times its kernels, so that the first call that is timed need not."""
+        if isinstance(self.forward, Native):
+            self.forward.executable.prepare_timing()
+
+    def run_once(self, leaves: Sequence[Any]) -> Callable[[], None]:
+        """A call of the forward graph on copies, made ready."""
+        assert not isinstance(self.forward, SizedBackend)
+        arrays, outputs = self._copies(leaves)
+        return partial(self.forward.run, arrays, outputs)
+
+    def _copies(self, leaves: Sequence[Any]) -> tuple[list[Array], list[Array]]:
+        """Inputs and outputs as a call has them, in memory of their own."""
         arrays = [a.copy() for a in self._arrays(leaves)]
         outputs = [np.empty(*t) for t in self.types]
         for n, i in self._aliases:
             outputs[n] = arrays[i]
-        return profile_backend(self.forward, arrays, outputs, calls, self._seen(self.lasting) if self.lasting else None)
+        return arrays, outputs
 
     def _write(self, leaves: Sequence[Any], outputs: Sequence[Array]) -> None:
         """Give the state that the program writes its new values."""
