@@ -52,17 +52,17 @@ class Made:
 class SizedBackend:
     """A graph that knows its ``sizes``, compiled for boxes of them as calls come; ``run`` is that of ``at``."""
 
-    lasting: Sequence[int] = ()
+    frozen: Sequence[int] = ()
 
     def __init__(
-        self, sizes: Sizes, make: Make, graph: Graph, aliases: Mapping[int, int], threads: int | None, steady: Set[int]
+        self, sizes: Sizes, make: Make, graph: Graph, aliases: Mapping[int, int], threads: int | None, frozen: Set[int]
     ) -> None:
         self.graph = graph
         self._sizes = sizes
         self._make = make
         before = len(sizes.sources)
         self._aliases = {out: i + before for out, i in aliases.items()}
-        self._steady = frozenset(i + before for i in steady)
+        self._frozen = frozenset(i + before for i in frozen)
         self._threads = threads
         self._shapes = [sizes.shapes.get(o.value, o.value.shape) for o in graph.outputs]
         self._grown = grown_outputs(graph, sizes)
@@ -99,7 +99,7 @@ class SizedBackend:
         exact = sum(m.exact for m in self.made)
         too_many = all(low == high for low, high in box) and exact >= MOST_EXACT
         make = Interpreted if too_many else self._make
-        made = Made(box, make(found.graph, self._aliases, self._threads, self._steady), found.blocks)
+        made = Made(box, make(found.graph, self._aliases, self._threads, self._frozen), found.blocks)
         self.made = [made, *self.made[: MOST_BOXES - 1]]
         return made
 
@@ -149,7 +149,7 @@ class SizedRun:
         self, graph: Graph, made: Made, sizes: Sequence[int], shapes: Sequence[tuple[int, tuple[int, ...]]]
     ) -> None:
         self.graph = graph
-        self.lasting = [n - len(sizes) for n in made.inner.lasting]
+        self.frozen = [n - len(sizes) for n in made.inner.frozen]
         self._made = made
         self._sizes = sizes
         self._shapes = shapes

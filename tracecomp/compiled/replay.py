@@ -70,15 +70,15 @@ class Plan:
         self.forward = self._backend(graph, dict(self._aliases), frozen_inputs(recording))
         self.seconds = time.perf_counter() - start
         self._checked = isinstance(self.forward, Checked)
-        self.lasting: list[Tensor] = self._lasting(self.forward)
+        self.frozen: list[Tensor] = self._frozen(self.forward)
         self._backward: Backend | SizedBackend | None = None
         self._compile = compile
         self.again: Any = None
 
-    def _backend(self, graph: Graph, aliases: Mapping[int, int], steady: Set[int]) -> Backend | SizedBackend:
+    def _backend(self, graph: Graph, aliases: Mapping[int, int], frozen: Set[int]) -> Backend | SizedBackend:
         if self.sized is None:
-            return self._make(graph, aliases, self._threads, steady)  # type: ignore[no-any-return]
-        return SizedBackend(self.sized.sizes_of(graph), self._make, graph, aliases, self._threads, steady)
+            return self._make(graph, aliases, self._threads, frozen)  # type: ignore[no-any-return]
+        return SizedBackend(self.sized.sizes_of(graph), self._make, graph, aliases, self._threads, frozen)
 
     def _maker(self, n: int) -> Callable[[], Array]:
         """What gives memory for output ``n``."""
@@ -155,8 +155,8 @@ class Plan:
         kept = None if recording.split is None else self._keep(leaves, arrays)
         try:
             runner = _at(self.forward, sizes)
-            lasting = self.lasting if sizes is None else self._lasting(runner)
-            runner.run(arrays, outputs, self._seen(lasting) if lasting else None)
+            frozen = self.frozen if sizes is None else self._frozen(runner)
+            runner.run(arrays, outputs, self._seen(frozen) if frozen else None)
         except (IndexError, RuntimeError) as error:
             if recording.predicates:
                 return -1, error
@@ -186,13 +186,13 @@ class Plan:
             arrays += [read_one(leaves) for read_one in self._others]
         return arrays
 
-    def _lasting(self, runner: Runner | SizedBackend) -> list[Tensor]:
+    def _frozen(self, runner: Runner | SizedBackend) -> list[Tensor]:
         """State that a program need not look at again while it is known to be as before."""
-        return [self.recording.inputs[n].ref for n in runner.lasting]
+        return [self.recording.inputs[n].ref for n in runner.frozen]
 
-    def _seen(self, lasting: Sequence[Tensor]) -> list[Any] | None:
-        """What tells states of the lasting inputs apart; None when they can change unnoticed."""
-        memories = [(t._storage or t._shared_storage()).memory for t in lasting]
+    def _seen(self, frozen: Sequence[Tensor]) -> list[Any] | None:
+        """What tells states of the frozen inputs apart; None when they can change unnoticed."""
+        memories = [(t._storage or t._shared_storage()).memory for t in frozen]
         counts = [m.writes for m in memories]
         return None if None in counts else [*memories, *counts]
 
@@ -200,7 +200,7 @@ class Plan:
         """The times of the forward graph's kernels, on copies: nothing outside is written."""
         if isinstance(self.forward, SizedBackend):
             raise RuntimeError("profile(): with sizes that vary a call has no profile; compile with dynamic=False")
-        seen = self._seen(self.lasting) if self.lasting else None
+        seen = self._seen(self.frozen) if self.frozen else None
         return profile_backend(self.forward, *self._copies(leaves), calls, seen)
 
     def prepare_timing(self) -> None:
