@@ -14,7 +14,7 @@ from tracecomp.base.locks import Lock
 from tracecomp.compiled.backends import Backend, Interpreted, Make
 from tracecomp.compiled.checked import Checked
 from tracecomp.ir.graph import Graph, Input
-from tracecomp.passes.graph.split_reductions import block_of
+from tracecomp.passes.graph.split_reductions import block_length
 from tracecomp.record.dynamic_shapes.instantiate import Instantiated
 from tracecomp.record.dynamic_shapes.padding import NotSized
 from tracecomp.record.recording import Sizes
@@ -160,7 +160,7 @@ class SizedRun:
         for n, shape in self._shapes:
             wide = shape if made.exact else made.inner.graph.outputs[n].value.shape
             outputs[n] = np.empty(wide, self.graph.outputs[n].value.dtype.numpy)
-        blocks = [block_of(form.at(self._sizes), target) for form, target in made.blocks]
+        blocks = [block_length(form.at(self._sizes), target) for form, target in made.blocks]
         dense = [np.asarray(a, order="C") for a in arrays]
         given = [*map(np.array, self._sizes), *dense, *map(np.array, blocks)]
         if isinstance(made.inner, Checked):  # the interpreter takes arrays of the very shapes of the graph

@@ -117,7 +117,11 @@ class Plan:
         reasons = dict.fromkeys(r for b in self.backends if isinstance(b, SizedBackend) for r in b.reasons)
         return "; ".join([f"runs for any size {self.sized.says}", *(f"sizes by themselves: {r}" for r in reasons)])
 
-    def derivative(self, sizes: Sequence[int] | None) -> Runner:
+    def program(self, sizes: Sequence[int] | None = None) -> Runner:
+        """What runs the forward graph for the ``sizes`` of a call."""
+        return _at(self.forward, sizes)
+
+    def derivative(self, sizes: Sequence[int] | None = None) -> Runner:
         """The compiled backward graph, compiled when first needed, for the ``sizes`` of a call."""
         if self._backward is None:
             assert self.recording.split is not None
@@ -154,7 +158,7 @@ class Plan:
         outputs = self._outputs(arrays)
         kept = None if recording.split is None else self._keep(leaves, arrays)
         try:
-            runner = _at(self.forward, sizes)
+            runner = self.program(sizes)
             frozen = self.frozen if sizes is None else self._frozen(runner)
             runner.run(arrays, outputs, self._seen(frozen) if frozen else None)
         except (IndexError, RuntimeError) as error:
