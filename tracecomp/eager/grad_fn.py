@@ -9,6 +9,7 @@ import numpy as np
 
 from tracecomp.eager import meta
 from tracecomp.eager.device import use
+from tracecomp.eager.evaluate import evaluate
 from tracecomp.eager.modes import modes
 from tracecomp.eager.storage import Storage
 from tracecomp.eager.tensor_base import Array, Edge, Grads, Node, TensorBase, View
@@ -158,7 +159,7 @@ class OpNode(Node):
         return [None if a is None else like._wrap(np.asanyarray(a)) for a in arrays]
 
     def _program(self, wanted: tuple[bool, ...], present: tuple[bool, ...]) -> Derivative:
-        sized = None if modes.recorder is None else modes.recorder.batch.sized_nodes.get(self)
+        sized = None if modes.recorder is None else modes.recorder.sizes.sized_nodes.get(self)
         if sized is not None:
             attrs, types, outs = sized
             return derivative(self.op, attrs, types, outs, wanted, present, keep=False)
@@ -267,7 +268,7 @@ def _run_on_arrays(op: Op, operands: tuple[Any, ...], attrs: dict[str, Any]) -> 
         place = meta.place_of_results(op, operands)
         if place is not None:
             return meta.apply(op, operands, attrs, place)
-    return op.impl(*operands, **attrs)
+    return evaluate(op, operands, attrs)
 
 
 def modified(x: Any, expected: int | None, node: Node | None = None, number: int = 0) -> str:

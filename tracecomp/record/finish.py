@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
-from tracecomp.autograd.engine import run_backward
+from tracecomp.autograd.engine import contributions, run_backward
 from tracecomp.eager.tensor import Tensor
 from tracecomp.eager.tensor_base import Node
 from tracecomp.ir.graph import Graph, Input, Output, Value
@@ -48,9 +48,11 @@ class Finish:
     """Turns what a recorder holds at the end of a call into a Recording."""
 
     def __init__(
-        self, recorder: Recorder, guards: Guards, leaves: Sequence[Any], result: Any, observer: Observer
-    ) -> None:
+        self, recorder: Recorder, guards: Guards, leaves: Sequence[Any], result: Any, observer: Observer,
+        apart: bool = False,
+    ) -> None:  # fmt: skip
         self.recorder = recorder
+        self.apart = apart
         self.guards = guards
         self.leaves = leaves
         self.result = result
@@ -137,9 +139,17 @@ class Finish:
             sources[t._value.value] = Binding("number", leaf)
         for owner, name, t in recorder.hosts.values():
             sources[t._value.value] = Binding("host", (owner, name))
-        for leaf, t in recorder.batch.sizes.items():
-            sources[t._value.value] = Binding("size", leaf)
+        for number, t in recorder.sizes.tensors.items():
+            sources[t._value.value] = Binding("size", self._size_reader(number))
         return sources
+
+    def _size_reader(self, number: int) -> tuple[Binding, int]:
+        """What has a size, and along which axis."""
+        (kind, *which), axis = self.recorder.sizes.sources[number][0]
+        if kind == "argument":
+            return Binding("argument", which[0]), axis
+        (place,) = [h.place for h in self.guards.places if h.place.id == which[0]]
+        return Binding("place", (place, which[1])), axis
 
     def _holder(self, t: Tensor) -> Binding:
         """Where each call finds what ``t`` stands for: one binding per tensor whose Python attributes matter."""
@@ -155,7 +165,7 @@ class Finish:
             return None
         shapes = {mapping[v]: shape for v, shape in graph.shapes.items() if v in mapping}
         attrs = {n: graph.attrs[old] for old in graph.attrs if (n := _mapped(old, mapping)) is not None}
-        return Sizes(recorder.batch.ranges, recorder.batch.leading, shapes, attrs)
+        return Sizes(recorder.sizes.conditions, recorder.sizes.sources, shapes, attrs)
 
     def _graph(self, mapping: dict[Value, Value]) -> tuple[Graph, list[Binding]]:
         used = self._used([o.value for o in self.outputs], set())
@@ -359,19 +369,24 @@ class Finish:
             recorder.bind(seed, f"cotangent{k}", "argument")
             cotangents.append(recorder.initial[id(seed)])
             if isinstance(recorder.graph, SizedGraph):
-                recorder.graph.shapes[cotangents[-1]] = recorder.batch.shape_of(root)
+                recorder.graph.set_shape(cotangents[-1], recorder.sizes.shape_of(root))
             seeds.append(seed)
         inputs = [(key, edge) for key, edge in recorder.edges.items() if recorder.initial[key] in self.sources]
         ends = [edge for _, edge in inputs]
-        found = run_backward(
-            edges(roots), seeds, keep_graph=True, create_graph=False, targets=ends, accumulate=False, inside=True
-        )
+        found: dict[tuple[Node, int], list[Tensor]]
+        if self.apart:
+            found = contributions(edges(roots), seeds, ends)
+        else:
+            totals = run_backward(
+                edges(roots), seeds, keep_graph=True, create_graph=False, targets=ends, accumulate=False, inside=True
+            )
+            found = {end: [total] for end, total in totals.items() if total is not None}
         for key, t in recorder.state.items():  # hooks may have met more
             self.sources.setdefault(recorder.initial[key], Binding("state", t))
         wanted: list[tuple[Binding, Value | None]] = []
         for key, edge in inputs:
-            grad = found.get(edge)
-            wanted.append((self.sources[recorder.initial[key]], None if grad is None else recorder.value(grad)))
+            binding, grads = self.sources[recorder.initial[key]], found.get(edge, [])
+            wanted += [(binding, recorder.value(grad)) for grad in grads] or [(binding, None)]
         return cotangents, wanted, ends
 
     def _history(

@@ -32,7 +32,7 @@ class _Call:
     seen: Any = None
 
 
-class _Native:
+class Loaded:
     """One way of compiling a program, loaded. Idle calls keep their memory, by thread count, to be used again."""
 
     def __init__(self, image: Image) -> None:
@@ -85,7 +85,7 @@ class _Native:
         return _Call(*new_call(self.entry, self.image.arrays, arena_bytes, count, pool, memory))
 
 
-class _Guarded(_Native):
+class _Guarded(Loaded):
     """Checked code: it works on copies in guarded memory."""
 
     def run(self, arrays: Sequence[Array], count: int | None, seen: Any = None) -> None:
@@ -95,8 +95,8 @@ class _Guarded(_Native):
         call.finish(", ".join(self.image.labels))
 
 
-def _loaded(image: Image) -> _Native:
-    return (_Guarded if image.checked else _Native)(image)
+def _loaded(image: Image) -> Loaded:
+    return (_Guarded if image.checked else Loaded)(image)
 
 
 class Executable:
@@ -154,7 +154,7 @@ class Executable:
         assert self._profiled
 
     @cached_property
-    def _profiled(self) -> _Native:
+    def _profiled(self) -> Loaded:
         return _loaded(Image.of(self.program, profile=True))
 
     @cached_property
@@ -168,6 +168,12 @@ class Executable:
         return self.code.text
 
     @cached_property
+    def annotated(self) -> str:
+        """The machine code, disassembled, with directives that tell the user's line of every instruction."""
+        text = emit_program(self.program, native.host_target(), lines=True).text
+        return native.compile_assembly(text, native.host_target())
+
+    @property
     def assembly(self) -> str:
         """The module's machine code, disassembled."""
         return native.compile_assembly(self.llvm_ir, native.host_target())
