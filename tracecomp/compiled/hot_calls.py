@@ -43,7 +43,7 @@ MOST_KEPT = 2**16
 MOST_SHAPES = 16
 """Shapes of one function that native code tries in turn."""
 MOST_WAITING = 64
-"""Calls that wait for machine code; more are not added: what is called often asks again."""
+"""Calls that wait for machine code, each with a copy of its arguments; more are not added."""
 REST = 2.0
 """The second thread rests so much longer than it has worked, because it slows down the program."""
 
