@@ -37,6 +37,8 @@ def run_backward(
     """
     before = modes.grad
     modes.grad = create_graph
+    if modes.recorder is not None:
+        modes.recorder.backward_from(roots, grads)
     try:
         with np.errstate(all="ignore"):
             return _Run(keep_graph, targets, accumulate, inside).run(roots, grads)
@@ -107,6 +109,8 @@ class _Run:
         if isinstance(node, AccumulateGrad):
             if self.accumulate and grads[0] is not None:
                 accumulate(node.variable, grads[0])
+                if modes.recorder is not None:
+                    modes.recorder.backward_done(node, grads, ())
             return ()
         if node in self.ends:
             return ()
@@ -116,6 +120,8 @@ class _Run:
             modes.recorder.backward_step(node)
         with explained(node):
             found = _validated(node, cast("Sequence[Tensor | None]", node.backward(grads)))
+        if modes.recorder is not None:
+            modes.recorder.backward_done(node, grads, found)
         if modes.anomaly:
             check_nan(node, found)
         if node.post_hooks:

@@ -189,6 +189,15 @@ class Recorder:
             self.foreign = str(user_source() or "a line of the library")
             self.blame(self.line())
 
+    def backward_from(self, roots: Sequence[tuple[Node, int]], grads: Sequence[Tensor]) -> None:
+        """Called when a backward pass begins."""
+
+    def backward_done(self, node: Node, grads: Sequence[Tensor | None], found: Sequence[Tensor | None]) -> None:
+        """Called when the backward pass has run ``node``, which ``grads`` arrived at."""
+
+    def function_ran(self, node: Node, args: tuple[Any, ...]) -> None:
+        """Called when a user's Function has run on ``args``."""
+
     def get_grad(self, t: Tensor) -> Tensor | None:
         if self.is_made(t):
             return t._grad

@@ -21,19 +21,25 @@ TOLERANCE = {"float16": 1e-2, "bfloat16": 5e-2, "float32": 1e-4, "float64": 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How far an array is from a reference: in units in the last place, absolutely, relative to its scale."""
+    """How far an array is from a reference: in units in the last place, absolutely, relative to its scale.
+
+    ``nearer``: it is nearer than the reference to what float64 gives.
+    """
 
     ulp: float
     absolute: float
     relative: float
     dtype: str
+    nearer: bool = False
 
     def agrees(self, tolerance: float | None = None) -> bool:
         """Whether it is within ``tolerance`` (default: ``TOLERANCE`` of the type; integers and bools must be equal)."""
-        return self.relative <= (TOLERANCE.get(self.dtype, 0.0) if tolerance is None else tolerance)
+        return self.nearer or self.relative <= (TOLERANCE.get(self.dtype, 0.0) if tolerance is None else tolerance)
 
     def __str__(self) -> str:
-        return "equal" if self.ulp == 0 else f"{self.ulp:.4g} ULP, absolute {self.absolute:.3g}"
+        if self.ulp == 0:
+            return "equal"
+        return f"{self.ulp:.4g} ULP, absolute {self.absolute:.3g}, relative {self.relative:.3g}"
 
 
 def difference(have: Array, want: Array, moved: Array | None = None) -> Difference:
