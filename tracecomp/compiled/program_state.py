@@ -32,6 +32,8 @@ _OF_RECORDINGS = ("_value", "_look")  # what tensors carry of a recording in pro
 _TABLES = ("_parameters", "_buffers", "_modules")  # of modules: their entries are called as attributes are
 _LIBRARY_STATE = ("tracecomp.nn", "tracecomp.optim", "tracecomp.amp", "tracecomp.distributions", "tracecomp.eager.rng")
 _CELL = "variable "
+BASE = "._base"
+"""What stands behind a place is the tensor that the one there is a view of."""
 _MOST = 200_000
 
 
@@ -124,7 +126,7 @@ class ProgramState:
         self.values[place] = TensorState(np.array(t._data), t.requires_grad)
         self._restores.append(_tensor_restore(t))
         if t._base is not None:
-            yield f"{place}._base", t._base
+            yield f"{place}{BASE}", t._base
         if t._grad is not None:
             yield f"{place}.grad", t._grad
 
@@ -207,6 +209,8 @@ class ProgramState:
             self._restores.append(functools.partial(_put_items, held, list(held.items())))
             self._seen[id(held)] = f"{place}.__dict__", held
             for name, x in held.items():
+                if name.startswith("_") and isinstance(x, PLAIN) and kind.__module__.startswith("tracecomp."):
+                    continue  # the library's own business
                 yield from self._attribute(place, name, x)
         for name in _slots(kind):
             if hasattr(value, name):

@@ -130,7 +130,7 @@ def _check_operator(
         if have is None or want is None or wrong:
             continue
         tolerance = RUN_TOLERANCE.get(have.dtype.name)
-        scale = max(float(np.abs(want[np.isfinite(want)]).max(initial=0.0)), _terms(grads))
+        scale = max(float(np.abs(want[np.isfinite(want)]).max(initial=0.0)), _terms(grads, want.size))
         fits = have.shape == want.shape
         apart = np.abs(have - want) if fits else np.array(np.inf)
         if tolerance is not None and float(np.nan_to_num(apart).max(initial=0.0)) > tolerance * scale:
@@ -138,9 +138,9 @@ def _check_operator(
             yield DerivativeFault(text, made.source, made.scope)
 
 
-def _terms(grads: Sequence[Array | None]) -> float:
-    """What is added up is about as large as the gradients that arrived."""
-    return 1e-3 * _largest(grads)
+def _terms(grads: Sequence[Array | None], size: int) -> float:
+    """What rounding is worth where the gradients that arrived cancel each other in ``size`` sums, over the tolerance."""
+    return 1e-3 * sum(float(np.abs(g).sum()) for g in grads if g is not None) / max(size, 1)
 
 
 def _wide_operands(operands: Sequence[Any]) -> list[Array]:

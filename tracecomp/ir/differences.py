@@ -74,8 +74,13 @@ def _scale(want: Array, moved: Array | None) -> float:
         return float(largest)
     with np.errstate(all="ignore"):
         change = np.abs(moved.astype(np.float64) - want.astype(np.float64))
-    rounding = change[np.isfinite(change)].max(initial=0.0) / float(np.finfo(want.dtype).eps)
+    rounding = change[np.isfinite(change)].max(initial=0.0) / _last_place(want.dtype)
     return float(max(largest, rounding))
+
+
+def _last_place(dtype: np.dtype[Any]) -> float:
+    """The distance of 1 and the next larger number."""
+    return 2.0**-7 if dtype.name == "bfloat16" else float(np.finfo(dtype).eps)
 
 
 def changed_in_the_last_place(arrays: Sequence[Array]) -> list[Array]:
@@ -83,8 +88,8 @@ def changed_in_the_last_place(arrays: Sequence[Array]) -> list[Array]:
     rng = np.random.default_rng(0)
     moved = []
     for array in arrays:
-        if array.dtype.kind == "f":
-            step = np.finfo(array.dtype).eps * rng.uniform(-1.0, 1.0, array.shape)
+        if array.dtype.kind == "f" or array.dtype.name == "bfloat16":
+            step = _last_place(array.dtype) * rng.uniform(-1.0, 1.0, array.shape)
             array = np.asarray(array * (1.0 + step)).astype(array.dtype)
         moved.append(array)
     return moved
