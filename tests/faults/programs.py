@@ -48,12 +48,12 @@ def algebra() -> Made:
 
 def views() -> Made:
     def fn(x: Any, y: Any) -> Any:
-        a = x.permute(1, 2, 0).permute(1, 2, 0)  #@ permuted twice
+        a = x.permute(1, 2, 0).permute(1, 0, 2)  #@ permuted twice
         b = x[:, 1:9:2][:, 1:3]  #@ sliced twice
-        c = x.flip(0).flip(1)  #@ flipped twice
+        c = x.flip(0, 1).flip(1, 2)  #@ flipped twice
         d = F.pad(F.pad(x, (1, 2)), (3, 1))  #@ padded twice
         e = torch.cat([x, y], 1)[:, 10:14]  #@ part of a concatenation
-        f = F.pad(x, (2, 2))[:, :, 3:6]  #@ part of what is padded
+        f = F.pad(x, (2, 2))[:, :, 4:7]  #@ part of what is padded
         g = torch.cat([x[:, :3], x[:, 3:7]], 1)  #@ neighbours
         h = x.reshape(4, 70).reshape(28, 10)  #@ reshaped twice
         return a * 2, b * 2, c * 2, d * 2, e * 2, f * 2, g * 2, h * 2
@@ -80,7 +80,9 @@ def products() -> Made:
         b = (x @ y).T  #@ transposed product
         c = torch.relu(x @ v)  #@ product with a vector
         d = torch.einsum("ij,kj->ik", x, y) + 1.0  #@ einsum
-        return a, b, c, d
+        e = torch.arange(37) * 3  #@ thrice
+        f = e + torch.ones(37, dtype=torch.int64)
+        return a, b, c, d, f * 3
 
     return fn, (numbers(37, 37), numbers(37, 37, seed=1), numbers(37, seed=2))
 
@@ -165,7 +167,7 @@ def attention() -> Made:
         p = torch.softmax(s, -1)  #@ softmax
         return p @ v  #@ weighted
 
-    return fn, tuple(numbers(2, 160, 64, seed=n) for n in range(3))
+    return fn, tuple(numbers(2, 640, 64, seed=n) for n in range(3))
 
 
 def perceptron() -> Made:
@@ -174,7 +176,7 @@ def perceptron() -> Made:
         h = F.gelu(h)  #@ activation
         return h @ w  #@ out of the hidden layer
 
-    return fn, (numbers(256, 64), numbers(64, 512, seed=1) * 0.1, numbers(512, 64, seed=2) * 0.1)
+    return fn, (numbers(509, 64), numbers(64, 1024, seed=1) * 0.1, numbers(1024, 64, seed=2) * 0.1)
 
 
 def training() -> Made:
@@ -477,3 +479,83 @@ def several() -> Made:
         return torch.tanh(h) + 1  #@ after the break
 
     return fn, (numbers(5, 5),)
+
+
+def written_state() -> Made:
+    state = numbers(12, 12, seed=3)
+
+    def fn(x: Any) -> Any:
+        mixed = state.flip(0) * 0.5 + x  #@ state mixed
+        state.copy_(mixed)  #@ state read
+        return state + 1
+
+    return fn, (numbers(12, 12),)
+
+
+def swapped() -> Made:
+    first, second = numbers(5, 6), numbers(5, 6, seed=1)
+
+    def fn(x: Any) -> Any:
+        kept = first.clone()
+        first.copy_(second)  #@ exchanged
+        second.copy_(kept)  #@ exchanged back
+        return first * x
+
+    return fn, (numbers(5, 6, seed=2),)
+
+
+def deep() -> Made:
+    def fn(x: Any, y: Any) -> Any:
+        return x @ y  #@ deep product
+
+    return fn, (numbers(48, 6000), numbers(6000, 64, seed=1))
+
+
+def freezing() -> Made:
+    layer = nn.Linear(4, 4)
+
+    def fn(x: Any) -> Any:
+        h = layer(x)
+        layer.bias.requires_grad_(not layer.bias.requires_grad)  #@ frozen from here
+        return h * 2
+
+    return fn, (numbers(3, 4),)
+
+
+def branching_state() -> Made:
+    total = torch.zeros(5)
+
+    def fn(x: Any) -> Any:
+        total.add_(x[0])  #@ counted before
+        if x.sum() > 0:
+            total.mul_(0.5)  #@ counted after
+        return x * 2
+
+    return fn, (torch.ones(3, 5),)
+
+
+weights = [0.5, 1.5, -2.0, 3.0]
+
+
+def constants() -> Made:
+    def fn(x: Any) -> Any:
+        return x * torch.tensor(weights)  #@ constant
+
+    return fn, (numbers(3, 4),)
+
+
+def mirrored() -> Made:
+    def fn(x: Any, b: Any) -> Any:
+        h = torch.lgamma(x) + b  #@ before the mirror
+        return h * 2 + h.flip(0)  #@ mirrored
+
+    return fn, (numbers(9, 13), numbers(13, seed=1))
+
+
+def joined() -> Made:
+    def fn(x: Any, v: Any, w: Any) -> Any:
+        a = x @ v  #@ left part
+        b = x @ w  #@ right part
+        return torch.cat([a, b], 1)  #@ joined
+
+    return fn, (numbers(40, 24), numbers(24, 32, seed=1), numbers(24, 48, seed=2))

@@ -178,6 +178,7 @@ class Lockstep:
         self.held: list[tuple[int, ProgramState]] = []
         self.calls = 0
         self.differences: list[Difference] = []
+        self.error: Exception | None = None
 
     def state(self, call: Call) -> ProgramState:
         """What is there now."""
@@ -195,6 +196,7 @@ class Lockstep:
         compiled = outcome(self.compiled, call, roots, self.differentiate)
         self.calls += 1
         found = mismatches(eager, compiled, self.tolerance)
+        self.error = eager.error
         self.differences = list(_result_differences(eager, compiled))
         if any(m.difference is not None and np.isfinite(m.difference.relative) for m in found):
             after = self.state(call)

@@ -11,7 +11,7 @@ from typing import Any
 
 from tracecomp.base import config
 from tracecomp.base.errors import Source
-from tracecomp.compiled.checked_call import Call, Lockstep
+from tracecomp.compiled.checked_call import Call, Lockstep, Outcome, mismatches, outcome
 from tracecomp.compiled.function import Compiled, Entry
 from tracecomp.inspect.calls import CallFault, Calls, run_calls
 from tracecomp.inspect.comparison import Divergence, shown_source
@@ -100,6 +100,21 @@ class Blame:
         if found is None:
             found = next((s for s in observed.results.values() if s is not None), None)
         return found or next((e.source for e in reversed(observed.events) if e.source), None)
+
+    def any_line(self) -> Source | None:
+        """The line that changes the first piece of state that the call changes, or that makes its result."""
+        before = Lockstep(self.fn, self.fn).state(self.call)
+        try:
+            left = outcome(self.fn, self.call, self.roots, differentiate=False)
+        finally:
+            before.restore()
+        same = Outcome({k: v for k, v in left.values.items() if k in before.values})
+        for mismatch in mismatches(Outcome({k: before.values[k] for k in same.values}), same, 0.0):
+            found = line_that_changes(self.fn, self.call, mismatch.place, self.roots)
+            if found is not None:
+                return found
+        observed = observe(self.fn, self.call, self.roots)
+        return next((s for s in observed.results.values() if s is not None), None)
 
     def _at(self, fault: CallFault, stage: str, what: str, source: Source | None) -> Divergence:
         return Divergence(stage, what, shown_source(source), call=str(fault))

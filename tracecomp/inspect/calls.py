@@ -40,13 +40,15 @@ class CallFault:
 
 @dataclass
 class Calls:
-    """What was tried: how many calls, with which changes, and the first that differs."""
+    """What was tried: how many calls, with which changes, and the first that differs; ``error``: what the given call
+    raises."""
 
     same: int = 0
     changed: int = 0
     fault: CallFault | None = None
     steps: list[Step] = field(default_factory=list)
     differences: list[Difference] = field(default_factory=list)
+    error: Exception | None = None
 
 
 def steps_of(fn: Callable[..., Any], call: Call, lockstep: Lockstep, changed: bool) -> Iterator[Step]:
@@ -72,6 +74,7 @@ def run_calls(
             result.steps.append(step)
             recordings = compiled.recordings
             found = make(lockstep, call, step)
+            result.error = result.error or (lockstep.error if step.change is None else None)
             result.differences = result.differences if step.change else lockstep.differences
             if step.change is None:
                 result.same += 1

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from tracecomp.base.errors import CaptureError
-from tracecomp.compiled.checked_call import Call, Lockstep
+from tracecomp.compiled.checked_call import Call, Lockstep, outcome
 from tracecomp.compiled.function import Compiled
 from tracecomp.inspect.blame import Blame
 from tracecomp.inspect.calls import Calls, run_calls
-from tracecomp.inspect.comparison import Comparison, Divergence, StageResult, shown_source
+from tracecomp.inspect.comparison import WHOLE, Comparison, Divergence, StageResult, shown_source
 from tracecomp.inspect.derivatives import check_derivatives
 from tracecomp.inspect.graph_runs import Noted
 from tracecomp.inspect.observed import Application, Observed, observe
@@ -83,7 +83,9 @@ class _Comparing:
         self.report("recording")
         noted = self._noted()
         calls = run_calls(self.fn, noted, self.call, result.tolerance, changed=False)
-        if not noted.runs:
+        if calls.error is not None:
+            raise calls.error
+        if not noted.runs and calls.fault is None:
             raise CaptureError(noted.eager_because or _never_settled(noted, result.name))
         result.stages.append(StageResult("recorded", list(calls.differences)))
         if calls.fault is not None:
@@ -93,10 +95,19 @@ class _Comparing:
         self._finite(observed, check_finite)
         self._graphs(noted, loops)
         if result.ok:
-            self._derivatives(observed)
+            self._derivatives(self._settled())
         if result.ok:
             self._calls(changed, loops)
         return result
+
+    def _settled(self) -> Observed:
+        """What a second call does, which finds gradients and an optimizer's state; the state is put back."""
+        before = Lockstep(self.fn, self.fn).state(self.call)
+        try:
+            outcome(self.fn, self.call, self.blame.roots, differentiate=False)
+            return observe(self.fn, self.call, self.blame.roots)
+        finally:
+            before.restore()
 
     def _graphs(self, noted: Noted, loops: bool, seen: frozenset[str] = frozenset()) -> None:
         """Every graph that ran, stage by stage; ``seen`` are texts of those that need not be looked at again."""
@@ -108,6 +119,9 @@ class _Comparing:
             part = ("backward " if run.is_backward else "") + (f"graph {number} " if number else "")
             GraphComparison(self.result, run, self.report, part, loops).run()
             if not self.result.ok:
+                found = self.result.divergence
+                if found is not None and found.source == WHOLE:
+                    self.result.divergence = replace(found, source=shown_source(self.blame.any_line()))
                 return
 
     def _derivatives(self, observed: Observed) -> None:

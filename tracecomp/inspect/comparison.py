@@ -17,6 +17,10 @@ from tracecomp.ir.graph import Graph, Node, Origin
 Array = np.ndarray[Any, Any]
 
 
+WHOLE = "the whole"
+"""The source of a divergence that no one node shows."""
+
+
 @dataclass(frozen=True)
 class StageResult:
     """How far the outputs of one stage are from those of the stage before."""
@@ -111,7 +115,7 @@ def at_node(
 ) -> Divergence:
     """The divergence at a node of ``graph``."""
     if node is None:
-        return Divergence(stage, "none: every part agrees alone, only the whole differs", "the whole", kernel, step)
+        return Divergence(stage, "none: every part agrees alone, only the whole differs", WHOLE, kernel, step)
     origin = graph.origin[node]
     types = ", ".join(str(v.type) for v in node.inputs)
     results = ", ".join(str(v.type) for v in node.outputs)

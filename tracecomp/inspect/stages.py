@@ -11,6 +11,7 @@ import numpy as np
 
 from tracecomp.base import config
 from tracecomp.base.dump import Dump
+from tracecomp.base.errors import CompileError
 from tracecomp.compiled.program_state import same_bits
 from tracecomp.inspect.comparison import Comparison, Divergence, StageResult, around_worst, at_node
 from tracecomp.inspect.graph_runs import GraphRun
@@ -59,20 +60,50 @@ class GraphComparison:
         self.exact: list[Array] | None = None
 
     def run(self) -> None:
-        """Fill the result, as far as the first stage that differs."""
+        """Fill the result, as far as the first stage that differs; every step's result is verified."""
+        with config.override(verify=True):
+            self._run()
+
+    def _run(self) -> None:
         result = self.result
         graph = split_complex(self.run_of.graph, Log())
         result.outputs += [f"{self.part}{o.role} {o.name} {o.value.type}" for o in graph.outputs]
         self.report("interpreting the recorded graph")
         recorded = interpret(graph, self.arrays)
         self.moved = interpret(graph, changed_in_the_last_place(self.arrays))
-        self.report("running the passes")
-        stages = pipeline.run(graph, Dump("", enabled=False))
         result.at_fault = graph, self.arrays
-        if self._passes(stages, recorded) and self._kernels(stages[-1].state):
-            self._native(stages[-1].state, recorded)
+        self.report("running the passes")
+        try:
+            stages = pipeline.run(graph, Dump("", enabled=False))
+        except CompileError as error:
+            self._refused_pass(graph, error)
+            return
+        if self._passes(stages, recorded):
+            self._lowered(stages[-1].state, recorded)
         if result.ok:
             result.at_fault = None
+
+    def _lowered(self, graph: Graph, recorded: list[Array]) -> None:
+        try:
+            if self._kernels(graph):
+                self._native(graph, recorded)
+        except CompileError as error:
+            node = first_bad_node(graph, self.arrays, run_native, None)
+            self._blame(graph, node, "native", step=error.step or "codegen")
+            self._explain(error)
+
+    def _refused_pass(self, graph: Graph, error: CompileError) -> None:
+        """A pass that fails, or makes what the verifier refuses: the node because of which it does."""
+        number = [p.name for p in PIPELINE].index(error.step)
+        with config.override(stop_after=number):
+            before = pipeline.run(graph, Dump("", enabled=False))[-1].state
+        node = first_bad_node(before, self.arrays, after_pass(PIPELINE[number]), None)
+        self._blame(before, node, error.step)
+        self._explain(error)
+
+    def _explain(self, error: CompileError) -> None:
+        assert self.result.divergence is not None
+        self.result.divergence = replace(self.result.divergence, values=f"  {error}")
 
     def _differences(self, found: list[Array], recorded: list[Array]) -> list[Difference]:
         return [self._judged(n, f, r) for n, (f, r) in enumerate(zip(found, recorded, strict=True))]
@@ -251,6 +282,10 @@ class GraphComparison:
         found: Sequence[Array] = (), wanted: Sequence[Array] = (),
     ) -> None:  # fmt: skip
         values = ""
+        if node is None and len(found) == len(graph.outputs):
+            wrong = [o.value for o, a, b in zip(graph.outputs, found, wanted, strict=True) if not same_bits(a, b)]
+            nodes = {v.node for v in wrong}
+            node = next((n for n in graph.nodes if n in nodes), None)
         for n, (have, want) in enumerate(zip(found, wanted, strict=False)):
             if not same_bits(have, want):
                 exact = [("float64", self.exact[n])] if self.exact and n < len(self.exact) and not kernel else []
