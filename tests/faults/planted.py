@@ -256,22 +256,30 @@ def _functions() -> list[Fault]:
     return [
         function("math.exponential:_exp_reduced", "+ 1.0", "+ 1.001", "exp"),
         function("math.exponential:tanh", "* -2.0", "* -1.99", "tanh"),
-        function("math.exponential:log1p", "lost / u", "lost", "log1p"),
+        function("math.exponential:log1p", "lost / u", "lost * 0.0", "log1p"),
         function("math.exponential:sigmoid", "-x.abs()", "x.abs() * -0.99", "sigmoid"),
-        function("math.trigonometric:_sin_quadrant", "(q & 2)", "(q & 4)", "sin"),
+        function("math.trigonometric:_of_float", "(q & 2) << 30", "(q & 4) << 29", "sin"),
         function("math.special:erf", "-3.93", "-1.93", "erf"),
-        Fault("math functions", "mathematics", Entry("codegen.math.functions:_IN_LINE", "log", "log1p"), ("codegen",), ("log",)),
+        Fault("math functions", "mathematics", Entry("codegen.math.functions:_IN_LINE", "exp", "exp2"), ("codegen",), ("exp",)),
         function("kernels.operations:_floor_divide", "icmp ne", "icmp eq", "floor division", "selections"),
         function("kernels.operations:maximum", '"fcmp ogt"', '"fcmp olt"', "maximum", "selections"),
         function("kernels.convert:narrow_half", "0x7FFF", "0xFFFF", "bfloat16", "selections"),
         function("kernels.convert:_float_to_int", "e.select(inside, value,", "e.select(inside, e.binary('fadd', value, e.const(value.elem, 0.5)),",
                  "to integers", "selections"),
-        function("kernels.convert:_to_bool", '"icmp ne"', '"icmp eq"', "all", "selections"),
+        function("kernels.operations:compare", '"s" if signed', '"u" if signed', "below", "selections"),
     ]  # fmt: skip
 
 
 def _recording() -> list[Fault]:
-    def recording(where: str, old: str, new: str, program: str, *lines: str, room: str = "state updates", stages: tuple[str, ...] = ("recorded",)) -> Fault:
+    def recording(
+        where: str,
+        old: str,
+        new: str,
+        program: str,
+        *lines: str,
+        room: str = "state updates",
+        stages: tuple[str, ...] = ("recorded",),
+    ) -> Fault:
         return Fault(room, program, Edit(where, old, new), stages, lines)
 
     kept = ("added to a buffer", "counted in a buffer", "scaled in part", "with the total")
@@ -307,7 +315,9 @@ def _recording() -> list[Fault]:
 
 
 def _guards() -> list[Fault]:
-    def guard(where: str, program: str, *lines: str, old: str = "", new: str = "", stages: tuple[str, ...] = ("guards",)) -> Fault:
+    def guard(
+        where: str, program: str, *lines: str, old: str = "", new: str = "", stages: tuple[str, ...] = ("guards",)
+    ) -> Fault:
         return Fault("guards", program, Edit(f"record.{where}", old, new), stages, lines)
 
     return [

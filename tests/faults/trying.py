@@ -101,7 +101,8 @@ def judged(fault: Fault, result: Comparison, lines: Sequence[str]) -> Found:
 def table(results: Sequence[Found]) -> str:
     """The table of the documentation."""
     rows = [
-        f"| {f.fault.room} | {f.fault.what} | {_mark(f.flagged)} | {_mark(f.stage)} | {_mark(f.line)} |" for f in results
+        f"| {f.fault.room} | {f.fault.what} | {_mark(f.flagged)} | {_mark(f.stage)} | {_mark(f.line)} |"
+        for f in results
     ]
     counts = [sum(values) for values in zip(*[(f.flagged, f.stage, f.line) for f in results], strict=True)]
     head = ["| where | fault | flagged | right stage | right line |", "|---|---|---|---|---|"]

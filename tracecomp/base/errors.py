@@ -48,6 +48,10 @@ class CompileError(TracecompError):
         self.step = step
 
 
+class WrongResult(TracecompError):
+    """A compiled call has another result than the eager one, by more than rounding."""
+
+
 class OutOfRange(IndexError, RuntimeError):
     """An index at run time is out of range: PyTorch raises the one for ``x[i]``, the other for ``x.gather(0, i)``."""
 

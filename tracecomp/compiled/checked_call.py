@@ -65,7 +65,7 @@ def outcome(fn: Callable[..., Any], call: Call, roots: Mapping[str, Any], differ
 def gradients(result: Any, roots: Mapping[str, Any]) -> list[Any]:
     """The gradients of all that a result holds with regard to the leaves that it depends on, for fixed directions."""
     found = ProgramState({"result": result}).tensors.values()
-    outs = [t for t in found if t.grad_fn is not None and t._data.dtype.kind == "f" and t._data.size]
+    outs = tuple(t for t in found if t.grad_fn is not None and t._data.dtype.kind == "f" and t._data.size)
     leaves = [t for t in ProgramState(roots).tensors.values() if t._requires_grad and t._grad_fn is None]
     if not outs or not leaves:
         return []
@@ -73,12 +73,12 @@ def gradients(result: Any, roots: Mapping[str, Any]) -> list[Any]:
     directions = [Tensor._wrap(np.asarray(rng.standard_normal(t._data.shape)).astype(t._data.dtype)) for t in outs]
     try:
         with enable_grad():
-            found = grad(outs, leaves, directions, retain_graph=True, allow_unused=True)
+            given = grad(outs, leaves, directions, retain_graph=True, allow_unused=True)
     except RuntimeError as error:
         if str(error) != FREED:
             raise
         return []
-    return [] if all(g is None for g in found) else list(found)
+    return [] if all(g is None for g in given) else list(given)
 
 
 def mismatches(
@@ -146,9 +146,10 @@ def _same_value(a: Any, b: Any) -> bool:
     if type(a) is not type(b):
         return False
     if isinstance(a, float):
-        return a == b or (a != a and b != b) or abs(a - b) <= _NUMBER_TOLERANCE * max(abs(a), abs(b))
+        alike = abs(a - b) <= _NUMBER_TOLERANCE * max(abs(a), abs(b))
+        return bool(a == b or (a != a and b != b) or alike)
     if isinstance(a, Opaque):
-        return a.kind == b.kind
+        return bool(a.kind == b.kind)
     return bool(a == b)
 
 
@@ -178,6 +179,7 @@ class Lockstep:
         self.held: list[tuple[int, ProgramState]] = []
         self.calls = 0
         self.differences: list[Difference] = []
+        self.latest = Outcome()
         self.error: Exception | None = None
 
     def state(self, call: Call) -> ProgramState:
@@ -193,7 +195,7 @@ class Lockstep:
         roots = self.roots(call)
         eager = outcome(self.fn, call, roots, self.differentiate)
         before.restore()
-        compiled = outcome(self.compiled, call, roots, self.differentiate)
+        compiled = self.latest = outcome(self.compiled, call, roots, self.differentiate)
         self.calls += 1
         found = mismatches(eager, compiled, self.tolerance)
         self.error = eager.error

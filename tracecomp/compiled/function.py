@@ -23,6 +23,7 @@ from tracecomp.compiled.parts import Parts
 from tracecomp.compiled.program_files.levels import chosen
 from tracecomp.compiled.program_files.save import Case, save_code, save_graph
 from tracecomp.compiled.replay import Plan
+from tracecomp.compiled.verified import Verifier
 from tracecomp.eager.modes import modes
 from tracecomp.ir.graph import Graph
 from tracecomp.record.binding import Binding
@@ -75,7 +76,8 @@ class Compiled:
 
     def __init__(
         self, fn: Any, *, fullgraph: bool = False, threads: int | None = None, backend: str = "native",
-        dynamic: bool = False, fast_math: bool = False, disable: bool = False,
+        dynamic: bool = False, fast_math: bool = False, disable: bool = False, verify: str | int | None = None,
+        mismatch: str = "raise",
     ) -> None:  # fmt: skip
         if backend not in BACKENDS:
             raise ValueError(f"compile(): backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
@@ -101,7 +103,7 @@ class Compiled:
         self._values: Counter[Source | None] = Counter()
         self._lock = Lock()
         self._chain: list[Any] = []
-        self.__call__ = self._general
+        self.__call__ = self._general if verify is None else Verifier(self, verify, mismatch)
         if not hasattr(fn, "state_dict"):
             update_wrapper(self, fn, updated=())
 
@@ -437,6 +439,8 @@ def compile(
     mode: str | None = None,
     options: dict[str, Any] | None = None,
     disable: bool = False,
+    verify: str | int | None = None,
+    mismatch: str = "raise",
 ) -> Any:
     """``model`` (a function or module) recorded at its first call and run natively when a call fits; also a decorator.
 
@@ -445,15 +449,18 @@ def compile(
     that differ in the first size of their arguments make a recording for every size, where the program allows it.
     ``fast_math=True`` allows other rounding: products and sums fused, sums regrouped, ``tanh`` and ``erf`` of floats to
     5 ULP (docs/numerics.md). ``mode`` and ``options`` are PyTorch's and change nothing here.
+
+    ``verify`` compares calls with eager ones, results and state: ``"first"`` the first that runs from a recording, a
+    number every so many calls. WrongResult where they differ by more than rounding; with ``mismatch="warn"`` a warning.
     """
     if model is None:
         return partial(
             compile, fullgraph=fullgraph, threads=threads, backend=backend, dynamic=dynamic, fast_math=fast_math,
-            disable=disable,
+            disable=disable, verify=verify, mismatch=mismatch,
         )  # fmt: skip
     return Compiled(
         model, fullgraph=fullgraph, threads=threads, backend=backend, dynamic=bool(dynamic), fast_math=fast_math,
-        disable=disable,
+        disable=disable, verify=verify, mismatch=mismatch,
     )  # fmt: skip
 
 

@@ -72,10 +72,10 @@ class ProgramState:
         self.tensors: dict[str, Tensor] = {}
         self.objects: dict[str, Any] = {}
         self.variables: dict[str, dict[str, Any]] = {}
-        self._restores: list[Callable[[], None]] = []
+        self._restores: list[Callable[[], object]] = []
         self._seen: dict[int, tuple[str, Any]] = {}
         self._code: set[int] = set()
-        stack = [*reversed(roots.items()), ("the random state", default_generator.state)]
+        stack = [*reversed([*roots.items()]), ("the random state", default_generator.state)]
         self._keep(random.getstate, random.setstate)
         self._keep(np.random.get_state, np.random.set_state)
         while stack and len(self._seen) < _MOST:
@@ -170,7 +170,7 @@ class ProgramState:
             held = cell.cell_contents
         except ValueError:  # empty
             return
-        self._restores.append(lambda: cell.cell_contents is held or setattr(cell, "cell_contents", held) or None)
+        self._restores.append(lambda: setattr(cell, "cell_contents", held))
         yield place.removeprefix(_CELL), held
 
     def _globals(self, code: CodeType, space: dict[str, Any]) -> Found:

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from itertools import zip_longest
 from typing import Any
 
@@ -18,6 +19,7 @@ from tracecomp.inspect.comparison import Divergence, shown_source
 from tracecomp.inspect.line_watch import line_that_changes
 from tracecomp.inspect.observed import Event, Observed, observe
 from tracecomp.passes.pipeline import LOWERING, PIPELINE
+from tracecomp.passes.steps import Step
 
 Make = Callable[[], Compiled]
 
@@ -147,10 +149,9 @@ class Blame:
         yield "cache", fresh
         yield "native call", lambda again: again(lambda: _through_python(self.compiled()))
         yield "threads", lambda again: _overriding(again, self.compiled, num_threads=1)
-        for step in reversed([*PIPELINE, *LOWERING]):
-            if not step.needed:
-                name = step.name
-                yield name, lambda again, name=name: _overriding(again, self.compiled, skip_passes=(name,))
+        steps: list[Step[Any]] = [*PIPELINE, *LOWERING]
+        for name in [s.name for s in reversed(steps) if not s.needed]:
+            yield name, partial(_overriding, make=self.compiled, skip_passes=(name,))
 
 
 def _overriding(again: Callable[[Make], Calls], make: Make, **settings: Any) -> Calls:

@@ -6,7 +6,8 @@ For each argument, number, tensor, mode and hook that a program can see, a chang
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from types import CellType
 from typing import Any
@@ -33,13 +34,15 @@ _MOST_NUMBERS = 40
 class Change:
     """``make`` changes a call or what it sees, and gives the call to make; ``around`` is a block to make it in.
 
-    What it changes beside tensors, containers and attributes, ``undo`` puts back.
+    What it changes beside tensors, containers and attributes, ``undo`` puts back. ``again``: where it is recorded anew,
+    it is also worth compiling.
     """
 
     what: str
     make: Callable[[Call], Call]
     around: Callable[[], Any] | None = None
-    undo: Callable[[], None] = lambda: None
+    undo: Callable[[], object] = lambda: None
+    again: bool = False
 
 
 def changes(fn: Callable[..., Any], call: Call, state: ProgramState) -> Iterator[Change]:
@@ -61,35 +64,35 @@ def _arguments(call: Call) -> Iterator[Change]:
     rng = np.random.default_rng(0)
     sizes = {len(x._data) for x in leaves if isinstance(x, Tensor) and x._data.ndim and len(x._data) > 1}
     for size in sorted(sizes):
-        for new in {size - 1, 1, size + 2}:
-            yield Change(f"arguments of size {size} have {new} rows", lambda c, s=size, n=new: _rows(c, s, n))
+        for new in sorted({size - 1, 1, size + 2}):
+            yield Change(f"arguments of size {size} have {new} rows", partial(_rows, size, new), again=True)
     for n, x in enumerate(leaves):
         if isinstance(x, Tensor):
             yield from _tensor_argument(n, where[n], x, rng)
         elif isinstance(x, _NUMBERS):
-            yield Change(f"argument {where[n]} is {_other(x)!r}", lambda c, n=n, x=x: _with(c, n, _other(x)))
+            yield Change(f"argument {where[n]} is {_other(x)!r}", partial(_with, n, _other(x)))
     tensors = [n for n, x in enumerate(leaves) if isinstance(x, Tensor)]
     for a, b in pairwise(tensors):
         one, two = leaves[a], leaves[b]
         if one._data.shape == two._data.shape and one._data.dtype == two._data.dtype:
-            yield Change(f"{where[b]} is {where[a]}", lambda c, b=b, t=one: _with(c, b, t))
+            yield Change(f"{where[b]} is {where[a]}", partial(_with, b, one))
 
 
 def _tensor_argument(n: int, name: str, t: Tensor, rng: np.random.Generator) -> Iterator[Change]:
     array = t._data
     new = _other_values(array, rng)
-    yield Change(f"other values in {name}", lambda c: _with(c, n, _like(t, new)))
+    yield Change(f"other values in {name}", partial(_with, n, _like(t, new)))
     if array.ndim > 1:
         order = np.array(array, order="F")
-        yield Change(f"{name} lies in another order", lambda c: _with(c, n, _like(t, order)))
+        yield Change(f"{name} lies in another order", partial(_with, n, _like(t, order)))
     if array.dtype.kind == "f":
         wide = np.float32 if array.dtype == np.float64 else np.float64
-        yield Change(f"{name} is {np.dtype(wide).name}", lambda c: _with(c, n, _like(t, array.astype(wide))))
+        yield Change(f"{name} is {np.dtype(wide).name}", partial(_with, n, _like(t, array.astype(wide))))
         if t.is_leaf:
-            yield Change(f"requires_grad of {name}", lambda c: _with(c, n, _flagged(t)))
+            yield Change(f"requires_grad of {name}", partial(_with, n, _flagged(t)))
 
 
-def _with(call: Call, number: int, value: Any) -> Call:
+def _with(number: int, value: Any, call: Call) -> Call:
     leaves: list[Any] = []
     structure = flatten(call, leaves)
     leaves[number] = value
@@ -97,7 +100,7 @@ def _with(call: Call, number: int, value: Any) -> Call:
     return changed
 
 
-def _rows(call: Call, size: int, count: int) -> Call:
+def _rows(size: int, count: int, call: Call) -> Call:
     """The call with ``count`` instead of ``size`` rows in every argument that has so many."""
     leaves: list[Any] = []
     structure = flatten(call, leaves)
@@ -152,30 +155,33 @@ def _numbers(state: ProgramState) -> Iterator[Change]:
             kinds.add((type(held), name))
             found += 1
             what = f"{place} is {_other(value)!r}" if name == "" else f"{place}.{name} is {_other(value)!r}"
-            yield _assignment(what, put, _other(value))
+            yield _doing(what, partial(put, _other(value)), again=True)
     for name, space in state.variables.items():
         if isinstance(space[name], _NUMBERS):
-            yield _assignment(f"{name} is {_other(space[name])!r}", _setter(space, name), _other(space[name]))
+            new = _other(space[name])
+            yield _doing(f"{name} is {new!r}", partial(_setter(space, name), new), again=True)
 
 
-def _assignment(what: str, put: Callable[[Any], None], value: Any) -> Change:
+def _doing(what: str, act: Callable[[], object], again: bool = False) -> Change:
+    """The change that ``act`` makes to what the call sees."""
+
     def make(call: Call) -> Call:
-        put(value)
+        act()
         return call
 
-    return Change(what, make)
+    return Change(what, make, again=again)
 
 
 def _entries(held: Any) -> Iterator[tuple[str, Any, Callable[[Any], None]]]:
     """What can be set in an object: name, value, and what sets it."""
     if isinstance(held, CellType):
-        yield "", _contents(held), lambda x: setattr(held, "cell_contents", x)
+        yield "", _contents(held), partial(setattr, held, "cell_contents")
     elif isinstance(held, dict | list):
         for key, value in list(held.items() if isinstance(held, dict) else enumerate(held)):
             yield str(key), value, _setter(held, key)
     elif isinstance(getattr(held, "__dict__", None), dict) and not isinstance(held, type | Tensor):
         for name, value in list(vars(held).items()):
-            yield name, value, lambda x, name=name: setattr(held, name, x)
+            yield name, value, partial(setattr, held, name)
 
 
 def _contents(cell: CellType) -> Any:
@@ -204,24 +210,23 @@ def _tensors(state: ProgramState, call: Call) -> Iterator[Change]:
     for place in floats[::step][:_MOST_TENSORS]:
         t = held[place]
         new = _other_values(t._data, rng)
-        yield _on_tensor(f"values written to {place}", t, lambda t, a=new: _write(t, a))
-        yield _on_tensor(f"{place}.data is other memory", t, lambda t, a=new: _exchange(t, a))
-        yield _on_tensor(f"{place} written through numpy", t, lambda t, a=new: np.copyto(t.detach().numpy(), a))
+        yield _doing(f"values written to {place}", partial(_write, t, new))
+        yield _doing(f"{place}.data is other memory", partial(_exchange, t, new))
+        yield _doing(f"{place} written through numpy", partial(_through_numpy, t, new))
         if t.is_leaf:
-            yield _on_tensor(f"requires_grad of {place}", t, lambda t: t.requires_grad_(not t._requires_grad))
+            yield _doing(f"requires_grad of {place}", partial(t.requires_grad_, not t._requires_grad))
         if t._requires_grad:
-            ones = np.ones_like(t._data)
-            yield _on_tensor(f"{place}.grad is set", t, lambda t, a=ones: setattr(t, "grad", Tensor._wrap(a.copy())))
-            yield _on_tensor(f"{place}.grad is None", t, lambda t: setattr(t, "grad", None))
-    yield Change("another seed", lambda c: (manual_seed(7), c)[1])
+            yield _doing(f"{place}.grad is set", partial(_give_grad, t))
+            yield _doing(f"{place}.grad is None", partial(setattr, t, "grad", None))
+    yield _doing("another seed", partial(manual_seed, 7))
 
 
-def _on_tensor(what: str, t: Tensor, act: Callable[[Tensor], Any]) -> Change:
-    def make(call: Call) -> Call:
-        act(t)
-        return call
+def _through_numpy(t: Tensor, array: Array) -> None:
+    np.copyto(t.detach().numpy(), array)
 
-    return Change(what, make)
+
+def _give_grad(t: Tensor) -> None:
+    t.grad = Tensor._wrap(np.ones_like(t._data))
 
 
 def _write(t: Tensor, array: Array) -> None:
@@ -241,12 +246,12 @@ def _modules(state: ProgramState) -> Iterator[Change]:
     inner = {id(c) for m in modules.values() for c in m.modules() if c is not m}
     for place, module in modules.items():
         if id(module) not in inner:
-            yield Change(f"{place}.train({not module.training})", lambda c, m=module: (m.train(not m.training), c)[1])
-            yield Change(f"a forward hook of {place}", lambda c, m=module: (_hook(m), c)[1])
+            yield _doing(f"{place}.train({not module.training})", partial(module.train, not module.training))
+            yield _doing(f"a forward hook of {place}", partial(_hook, module))
     for place, module in modules.items():
         for name, p in module._parameters.items():
             if p is not None and id(module) in inner:
-                yield Change(f"{place}.{name} is another parameter", lambda c, m=module, n=name: (_replace(m, n), c)[1])
+                yield _doing(f"{place}.{name} is another parameter", partial(_replace, module, name))
                 return
 
 
@@ -260,13 +265,13 @@ def _replace(module: Any, name: str) -> None:
 
 
 def _modes() -> Iterator[Change]:
-    yield Change("under no_grad", lambda c: c, no_grad)
-    yield Change("under inference_mode", lambda c: c, inference_mode)
+    yield Change("under no_grad", _same, no_grad)
+    yield Change("under inference_mode", _same, inference_mode)
     before: DType = default_dtype()
     other = float32 if before is float64 else float64
+    change = _doing(f"the default type is {other!r}", partial(set_default_dtype, other))
+    yield replace(change, undo=partial(set_default_dtype, before))
 
-    def make(call: Call) -> Call:
-        set_default_dtype(other)
-        return call
 
-    yield Change(f"the default type is {other!r}", make, undo=lambda: set_default_dtype(before))
+def _same(call: Call) -> Call:
+    return call

@@ -148,8 +148,8 @@ def around_worst(have: Array, want: Array, others: Sequence[tuple[str, Array]] =
         apart = np.abs(have.astype(np.complex128) - want.astype(np.complex128))
     apart = np.where(np.isnan(apart), np.where(np.isnan(have) & np.isnan(want), 0, np.inf), apart)
     place = np.unravel_index(int(apart.argmax()), have.shape)
-    last = place[-1] if place else 0
-    row = (*place[:-1], slice(max(last - 2, 0), last + 3)) if place else ()
+    last = int(place[-1]) if place else 0
+    row: Any = (*place[:-1], slice(max(last - 2, 0), last + 3)) if place else ()
     lines = [f"  worst at {list(map(int, place))}, with its neighbours:"]
     for name, array in (("wrong", have), ("right", want), *others):
         if array.shape == have.shape:

@@ -1,7 +1,7 @@
 """Whether derivatives are right: every step of a backward pass against differences of its operator in float64.
 
-For result gradients ``g`` and an operator ``f``, the gradient ``v`` of an operand must satisfy, for any direction ``d``,
-``<v, d> = d/dt <g, f(x + t d)>``, which a central difference gives to about ten digits in float64. Places where ``f``
+For result gradients ``g`` and an operator ``f``, the gradient ``v`` of an operand must satisfy, for any direction
+``d``, ``<v, d> = d/dt <g, f(x + t d)>``, which a central difference gives to about ten digits in float64. Places where ``f``
 has a kink (a maximum of equal numbers, ``relu`` at 0) are left out: there is no one derivative.
 """
 
@@ -139,7 +139,7 @@ def _check_operator(
 
 
 def _terms(grads: Sequence[Array | None], size: int) -> float:
-    """What rounding is worth where the gradients that arrived cancel each other in ``size`` sums, over the tolerance."""
+    """What rounding is worth, over the tolerance, where gradients that arrived cancel each other in ``size`` sums."""
     return 1e-3 * sum(float(np.abs(g).sum()) for g in grads if g is not None) / max(size, 1)
 
 

@@ -11,7 +11,7 @@ from tracecomp.ir.loop_verify import kernel_problems, verify_program
 from tracecomp.ir.loops import Load, Store, expressions, walk
 from tracecomp.passes.fusion.access import buffer_of
 from tracecomp.passes.fusion.members import values_read
-from tracecomp.passes.program.frame import Frame, Task
+from tracecomp.passes.program.frame import ControlTask, Frame, Task
 
 
 def verify_frame(frame: Frame) -> None:
@@ -140,9 +140,9 @@ def _memory(frame: Frame) -> Iterator[str]:
     sizes = {v: v.type.nbytes for v in frame.offsets}
     first: dict[Value, int] = {}
     last: dict[Value, int] = {}
-    tasks = [*frame.prepacking, *frame.tasks]
-    for number, task in enumerate(tasks):
-        for value in task.values:
+    tasks: list[Task | ControlTask] = [*frame.prepacking, *frame.tasks]
+    for number, each in enumerate(tasks):
+        for value in each.values:
             first.setdefault(value, number)
             last[value] = number
     for value, number in first.items():
